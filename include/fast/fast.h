@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * fast.h - what every part of libfast's public interface shares: the rules, errors, options.
+ * Training and embedding are in run.h; networks, data sets and operators of your own in plugin.h.
+ *
+ * These rules hold for every public function; exceptions are stated where they occur.
+ *
+ *   Errors     A function that can fail returns fast_err: FAST_OK is 0, errors are negative.
+ *              A failed call writes no out-parameter and leaves its handle as it was.
+ *              fast_error_detail() says in one line why the last call on this thread failed.
+ *   Ownership  Pointers are borrowed for the duration of the call. A `T **move` parameter
+ *              takes the object and sets *move to NULL, also when the call fails.
+ *              A `T **out` parameter gives the caller an object to close or free.
+ *   Lifetime   A returned `const char *`, table or view lives as long as the handle that it
+ *              came from; without a handle, as long as the program.
+ *   Threads    One handle, one thread at a time. Functions marked [any thread] are exempt.
+ *   Units      Sizes are bytes (size_t), counts are elements (int64_t), times are nanoseconds
+ *              (int64_t) unless the name ends in another unit. Options are text, as typed.
+ *   Output     The library never exits and never prints; it logs through fast_log_set().
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FAST_API        __attribute__((visibility("default")))
+#define FAST_MUST_CHECK __attribute__((warn_unused_result))
+
+#define FAST_VERSION_MAJOR 0
+#define FAST_VERSION_MINOR 1
+#define FAST_VERSION_PATCH 0
+
+/* The version of the library that is running, as "0.1.0". [any thread] */
+FAST_API const char *fast_version(void);
+
+/* One table gives the codes, their texts and the bindings' exceptions. */
+#define FAST_ERR_MAP(X)                           \
+    X(ENOMEM, -1, "out of memory")                \
+    X(EINVAL, -2, "invalid argument")             \
+    X(ENOTSUP, -3, "not supported by this build") \
+    X(ETIMEDOUT, -4, "timed out")                 \
+    X(EPEER, -5, "a peer failed or left")         \
+    X(ECANCELED, -6, "canceled")                  \
+    X(EIO, -7, "input/output error")              \
+    X(EFORMAT, -8, "malformed message or file")   \
+    X(ENOENT, -9, "no such file")
+
+typedef enum fast_err {
+    FAST_OK = 0,
+#define X(name, code, text) FAST_##name = code,
+    FAST_ERR_MAP(X)
+#undef X
+} fast_err;
+
+FAST_API const char *fast_err_name(fast_err err); /* "ETIMEDOUT"; [any thread] */
+FAST_API const char *fast_err_text(fast_err err); /* "timed out"; [any thread] */
+FAST_API const char *fast_error_detail(void);     /* why the last call failed, one line */
+
+/* Messages below FAST_LOG_WARN are for people who look for something. */
+typedef enum fast_log_level { FAST_LOG_DEBUG, FAST_LOG_INFO, FAST_LOG_WARN } fast_log_level;
+
+/* Called with one line, without a line feed; may be called from any thread, never two at once. */
+typedef void fast_log_fn(void *ctx, fast_log_level level, const char *line);
+
+/* Where log lines go; NULL (the default) drops them. Call it before anything else. */
+FAST_API void fast_log_set(fast_log_fn *log, void *ctx);
+
+/*
+ * Options. Every part of FAST publishes one table, and the table is the only place where an
+ * option exists: parsing, `--help`, the man page, completion and docs/options.md are made of it.
+ * Values are text; a part with options is written name:key=value,key=value.
+ */
+typedef enum fast_option_type {
+    FAST_OPTION_BOOL,  /* yes or no */
+    FAST_OPTION_INT,   /* a whole number; k, M, G multiply by powers of 1000 */
+    FAST_OPTION_REAL,  /* a number */
+    FAST_OPTION_TEXT,  /* any text */
+    FAST_OPTION_CHOICE /* one of `choices`; the field is its index */
+} fast_option_type;
+
+typedef struct fast_option {
+    const char *name;     /* lower_snake; a flag writes it with hyphens */
+    const char *standard; /* the default, as the user would write it */
+    const char *help;     /* one line, no full stop */
+    fast_option_type type;
+    size_t offset;       /* of the field in the part's configuration: bool, int64_t, double,
+                            char[size], int */
+    size_t size;         /* TEXT: of the field */
+    double min;          /* INT, REAL: smallest valid value */
+    double max;          /* INT, REAL: largest; no limits where min == max */
+    const char *choices; /* CHOICE: "a|b|c"; TEXT: the kind of part it names, or NULL */
+} fast_option;
+
+/* A part that can be chosen by name. */
+typedef struct fast_part {
+    const char *name;
+    const char *summary;        /* one line, no full stop */
+    const fast_option *options; /* ends with a row whose name is NULL; may be NULL */
+} fast_part;
+
+/* The parts of a kind: "train" (one part: the options of a run), "model", "data", "layer",
+ * "optimizer", "schedule", "engine". Sets *count_out to 0 and returns NULL for any other.
+ * [any thread] */
+FAST_API const fast_part *fast_part_list(const char *kind, int64_t *count_out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * plugin.h - networks, data sets and operators of your own. The rules of fast.h hold.
+ */
+
+#include "fast/fast.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * An operator of your own: a pure function of its inputs with a derivative, without parameters.
+ * Arrays are row major, one sample after the other. forward and backward may be called from
+ * several threads at once, on different memory.
+ */
+typedef struct fast_operator {
+    const char *name;
+
+    /* The shape of one sample's output, from those of its inputs (rank 1 to 3: [C], [T, C],
+     * [C, H, W]). FAST_EINVAL where they do not fit. */
+    fast_err (*shape)(const void *config, int input_count, const int *ranks,
+                      const int64_t (*shapes)[3], int *rank_out, int64_t shape_out[3]);
+
+    /* y = f(x[0], x[1], ...) for `count` samples. */
+    void (*forward)(const void *config, int64_t count, const float *const *x, float *y);
+
+    /* dx[i] += dy * df/dx[i]; dx[i] is NULL where no gradient is needed. */
+    void (*backward)(const void *config, int64_t count, const float *const *x, const float *y,
+                     const float *dy, float *const *dx);
+} fast_operator;
+
+/* A network under construction. A line adds a layer, in the words of the network file
+ * (docs/networks.md): "conv 20 kernel=5", "residual: add a b". */
+typedef struct fast_network fast_network;
+
+FAST_API FAST_MUST_CHECK fast_err fast_network_new(fast_network **out);
+FAST_API void fast_network_free(fast_network *network);
+
+/* Add one line of the network language. FAST_EINVAL names what is wrong and the nearest right word. */
+FAST_API FAST_MUST_CHECK fast_err fast_network_add(fast_network *network, const char *line);
+
+/* Add a layer that runs `op`, on the layers named in `inputs` (separated by spaces; NULL: the last
+ * one). `op` and `config` must live as long as every run of the network. */
+FAST_API FAST_MUST_CHECK fast_err fast_network_add_operator(fast_network *network, const char *name,
+                                                            const fast_operator *op, void *config,
+                                                            const char *inputs);
+
+/* Read a network file. */
+FAST_API FAST_MUST_CHECK fast_err fast_network_open(const char *path, fast_network **out);
+
+/* A data set in memory. */
+typedef struct fast_data fast_data;
+
+/* Zero means none. Copied, so the arrays may go away. */
+typedef struct fast_data_options {
+    int64_t count; /* samples */
+    int rank;      /* of one sample: 1 to 3 */
+    int64_t shape[3];
+    const float *x;        /* [count][shape], row major */
+    const int32_t *labels; /* [count][positions]: classification */
+    int64_t positions;     /* labels a sample; 0 means 1 */
+    int64_t classes;       /* labels are below it */
+    const float *targets;  /* [count][outputs]: regression, instead of labels */
+    int64_t outputs;
+} fast_data_options;
+
+/* Copy a data set. FAST_EINVAL if a label is out of range or a value is not finite. */
+FAST_API FAST_MUST_CHECK fast_err fast_data_new(const fast_data_options *options, fast_data **out);
+FAST_API void fast_data_free(fast_data *data);
+
+#ifdef __cplusplus
+}
+#endif

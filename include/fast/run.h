@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * run.h - train a model. The rules of fast.h hold.
+ *
+ *     fast_run *run;
+ *     const char *options[] = { "model=lenet", "epochs=3", NULL };
+ *     if (fast_run_open(options, &run) == FAST_OK && fast_run_train(run) == FAST_OK)
+ *         printf("%.2f%%\n", 100 * fast_run_result(run)->test_accuracy);
+ *     fast_run_close(run);
+ */
+
+#include "fast/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A run: one training job, from its options to its result. */
+typedef struct fast_run fast_run;
+
+/* What a run measured. Not a number (NAN) and -1 stand for "no meaning here". */
+typedef struct fast_result {
+    int64_t steps;           /* taken, those before a resume included */
+    int64_t samples;         /* seen, likewise */
+    int64_t epoch;           /* epochs finished */
+    double samples_per_s;    /* of training: without loading, tuning and evaluation */
+    double time_s;           /* of this process's training, evaluation included */
+    double compute_s;        /* in gradients and updates */
+    double loss;             /* mean of the last epoch's batches so far */
+    double train_accuracy;   /* likewise */
+    double test_loss;        /* of the last evaluation; NAN before one */
+    double test_accuracy;    /* likewise; NAN for regression */
+    double time_to_target_s; /* NAN while the target is not reached */
+    uint64_t params_hash;    /* of parameters and state */
+    uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
+    int64_t param_count;
+    int64_t memory_peak; /* bytes resident at most, of the whole process */
+    bool canceled;       /* fast_run_cancel() ended it; a checkpoint was saved where asked */
+} fast_result;
+
+/* What happened: given to the callback of fast_run_watch(). */
+typedef enum fast_event_kind {
+    FAST_EVENT_START,    /* everything is open; training begins */
+    FAST_EVENT_PROGRESS, /* at most ten a second */
+    FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new */
+    FAST_EVENT_SAVE,     /* a file was written: `text` is its path */
+    FAST_EVENT_NOTE      /* `text` says something that the user should know */
+} fast_event_kind;
+
+typedef struct fast_event {
+    fast_event_kind kind;
+    int64_t step;
+    int64_t step_count;  /* in all */
+    int64_t epoch;       /* from 0 */
+    double seconds_left; /* estimate; NAN at first */
+    const fast_result *result;
+    const char *text;
+} fast_event;
+
+typedef void fast_event_fn(void *ctx, const fast_event *event);
+
+/* Open a run. Options are "name=value", in the words of `fast train` (docs/options.md), ended by
+ * NULL. Everything is checked, read and compiled here; nothing trains before fast_run_train(). */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open(const char *const *options, fast_run **out);
+
+/* The same with a network and data of your own: any may be NULL, and is then taken from the
+ * options. They are borrowed until close. Without a test set there is no evaluation. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
+                                                     const fast_network *network,
+                                                     const fast_data *train, const fast_data *test,
+                                                     fast_run **out);
+
+/* Call `watch` as the run goes on, on the thread that trains. */
+FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);
+
+/* Train to the end, the target or a cancel; all are FAST_OK, and the result says which. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_train(fast_run *run);
+
+/* Finish the step, save where asked, return. [any thread, and signal handlers] */
+FAST_API void fast_run_cancel(fast_run *run);
+
+/* What was measured so far. Lent until the next call on the run. */
+FAST_API const fast_result *fast_run_result(const fast_run *run);
+
+/* An option's value as text, the default where it was not given; NULL for an unknown name. */
+FAST_API const char *fast_run_option(const fast_run *run, const char *name);
+
+/* Save the weights as safetensors. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
+
+/* Outputs of the model for `count` samples, row major: [count][outputs]. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_predict(fast_run *run, int64_t count, const float *x,
+                                                   float *outputs);
+FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample */
+FAST_API int64_t fast_run_outputs(const fast_run *run); /* outputs of one sample */
+
+/* Close the run and free it. NULL is allowed. */
+FAST_API void fast_run_close(fast_run *run);
+
+/* One measurement of `fast bench engine`. */
+typedef struct fast_measure {
+    const char *model;
+    const char *layer;  /* NULL for the whole model */
+    const char *method; /* what the engine chose for it; may be NULL */
+    double samples_per_s;
+    double gflops;         /* by the textbook's count of operations */
+    double bound_fraction; /* of what this core's multiply-adds allow; can pass 1 where a method
+                              needs fewer operations than the textbook's */
+} fast_measure;
+
+typedef void fast_measure_fn(void *ctx, const fast_measure *measure);
+
+/* Measure the engine on a model ("lenet", ...), whole and per layer. Options as for a run; those
+ * that matter are model, engine, batch, plan. */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_engine(const char *const *options,
+                                                    fast_measure_fn *report, void *ctx);
+
+/* What this build and this machine have, a line each, for `fast info`. */
+typedef struct fast_feature {
+    const char *name; /* "oneDNN" */
+    bool present;
+    const char *version; /* or NULL */
+    const char *brings;  /* what it is for, or what is missing without it */
+} fast_feature;
+
+FAST_API const fast_feature *fast_feature_list(int64_t *count_out);
+
+#ifdef __cplusplus
+}
+#endif

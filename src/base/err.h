@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/fast.h"
+
+/* Record why an operation failed and return its code. Called once, where the error is decided;
+ * callers above only pass the code on. The text is lower case, one line, without a full stop. */
+fast_err fast__fail(fast_err err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The detail belongs to the calling actor. A transport whose actors are not threads swaps the
+ * buffer when it switches actors; NULL goes back to the thread's own. */
+enum { FAST_DETAIL_MAX = 512 };
+void fast__fail_buffer(char detail[FAST_DETAIL_MAX]);
+
+/* Return from the calling function if `expr` fails. The only macro in FAST that hides a return;
+ * a function with something to undo writes `if (err) goto undo_x;` instead. */
+#define FAST_TRY(expr)                    \
+    do {                                  \
+        const fast_err try_err_ = (expr); \
+        if (try_err_ != FAST_OK)          \
+            return try_err_;              \
+    } while (0)
+
+/* A broken invariant is a bug in FAST: stop at once, in every build type. */
+#define FAST_ASSERT(cond) ((cond) ? (void)0 : fast__assert_failed(#cond, __FILE__, __LINE__))
+_Noreturn void fast__assert_failed(const char *cond, const char *file, int line);

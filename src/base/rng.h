@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+
+/*
+ * Counter-based random streams: Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy
+ * as 1, 2, 3", SC 2011). A stream is a pure function of (seed, purpose, actor, step, sample): the
+ * order of samples, the initial weights and every mask are the same for any number of workers and
+ * any scheduling, and a stopped run needs no generator state to go on.
+ */
+typedef enum fast_purpose {
+    FAST_PURPOSE_INIT = 1,  /* initial weights; sample = segment */
+    FAST_PURPOSE_SHUFFLE,   /* order of samples; step = epoch */
+    FAST_PURPOSE_SHARD,     /* split among workers */
+    FAST_PURPOSE_AUGMENT,   /* step = epoch, sample = index in the data set */
+    FAST_PURPOSE_DROPOUT,   /* actor = node, sample = position in the global batch */
+    FAST_PURPOSE_SYNTHETIC, /* synthetic data; sample = index */
+    FAST_PURPOSE_TEST
+} fast_purpose;
+
+typedef struct fast_rng {
+    uint32_t key[2];
+    uint32_t counter[4]; /* block, sample, step, actor */
+    uint32_t block[4];   /* the words of the current block */
+    int left;            /* unused words of it */
+} fast_rng;
+
+/* Ten rounds on one counter: the generator itself. */
+void fast__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* Start a stream. actor, step and sample must be below 2^32. */
+void fast__rng_init(fast_rng *rng, uint64_t seed, fast_purpose purpose, uint64_t actor,
+                    uint64_t step, uint64_t sample);
+
+uint32_t fast__rng_u32(fast_rng *rng);
+float fast__rng_uniform(fast_rng *rng);                  /* [0, 1), 24 bits */
+float fast__rng_normal(fast_rng *rng);                   /* mean 0, variance 1 (Box-Muller) */
+uint64_t fast__rng_below(fast_rng *rng, uint64_t bound); /* [0, bound), unbiased */
+
+/* Position `i` of a pseudo-random permutation of [0, count): a Feistel network over the smallest
+ * power of four that holds count, walked until it falls inside. No memory, any position at once. */
+uint64_t fast__rng_permute(uint64_t seed, fast_purpose purpose, uint64_t step, uint64_t count,
+                           uint64_t i);

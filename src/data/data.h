@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "fast/plugin.h"
+#include "tensor/batch.h"
+
+/*
+ * A data set: samples in memory in the type they were read in, normalised when a batch is made.
+ * Immutable once made; any number of loaders read it at once.
+ */
+struct fast_data {
+    int64_t count;    /* samples */
+    int rank;         /* of one sample */
+    int64_t shape[3]; /* [C], [T, C], [C, H, W]; [T] for tokens */
+    int64_t features; /* product of shape */
+    fast_dtype dtype; /* of x: U8 or F32 */
+    void *x;          /* [count][features] */
+    /* x' = (x - mean[c]) * scale[c] per channel c (of [C, H, W]; one channel otherwise) */
+    int64_t channels;
+    float *mean;
+    float *scale;
+    /* Exactly one of the two: */
+    int32_t *labels; /* [count][positions] */
+    float *targets;  /* [count][outputs] */
+    int64_t positions;
+    int64_t classes; /* 0 for regression */
+    int64_t outputs; /* classes, or regression outputs */
+    bool tokens;     /* x holds whole numbers below `vocabulary` */
+    int64_t vocabulary;
+    char *alphabet; /* text as characters: vocabulary bytes, or NULL */
+};
+
+/* A kind of data set that can be named: --data idx:images=...,labels=... */
+typedef struct fast_data_kind {
+    const char *name;
+    const char *summary;
+    const fast_option *options;
+    size_t config_size;
+    /* Make the training and the test set. `*test_out` may be NULL where there is none. The seed
+     * draws synthetic sets; files ignore it. Errors name file, place and what was expected. */
+    fast_err (*open)(const void *config, uint64_t seed, fast_data **train_out,
+                     fast_data **test_out);
+} fast_data_kind;
+
+extern const fast_data_kind *const fast__data_kinds[]; /* the last is NULL */
+
+/* Open "name" or "name:key=value,..."; "auto" is fashion-mnist where it is installed, else digits
+ * (*note_out then says so, else NULL; may be NULL). */
+fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
+                         fast_data **test_out, const char **note_out);
+
+/* Finite, labels in range, sizes that agree: what every reader ends with. */
+fast_err fast__data_check(const fast_data *data);

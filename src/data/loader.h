@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "data/data.h"
+
+/*
+ * Batches of a data set: shuffled, sharded, augmented, normalised. Stateless: batch `step` of
+ * worker `worker` is a pure function of the options, so that a resumed run needs no position, and
+ * the order of samples does not depend on the number of workers:
+ *
+ *   shard sample:      global position p = (step * workers + worker) * batch + i of the epochs'
+ *                      permutations, one after the other; an epoch's incomplete last global batch
+ *                      is dropped, as PyTorch's drop_last
+ *   the others:        each worker shuffles its own fixed part
+ */
+typedef enum fast_shard {
+    FAST_SHARD_SAMPLE,     /* deal the global shuffle out */
+    FAST_SHARD_CONTIGUOUS, /* worker k owns the k-th run of samples */
+    FAST_SHARD_LABEL,      /* sorted by label, then contiguous */
+    FAST_SHARD_DIRICHLET   /* each label's samples split by Dirichlet(alpha) */
+} fast_shard;
+
+typedef struct fast_loader_options {
+    uint64_t seed;
+    int64_t batch;   /* samples per worker and step */
+    int64_t workers; /* 0 means 1 */
+    int64_t worker;
+    fast_shard shard;
+    double alpha;        /* Dirichlet's */
+    const char *augment; /* "shift:2+flip+crop:4+noise:0.1", or NULL */
+    int64_t prefetch;    /* batches made ahead by a thread; 0: made when asked for */
+    bool shuffle;        /* false: file order */
+    bool partial;        /* keep an epoch's incomplete last batch: for evaluation */
+} fast_loader_options;
+
+typedef struct fast_loader fast_loader;
+
+fast_err fast__loader_new(const fast_data *data, const fast_loader_options *options,
+                          fast_loader **out);
+void fast__loader_free(fast_loader *loader);
+
+/* Steps that make one epoch (at least 1: FAST_EINVAL from new where a batch does not fit). */
+int64_t fast__loader_steps(const fast_loader *loader);
+
+/* The batch of a step (counted over all epochs). Lent until the next call. Allocates nothing;
+ * waits for the prefetching thread only. */
+fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out);

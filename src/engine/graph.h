@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/plugin.h"
+#include "tensor/segment.h"
+
+/*
+ * A network as an engine sees it: nodes in topological order. Node 0 is the input; the last node
+ * gives the outputs that the loss judges. Shapes are those of one sample:
+ *
+ *   [C, H, W]   images          [T, C]   sequences          [C]   vectors
+ *
+ * Parameters live in one flat vector (`params`), batch-norm statistics in a second (`state`).
+ * Weights have PyTorch's shapes and meaning everywhere, so that files and oracles agree.
+ */
+typedef enum fast_op {
+    FAST_OP_INPUT,
+    FAST_OP_DENSE,       /* y = x W' + b; W [out, in]. [T, C] per position; [C, H, W] flattened */
+    FAST_OP_CONV,        /* W [out, in / groups, kh, kw], b [out] */
+    FAST_OP_MAX_POOL,    /* padding never wins */
+    FAST_OP_AVG_POOL,    /* padding counts, as in PyTorch */
+    FAST_OP_GLOBAL_POOL, /* mean over H, W -> [C]; over T -> [C] */
+    FAST_OP_RELU,
+    FAST_OP_LEAKY_RELU, /* slope a */
+    FAST_OP_TANH,
+    FAST_OP_SIGMOID,
+    FAST_OP_GELU,       /* exact: x Phi(x), by erf */
+    FAST_OP_SOFTMAX,    /* over the last dimension of [C] and [T, C] */
+    FAST_OP_BATCH_NORM, /* per channel; weight, bias [C]; state mean, var [C]; a = eps, b = momentum;
+                           ghost = samples per statistic, 0 for the batch */
+    FAST_OP_LAYER_NORM, /* over the last dimension of [C], [T, C]; weight, bias [C]; a = eps */
+    FAST_OP_DROPOUT,    /* a = probability; kept values are scaled by 1 / (1 - a) */
+    FAST_OP_EMBED,      /* input [T] of whole numbers -> [T, C]; weight [vocabulary, C]; position =
+                           also adds position.weight [T, C] */
+    FAST_OP_RNN,        /* Elman, tanh: h = tanh(Wih x + bih + Whh h + bhh); [T, C] -> [T, H] */
+    FAST_OP_LSTM,       /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
+    FAST_OP_GRU,        /* gates r, z, n; PyTorch's */
+    FAST_OP_ATTENTION, /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] + bias,
+                           out_proj [C, C] + bias; heads */
+    FAST_OP_ADD,       /* sum of inputs of one shape */
+    FAST_OP_CONCAT,    /* along C of [C, H, W], [T, C], [C] */
+    FAST_OP_LAST,      /* last position of a sequence: [T, C] -> [C] */
+    FAST_OP_FLATTEN,   /* [C, H, W] or [T, C] -> [C], row major */
+    FAST_OP_CUSTOM,    /* an operator of the user's */
+    FAST_OP_COUNT
+} fast_op;
+
+const char *fast__op_name(fast_op op); /* "conv", as the network file writes it */
+
+typedef enum fast_loss {
+    FAST_LOSS_CROSS_ENTROPY, /* of softmax(outputs); labels or soft targets; mean over positions */
+    FAST_LOSS_MSE            /* mean over samples and outputs of (y - target)^2 */
+} fast_loss;
+
+enum { FAST_INPUTS_MAX = 8, FAST_WEIGHTS_MAX = 6 };
+
+/* Which weight of a node: index in `weight`. */
+enum {
+    FAST_W_WEIGHT = 0,  /* dense, conv, norms, embed; weight_ih; in_proj.weight */
+    FAST_W_BIAS = 1,    /* bias_ih; in_proj.bias; embed: position.weight */
+    FAST_W_WEIGHT2 = 2, /* weight_hh; out_proj.weight */
+    FAST_W_BIAS2 = 3,   /* bias_hh; out_proj.bias */
+    FAST_W_GAIN = 4     /* weight norm: g [out]; weight is v, the effective weight g v / |v| per
+                           output (dense and conv only) */
+};
+
+typedef struct fast_node {
+    fast_op op;
+    int input_count;
+    int inputs[FAST_INPUTS_MAX]; /* nodes before this one */
+    int rank;                    /* of the output */
+    int64_t shape[3];
+    int64_t count;                    /* product of shape */
+    int64_t weight[FAST_WEIGHTS_MAX]; /* segment index in params, or -1 */
+    int64_t state[2];                 /* segment index in state: mean, var; or -1 */
+    /* Attributes; those that the operator does not use are 0. */
+    int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
+    int64_t groups;
+    int64_t heads;
+    int64_t ghost;
+    float a, b;
+    const fast_operator *custom; /* FAST_OP_CUSTOM */
+    void *custom_config;
+} fast_node;
+
+typedef struct fast_graph {
+    fast_node *nodes;
+    int node_count;
+    fast_layout params; /* trainable */
+    fast_layout state;  /* not trainable: averaged wherever weights are averaged */
+    fast_loss loss;
+    float label_smoothing;
+    int64_t positions; /* labels a sample: T where the output is [T, C], else 1 */
+    int64_t outputs;   /* classes, or regression outputs */
+    bool tokens;       /* the input holds whole numbers below `vocabulary` */
+    int64_t vocabulary;
+} fast_graph;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "tensor/segment.h"
+
+/*
+ * What a strategy drives: parameters w, gradient g, "compute the gradient of the next batch". It is
+ * all that a strategy sees of the model, the data and the engine. A learner belongs to one actor.
+ */
+typedef struct fast_learner fast_learner;
+
+/* As in an engine's pass: g[offset .. offset + count) is final and w of that range is not read again
+ * by this gradient. Ranges cover the vector exactly once. May only post: never block. */
+typedef void fast_learner_report_fn(void *ctx, int64_t offset, int64_t count);
+
+typedef struct fast_gradient {
+    int64_t step;                   /* in: which batch */
+    fast_learner_report_fn *report; /* in: may be NULL */
+    void *ctx;
+    double loss;       /* out: mean over the batch */
+    int64_t correct;   /* out */
+    int64_t positions; /* out: judged */
+    int64_t samples;   /* out */
+    double flops;      /* out: operations spent, for a transport that charges them */
+} fast_gradient;
+
+typedef struct fast_evaluation {
+    double loss;     /* mean over the test set */
+    double accuracy; /* NAN for regression */
+    int64_t samples;
+} fast_evaluation;
+
+typedef struct fast_learner_ops {
+    const char *name;
+    /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
+    fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
+    /* Loss and accuracy of w on the test set; FAST_ENOTSUP without one. */
+    fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
+    void (*free)(fast_learner *learner);
+} fast_learner_ops;
+
+/* Every learner begins with this. */
+struct fast_learner {
+    const fast_learner_ops *ops;
+    fast_layout params; /* of w, g and each slot of an optimiser */
+    fast_layout state;  /* of s: not trainable, averaged where weights are averaged */
+    float *w;
+    float *g;
+    float *s;
+    int64_t epoch_steps; /* batches of an epoch */
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "engine/graph.h"
+
+/*
+ * The network language, one layer a line:
+ *
+ *     # a comment
+ *     input 1 28 28                       [C, H, W]; `input 784`; `input 64 tokens=96`
+ *     conv 20 kernel=5                    a layer takes the layer above
+ *     max_pool 2
+ *     relu
+ *     skip: conv 50 kernel=3 pad=1 bias=no    a name, for later lines
+ *     bn: batch_norm from skip                explicit input
+ *     add bn skip                             several inputs
+ *     dense 10
+ *     loss cross_entropy smoothing=0.1        last; cross_entropy is the default
+ *
+ * Models by name are texts in this language made by a function: one way to build a graph.
+ */
+
+/* Text to graph, for samples of a given shape where the text has no `input` line (rank 0: required).
+ * Everything is allocated in one go and freed by fast__graph_free(). Errors name line and word. */
+fast_err fast__graph_parse(const char *text, fast_graph **out);
+void fast__graph_free(fast_graph *graph);
+
+/* The graph of a network built line by line (fast/plugin.h). */
+fast_err fast__network_graph(const fast_network *network, fast_graph **out);
+
+/* What a model must fit. */
+typedef struct fast_model_input {
+    int rank;
+    int64_t shape[3];
+    int64_t outputs;
+    bool tokens;
+    int64_t vocabulary;
+    bool regression;
+    int64_t positions;
+} fast_model_input;
+
+struct fast_text; /* model/text.h: a growing buffer */
+
+typedef struct fast_model {
+    const char *name;
+    const char *summary;
+    const fast_option *options;
+    size_t config_size;
+    /* Append the network's text to `text`. */
+    fast_err (*write)(const void *config, const fast_model_input *input, struct fast_text *text);
+} fast_model;
+
+extern const fast_model *const fast__models[]; /* the last is NULL */
+
+/* "lenet", "resnet20:width=32", or "file:PATH". Gives the network's text (fast__free) as well. */
+fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
+                          char **text_out);
+
+/* Draw initial weights: w and state of the graph's layouts. */
+void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state);

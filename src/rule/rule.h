@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "tensor/segment.h"
+
+/*
+ * Update rules: w <- rule(w, g). A rule works on any slice of the flat vector with the same slice
+ * of its own state, so that a worker can apply it to each range of gradients as soon as it is
+ * reported, and a server to the shard that it owns. Formulas are PyTorch's.
+ */
+typedef struct fast_rule_slice {
+    float *w;
+    const float *g;
+    float *state[3]; /* slot i, the same slice */
+    int64_t offset;  /* of the slice in the vector */
+    int64_t count;
+    const fast_layout *layout;
+    double lr;     /* of this step */
+    int64_t step;  /* from 1 */
+    float g_scale; /* multiplies g first: clipping by norm, averaging */
+} fast_rule_slice;
+
+typedef struct fast_rule {
+    const char *name;
+    const char *summary;
+    const fast_option *options;
+    size_t config_size;
+    int slots;       /* vectors of state, each of the parameters' length, zero at the start */
+    bool by_segment; /* needs whole segments (norms per layer): LARS, LAMB */
+
+    /* Update w[0 .. count): a slice that begins at `offset` of the vector. Elementwise rules ignore
+     * `layout`; by_segment rules are called with whole segments. step counts from 1. */
+    void (*apply)(const void *config, const fast_rule_slice *slice);
+} fast_rule;
+
+extern const fast_rule *const fast__rules[]; /* the last is NULL */
+
+/* A rule with its configuration, clipping and state: what a learner or a server holds. */
+typedef struct fast_optimizer fast_optimizer;
+
+/* From "name:key=value,...", for a vector of this layout (borrowed). */
+fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out);
+void fast__optimizer_free(fast_optimizer *optimizer);
+
+/* True if apply may be called on any range as soon as its gradient is final: an elementwise rule
+ * without clipping by norm. */
+bool fast__optimizer_by_range(const fast_optimizer *optimizer);
+
+/* Update w[offset .. offset + count) from g, both whole vectors. The caller covers each step's vector
+ * exactly once with the same step (from 1) and lr. The whole vector at once is always allowed, and
+ * required where !by_range. Allocates nothing. */
+void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                           const float *g, int64_t offset, int64_t count);
+
+/* State, for checkpoints: slot i is a vector of layout->count floats; NULL past the last. */
+float *fast__optimizer_slot(fast_optimizer *optimizer, int i);
+const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "tensor/segment.h"
+
+/*
+ * safetensors: u64 little-endian header length, a JSON object {"name": {"dtype", "shape",
+ * "data_offsets"}, "__metadata__": {text: text}}, then the bytes. Reading is strict: header at most
+ * 100 MB and inside the file, no duplicate names, no holes, no overlaps, sizes that agree, no
+ * nesting beyond the format's own. Little-endian hosts only.
+ */
+typedef struct fast_tensors fast_tensors; /* a file, read whole */
+
+typedef struct fast_tensor {
+    const char *name;
+    fast_dtype dtype;
+    int rank;
+    int64_t shape[8];
+    int64_t count;
+    const void *data; /* aligned to 1 only */
+} fast_tensor;
+
+fast_err fast__tensors_open(const char *path, fast_tensors **out);
+/* From memory, which is borrowed until close. For fuzzing and embedded files. */
+fast_err fast__tensors_parse(const void *bytes, size_t size, fast_tensors **out);
+void fast__tensors_close(fast_tensors *tensors);
+
+int64_t fast__tensors_count(const fast_tensors *tensors);
+const fast_tensor *fast__tensors_at(const fast_tensors *tensors, int64_t i); /* file order */
+const fast_tensor *fast__tensors_find(const fast_tensors *tensors, const char *name); /* or NULL */
+const char *fast__tensors_meta(const fast_tensors *tensors, const char *key);         /* or NULL */
+
+/* Write tensors and metadata (pairs key, value, ..., NULL) atomically (fast__file_replace). */
+fast_err fast__tensors_save(const char *path, const fast_tensor *tensors, int64_t count,
+                            const char *const *meta);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "tensor/dtype.h"
+
+/*
+ * Kernels over contiguous vectors, at the speed of memory. Compiled for AVX-512, AVX2 and the
+ * baseline, chosen when the program starts; every variant gives the same bits: no contraction, and
+ * sums run in FAST_LANES partial sums that are added as a balanced tree.
+ * x and y may be equal but must not overlap otherwise. n may be 0.
+ */
+enum { FAST_LANES = 32 };
+
+void fast__vector_fill(int64_t n, float a, float *y);                           /* y = a */
+void fast__vector_scale(int64_t n, float a, float *y);                          /* y *= a */
+void fast__vector_add(int64_t n, const float *x, float *y);                     /* y += x */
+void fast__vector_axpy(int64_t n, float a, const float *x, float *y);           /* y += a x */
+void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y); /* y = a x + b y */
+double fast__vector_dot(int64_t n, const float *x, const float *y);
+double fast__vector_norm2(int64_t n, const float *x);  /* the sum of squares */
+float fast__vector_max_abs(int64_t n, const float *x); /* NaN if x has one */
+bool fast__vector_finite(int64_t n, const float *x);
+
+/* Convert n elements. F32 <-> F16, BF16 (round to nearest even, NaN stays NaN), I8 (scaled by
+ * `scale`, round to nearest even, saturating), U8, I32, I64, F64. Any pair that has F32 on one side.
+ */
+void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
+                          float scale);
