@@ -24,12 +24,14 @@ typedef struct fast_operator {
     fast_err (*shape)(const void *config, int input_count, const int *ranks,
                       const int64_t (*shapes)[3], int *rank_out, int64_t shape_out[3]);
 
-    /* y = f(x[0], x[1], ...) for `count` samples. */
-    void (*forward)(const void *config, int64_t count, const float *const *x, float *y);
+    /* y = f(x[0], x[1], ...) for `count` samples. sizes[i] is the number of elements of one sample
+     * of input i, sizes[input_count] of the output. */
+    void (*forward)(const void *config, int64_t count, const int64_t *sizes, const float *const *x,
+                    float *y);
 
     /* dx[i] += dy * df/dx[i]; dx[i] is NULL where no gradient is needed. */
-    void (*backward)(const void *config, int64_t count, const float *const *x, const float *y,
-                     const float *dy, float *const *dx);
+    void (*backward)(const void *config, int64_t count, const int64_t *sizes, const float *const *x,
+                     const float *y, const float *dy, float *const *dx);
 } fast_operator;
 
 /* A network under construction. A line adds a layer, in the words of the network file
@@ -39,7 +41,7 @@ typedef struct fast_network fast_network;
 FAST_API FAST_MUST_CHECK fast_err fast_network_new(fast_network **out);
 FAST_API void fast_network_free(fast_network *network);
 
-/* Add one line of the network language. FAST_EINVAL names what is wrong and the nearest right word. */
+/* Add one line of the network language. FAST_EINVAL names what is wrong and the nearest word. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add(fast_network *network, const char *line);
 
 /* Add a layer that runs `op`, on the layers named in `inputs` (separated by spaces; NULL: the last
