@@ -4,8 +4,18 @@
 #include "fast/fast.h"
 
 /* Record why an operation failed and return its code. Called once, where the error is decided;
- * callers above only pass the code on. The text is lower case, one line, without a full stop. */
-fast_err fast__fail(fast_err err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+ * callers above only pass the code on. The text is lower case, one line, without a full stop.
+ * errno stays as it was. */
+#define fast__fail(err, ...) fast__fail_with((err), fast__fail_record(__VA_ARGS__))
+
+/* The two halves of fast__fail(): apart, so that a compiler sees that what comes out is what goes
+ * in, and not FAST_OK. */
+int fast__fail_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline __attribute__((always_inline)) fast_err fast__fail_with(fast_err err, int recorded)
+{
+    (void)recorded;
+    return err;
+}
 
 /* The detail belongs to the calling actor. A transport whose actors are not threads swaps the
  * buffer when it switches actors; NULL goes back to the thread's own. */
