@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock: monotonic time in nanoseconds since an arbitrary start, about 20 ns a call. It never
+ * goes back and does not follow changes of the date, so differences are durations.
+ */
+#include "base/clock.h"
+
+#include "base/err.h"
+
+#include <time.h>
+
+int64_t fast__clock_ns(void)
+{
+    struct timespec now;
+    const int failed = clock_gettime(CLOCK_MONOTONIC, &now);
+    FAST_ASSERT(!failed);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
