@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files: read whole with a bound, replaced whole or not at all, folders.
+ *
+ * Replacing writes a new file beside the old one and renames it over it:
+ *
+ *     create path.PID.N.tmp, write, fsync, close, rename to path, fsync the folder
+ *
+ * A crash or a full disk at any point leaves the old file or the new one, never a part of one; a
+ * failure that the program lives to see also removes the temporary file. Writes go through a buffer
+ * of 64 KB. Only regular files are replaced: a device or a pipe of that name is refused.
+ */
+#include "base/file.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PATH_SIZE = 4096,         /* of the longest path */
+    STREAM_SIZE = 64 * 1024,  /* of the buffer of a stream */
+    TEMPORARY_COUNT_MAX = 100 /* names that are tried for a temporary file */
+};
+
+/* What a fast_file_write_fn writes to. */
+typedef struct file_stream {
+    int fd;                            /* of the temporary file */
+    size_t used;                       /* bytes in the buffer */
+    const char *path;                  /* of the file that will be replaced, for messages */
+    unsigned char buffer[STREAM_SIZE]; /* not yet written */
+} file_stream;
+
+static fast_err open_for_reading(const char *path, int *fd_out, size_t *size_out)
+{
+    /* Without O_NONBLOCK a named pipe would wait for a writer. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fast__fail(errno == ENOENT || errno == ENOTDIR ? FAST_ENOENT : FAST_EIO,
+                          "cannot read \"%s\": %s", path, strerror(errno));
+    struct stat info;
+    if (fstat(fd, &info)) {
+        const int reason = errno;
+        close(fd);
+        return fast__fail(FAST_EIO, "cannot read \"%s\": %s", path, strerror(reason));
+    }
+    if (!S_ISREG(info.st_mode)) {
+        close(fd);
+        return fast__fail(FAST_EFORMAT, "\"%s\" is not a regular file", path);
+    }
+    *fd_out = fd;
+    *size_out = (size_t)info.st_size;
+    return FAST_OK;
+}
+
+static fast_err read_all(int fd, const char *path, unsigned char *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t got = read(fd, bytes + done, size - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fast__fail(FAST_EIO, "cannot read \"%s\": %s", path, strerror(errno));
+        if (got == 0)
+            return fast__fail(FAST_EIO, "\"%s\" became shorter while it was read", path);
+        done += (size_t)got;
+    }
+    return FAST_OK;
+}
+
+fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *size_out)
+{
+    FAST_ASSERT(path != NULL);
+    FAST_ASSERT(out != NULL);
+    int fd;
+    size_t size;
+    FAST_TRY(open_for_reading(path, &fd, &size));
+
+    unsigned char *bytes = NULL;
+    fast_err err;
+    if (size > size_max || size >= INT64_MAX)
+        err = fast__fail(FAST_EFORMAT, "\"%s\" has %zu bytes; at most %zu are read", path, size,
+                         size_max);
+    else
+        err = fast__alloc("a file", (int64_t)size + 1, 1, &bytes);
+    if (!err)
+        err = read_all(fd, path, bytes, size);
+    close(fd);
+    if (err) {
+        fast__free(bytes);
+        return err;
+    }
+    /* `out` is a pointer to a pointer of any type. */
+    memcpy(out, &bytes, sizeof bytes);
+    if (size_out)
+        *size_out = size;
+    return FAST_OK;
+}
+
+static fast_err stream_write(file_stream *stream, const unsigned char *bytes, size_t size)
+{
+    while (size > 0) {
+        const ssize_t put = write(stream->fd, bytes, size);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fast__fail(FAST_EIO, "cannot write \"%s\": %s", stream->path, strerror(errno));
+        bytes += put;
+        size -= (size_t)put;
+    }
+    return FAST_OK;
+}
+
+static fast_err stream_flush(file_stream *stream)
+{
+    const size_t used = stream->used;
+    stream->used = 0;
+    return stream_write(stream, stream->buffer, used);
+}
+
+fast_err fast__file_put(void *to, const void *bytes, size_t size)
+{
+    file_stream *stream = to;
+    FAST_ASSERT(stream != NULL);
+    FAST_ASSERT(stream->used <= STREAM_SIZE);
+    if (size == 0)
+        return FAST_OK;
+    if (size > STREAM_SIZE - stream->used)
+        FAST_TRY(stream_flush(stream));
+    if (size > STREAM_SIZE)
+        return stream_write(stream, bytes, size);
+    memcpy(stream->buffer + stream->used, bytes, size);
+    stream->used += size;
+    return FAST_OK;
+}
+
+/* Create a file beside `path` that did not exist. Two processes that replace the same file at once
+ * get different names. */
+static fast_err temporary_open(const char *path, char temporary[PATH_SIZE], int *fd_out)
+{
+    for (int i = 0; i < TEMPORARY_COUNT_MAX; i++) {
+        const int length = snprintf(temporary, PATH_SIZE, "%s.%ld.%d.tmp", path, (long)getpid(), i);
+        if (length < 0 || length >= PATH_SIZE)
+            return fast__fail(FAST_EINVAL, "the path \"%.64s...\" is too long", path);
+        const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            *fd_out = fd;
+            return FAST_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return fast__fail(errno == ENOENT || errno == ENOTDIR ? FAST_ENOENT : FAST_EIO,
+                      "cannot write \"%s\": %s", path, strerror(errno));
+}
+
+/* Make the new name of a file survive a crash. File systems that cannot do so say EINVAL. */
+static fast_err folder_sync(const char *path)
+{
+    char folder[PATH_SIZE];
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) : 0;
+    FAST_ASSERT(length < sizeof folder);
+    memcpy(folder, path, length);
+    folder[length] = 0;
+    const char *name = !slash ? "." : length == 0 ? "/" : folder;
+
+    const int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return FAST_OK; /* a folder that may be written but not listed */
+    const int failed = fsync(fd);
+    const int reason = errno;
+    close(fd);
+    if (failed && reason != EINVAL && reason != ENOTSUP)
+        return fast__fail(FAST_EIO, "cannot sync the folder of \"%s\": %s", path, strerror(reason));
+    return FAST_OK;
+}
+
+fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void *ctx)
+{
+    FAST_ASSERT(path != NULL);
+    FAST_ASSERT(write_fn != NULL);
+    struct stat info;
+    if (!stat(path, &info) && !S_ISREG(info.st_mode))
+        return fast__fail(FAST_EINVAL, "\"%s\" is not a regular file; it is not replaced", path);
+
+    file_stream *stream;
+    FAST_TRY(fast__alloc("a file's buffer", 1, sizeof *stream, &stream));
+    char temporary[PATH_SIZE];
+    stream->path = path;
+    fast_err err = temporary_open(path, temporary, &stream->fd);
+    if (err)
+        goto undo_stream;
+
+    err = write_fn(ctx, stream);
+    if (!err)
+        err = stream_flush(stream);
+    if (!err && fsync(stream->fd))
+        err = fast__fail(FAST_EIO, "cannot sync \"%s\": %s", path, strerror(errno));
+    if (close(stream->fd) && !err)
+        err = fast__fail(FAST_EIO, "cannot write \"%s\": %s", path, strerror(errno));
+    if (err)
+        goto undo_temporary;
+    if (rename(temporary, path)) {
+        err = fast__fail(FAST_EIO, "cannot replace \"%s\": %s", path, strerror(errno));
+        goto undo_temporary;
+    }
+    fast__free(stream);
+    return folder_sync(path);
+
+undo_temporary:
+    unlink(temporary);
+undo_stream:
+    fast__free(stream);
+    return err;
+}
+
+fast_err fast__file_make_folder(const char *path)
+{
+    char part[PATH_SIZE];
+    const size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return fast__fail(FAST_EINVAL, "the path \"%.64s\" is empty or too long", path);
+    memcpy(part, path, length + 1);
+
+    for (char *c = part + 1;; c++) {
+        if (*c != '/' && *c != 0)
+            continue;
+        const char end = *c;
+        *c = 0;
+        struct stat info;
+        if (mkdir(part, 0777) && (stat(part, &info) || !S_ISDIR(info.st_mode)))
+            return fast__fail(FAST_EIO, "cannot make the folder \"%s\": %s", part, strerror(errno));
+        *c = end;
+        if (end == 0)
+            return FAST_OK;
+    }
+}
+
+fast_err fast__file_cache_folder(char *path, size_t size)
+{
+    const char *own = getenv("FAST_HOME");
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int length;
+    if (own && *own)
+        length = snprintf(path, size, "%s", own);
+    else if (cache && *cache == '/')
+        length = snprintf(path, size, "%s/fast", cache);
+    else if (home && *home)
+        length = snprintf(path, size, "%s/.cache/fast", home);
+    else
+        return fast__fail(FAST_ENOENT, "no folder for the cache; set FAST_HOME to one");
+    if (length < 0 || (size_t)length >= size)
+        return fast__fail(FAST_EINVAL, "the path of the cache folder is too long");
+    return FAST_OK;
+}
