@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Options: text into the fields of a configuration, by a table.
+ *
+ *     value    BOOL    yes no true false on off 1 0
+ *              INT     [+-]digits, then k, M or G for 10^3, 10^6, 10^9
+ *              REAL    [+-]digits[.digits][e[+-]digits], finite
+ *              TEXT    any bytes that fit the field
+ *              CHOICE  one of a|b|c
+ *     part     name[:key=value,key=value...]
+ *
+ * A value is parsed and checked completely before it is stored, so a failure changes nothing. An
+ * owner named "fast ..." is a command: its options are written as flags in messages. The locale
+ * plays no role: a decimal comma of the user's is not one of an options file's.
+ */
+#include "base/option.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_SIZE = 64, VALUE_SIZE = 4096 };
+
+/* A parsed value; which member, the option's type says. */
+typedef struct option_value {
+    bool yes;         /* BOOL */
+    int64_t whole;    /* INT; CHOICE: the index */
+    double real;      /* REAL */
+    const char *text; /* TEXT: the caller's */
+} option_value;
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Numbers. */
+
+static bool int_read(const char *text, int64_t *out)
+{
+    const char *c = text;
+    const bool negative = *c == '-';
+    if (*c == '-' || *c == '+')
+        c++;
+    if (!is_digit(*c))
+        return false;
+    int64_t value = 0;
+    for (; is_digit(*c); c++) {
+        const int64_t digit = negative ? '0' - *c : *c - '0';
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, digit, &value))
+            return false;
+    }
+    int64_t unit = 1;
+    if (*c == 'k')
+        unit = 1000;
+    else if (*c == 'M')
+        unit = 1000000;
+    else if (*c == 'G')
+        unit = 1000000000;
+    if (unit > 1)
+        c++;
+    if (*c != 0 || __builtin_mul_overflow(value, unit, &value))
+        return false;
+    *out = value;
+    return true;
+}
+
+/* Whether the text is [+-]digits[.digits][e[+-]digits]; one side of the point may be empty. This
+ * keeps "nan", "inf", hexadecimal numbers and spaces away from strtod(). */
+static bool real_is_plain(const char *c)
+{
+    if (*c == '-' || *c == '+')
+        c++;
+    int digits = 0;
+    for (; is_digit(*c); c++)
+        digits = 1;
+    if (*c == '.')
+        c++;
+    for (; is_digit(*c); c++)
+        digits = 1;
+    if (!digits)
+        return false;
+    if (*c == 'e' || *c == 'E') {
+        c++;
+        if (*c == '-' || *c == '+')
+            c++;
+        if (!is_digit(*c))
+            return false;
+        while (is_digit(*c))
+            c++;
+    }
+    return *c == 0;
+}
+
+static bool real_read(const char *text, double *out)
+{
+    if (!real_is_plain(text))
+        return false;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    FAST_ASSERT(plain != (locale_t)0);
+    const double value = strtod_l(text, NULL, plain);
+    freelocale(plain);
+    if (!isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+fast_err fast__parse_int(const char *what, const char *text, int64_t *out)
+{
+    if (!int_read(text, out))
+        return fast__fail(FAST_EINVAL, "%s must be a whole number, not \"%.64s\"", what, text);
+    return FAST_OK;
+}
+
+fast_err fast__parse_real(const char *what, const char *text, double *out)
+{
+    if (!real_read(text, out))
+        return fast__fail(FAST_EINVAL, "%s must be a number, not \"%.64s\"", what, text);
+    return FAST_OK;
+}
+
+/* Rows of a table. */
+
+static const char *row_name(const void *table, int64_t i)
+{
+    return ((const fast_option *)table)[i].name;
+}
+
+static int64_t row_count(const fast_option *table)
+{
+    int64_t count = 0;
+    while (table && table[count].name)
+        count++;
+    return count;
+}
+
+/* An option's name as messages write it: a flag where the owner is a command. */
+static const char *shown(const char *where, const char *name, char out[NAME_SIZE + 3])
+{
+    const bool flag = strncmp(where, "fast ", 5) == 0 && strncmp(name, "--", 2) != 0;
+    snprintf(out, NAME_SIZE + 3, "%s%.*s", flag ? "--" : "", NAME_SIZE, name);
+    for (char *c = out; flag && *c; c++) {
+        if (*c == '_')
+            *c = '-';
+    }
+    return out;
+}
+
+static fast_err row_find(const char *where, const fast_option *table, const char *name,
+                         const fast_option **out)
+{
+    char plain[NAME_SIZE];
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *c = plain; *c; c++) {
+        if (*c == '-')
+            *c = '_';
+    }
+    const char *close_one = NULL;
+    const int64_t i = fast__name_find(plain, row_name, table, row_count(table), &close_one);
+    if (i >= 0 && strlen(name) < sizeof plain) {
+        *out = &table[i];
+        return FAST_OK;
+    }
+    char typed[NAME_SIZE + 3], right[NAME_SIZE + 3];
+    if (close_one)
+        return fast__fail(FAST_EINVAL, "%s: no option \"%s\"; did you mean \"%s\"?", where,
+                          shown(where, name, typed), shown(where, close_one, right));
+    return fast__fail(FAST_EINVAL, "%s: no option \"%s\"", where, shown(where, name, typed));
+}
+
+/* Values. */
+
+static bool bool_read(const char *text, bool *out)
+{
+    static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i % 2;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The index of `text` in "a|b|c". */
+static bool choice_read(const char *choices, const char *text, int64_t *out)
+{
+    const size_t length = strlen(text);
+    int64_t i = 0;
+    for (const char *c = choices;; i++) {
+        const size_t width = strcspn(c, "|");
+        if (width == length && memcmp(c, text, length) == 0) {
+            *out = i;
+            return true;
+        }
+        if (c[width] == 0)
+            return false;
+        c += width + 1;
+    }
+}
+
+/* Which range a number missed. A limit that nobody could mean is left out of the sentence. */
+static fast_err fail_range(const char *where, const fast_option *row, const char *text)
+{
+    char name[NAME_SIZE + 3];
+    const char *kind = row->type == FAST_OPTION_INT ? "a whole number" : "a number";
+    const bool low = row->min < row->max && row->min > -9e15;
+    const bool high = row->min < row->max && row->max < 9e15;
+    shown(where, row->name, name);
+    if (low && high)
+        return fast__fail(FAST_EINVAL, "%s: %s must be between %.15g and %.15g, not \"%.64s\"",
+                          where, name, row->min, row->max, text);
+    if (low)
+        return fast__fail(FAST_EINVAL, "%s: %s must be %s, at least %.15g, not \"%.64s\"", where,
+                          name, kind, row->min, text);
+    if (high)
+        return fast__fail(FAST_EINVAL, "%s: %s must be %s, at most %.15g, not \"%.64s\"", where,
+                          name, kind, row->max, text);
+    return fast__fail(FAST_EINVAL, "%s: %s must be %s, not \"%.64s\"", where, name, kind, text);
+}
+
+static bool in_range(const fast_option *row, double value)
+{
+    return row->min == row->max || (value >= row->min && value <= row->max);
+}
+
+/* The nearest of "a|b|c" for a word that is not among them, and the list as people write it. */
+static fast_err fail_choice(const char *where, const fast_option *row, const char *text)
+{
+    char name[NAME_SIZE + 3], list[FAST_DETAIL_MAX];
+    size_t used = 0;
+    for (const char *c = row->choices; *c && used + 3 < sizeof list; c++) {
+        list[used++] = *c == '|' ? ',' : *c;
+        if (*c == '|')
+            list[used++] = ' ';
+    }
+    list[used] = 0;
+    return fast__fail(FAST_EINVAL, "%s: %s must be one of %s, not \"%.64s\"", where,
+                      shown(where, row->name, name), list, text);
+}
+
+static fast_err value_parse(const char *where, const fast_option *row, const char *text,
+                            option_value *out)
+{
+    char name[NAME_SIZE + 3];
+    option_value value = { .text = text };
+    switch (row->type) {
+    case FAST_OPTION_BOOL:
+        if (!bool_read(text, &value.yes))
+            return fast__fail(FAST_EINVAL, "%s: %s must be yes or no, not \"%.64s\"", where,
+                              shown(where, row->name, name), text);
+        break;
+    case FAST_OPTION_INT:
+        if (!int_read(text, &value.whole) || !in_range(row, (double)value.whole))
+            return fail_range(where, row, text);
+        break;
+    case FAST_OPTION_REAL:
+        if (!real_read(text, &value.real) || !in_range(row, value.real))
+            return fail_range(where, row, text);
+        break;
+    case FAST_OPTION_TEXT:
+        if (strlen(text) >= row->size)
+            return fast__fail(FAST_EINVAL, "%s: %s is longer than %zu bytes: \"%.32s...\"", where,
+                              shown(where, row->name, name), row->size - 1, text);
+        break;
+    case FAST_OPTION_CHOICE:
+        if (!choice_read(row->choices, text, &value.whole))
+            return fail_choice(where, row, text);
+        break;
+    }
+    *out = value;
+    return FAST_OK;
+}
+
+static void value_store(const fast_option *row, const option_value *value, void *config)
+{
+    unsigned char *field = (unsigned char *)config + row->offset;
+    const int index = (int)value->whole;
+    switch (row->type) {
+    case FAST_OPTION_BOOL:
+        memcpy(field, &value->yes, sizeof value->yes);
+        break;
+    case FAST_OPTION_INT:
+        memcpy(field, &value->whole, sizeof value->whole);
+        break;
+    case FAST_OPTION_REAL:
+        memcpy(field, &value->real, sizeof value->real);
+        break;
+    case FAST_OPTION_TEXT:
+        /* The rest is zeroed, so that equal configurations are equal bytes. */
+        memset(field, 0, row->size);
+        memcpy(field, value->text, strlen(value->text));
+        break;
+    case FAST_OPTION_CHOICE:
+        memcpy(field, &index, sizeof index);
+        break;
+    }
+}
+
+void fast__options_default(const fast_option *table, void *config)
+{
+    for (const fast_option *row = table; row && row->name; row++) {
+        option_value value;
+        FAST_ASSERT(row->standard != NULL);
+        const fast_err err = value_parse("defaults", row, row->standard, &value);
+        FAST_ASSERT(err == FAST_OK);
+        value_store(row, &value, config);
+    }
+}
+
+fast_err fast__options_set(const char *where, const fast_option *table, void *config,
+                           const char *name, const char *value)
+{
+    FAST_ASSERT(name != NULL);
+    FAST_ASSERT(value != NULL);
+    const fast_option *row;
+    option_value parsed;
+    FAST_TRY(row_find(where, table, name, &row));
+    FAST_TRY(value_parse(where, row, value, &parsed));
+    if (config)
+        value_store(row, &parsed, config);
+    return FAST_OK;
+}
+
+/* Go over the pairs once; with `config` NULL they are only checked. */
+static fast_err pairs_apply(const char *where, const fast_option *table, void *config,
+                            const char *text)
+{
+    while (*text) {
+        char name[NAME_SIZE], value[VALUE_SIZE];
+        const size_t length = strcspn(text, ",");
+        const size_t name_length = strcspn(text, "=,");
+        if (text[name_length] != '=' || name_length == 0)
+            return fast__fail(FAST_EINVAL, "%s: \"%.*s\" is not written key=value", where,
+                              length < 64 ? (int)length : 64, text);
+        const size_t value_length = length - name_length - 1;
+        if (name_length >= sizeof name || value_length >= sizeof value)
+            return fast__fail(FAST_EINVAL, "%s: \"%.64s...\" is too long", where, text);
+        memcpy(name, text, name_length);
+        name[name_length] = 0;
+        memcpy(value, text + name_length + 1, value_length);
+        value[value_length] = 0;
+        FAST_TRY(fast__options_set(where, table, config, name, value));
+
+        text += length;
+        if (*text == ',' && *++text == 0)
+            return fast__fail(FAST_EINVAL, "%s: nothing follows the last comma", where);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__options_parse(const char *where, const fast_option *table, void *config,
+                             const char *text)
+{
+    if (!text)
+        return FAST_OK;
+    FAST_TRY(pairs_apply(where, table, NULL, text));
+    return pairs_apply(where, table, config, text);
+}
+
+fast_err fast__spec_split(const char *spec, char *name, size_t name_size, const char **rest_out)
+{
+    FAST_ASSERT(spec != NULL);
+    FAST_ASSERT(name_size > 0);
+    const size_t length = strcspn(spec, ":");
+    if (length == 0)
+        return fast__fail(FAST_EINVAL, "no name in \"%.64s\"; write name:key=value,...", spec);
+    if (length >= name_size)
+        return fast__fail(FAST_EINVAL, "the name in \"%.64s\" is longer than %zu bytes", spec,
+                          name_size - 1);
+    memcpy(name, spec, length);
+    name[length] = 0;
+    *rest_out = spec[length] == ':' ? spec + length + 1 : NULL;
+    return FAST_OK;
+}
