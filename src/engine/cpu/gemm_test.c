@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: every flag of a product is right, for shapes that are and are not multiples of the vectors,
+ * by libxsmm's code and by what stands in for it. Method: compare with the definition in double.
+ */
+#include "engine/cpu/gemm.h"
+#include "engine/cpu/simd.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE_MAX_OF_TEST = 160 * 160 };
+
+static float value(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (float)(*seed >> 8) / 16777216.0f - 0.5f;
+}
+
+static void check(fast_gemm gemm, bool other)
+{
+    static float a[SIZE_MAX_OF_TEST], b[SIZE_MAX_OF_TEST], c[SIZE_MAX_OF_TEST],
+        c0[SIZE_MAX_OF_TEST];
+    unsigned seed = 7;
+
+    fast__gemm_init(&gemm);
+    if (other)
+        gemm.kernel = NULL;
+    for (int i = 0; i < SIZE_MAX_OF_TEST; i++) {
+        a[i] = value(&seed);
+        b[i] = value(&seed);
+        c0[i] = c[i] = value(&seed);
+    }
+    fast__gemm_run(&gemm, a, b, c);
+    for (int j = 0; j < gemm.n; j++)
+        for (int i = 0; i < gemm.ldc; i++) {
+            double sum = gemm.accumulate || i >= gemm.m ? c0[j * gemm.ldc + i] : 0;
+            for (int p = 0; p < gemm.k && i < gemm.m; p++)
+                sum += (double)a[p * gemm.lda + i] *
+                       b[gemm.trans_b ? p * gemm.ldb + j : j * gemm.ldb + p];
+            assert_true(fabs(c[j * gemm.ldc + i] - sum) < 1e-5);
+        }
+}
+
+static void test_all_flags_and_odd_sizes(void **state)
+{
+    static const int sizes[][3] = { { 16, 1, 1 },   { 64, 10, 50 }, { 48, 33, 17 },
+                                    { 112, 7, 64 }, { 5, 3, 2 },    { 144, 144, 64 } };
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int flags = 0; flags < 8; flags++) {
+            const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+            const bool trans = flags & 1;
+            check((fast_gemm){ .m = m,
+                               .n = n,
+                               .k = k,
+                               .lda = m + 3 * (int)(s & 1),
+                               .ldb = trans ? n : k + 1,
+                               .ldc = m,
+                               .trans_b = trans,
+                               .accumulate = (flags & 2) != 0 },
+                  (flags & 4) != 0);
+        }
+}
+
+static void test_environment_lowers_the_instruction_set(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("FAST_ISA", "base", 1), 0);
+    assert_int_equal(fast__isa(), FAST_ISA_BASE);
+    assert_int_equal(setenv("FAST_ISA", "nonsense", 1), 0);
+    const fast_isa best = fast__isa();
+    assert_int_equal(unsetenv("FAST_ISA"), 0);
+    assert_int_equal(fast__isa(), best);
+    assert_string_equal(fast__isa_name(FAST_ISA_AVX2), "avx2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_flags_and_odd_sizes),
+        cmocka_unit_test(test_environment_lowers_the_instruction_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
