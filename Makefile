@@ -1,0 +1,45 @@
+# The two commands of the README are `make run` and `make test`; each installs the packages that it
+# needs (with sudo where not root), builds and goes. Everything else is CMake's: see CMakePresets.json.
+CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: all run test soak install format clean asan tsan
+
+all: build/release/build.ninja
+	cmake --build --preset release
+
+# Train the embedded default and show the result.
+run:
+	tools/packages run
+	$(MAKE) all
+	build/release/fast train
+	@tools/next
+
+test:
+	tools/packages test
+	$(MAKE) all
+	ctest --preset release -j 2
+
+# The suites under the sanitizers, as .ci/run runs them.
+asan tsan:
+	tools/packages test
+	cmake --preset $@ $(CMAKE_FLAGS)
+	cmake --build --preset $@
+	ctest --preset $@ -j 2
+
+# Hours, not minutes: fuzzing, builds without the optional libraries, aarch64, fresh oracles.
+soak:
+	tools/packages soak
+	tools/soak
+
+install: all
+	cmake --install build/release
+
+format:
+	find include src tests bench examples -name '*.[ch]' -exec clang-format -i {} +
+
+clean:
+	rm -rf build
+
+build/release/build.ninja: CMakePresets.json
+	cmake --preset release $(CMAKE_FLAGS)
