@@ -21,8 +21,11 @@ double fast__vector_norm2(int64_t n, const float *x);  /* the sum of squares */
 float fast__vector_max_abs(int64_t n, const float *x); /* NaN if x has one */
 bool fast__vector_finite(int64_t n, const float *x);
 
-/* Convert n elements. F32 <-> F16, BF16 (round to nearest even, NaN stays NaN), I8 (scaled by
- * `scale`, round to nearest even, saturating), U8, I32, I64, F64. Any pair that has F32 on one side.
+/*
+ * Convert n elements, from or to F32; x and y do not overlap, and x need not be aligned. To F16,
+ * BF16, I8, U8, I32 and I64 the nearest value is taken, ties to even. F16 overflows to infinity and
+ * NaN stays NaN; whole numbers saturate and NaN becomes 0. `scale` is for I8 only, which has no
+ * exponent of its own: it multiplies the value on the way, in both directions.
  */
 void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
                           float scale);

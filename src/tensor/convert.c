@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversions between F32 and the other element types, at the speed of memory.
+ *
+ *            sign exponent mantissa
+ *     F32    1    8        23         bias 127
+ *     F16    1    5        10         bias 15
+ *     BF16   1    8        7          bias 127: the upper half of an F32
+ *
+ * The formulas have no branches, so that the compiler turns the loops into vector code, three times
+ * over (clones.h). Rounding to nearest even adds half of the last kept bit, less one, plus that bit
+ * itself; the carry runs into the exponent and up to infinity by itself. Numbers below the normal
+ * range of F16 are rounded by a float addition that shifts them into place:
+ *
+ *     x + 0.5 has the bits of x in F16 as its lowest mantissa bits
+ *
+ * (after Giesen, "half_to_float_fast5" and "float_to_half_fast3_rtne", 2012, public domain; written
+ * anew). They hold in the default rounding mode.
+ */
+#include "tensor/clones.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+static inline __attribute__((always_inline)) uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline __attribute__((always_inline)) float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* F16. */
+
+static inline __attribute__((always_inline)) uint16_t f16_from(float x)
+{
+    const uint32_t all = bits_of(x);
+    const uint32_t sign = all >> 16 & 0x8000, u = all & 0x7fffffff;
+    /* Below 2^-14 the result has no implied bit: 0.5 has the last bit of F16 as its own. */
+    const uint32_t small = bits_of(float_of(u) + 0.5f) - bits_of(0.5f);
+    const uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
+    const uint32_t nan = 0x7e00 | (u >> 13 & 0x3ff);
+    uint32_t h = u < 113u << 23 ? small : normal;
+    h = u >= 143u << 23 ? 0x7c00 : h; /* 2^16 and above */
+    h = u > 0x7f800000 ? nan : h;
+    return (uint16_t)(sign | h);
+}
+
+static inline __attribute__((always_inline)) float f16_to(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, u = (uint32_t)(h & 0x7fff) << 13;
+    /* Below 2^-14: a mantissa with the exponent of 2^-14 is 2^-14 too large. */
+    const uint32_t small = bits_of(float_of(u + (113u << 23)) - float_of(113u << 23));
+    uint32_t f = u + (112u << 23);
+    f = u < 1u << 23 ? small : f;
+    f = u >= 31u << 23 ? u | 0x7f800000 : f; /* infinity and NaN */
+    return float_of(sign | f);
+}
+
+/* BF16. A NaN gets a bit that the rounding cannot carry away. */
+
+static inline __attribute__((always_inline)) uint16_t bf16_from(float x)
+{
+    const uint32_t u = bits_of(x);
+    const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    const uint32_t nan = u >> 16 | 0x40;
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
+static inline __attribute__((always_inline)) float bf16_to(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+/* Whole numbers of 8 bits: 1.5 * 2^23 has 1 as the value of its last bit, so adding it rounds. */
+
+static inline __attribute__((always_inline)) int32_t small_from(float x, float low, float high)
+{
+    float v = x < low ? low : x;
+    v = v > high ? high : v;
+    const float rounded = v + 0x1.8p23f;
+    const int32_t whole = (int32_t)(bits_of(rounded) - bits_of(0x1.8p23f));
+    return x == x ? whole : 0;
+}
+
+static inline __attribute__((always_inline)) float scaled(float x, float scale)
+{
+    return x * scale;
+}
+
+/* Sources need not be aligned: tensors of a file are where they are. `v` is the next element. */
+#define CONVERT(name, from, to, formula)                                                     \
+    FAST_CLONES static void name(int64_t n, const unsigned char *restrict x, to *restrict y, \
+                                 float scale)                                                \
+    {                                                                                        \
+        (void)scale;                                                                         \
+        FAST_EACH                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            from v;                                                                          \
+            memcpy(&v, x + (size_t)i * sizeof v, sizeof v);                                  \
+            y[i] = formula;                                                                  \
+        }                                                                                    \
+    }
+
+CONVERT(f32_f16, float, uint16_t, f16_from(v))
+CONVERT(f16_f32, uint16_t, float, f16_to(v))
+CONVERT(f32_bf16, float, uint16_t, bf16_from(v))
+CONVERT(bf16_f32, uint16_t, float, bf16_to(v))
+CONVERT(f32_i8, float, int8_t, (int8_t)small_from(scaled(v, scale), -128, 127))
+CONVERT(i8_f32, int8_t, float, scaled(v, scale))
+CONVERT(f32_u8, float, uint8_t, (uint8_t)small_from(v, 0, 255))
+CONVERT(u8_f32, uint8_t, float, (float)v)
+CONVERT(i32_f32, int32_t, float, (float)v)
+CONVERT(i64_f32, int64_t, float, (float)v)
+CONVERT(f32_f64, float, double, (double)v)
+CONVERT(f64_f32, double, float, (float)v)
+
+/* The limits of the wide whole numbers are not floats: 2^31 and 2^63 are the first too large. */
+
+static inline int64_t wide_from(float v, float limit, int64_t low, int64_t high)
+{
+    if (v >= limit)
+        return high;
+    if (v < -limit)
+        return low;
+    return v == v ? (int64_t)rintf(v) : 0;
+}
+
+CONVERT(f32_i32, float, int32_t, (int32_t)wide_from(v, 0x1p31f, INT32_MIN, INT32_MAX))
+CONVERT(f32_i64, float, int64_t, wide_from(v, 0x1p63f, INT64_MIN, INT64_MAX))
+
+static void convert_from_f32(int64_t n, const void *x, fast_dtype to, void *y, float scale)
+{
+    switch (to) {
+    case FAST_F32:
+        memcpy(y, x, (size_t)n * sizeof(float));
+        break;
+    case FAST_F16:
+        f32_f16(n, x, y, scale);
+        break;
+    case FAST_BF16:
+        f32_bf16(n, x, y, scale);
+        break;
+    case FAST_I8:
+        f32_i8(n, x, y, scale);
+        break;
+    case FAST_U8:
+        f32_u8(n, x, y, scale);
+        break;
+    case FAST_I32:
+        f32_i32(n, x, y, scale);
+        break;
+    case FAST_I64:
+        f32_i64(n, x, y, scale);
+        break;
+    case FAST_F64:
+        f32_f64(n, x, y, scale);
+        break;
+    case FAST_DTYPE_COUNT:
+        FAST_ASSERT(to != FAST_DTYPE_COUNT);
+    }
+}
+
+static void convert_to_f32(int64_t n, fast_dtype from, const void *x, float *y, float scale)
+{
+    switch (from) {
+    case FAST_F16:
+        f16_f32(n, x, y, scale);
+        break;
+    case FAST_BF16:
+        bf16_f32(n, x, y, scale);
+        break;
+    case FAST_I8:
+        i8_f32(n, x, y, scale);
+        break;
+    case FAST_U8:
+        u8_f32(n, x, y, scale);
+        break;
+    case FAST_I32:
+        i32_f32(n, x, y, scale);
+        break;
+    case FAST_I64:
+        i64_f32(n, x, y, scale);
+        break;
+    case FAST_F64:
+        f64_f32(n, x, y, scale);
+        break;
+    case FAST_F32:
+    case FAST_DTYPE_COUNT:
+        FAST_ASSERT(from != FAST_F32 && from != FAST_DTYPE_COUNT);
+    }
+}
+
+void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
+                          float scale)
+{
+    FAST_ASSERT(n >= 0);
+    FAST_ASSERT(from == FAST_F32 || to == FAST_F32);
+    if (n == 0)
+        return;
+    if (from == FAST_F32)
+        convert_from_f32(n, x, to, y, scale);
+    else
+        convert_to_f32(n, from, x, y, scale);
+}
