@@ -95,3 +95,32 @@ typedef struct fast_graph {
     bool tokens;       /* the input holds whole numbers below `vocabulary` */
     int64_t vocabulary;
 } fast_graph;
+
+/* How much a graph computes, and where gradients flow: what every engine needs to know. */
+
+/* needs[i] = the gradient of node i's output is needed: the node has weights, or one of the nodes
+ * that it stands on has. `needs` has room for node_count. */
+void fast__graph_needs(const fast_graph *graph, bool *needs);
+
+/* Floating-point operations of one sample in a node's matrix products, by the textbook: a multiply
+ * and an add are two; everything else is not counted. The way back of a product is one product of
+ * the same size for its weights and one for its input, where that is needed. */
+double fast__node_flops_forward(const fast_graph *graph, int node);
+double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed);
+
+/* The same for the whole graph; `needs` as fast__graph_needs() gives it. */
+double fast__graph_flops_forward(const fast_graph *graph);
+double fast__graph_flops_train(const fast_graph *graph, const bool *needs);
+
+/* Check what an engine relies on: inputs before their nodes, segments that follow each other without
+ * holes and belong to exactly one node, outputs that fit the loss. FAST_EINVAL names the node. */
+fast_err fast__graph_check(const fast_graph *graph);
+
+/* Rows and columns of a dense layer for one sample: a product per position of [T, C], one of the
+ * flattened sample otherwise. */
+typedef struct fast_dense_shape {
+    int64_t rows;    /* a sample */
+    int64_t inputs;  /* columns of W */
+    int64_t outputs; /* rows of W */
+} fast_dense_shape;
+fast_dense_shape fast__dense_shape(const fast_graph *graph, int node);

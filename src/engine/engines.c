@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engines of this build: a list and a lookup by name. `cpu` needs a library for its matrix
+ * products and comes first where it was built; `ref` needs nothing but C and is always there.
+ */
+#include "engine/engine.h"
+
+#include "base/option.h"
+
+#include <string.h>
+
+#if defined(FAST_HAVE_CPU_ENGINE) && __has_include("engine/cpu/cpu.h")
+#include "engine/cpu/cpu.h"
+#define HAVE_CPU 1
+#else
+#define HAVE_CPU 0
+#endif
+
+const fast_engine *const fast__engines[] = {
+#if HAVE_CPU
+    &fast__engine_cpu,
+#endif
+    &fast__engine_ref,
+    NULL,
+};
+
+static const char *engine_name(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return fast__engines[i]->name;
+}
+
+fast_err fast__engine_find(const char *name, const fast_engine **out)
+{
+    FAST_ASSERT(name != NULL);
+    FAST_ASSERT(out != NULL);
+    if (strcmp(name, "auto") == 0) {
+        *out = fast__engines[0];
+        return FAST_OK;
+    }
+    const int64_t count = (int64_t)(sizeof(fast__engines) / sizeof(fast__engines[0])) - 1;
+    const char *nearest = NULL;
+    const int64_t i = fast__name_find(name, engine_name, NULL, count, &nearest);
+    if (i >= 0) {
+        *out = fast__engines[i];
+        return FAST_OK;
+    }
+    if (strcmp(name, "cpu") == 0)
+        return fast__fail(FAST_ENOTSUP, "no engine \"cpu\" in this build; it needs libxsmm or "
+                                        "OpenBLAS when it is configured");
+    return fast__name_unknown("engine", name, engine_name, NULL, count);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What can be said about a graph without running it: names of operators, where gradients flow, how
+ * much arithmetic a sample costs, and whether an engine may rely on it.
+ *
+ * The count of operations is the textbook's: 2 m n k for a product of m x k and k x n, for the
+ * products alone. A way back costs that again for the weights, and once more for the input where
+ * somebody needs that gradient (the first layer of a network does not).
+ */
+#include "engine/graph.h"
+
+static const char *const op_names[] = {
+    "input",      "dense", "conv",    "max_pool", "avg_pool", "global_pool", "relu",
+    "leaky_relu", "tanh",  "sigmoid", "gelu",     "softmax",  "batch_norm",  "layer_norm",
+    "dropout",    "embed", "rnn",     "lstm",     "gru",      "attention",   "add",
+    "concat",     "last",  "flatten", "custom",
+};
+_Static_assert(sizeof(op_names) / sizeof(op_names[0]) == FAST_OP_COUNT, "one name an operator");
+
+const char *fast__op_name(fast_op op)
+{
+    FAST_ASSERT((int)op >= 0);
+    FAST_ASSERT(op < FAST_OP_COUNT);
+    return op_names[op];
+}
+
+static bool has_weights(const fast_node *node)
+{
+    for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
+        if (node->weight[w] >= 0)
+            return true;
+    return false;
+}
+
+void fast__graph_needs(const fast_graph *graph, bool *needs)
+{
+    FAST_ASSERT(graph != NULL);
+    for (int i = 0; i < graph->node_count; i++) {
+        const fast_node *node = &graph->nodes[i];
+        needs[i] = has_weights(node);
+        for (int k = 0; k < node->input_count; k++)
+            needs[i] = needs[i] || needs[node->inputs[k]];
+    }
+}
+
+fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
+{
+    const fast_node *dense = &graph->nodes[node];
+    const fast_node *in = &graph->nodes[dense->inputs[0]];
+    FAST_ASSERT(dense->op == FAST_OP_DENSE);
+    fast_dense_shape shape = { .rows = 1, .inputs = in->count, .outputs = dense->count };
+    if (in->rank == 2) {
+        shape.rows = in->shape[0];
+        shape.inputs = in->shape[1];
+        shape.outputs = dense->shape[dense->rank - 1];
+    }
+    return shape;
+}
+
+/* Products with weights, and attention's products of activations with each other. */
+typedef struct node_flops {
+    double weights;
+    double activations;
+} node_flops;
+
+static node_flops count_flops(const fast_graph *graph, int index)
+{
+    const fast_node *node = &graph->nodes[index];
+    const fast_node *in = node->input_count > 0 ? &graph->nodes[node->inputs[0]] : NULL;
+    node_flops flops = { 0, 0 };
+    switch (node->op) {
+    case FAST_OP_DENSE: {
+        const fast_dense_shape shape = fast__dense_shape(graph, index);
+        flops.weights = 2.0 * (double)shape.rows * (double)shape.inputs * (double)shape.outputs;
+        break;
+    }
+    case FAST_OP_CONV:
+        flops.weights = 2.0 * (double)node->count * (double)(in->shape[0] / node->groups) *
+                        (double)(node->kernel[0] * node->kernel[1]);
+        break;
+    case FAST_OP_RNN:
+    case FAST_OP_LSTM:
+    case FAST_OP_GRU: {
+        const double gates = node->op == FAST_OP_RNN ? 1 : node->op == FAST_OP_GRU ? 3 : 4;
+        flops.weights = 2.0 * gates * (double)node->count * (double)(in->shape[1] + node->shape[1]);
+        break;
+    }
+    case FAST_OP_ATTENTION: {
+        const double T = (double)node->shape[0];
+        const double C = (double)node->shape[1];
+        flops.weights = 2.0 * T * C * 4.0 * C;
+        flops.activations = 2.0 * T * (T + 1) * C;
+        break;
+    }
+    default:
+        break;
+    }
+    return flops;
+}
+
+double fast__node_flops_forward(const fast_graph *graph, int node)
+{
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
+    const node_flops flops = count_flops(graph, node);
+    return flops.weights + flops.activations;
+}
+
+double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed)
+{
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
+    const node_flops flops = count_flops(graph, node);
+    return flops.weights * (input_needed ? 2 : 1) + flops.activations * 2;
+}
+
+double fast__graph_flops_forward(const fast_graph *graph)
+{
+    double sum = 0;
+    for (int i = 0; i < graph->node_count; i++)
+        sum += fast__node_flops_forward(graph, i);
+    return sum;
+}
+
+double fast__graph_flops_train(const fast_graph *graph, const bool *needs)
+{
+    double sum = fast__graph_flops_forward(graph);
+    for (int i = 1; i < graph->node_count; i++)
+        sum += fast__node_flops_backward(graph, i, needs[graph->nodes[i].inputs[0]]);
+    return sum;
+}
+
+/* Segments of a layout follow each other from 0 to its end. */
+static fast_err check_layout(const char *what, const fast_layout *layout)
+{
+    int64_t end = 0;
+    for (int64_t s = 0; s < layout->segment_count; s++) {
+        const fast_segment *segment = &layout->segments[s];
+        if (segment->offset != end || segment->count < 1)
+            return fast__fail(FAST_EINVAL, "%s segment %lld \"%s\" does not follow the one before",
+                              what, (long long)s, segment->name);
+        end += segment->count;
+    }
+    if (end != layout->count)
+        return fast__fail(FAST_EINVAL, "%s segments hold %lld elements of %lld", what,
+                          (long long)end, (long long)layout->count);
+    return FAST_OK;
+}
+
+static fast_err check_node(const fast_graph *graph, int index)
+{
+    const fast_node *node = &graph->nodes[index];
+    const bool source = node->op == FAST_OP_INPUT;
+    if ((int)node->op < 0 || node->op >= FAST_OP_COUNT || source != (index == 0))
+        return fast__fail(FAST_EINVAL, "node %d has no operator that fits its place", index);
+    if (node->rank < 1 || node->rank > 3 || node->count < 1)
+        return fast__fail(FAST_EINVAL, "node %d (%s) has no shape", index, fast__op_name(node->op));
+    if (node->input_count < (source ? 0 : 1) || node->input_count > FAST_INPUTS_MAX)
+        return fast__fail(FAST_EINVAL, "node %d (%s) has %d inputs", index, fast__op_name(node->op),
+                          node->input_count);
+    for (int k = 0; k < node->input_count; k++)
+        if (node->inputs[k] < 0 || node->inputs[k] >= index)
+            return fast__fail(FAST_EINVAL, "node %d (%s) takes node %d, which is not before it",
+                              index, fast__op_name(node->op), node->inputs[k]);
+    for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
+        if (node->weight[w] >= graph->params.segment_count)
+            return fast__fail(FAST_EINVAL, "node %d (%s) names segment %lld of %lld", index,
+                              fast__op_name(node->op), (long long)node->weight[w],
+                              (long long)graph->params.segment_count);
+    return FAST_OK;
+}
+
+/* Each segment belongs to exactly one node: then reports cover the vector exactly once. */
+static fast_err check_owners(const fast_graph *graph)
+{
+    for (int64_t s = 0; s < graph->params.segment_count; s++) {
+        int owners = 0;
+        for (int i = 0; i < graph->node_count; i++)
+            for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
+                owners += graph->nodes[i].weight[w] == s;
+        if (owners != 1)
+            return fast__fail(FAST_EINVAL, "segment \"%s\" belongs to %d nodes instead of one",
+                              graph->params.segments[s].name, owners);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__graph_check(const fast_graph *graph)
+{
+    FAST_ASSERT(graph != NULL);
+    if (graph->node_count < 1)
+        return fast__fail(FAST_EINVAL, "a network needs an input");
+    FAST_TRY(check_layout("parameter", &graph->params));
+    FAST_TRY(check_layout("state", &graph->state));
+    for (int i = 0; i < graph->node_count; i++)
+        FAST_TRY(check_node(graph, i));
+    FAST_TRY(check_owners(graph));
+    const fast_node *last = &graph->nodes[graph->node_count - 1];
+    if (graph->outputs < 1 || graph->positions < 1 ||
+        graph->outputs * graph->positions != last->count)
+        return fast__fail(
+            FAST_EINVAL, "the last layer has %lld outputs, the loss judges %lld times %lld",
+            (long long)last->count, (long long)graph->positions, (long long)graph->outputs);
+    return FAST_OK;
+}

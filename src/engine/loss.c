@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Losses, shared by the engines, on row-major outputs y [rows][K]; a row is a sample, or a position
+ * of one.
+ *
+ *   cross-entropy   p = softmax(y);  L = mean over rows of -sum_k q_k log p_k
+ *                   q = (1 - s) t + s / K, with t the one-hot label or the given probabilities and
+ *                   s the label smoothing;  dL/dy = (p sum(q) - q) / rows
+ *   mean squares    L = mean over rows and k of (y - t)^2;  dL/dy = 2 (y - t) / (rows K)
+ *
+ * Sums are kept in double: a loss is compared across engines and with other frameworks. log p is
+ * y - max - log(sum(exp(y - max))), which neither overflows nor loses small probabilities.
+ */
+#include "engine/loss.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t fast__argmax(int64_t n, const float *y)
+{
+    FAST_ASSERT(n > 0);
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (y[i] > y[best])
+            best = i;
+    return best;
+}
+
+/* One row of cross-entropy; gives its loss. `t` may be NULL: then the label counts. */
+static double cross_entropy_row(int64_t K, float smoothing, const float *y, int32_t label,
+                                const float *t, float scale, float *dy)
+{
+    const float max = y[fast__argmax(K, y)];
+    double sum = 0;
+    for (int64_t k = 0; k < K; k++)
+        sum += exp((double)y[k] - (double)max);
+    const double log_sum = log(sum) + (double)max;
+    const float floor = smoothing / (float)K;
+    double loss = 0;
+    double q_sum = 0;
+    for (int64_t k = 0; k < K; k++) {
+        const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
+        const float q = (1.0F - smoothing) * target + floor;
+        q_sum += (double)q;
+        if (q != 0.0F)
+            loss -= (double)q * ((double)y[k] - log_sum);
+    }
+    for (int64_t k = 0; dy && k < K; k++) {
+        const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
+        const float q = (1.0F - smoothing) * target + floor;
+        const double p = exp((double)y[k] - log_sum);
+        dy[k] = (float)(q_sum * p - (double)q) * scale;
+    }
+    return loss;
+}
+
+static void cross_entropy_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
+{
+    const fast_batch *batch = pass->batch;
+    const int64_t K = graph->outputs;
+    const int64_t rows = batch->count * graph->positions;
+    const float scale = 1.0F / (float)rows;
+    double sum = 0;
+    int64_t correct = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *t = batch->targets ? batch->targets + r * K : NULL;
+        const int32_t label = t ? (int32_t)fast__argmax(K, t) : batch->labels[r];
+        sum += cross_entropy_row(K, graph->label_smoothing, y + r * K, label, t, scale,
+                                 dy ? dy + r * K : NULL);
+        correct += fast__argmax(K, y + r * K) == label;
+    }
+    pass->loss = sum / (double)rows;
+    pass->correct = correct;
+    pass->positions = rows;
+}
+
+static void mse_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
+{
+    const fast_batch *batch = pass->batch;
+    const int64_t rows = batch->count * graph->positions;
+    const int64_t count = rows * graph->outputs;
+    const float scale = 2.0F / (float)count;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const float difference = y[i] - batch->targets[i];
+        sum += (double)difference * (double)difference;
+        if (dy)
+            dy[i] = scale * difference;
+    }
+    pass->loss = sum / (double)count;
+    pass->correct = 0;
+    pass->positions = rows;
+}
+
+void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
+{
+    FAST_ASSERT(pass->batch->count > 0);
+    FAST_ASSERT(y != NULL);
+    if (!pass->batch->labels && !pass->batch->targets) {
+        FAST_ASSERT(dy == NULL);
+        pass->loss = NAN;
+        pass->correct = 0;
+        pass->positions = 0;
+    } else if (graph->loss == FAST_LOSS_CROSS_ENTROPY) {
+        cross_entropy_run(graph, pass, y, dy);
+    } else {
+        mse_run(graph, pass, y, dy);
+    }
+}
+
+static fast_err check_labels(const fast_graph *graph, const fast_batch *batch)
+{
+    const int64_t count = batch->count * graph->positions;
+    for (int64_t i = 0; i < count; i++)
+        if (batch->labels[i] < 0 || batch->labels[i] >= graph->outputs)
+            return fast__fail(FAST_EINVAL, "label %d of sample %lld is not below %lld",
+                              batch->labels[i], (long long)(i / graph->positions),
+                              (long long)graph->outputs);
+    return FAST_OK;
+}
+
+static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
+{
+    const int64_t features = graph->nodes[0].count;
+    const float vocabulary = (float)graph->vocabulary;
+    for (int64_t i = 0; i < batch->count * features; i++) {
+        const float token = batch->x[i];
+        /* Written so that NaN fails, and before a conversion that it would make undefined. */
+        if (!(token >= 0.0F && token < vocabulary) || token != floorf(token))
+            return fast__fail(
+                FAST_EINVAL, "token %g of sample %lld is not a whole number below %lld",
+                (double)token, (long long)(i / features), (long long)graph->vocabulary);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, const fast_pass *pass)
+{
+    FAST_ASSERT(pass->batch != NULL);
+    FAST_ASSERT(pass->params != NULL || graph->params.count == 0);
+    const fast_batch *b = pass->batch;
+    if (b->count < 1 || b->count > batch)
+        return fast__fail(FAST_EINVAL, "a batch of %lld samples, compiled for 1 to %lld",
+                          (long long)b->count, (long long)batch);
+    if (pass->grad && (!train || !pass->train))
+        return fast__fail(FAST_EINVAL, "gradients need a program and a pass for training");
+    if (b->labels && b->targets)
+        return fast__fail(FAST_EINVAL, "a batch has labels or targets, not both");
+    if (!b->labels && !b->targets && pass->grad)
+        return fast__fail(FAST_EINVAL, "gradients need labels or targets");
+    if (b->labels && graph->loss == FAST_LOSS_MSE)
+        return fast__fail(FAST_EINVAL, "the mean squared error needs targets, not labels");
+    if (b->labels)
+        FAST_TRY(check_labels(graph, b));
+    if (graph->tokens)
+        FAST_TRY(check_tokens(graph, b));
+    return FAST_OK;
+}
