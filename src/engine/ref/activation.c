@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of single elements, softmax over the last dimension, and dropout.
+ *
+ *     relu         max(0, x)                    dx = dy where y > 0
+ *     leaky_relu   x > 0 ? x : a x              dx = dy or a dy
+ *     tanh         tanh x                       dx = dy (1 - y^2)
+ *     sigmoid      1 / (1 + exp(-x))            dx = dy y (1 - y)
+ *     gelu         x Phi(x)                     dx = dy (Phi(x) + x phi(x)); Phi by erf, exact
+ *     softmax      exp(x - max) / sum           dx = y (dy - sum(y dy))
+ *     dropout      x mask                       dx = dy mask; the mask is kept
+ */
+#include "engine/dropout.h"
+#include "engine/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+static int64_t elements(const fast_ref_call *call)
+{
+    return call->n * call->node->count;
+}
+
+static void relu_forward(fast_ref_call *call)
+{
+    const float *x = call->x[0];
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = x[i] < 0.0F ? 0.0F : x[i]; /* NaN stays NaN */
+}
+
+static void relu_backward(fast_ref_call *call)
+{
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
+        call->dx[0][i] += call->y[i] > 0.0F ? call->dy[i] : 0.0F;
+}
+
+static void leaky_forward(fast_ref_call *call)
+{
+    const float *x = call->x[0];
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = x[i] > 0.0F ? x[i] : call->node->a * x[i];
+}
+
+static void leaky_backward(fast_ref_call *call)
+{
+    const float *x = call->x[0];
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
+        call->dx[0][i] += x[i] > 0.0F ? call->dy[i] : call->node->a * call->dy[i];
+}
+
+static void tanh_forward(fast_ref_call *call)
+{
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = tanhf(call->x[0][i]);
+}
+
+static void tanh_backward(fast_ref_call *call)
+{
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
+        call->dx[0][i] += call->dy[i] * (1.0F - call->y[i] * call->y[i]);
+}
+
+static void sigmoid_forward(fast_ref_call *call)
+{
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = 1.0F / (1.0F + expf(-call->x[0][i]));
+}
+
+static void sigmoid_backward(fast_ref_call *call)
+{
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
+        call->dx[0][i] += call->dy[i] * call->y[i] * (1.0F - call->y[i]);
+}
+
+static const float half_root = 0.70710678F;        /* 1 / sqrt(2) */
+static const float inverse_root_2pi = 0.39894228F; /* 1 / sqrt(2 pi) */
+
+static void gelu_forward(fast_ref_call *call)
+{
+    const float *x = call->x[0];
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = 0.5F * x[i] * (1.0F + erff(x[i] * half_root));
+}
+
+static void gelu_backward(fast_ref_call *call)
+{
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++) {
+        const float x = call->x[0][i];
+        const float area = 0.5F * (1.0F + erff(x * half_root));
+        const float density = inverse_root_2pi * expf(-0.5F * x * x);
+        call->dx[0][i] += call->dy[i] * (area + x * density);
+    }
+}
+
+static void softmax_forward(fast_ref_call *call)
+{
+    const int64_t K = call->node->shape[call->node->rank - 1];
+    for (int64_t r = 0; r < elements(call) / K; r++) {
+        const float *x = call->x[0] + r * K;
+        float *y = call->y + r * K;
+        float max = x[0];
+        for (int64_t k = 1; k < K; k++)
+            max = x[k] > max ? x[k] : max;
+        float sum = 0;
+        for (int64_t k = 0; k < K; k++) {
+            y[k] = expf(x[k] - max);
+            sum += y[k];
+        }
+        for (int64_t k = 0; k < K; k++)
+            y[k] /= sum;
+    }
+}
+
+static void softmax_backward(fast_ref_call *call)
+{
+    const int64_t K = call->node->shape[call->node->rank - 1];
+    for (int64_t r = 0; call->dx[0] && r < elements(call) / K; r++) {
+        const float *y = call->y + r * K;
+        const float *dy = call->dy + r * K;
+        float dot = 0;
+        for (int64_t k = 0; k < K; k++)
+            dot += y[k] * dy[k];
+        for (int64_t k = 0; k < K; k++)
+            call->dx[0][r * K + k] += y[k] * (dy[k] - dot);
+    }
+}
+
+static fast_ref_need dropout_need(const fast_graph *graph, int index, int64_t batch)
+{
+    return (fast_ref_need){ batch * graph->nodes[index].count, 0 };
+}
+
+static void dropout_forward(fast_ref_call *call)
+{
+    const int64_t count = call->node->count;
+    if (!call->pass->train) {
+        memcpy(call->y, call->x[0], (size_t)elements(call) * sizeof(float));
+        return;
+    }
+    for (int64_t s = 0; s < call->n; s++)
+        fast__dropout_mask(call->pass, call->index, s, call->node->a, count,
+                           call->keep + s * count);
+    for (int64_t i = 0; i < elements(call); i++)
+        call->y[i] = call->x[0][i] * call->keep[i];
+}
+
+static void dropout_backward(fast_ref_call *call)
+{
+    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
+        call->dx[0][i] += call->dy[i] * call->keep[i];
+}
+
+const fast_ref_op fast__ref_relu = { NULL, relu_forward, relu_backward };
+const fast_ref_op fast__ref_leaky_relu = { NULL, leaky_forward, leaky_backward };
+const fast_ref_op fast__ref_tanh = { NULL, tanh_forward, tanh_backward };
+const fast_ref_op fast__ref_sigmoid = { NULL, sigmoid_forward, sigmoid_backward };
+const fast_ref_op fast__ref_gelu = { NULL, gelu_forward, gelu_backward };
+const fast_ref_op fast__ref_softmax = { NULL, softmax_forward, softmax_backward };
+const fast_ref_op fast__ref_dropout = { dropout_need, dropout_forward, dropout_backward };

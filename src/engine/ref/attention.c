@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Causal multi-head self-attention (Vaswani et al., NIPS 2017), with PyTorch's weights:
+ *
+ *     q, k, v = x Win' + bin, split in three, each in heads of D = C / heads columns
+ *     S[t][s] = q[t] . k[s] / sqrt(D) for s <= t      P = softmax(S), 0 for s > t
+ *     z = P v, heads side by side                     y = z Wout' + bout
+ *
+ * Back, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
+ * dk = dS' q / sqrt(D), then through the two linear maps. Kept: qkv, P and z. The whole T x T square
+ * is computed; for the lengths that this engine is for, skipping half of it would not pay.
+ */
+#include "engine/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Letters of the formulas, and where the kept arrays lie. */
+typedef struct attention_shape {
+    int64_t T, C, heads, D;
+    float scale; /* 1 / sqrt(D) */
+    float *qkv;  /* [n][T][3C] */
+    float *p;    /* [n][heads][T][T] */
+    float *z;    /* [n][T][C] */
+} attention_shape;
+
+static attention_shape shape_of(const fast_ref_call *call)
+{
+    const fast_node *node = call->node;
+    attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
+    FAST_ASSERT(s.heads > 0 && s.C % s.heads == 0);
+    s.D = s.C / s.heads;
+    s.scale = 1.0F / sqrtf((float)s.D);
+    s.qkv = call->keep;
+    s.p = s.qkv + call->n * s.T * 3 * s.C;
+    s.z = s.p + call->n * s.heads * s.T * s.T;
+    return s;
+}
+
+static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t batch)
+{
+    const fast_node *node = &graph->nodes[index];
+    const int64_t T = node->shape[0];
+    const int64_t C = node->shape[1];
+    /* Scratch: dz [n][T][C], dqkv [n][T][3C], dP [T][T]. */
+    return (fast_ref_need){ batch * (4 * T * C + node->heads * T * T), batch * 4 * T * C + T * T };
+}
+
+/* Softmax of row t over s <= t, in place; the future gets 0. */
+static void softmax_row(int64_t T, int64_t t, float scale, float *row)
+{
+    float max = row[0];
+    for (int64_t s = 1; s <= t; s++)
+        max = row[s] > max ? row[s] : max;
+    float sum = 0;
+    for (int64_t s = 0; s <= t; s++) {
+        row[s] = expf((row[s] - max) * scale);
+        sum += row[s];
+    }
+    for (int64_t s = 0; s <= t; s++)
+        row[s] /= sum;
+    for (int64_t s = t + 1; s < T; s++)
+        row[s] = 0.0F;
+}
+
+static void attention_forward(fast_ref_call *call)
+{
+    const attention_shape s = shape_of(call);
+    const int64_t rows = call->n * s.T;
+    const int64_t wide = 3 * s.C;
+    fast__ref_linear(rows, s.C, wide, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
+                     fast__ref_weight(call, FAST_W_BIAS), s.qkv);
+    memset(s.p, 0, (size_t)(call->n * s.heads * s.T * s.T) * sizeof(float));
+    memset(s.z, 0, (size_t)(rows * s.C) * sizeof(float));
+    for (int64_t i = 0; i < call->n * s.heads; i++) {
+        const float *q = s.qkv + i / s.heads * s.T * wide + i % s.heads * s.D;
+        const float *k = q + s.C;
+        const float *v = k + s.C;
+        float *p = s.p + i * s.T * s.T;
+        float *z = s.z + i / s.heads * s.T * s.C + i % s.heads * s.D;
+        fast__ref_product(s.T, s.T, s.D, (fast_ref_view){ q, wide, 1 },
+                          (fast_ref_view){ k, 1, wide }, p, s.T);
+        for (int64_t t = 0; t < s.T; t++)
+            softmax_row(s.T, t, s.scale, p + t * s.T);
+        fast__ref_product(s.T, s.D, s.T, (fast_ref_view){ p, s.T, 1 },
+                          (fast_ref_view){ v, wide, 1 }, z, s.C);
+    }
+    fast__ref_linear(rows, s.C, s.C, s.z, fast__ref_weight(call, FAST_W_WEIGHT2),
+                     fast__ref_weight(call, FAST_W_BIAS2), call->y);
+}
+
+/* One head of one sample: from dz to dq, dk, dv. `ds` is T x T of scratch. */
+static void back_head(const attention_shape *s, const float *q, const float *p, const float *dz,
+                      float *ds, float *dq)
+{
+    const int64_t T = s->T;
+    const int64_t wide = 3 * s->C;
+    const float *k = q + s->C;
+    const float *v = k + s->C;
+    memset(ds, 0, (size_t)(T * T) * sizeof(float));
+    fast__ref_product(T, T, s->D, (fast_ref_view){ dz, s->C, 1 }, (fast_ref_view){ v, 1, wide }, ds,
+                      T);
+    for (int64_t t = 0; t < T; t++) {
+        float dot = 0;
+        for (int64_t i = 0; i < T; i++)
+            dot += p[t * T + i] * ds[t * T + i];
+        for (int64_t i = 0; i < T; i++)
+            ds[t * T + i] = p[t * T + i] * (ds[t * T + i] - dot) * s->scale;
+    }
+    fast__ref_product(T, s->D, T, (fast_ref_view){ ds, T, 1 }, (fast_ref_view){ k, wide, 1 }, dq,
+                      wide);
+    fast__ref_product(T, s->D, T, (fast_ref_view){ ds, 1, T }, (fast_ref_view){ q, wide, 1 },
+                      dq + s->C, wide);
+    fast__ref_product(T, s->D, T, (fast_ref_view){ p, 1, T }, (fast_ref_view){ dz, s->C, 1 },
+                      dq + 2 * s->C, wide);
+}
+
+static void attention_backward(fast_ref_call *call)
+{
+    const attention_shape s = shape_of(call);
+    const int64_t rows = call->n * s.T;
+    const int64_t wide = 3 * s.C;
+    float *dz = call->scratch;
+    float *dqkv = dz + rows * s.C;
+    float *ds = dqkv + rows * wide;
+    memset(dz, 0, (size_t)(rows * 4 * s.C) * sizeof(float));
+    fast__ref_linear_dx(rows, s.C, s.C, call->dy, fast__ref_weight(call, FAST_W_WEIGHT2), dz);
+    fast__ref_linear_dw(rows, s.C, s.C, call->dy, s.z, fast__ref_grad(call, FAST_W_WEIGHT2),
+                        fast__ref_grad(call, FAST_W_BIAS2));
+    for (int64_t i = 0; i < call->n * s.heads; i++) {
+        const int64_t at = i / s.heads * s.T * wide + i % s.heads * s.D;
+        back_head(&s, s.qkv + at, s.p + i * s.T * s.T,
+                  dz + i / s.heads * s.T * s.C + i % s.heads * s.D, ds, dqkv + at);
+    }
+    fast__ref_linear_dw(rows, s.C, wide, dqkv, call->x[0], fast__ref_grad(call, FAST_W_WEIGHT),
+                        fast__ref_grad(call, FAST_W_BIAS));
+    if (call->dx[0])
+        fast__ref_linear_dx(rows, s.C, wide, dqkv, fast__ref_weight(call, FAST_W_WEIGHT),
+                            call->dx[0]);
+}
+
+const fast_ref_op fast__ref_attention = { attention_need, attention_forward, attention_backward };

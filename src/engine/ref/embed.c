@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Embedding: tokens [T], whole numbers in floats, become rows of a table: y[t] = W[x[t]]. With a
+ * position table P, also + P[t]. Back: dW[x[t]] += dy[t], rows of absent tokens are 0; dP[t] is the
+ * sum over samples. Tokens have no gradient. The pass's tokens were checked before it began; an
+ * embedding of anything else than the graph's input rounds down and stays inside the table.
+ */
+#include "engine/ref/ref.h"
+
+#include <string.h>
+
+/* The row of the table for a token, inside it whatever the token is. */
+static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
+{
+    const int64_t rows = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;
+    if (!(token >= 0.0F))
+        return 0;
+    return token < (float)rows ? (int64_t)token : rows - 1;
+}
+
+static void embed_forward(fast_ref_call *call)
+{
+    const int64_t T = call->node->shape[0];
+    const int64_t C = call->node->shape[1];
+    const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
+    const float *p = fast__ref_weight(call, FAST_W_BIAS);
+    for (int64_t i = 0; i < call->n * T; i++) {
+        const float *row = w + row_of(call, call->x[0][i], C) * C;
+        for (int64_t c = 0; c < C; c++)
+            call->y[i * C + c] = row[c] + (p ? p[i % T * C + c] : 0.0F);
+    }
+}
+
+static void embed_backward(fast_ref_call *call)
+{
+    const int64_t T = call->node->shape[0];
+    const int64_t C = call->node->shape[1];
+    const int64_t count = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT);
+    float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
+    float *dp = fast__ref_grad(call, FAST_W_BIAS);
+    memset(dw, 0, (size_t)count * sizeof(float));
+    if (dp)
+        memset(dp, 0, (size_t)(T * C) * sizeof(float));
+    for (int64_t i = 0; i < call->n * T; i++) {
+        float *row = dw + row_of(call, call->x[0][i], C) * C;
+        for (int64_t c = 0; c < C; c++)
+            row[c] += call->dy[i * C + c];
+        for (int64_t c = 0; dp && c < C; c++)
+            dp[i % T * C + c] += call->dy[i * C + c];
+    }
+}
+
+const fast_ref_op fast__ref_embed = { NULL, embed_forward, embed_backward };

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reference engine: plain C, one operator after the other, row-major activations. It is the
+ * truth that other engines are tested against, and the engine of builds that have nothing but a C
+ * library.
+ *
+ *     forward    for each node in order: y = f(x)
+ *     loss       outputs -> loss and dy of the last node
+ *     backward   for each node in reverse: dx += dy df/dx, grad = dy df/dw, report grad
+ *
+ * Every node has its own output, and in training its own gradient, which starts at zero and to which
+ * each consumer adds: so a node may have any number of consumers. A workspace is one block; a pass
+ * allocates nothing. A node's gradient is read once, when its turn comes, so a segment is final as
+ * soon as its node has gone back.
+ */
+#include "engine/ref/ref.h"
+
+#include "base/memory.h"
+#include "engine/loss.h"
+
+#include <string.h>
+
+static const fast_ref_op *const ops[FAST_OP_COUNT] = {
+    [FAST_OP_DENSE] = &fast__ref_dense,
+    [FAST_OP_CONV] = &fast__ref_conv,
+    [FAST_OP_MAX_POOL] = &fast__ref_max_pool,
+    [FAST_OP_AVG_POOL] = &fast__ref_avg_pool,
+    [FAST_OP_GLOBAL_POOL] = &fast__ref_global_pool,
+    [FAST_OP_RELU] = &fast__ref_relu,
+    [FAST_OP_LEAKY_RELU] = &fast__ref_leaky_relu,
+    [FAST_OP_TANH] = &fast__ref_tanh,
+    [FAST_OP_SIGMOID] = &fast__ref_sigmoid,
+    [FAST_OP_GELU] = &fast__ref_gelu,
+    [FAST_OP_SOFTMAX] = &fast__ref_softmax,
+    [FAST_OP_BATCH_NORM] = &fast__ref_batch_norm,
+    [FAST_OP_LAYER_NORM] = &fast__ref_layer_norm,
+    [FAST_OP_DROPOUT] = &fast__ref_dropout,
+    [FAST_OP_EMBED] = &fast__ref_embed,
+    [FAST_OP_RNN] = &fast__ref_rnn,
+    [FAST_OP_LSTM] = &fast__ref_lstm,
+    [FAST_OP_GRU] = &fast__ref_gru,
+    [FAST_OP_ATTENTION] = &fast__ref_attention,
+    [FAST_OP_ADD] = &fast__ref_add,
+    [FAST_OP_CONCAT] = &fast__ref_concat,
+    [FAST_OP_LAST] = &fast__ref_last,
+    [FAST_OP_FLATTEN] = &fast__ref_flatten,
+    [FAST_OP_CUSTOM] = &fast__ref_custom,
+};
+
+/* Where a node's memory lies in a workspace, in floats from its start. */
+typedef struct ref_node {
+    int64_t y;    /* output; unused for the input node */
+    int64_t dy;   /* its gradient; -1 where nobody needs it */
+    int64_t keep; /* from forward to backward */
+} ref_node;
+
+struct fast_program {
+    fast_program_head head;
+    bool train;
+    ref_node *nodes;
+    bool *needs;      /* fast__graph_needs() */
+    int64_t scratch;  /* offset of the memory that operators share in turn */
+    int64_t dy_first; /* gradients lie together, to be cleared at once: from here ... */
+    int64_t dy_end;   /* ... to here */
+    int64_t count;    /* floats of a workspace */
+};
+
+struct fast_workspace {
+    const fast_program *program;
+    float *memory;
+};
+
+static void ref_program_free(fast_program *program)
+{
+    if (!program)
+        return;
+    fast__free(program->nodes);
+    fast__free(program->needs);
+    fast__free(program);
+}
+
+/* Give out `count` more floats, each block on a cache line of its own. */
+static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
+{
+    const int64_t line = FAST_ALIGN / (int64_t)sizeof(float);
+    int64_t end;
+    if (!fast__add_size(*used, count, &end) || !fast__add_size(end, line - 1, &end))
+        return fast__fail(FAST_ENOMEM, "a workspace of more than %lld floats", (long long)*used);
+    *at_out = *used;
+    *used = end / line * line;
+    return FAST_OK;
+}
+
+/* Lay out a workspace: outputs and kept memory, gradients, scratch. */
+static fast_err plan_memory(fast_program *program, const fast_graph *graph, int64_t batch)
+{
+    int64_t used = 0;
+    int64_t scratch = 0;
+    for (int i = 0; i < graph->node_count; i++) {
+        ref_node *node = &program->nodes[i];
+        const fast_ref_op *op = ops[graph->nodes[i].op];
+        int64_t count;
+        if (!fast__mul_size(graph->nodes[i].count, batch, &count))
+            return fast__fail(FAST_ENOMEM, "node %d: %lld outputs times a batch of %lld", i,
+                              (long long)graph->nodes[i].count, (long long)batch);
+        FAST_TRY(reserve(&used, i > 0 ? count : 0, &node->y));
+        const fast_ref_need need =
+            op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
+        FAST_TRY(reserve(&used, need.keep, &node->keep));
+        scratch = need.scratch > scratch ? need.scratch : scratch;
+    }
+    program->dy_first = used;
+    for (int i = 0; i < graph->node_count; i++) {
+        program->nodes[i].dy = -1;
+        if (program->train && program->needs[i])
+            FAST_TRY(reserve(&used, graph->nodes[i].count * batch, &program->nodes[i].dy));
+    }
+    program->dy_end = used;
+    FAST_TRY(reserve(&used, scratch, &program->scratch));
+    program->count = used;
+    return FAST_OK;
+}
+
+static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *options,
+                            fast_program **out)
+{
+    FAST_ASSERT(options->batch >= 1);
+    FAST_ASSERT(out != NULL);
+    fast_program *program = NULL;
+    FAST_TRY(fast__graph_check(graph));
+    FAST_TRY(fast__alloc("program", 1, sizeof(*program), &program));
+    fast_err err =
+        fast__alloc("program's nodes", graph->node_count, sizeof(ref_node), &program->nodes);
+    if (err)
+        goto undo_program;
+    err = fast__alloc("program's nodes", graph->node_count, sizeof(bool), &program->needs);
+    if (err)
+        goto undo_program;
+    fast__graph_needs(graph, program->needs);
+    program->train = options->train;
+    err = plan_memory(program, graph, options->batch);
+    if (err)
+        goto undo_program;
+    program->head = (fast_program_head){
+        .engine = &fast__engine_ref,
+        .graph = graph,
+        .batch = options->batch,
+        .flops_forward = fast__graph_flops_forward(graph),
+        .flops_train = fast__graph_flops_train(graph, program->needs),
+        .plan_hash = 0,
+    };
+    *out = program;
+    return FAST_OK;
+
+undo_program:
+    ref_program_free(program);
+    return err;
+}
+
+static void ref_workspace_free(fast_workspace *workspace)
+{
+    if (!workspace)
+        return;
+    fast__free(workspace->memory);
+    fast__free(workspace);
+}
+
+static fast_err ref_workspace_new(const fast_program *program, fast_workspace **out)
+{
+    FAST_ASSERT(program != NULL);
+    FAST_ASSERT(out != NULL);
+    fast_workspace *workspace = NULL;
+    FAST_TRY(fast__alloc("workspace", 1, sizeof(*workspace), &workspace));
+    workspace->program = program;
+    const fast_err err =
+        fast__alloc("activations", program->count, sizeof(float), &workspace->memory);
+    if (err) {
+        ref_workspace_free(workspace);
+        return err;
+    }
+    *out = workspace;
+    return FAST_OK;
+}
+
+/* The output of a node: the batch itself for the input. */
+static float *output_of(const fast_program *program, const fast_workspace *workspace,
+                        const fast_pass *pass, int node)
+{
+    /* Operators only read their inputs: x is never written through this pointer. */
+    return node == 0 ? (float *)(uintptr_t)pass->batch->x
+                     : workspace->memory + program->nodes[node].y;
+}
+
+static fast_ref_call call_of(const fast_program *program, const fast_workspace *workspace,
+                             const fast_pass *pass, int index)
+{
+    const fast_graph *graph = program->head.graph;
+    const fast_node *node = &graph->nodes[index];
+    fast_ref_call call = { .graph = graph,
+                           .node = node,
+                           .in = &graph->nodes[node->inputs[0]],
+                           .index = index,
+                           .pass = pass,
+                           .n = pass->batch->count,
+                           .y = output_of(program, workspace, pass, index),
+                           .keep = workspace->memory + program->nodes[index].keep,
+                           .scratch = workspace->memory + program->scratch };
+    for (int k = 0; k < node->input_count; k++) {
+        const ref_node *in = &program->nodes[node->inputs[k]];
+        call.x[k] = output_of(program, workspace, pass, node->inputs[k]);
+        call.dx[k] = in->dy < 0 ? NULL : workspace->memory + in->dy;
+    }
+    if (program->nodes[index].dy >= 0)
+        call.dy = workspace->memory + program->nodes[index].dy;
+    return call;
+}
+
+/* Tell who listens that a node's gradients are final. */
+static void report_node(const fast_ref_call *call)
+{
+    const fast_pass *pass = call->pass;
+    for (int w = 0; pass->report && w < FAST_WEIGHTS_MAX; w++) {
+        const int64_t s = call->node->weight[w];
+        if (s < 0 || (w == FAST_W_WEIGHT && call->factored))
+            continue;
+        const fast_segment *segment = &call->graph->params.segments[s];
+        pass->report(pass->ctx, segment->offset, segment->count);
+    }
+}
+
+static void go_back(const fast_program *program, const fast_workspace *workspace,
+                    const fast_pass *pass)
+{
+    for (int i = program->head.graph->node_count - 1; i > 0; i--) {
+        if (!program->needs[i])
+            continue;
+        fast_ref_call call = call_of(program, workspace, pass, i);
+        ops[call.node->op]->backward(&call);
+        report_node(&call);
+    }
+}
+
+static fast_err ref_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
+{
+    const fast_graph *graph = program->head.graph;
+    FAST_ASSERT(workspace->program == program);
+    FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
+    FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
+    for (int i = 1; i < graph->node_count; i++) {
+        fast_ref_call call = call_of(program, workspace, pass, i);
+        ops[call.node->op]->forward(&call);
+    }
+    const int last = graph->node_count - 1;
+    const float *y = output_of(program, workspace, pass, last);
+    float *dy = NULL;
+    if (pass->grad) {
+        memset(workspace->memory + program->dy_first, 0,
+               (size_t)(program->dy_end - program->dy_first) * sizeof(float));
+        if (program->nodes[last].dy >= 0)
+            dy = workspace->memory + program->nodes[last].dy;
+    }
+    fast__loss_run(graph, pass, y, dy);
+    if (pass->outputs)
+        memcpy(pass->outputs, y,
+               (size_t)(pass->batch->count * graph->nodes[last].count) * sizeof(float));
+    if (pass->grad)
+        go_back(program, workspace, pass);
+    return FAST_OK;
+}
+
+static const char *ref_describe(const fast_program *program, int node)
+{
+    const fast_graph *graph = program->head.graph;
+    return node < graph->node_count ? fast__op_name(graph->nodes[node].op) : NULL;
+}
+
+const fast_engine fast__engine_ref = {
+    .name = "ref",
+    .summary = "plain C, needs no library; the truth for tests",
+    .compile = ref_compile,
+    .program_free = ref_program_free,
+    .workspace_new = ref_workspace_new,
+    .workspace_free = ref_workspace_free,
+    .run = ref_run,
+    .describe = ref_describe,
+};

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators that move or add whole blocks: residual add, concatenation along the channels, the last
+ * position of a sequence, flattening; and the user's own operators, which are called as they are.
+ */
+#include "engine/ref/ref.h"
+
+#include "tensor/vector.h"
+
+#include <string.h>
+
+static void add_forward(fast_ref_call *call)
+{
+    const int64_t count = call->n * call->node->count;
+    memcpy(call->y, call->x[0], (size_t)count * sizeof(float));
+    for (int k = 1; k < call->node->input_count; k++)
+        fast__vector_add(count, call->x[k], call->y);
+}
+
+static void add_backward(fast_ref_call *call)
+{
+    for (int k = 0; k < call->node->input_count; k++)
+        if (call->dx[k])
+            fast__vector_add(call->n * call->node->count, call->dy, call->dx[k]);
+}
+
+const fast_ref_op fast__ref_add = { NULL, add_forward, add_backward };
+
+/* Channels of a sequence are last, so it is cut per position; images and vectors are cut once. */
+static int64_t cuts(const fast_node *node)
+{
+    return node->rank == 2 ? node->shape[0] : 1;
+}
+
+static void concat_forward(fast_ref_call *call)
+{
+    const int64_t rows = call->n * cuts(call->node);
+    const int64_t width = call->node->count / cuts(call->node);
+    int64_t at = 0;
+    for (int k = 0; k < call->node->input_count; k++) {
+        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
+        const int64_t part = in->count / cuts(call->node);
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(call->y + r * width + at, call->x[k] + r * part, (size_t)part * sizeof(float));
+        at += part;
+    }
+    FAST_ASSERT(at == width);
+}
+
+static void concat_backward(fast_ref_call *call)
+{
+    const int64_t rows = call->n * cuts(call->node);
+    const int64_t width = call->node->count / cuts(call->node);
+    int64_t at = 0;
+    for (int k = 0; k < call->node->input_count; k++) {
+        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
+        const int64_t part = in->count / cuts(call->node);
+        for (int64_t r = 0; call->dx[k] && r < rows; r++)
+            fast__vector_add(part, call->dy + r * width + at, call->dx[k] + r * part);
+        at += part;
+    }
+}
+
+const fast_ref_op fast__ref_concat = { NULL, concat_forward, concat_backward };
+
+static void last_forward(fast_ref_call *call)
+{
+    const int64_t C = call->node->count;
+    const int64_t skip = call->in->count - C;
+    for (int64_t i = 0; i < call->n; i++)
+        memcpy(call->y + i * C, call->x[0] + i * call->in->count + skip, (size_t)C * sizeof(float));
+}
+
+static void last_backward(fast_ref_call *call)
+{
+    const int64_t C = call->node->count;
+    const int64_t skip = call->in->count - C;
+    for (int64_t i = 0; call->dx[0] && i < call->n; i++)
+        fast__vector_add(C, call->dy + i * C, call->dx[0] + i * call->in->count + skip);
+}
+
+const fast_ref_op fast__ref_last = { NULL, last_forward, last_backward };
+
+static void flatten_forward(fast_ref_call *call)
+{
+    memcpy(call->y, call->x[0], (size_t)(call->n * call->node->count) * sizeof(float));
+}
+
+static void flatten_backward(fast_ref_call *call)
+{
+    if (call->dx[0])
+        fast__vector_add(call->n * call->node->count, call->dy, call->dx[0]);
+}
+
+const fast_ref_op fast__ref_flatten = { NULL, flatten_forward, flatten_backward };
+
+/* Elements of one sample of each input, then of the output. */
+static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MAX + 1])
+{
+    for (int k = 0; k < call->node->input_count; k++)
+        sizes[k] = call->graph->nodes[call->node->inputs[k]].count;
+    sizes[call->node->input_count] = call->node->count;
+}
+
+static void custom_forward(fast_ref_call *call)
+{
+    int64_t sizes[FAST_INPUTS_MAX + 1];
+    custom_sizes(call, sizes);
+    call->node->custom->forward(call->node->custom_config, call->n, sizes, call->x, call->y);
+}
+
+static void custom_backward(fast_ref_call *call)
+{
+    int64_t sizes[FAST_INPUTS_MAX + 1];
+    custom_sizes(call, sizes);
+    call->node->custom->backward(call->node->custom_config, call->n, sizes, call->x, call->y,
+                                 call->dy, call->dx);
+}
+
+const fast_ref_op fast__ref_custom = { NULL, custom_forward, custom_backward };
