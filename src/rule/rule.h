@@ -9,28 +9,33 @@
  * of its own state, so that a worker can apply it to each range of gradients as soon as it is
  * reported, and a server to the shard that it owns. Formulas are PyTorch's.
  */
+enum { FAST_RULE_SLOTS_MAX = 3 };
+
 typedef struct fast_rule_slice {
     float *w;
     const float *g;
-    float *state[3]; /* slot i, the same slice */
-    int64_t offset;  /* of the slice in the vector */
+    float *state[FAST_RULE_SLOTS_MAX]; /* slot i, the same slice */
     int64_t count;
-    const fast_layout *layout;
     double lr;     /* of this step */
     int64_t step;  /* from 1 */
     float g_scale; /* multiplies g first: clipping by norm, averaging */
+    float decay;   /* weight decay here; 0 where it does not apply: biases and norms */
+    bool adapt;    /* a by_segment rule scales its rate by norms here: likewise not for those */
 } fast_rule_slice;
 
 typedef struct fast_rule {
     const char *name;
     const char *summary;
     const fast_option *options;
-    size_t config_size;
-    int slots;       /* vectors of state, each of the parameters' length, zero at the start */
+    size_t config_size; /* the configuration begins with a fast_rule_common (rule/kernel.h) */
+    int slots; /* vectors of state at most, each of the parameters' length, zero at the start */
     bool by_segment; /* needs whole segments (norms per layer): LARS, LAMB */
 
-    /* Update w[0 .. count): a slice that begins at `offset` of the vector. Elementwise rules ignore
-     * `layout`; by_segment rules are called with whole segments. step counts from 1. */
+    /* How many slots this configuration needs; NULL: always `slots`. */
+    int (*slots_needed)(const void *config);
+
+    /* Update w[0 .. count) and its slots. The slice may begin anywhere; by_segment rules are called
+     * with whole segments. The bits do not depend on how a vector is cut. Cannot fail. */
     void (*apply)(const void *config, const fast_rule_slice *slice);
 } fast_rule;
 
