@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RMSProp: a rate per parameter from a running mean of squares.
+ *
+ *   s = alpha s + (1 - alpha) g^2
+ *   a = alpha a + (1 - alpha) g                   centered: d = sqrt(s - a^2) + eps
+ *   d = sqrt(s) + eps                             otherwise
+ *   v = mu v + g / d ;  w -= lr v                 with momentum
+ *   w -= lr g / d                                 without
+ *
+ * Slots: s, then v where mu > 0, then a where centered. 20 to 36 bytes of traffic a parameter.
+ * Tieleman and Hinton, "Lecture 6.5 - rmsprop", 2012; centered: Graves, "Generating Sequences With
+ * Recurrent Neural Networks", 2013. As PyTorch writes it.
+ */
+#include "rule/kernel.h"
+
+typedef struct rmsprop_config {
+    fast_rule_common common;
+    double alpha;
+    double eps;
+    double momentum;
+    bool centered;
+} rmsprop_config;
+
+static const fast_option rmsprop_options[] = {
+    FAST_OPT_REAL(rmsprop_config, alpha, "0.99", 0, 1, "what is kept of the mean of squares"),
+    FAST_OPT_REAL(rmsprop_config, eps, "1e-8", 0, 1, "added to the root of the mean"),
+    FAST_OPT_REAL(rmsprop_config, momentum, "0", 0, 1, "what is kept of the last velocity"),
+    FAST_OPT_BOOL(rmsprop_config, centered, "no", "divide by the deviation from the mean gradient"),
+    FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
+    FAST_OPT_END,
+};
+
+/* The coefficients of one step, and which slots there are. */
+typedef struct rmsprop_step {
+    float lr;
+    float alpha;
+    float take; /* 1 - alpha */
+    float eps;
+    float mu;
+    float *s; /* mean of squares */
+    float *v; /* velocity, or NULL */
+    float *a; /* mean of gradients, or NULL */
+} rmsprop_step;
+
+FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restrict g,
+                              const rmsprop_step *step, const fast_rule_terms *terms, bool velocity,
+                              bool centered)
+{
+    const float lr = step->lr, alpha = step->alpha, take = step->take, eps = step->eps;
+    const float mu = step->mu;
+    float *restrict s = step->s;
+    float *restrict v = step->v;
+    float *restrict a = step->a;
+
+    for (int64_t i = 0; i < n; i++) {
+        const float grad = fast__rule_grad(terms, false, g[i], w[i]);
+        float square = alpha * s[i] + take * (grad * grad);
+        float update;
+
+        s[i] = square;
+        if (centered) {
+            const float mean = alpha * a[i] + take * grad;
+
+            a[i] = mean;
+            square -= mean * mean;
+            square = square < 0.0f ? 0.0f : square; /* rounding only */
+        }
+        update = grad / (sqrtf(square) + eps);
+        if (velocity) {
+            update += mu * v[i];
+            v[i] = update;
+        }
+        w[i] -= lr * update;
+    }
+}
+
+FAST_CLONES static void rmsprop_update(int64_t n, float *w, const float *g, rmsprop_step step,
+                                       fast_rule_terms terms)
+{
+    if (!step.v && !step.a)
+        rmsprop_loop(n, w, g, &step, &terms, false, false);
+    else if (!step.a)
+        rmsprop_loop(n, w, g, &step, &terms, true, false);
+    else if (!step.v)
+        rmsprop_loop(n, w, g, &step, &terms, false, true);
+    else
+        rmsprop_loop(n, w, g, &step, &terms, true, true);
+}
+
+static void rmsprop_apply(const void *config, const fast_rule_slice *slice)
+{
+    const rmsprop_config *c = config;
+    const fast_rule_terms terms = fast__rule_terms(&c->common, slice, slice->decay);
+    const bool velocity = c->momentum > 0;
+    const rmsprop_step step = {
+        .lr = (float)slice->lr,
+        .alpha = (float)c->alpha,
+        .take = (float)(1.0 - c->alpha),
+        .eps = (float)c->eps,
+        .mu = (float)c->momentum,
+        .s = slice->state[0],
+        .v = velocity ? slice->state[1] : NULL,
+        .a = c->centered ? slice->state[velocity ? 2 : 1] : NULL,
+    };
+
+    rmsprop_update(slice->count, slice->w, slice->g, step, terms);
+}
+
+static int rmsprop_slots_needed(const void *config)
+{
+    const rmsprop_config *c = config;
+
+    return 1 + (c->momentum > 0) + c->centered;
+}
+
+const fast_rule fast__rule_rmsprop = {
+    .name = "rmsprop",
+    .summary = "a rate per parameter from a running mean of squares",
+    .options = rmsprop_options,
+    .config_size = sizeof(rmsprop_config),
+    .slots = 3,
+    .slots_needed = rmsprop_slots_needed,
+    .apply = rmsprop_apply,
+};
