@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An optimizer: a rule with its configuration and state, for one vector of parameters.
+ *
+ * It does what rules need not know: finds the rule by name, holds the slots, takes the norm of the
+ * whole gradient where clip_norm asks for it,
+ *
+ *   g_scale = min(1, clip_norm / (|g| + 1e-6))
+ *
+ * and cuts a range where weight decay begins or ends, or into whole segments where the rule wants
+ * them. All memory is taken by new.
+ */
+#include "base/memory.h"
+#include "rule/kernel.h"
+#include "tensor/vector.h"
+
+#include <stdio.h>
+
+struct fast_optimizer {
+    const fast_rule *rule;
+    const fast_layout *layout;         /* borrowed */
+    void *config;                      /* of the rule; begins with a fast_rule_common */
+    int slot_count;                    /* slots in use */
+    float *slots[FAST_RULE_SLOTS_MAX]; /* each of layout->count floats */
+};
+
+static const char *rule_name_at(const void *ctx, int64_t i)
+{
+    const fast_rule *const *rules = ctx;
+
+    return rules[i]->name;
+}
+
+static fast_err rule_find(const char *name, const fast_rule **out)
+{
+    const char *nearest;
+    int64_t count = 0, i;
+
+    while (fast__rules[count])
+        count++;
+    i = fast__name_find(name, rule_name_at, fast__rules, count, &nearest);
+    if (i < 0)
+        return fast__name_unknown("optimizer", name, rule_name_at, fast__rules, count);
+    *out = fast__rules[i];
+    return FAST_OK;
+}
+
+/* apply() walks the segments in order: a layout that is not in order is a bug of its maker. */
+static void layout_check(const fast_layout *layout)
+{
+    int64_t end = 0;
+
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+
+        FAST_ASSERT(segment->count >= 0);
+        FAST_ASSERT(segment->offset >= end);
+        FAST_ASSERT(segment->count <= layout->count - segment->offset);
+        end = segment->offset + segment->count;
+    }
+}
+
+static fast_err optimizer_configure(fast_optimizer *optimizer, const char *options)
+{
+    const fast_rule *rule = optimizer->rule;
+    char where[64];
+
+    FAST_ASSERT(rule->config_size >= sizeof(fast_rule_common));
+    FAST_TRY(fast__alloc("optimizer", 1, rule->config_size, &optimizer->config));
+    fast__options_default(rule->options, optimizer->config);
+    snprintf(where, sizeof where, "optimizer %s", rule->name);
+    FAST_TRY(fast__options_parse(where, rule->options, optimizer->config, options));
+
+    optimizer->slot_count = rule->slots;
+    if (rule->slots_needed)
+        optimizer->slot_count = rule->slots_needed(optimizer->config);
+    FAST_ASSERT(optimizer->slot_count <= FAST_RULE_SLOTS_MAX);
+    for (int i = 0; i < optimizer->slot_count; i++)
+        FAST_TRY(fast__alloc("optimizer state", optimizer->layout->count, sizeof(float),
+                             &optimizer->slots[i]));
+    return FAST_OK;
+}
+
+fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out)
+{
+    fast_optimizer *optimizer;
+    const fast_rule *rule = NULL;
+    const char *options;
+    char name[32];
+    fast_err err;
+
+    FAST_ASSERT(layout->count >= 0);
+    layout_check(layout);
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &options));
+    FAST_TRY(rule_find(name, &rule));
+    FAST_TRY(fast__alloc("optimizer", 1, sizeof *optimizer, &optimizer));
+    optimizer->rule = rule;
+    optimizer->layout = layout;
+    err = optimizer_configure(optimizer, options);
+    if (err)
+        goto undo_optimizer;
+    *out = optimizer;
+    return FAST_OK;
+
+undo_optimizer:
+    fast__optimizer_free(optimizer);
+    return err;
+}
+
+void fast__optimizer_free(fast_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    for (int i = 0; i < FAST_RULE_SLOTS_MAX; i++)
+        fast__free(optimizer->slots[i]);
+    fast__free(optimizer->config);
+    fast__free(optimizer);
+}
+
+bool fast__optimizer_by_range(const fast_optimizer *optimizer)
+{
+    const fast_rule_common *common = optimizer->config;
+
+    return !optimizer->rule->by_segment && common->clip_norm == 0;
+}
+
+/* Everything of a step that does not depend on the range. */
+typedef struct optimizer_step {
+    const fast_optimizer *optimizer;
+    int64_t step;
+    double lr;
+    float g_scale;
+    float *w;
+    const float *g;
+} optimizer_step;
+
+/* Apply the rule to one stretch on which weight decay applies, or does not. */
+static void apply_stretch(const optimizer_step *s, int64_t begin, int64_t end, bool decay)
+{
+    const fast_optimizer *optimizer = s->optimizer;
+    const fast_rule_common *common = optimizer->config;
+    fast_rule_slice slice = {
+        .w = s->w + begin,
+        .g = s->g + begin,
+        .count = end - begin,
+        .lr = s->lr,
+        .step = s->step,
+        .g_scale = s->g_scale,
+        .decay = decay ? (float)common->weight_decay : 0.0f,
+        .adapt = decay,
+    };
+
+    if (begin >= end)
+        return;
+    for (int i = 0; i < optimizer->slot_count; i++)
+        slice.state[i] = optimizer->slots[i] + begin;
+    optimizer->rule->apply(optimizer->config, &slice);
+}
+
+/* The first segment that ends after `offset`. */
+static int64_t segment_after(const fast_layout *layout, int64_t offset)
+{
+    int64_t low = 0, high = layout->segment_count;
+
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const fast_segment *segment = &layout->segments[middle];
+
+        if (segment->offset + segment->count > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Segment by segment. What lies between segments is padding; it does not decay. */
+static void apply_segments(const optimizer_step *s, int64_t begin, int64_t end)
+{
+    const fast_layout *layout = s->optimizer->layout;
+    const fast_rule_common *common = s->optimizer->config;
+
+    for (int64_t i = segment_after(layout, begin); i < layout->segment_count && begin < end; i++) {
+        const fast_segment *segment = &layout->segments[i];
+        const int64_t segment_end = segment->offset + segment->count;
+        const int64_t stop = segment_end < end ? segment_end : end;
+
+        if (segment->offset >= end)
+            break;
+        if (begin < segment->offset) {
+            apply_stretch(s, begin, segment->offset, false);
+            begin = segment->offset;
+        }
+        apply_stretch(s, begin, stop, segment->decay || common->decay_all);
+        begin = stop;
+    }
+    apply_stretch(s, begin, end, false);
+}
+
+void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                           const float *g, int64_t offset, int64_t count)
+{
+    const fast_rule_common *common = optimizer->config;
+    const bool whole = offset == 0 && count == optimizer->layout->count;
+    optimizer_step s = {
+        .optimizer = optimizer, .step = step, .lr = lr, .g_scale = 1.0f, .w = w, .g = g
+    };
+
+    FAST_ASSERT(step >= 1);
+    FAST_ASSERT(offset >= 0 && count >= 0);
+    FAST_ASSERT(count <= optimizer->layout->count - offset);
+    FAST_ASSERT(whole || fast__optimizer_by_range(optimizer));
+    if (common->clip_norm > 0) {
+        const double norm = sqrt(fast__vector_norm2(count, g));
+        const double scale = common->clip_norm / (norm + 1e-6);
+
+        s.g_scale = scale < 1.0 ? (float)scale : 1.0f;
+    }
+    /* One pass where all of the range is alike. */
+    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
+        apply_stretch(&s, offset, offset + count, common->decay_all);
+    else
+        apply_segments(&s, offset, offset + count);
+}
+
+float *fast__optimizer_slot(fast_optimizer *optimizer, int i)
+{
+    FAST_ASSERT(i >= 0);
+    return i < optimizer->slot_count ? optimizer->slots[i] : NULL;
+}
+
+const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer)
+{
+    return optimizer->rule;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: an optimizer does the same whatever the cut, keeps its promises on decay, clipping and
+ * memory, and refuses bad specifications. Method: loops over the registry, so that a new rule is
+ * tested by existing; whole vector against random cuts to the bit, on odd sizes and unaligned
+ * memory; plain formulas in double precision; every allocation made to fail once.
+ */
+#include "base/memory.h"
+#include "base/rng.h"
+#include "rule/kernel.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1237 + 61 + 640 + 10 + 3 };
+
+/* The gap of three after the second segment is padding. */
+static const fast_segment segments[] = {
+    { .name = "a.weight", .offset = 0, .count = 1237, .rank = 1, .decay = true },
+    { .name = "a.bias", .offset = 1237, .count = 61, .rank = 1 },
+    { .name = "b.weight", .offset = 1301, .count = 640, .rank = 1, .decay = true },
+    { .name = "b.bias", .offset = 1941, .count = 10, .rank = 1 },
+};
+static const fast_layout layout = { segments, 4, COUNT };
+
+/* Options that bring every branch of a rule's loop to life, but not clipping by norm. */
+static const char *const variants[] = { "", "weight_decay=0.1", "weight_decay=0.1,decay_all=yes",
+                                        "clip_value=0.4,weight_decay=0.05" };
+
+static void fill(float *x, int64_t n, uint64_t sample)
+{
+    fast_rng rng;
+
+    fast__rng_init(&rng, 3, FAST_PURPOSE_TEST, 0, 0, sample);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = fast__rng_normal(&rng);
+}
+
+static fast_optimizer *make(const char *spec)
+{
+    fast_optimizer *optimizer = NULL;
+
+    assert_int_equal(fast__optimizer_new(spec, &layout, &optimizer), FAST_OK);
+    return optimizer;
+}
+
+/* Five steps whole and in random cuts, on memory that begins anywhere: the same bits. */
+static void check_cuts(const char *spec)
+{
+    static float whole[COUNT + 1], cut[COUNT + 1], g[COUNT + 1];
+    fast_optimizer *a = make(spec), *b = make(spec);
+    fast_rng rng;
+
+    fast__rng_init(&rng, 11, FAST_PURPOSE_TEST, 0, 0, 0);
+    fill(whole, COUNT + 1, 0);
+    memcpy(cut, whole, sizeof cut);
+    for (int64_t step = 1; step <= 5; step++) {
+        fill(g, COUNT + 1, (uint64_t)step);
+        fast__optimizer_apply(a, step, 0.05, whole + 1, g + 1, 0, COUNT);
+        for (int64_t begin = 0, n; begin < COUNT; begin += n) {
+            n = 1 + (int64_t)fast__rng_below(&rng, 200);
+            n = n < COUNT - begin ? n : COUNT - begin;
+            fast__optimizer_apply(b, step, 0.05, cut + 1, g + 1, begin, n);
+        }
+        assert_memory_equal(whole, cut, sizeof cut);
+        for (int i = 0; fast__optimizer_slot(a, i); i++)
+            assert_memory_equal(fast__optimizer_slot(a, i), fast__optimizer_slot(b, i),
+                                COUNT * sizeof(float));
+    }
+    fast__optimizer_free(a);
+    fast__optimizer_free(b);
+}
+
+static void test_cuts(void **state)
+{
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        if (fast__rules[i]->by_segment)
+            continue;
+        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+            char spec[128];
+
+            snprintf(spec, sizeof spec, "%s:%s", fast__rules[i]->name, variants[k]);
+            check_cuts(spec);
+        }
+    }
+    check_cuts("rmsprop:momentum=0.5");
+    check_cuts("rmsprop:centered=yes");
+    check_cuts("rmsprop:centered=yes,momentum=0.5");
+}
+
+/* Every rule moves every parameter against its gradient at step 1, and by a finite amount. */
+static void test_descends(void **state)
+{
+    static float w[COUNT], before[COUNT], g[COUNT];
+
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        fast_optimizer *optimizer = make(fast__rules[i]->name);
+
+        assert_ptr_equal(fast__optimizer_rule(optimizer), fast__rules[i]);
+        fill(w, COUNT, 0);
+        fill(g, COUNT, 1);
+        for (int64_t k = 0; k < COUNT; k++)
+            g[k] += g[k] > 0 ? 0.5f : -0.5f;
+        memcpy(before, w, sizeof w);
+        fast__optimizer_apply(optimizer, 1, 0.5, w, g, 0, COUNT);
+        for (int64_t k = 0; k < COUNT; k++)
+            assert_true(g[k] > 0 ? w[k] < before[k] : w[k] > before[k]);
+        fast__optimizer_free(optimizer);
+    }
+}
+
+/* momentum, ten steps, against the formula in double precision. */
+static void test_momentum_formula(void **state)
+{
+    static float w[COUNT], g[COUNT];
+    static double wd[COUNT], vd[COUNT];
+    fast_optimizer *optimizer = make("momentum:momentum=0.8,dampening=0.25,weight_decay=0.01");
+
+    (void)state;
+    fill(w, COUNT, 0);
+    for (int64_t i = 0; i < COUNT; i++) {
+        wd[i] = (double)w[i];
+        vd[i] = 0;
+    }
+    for (int64_t step = 1; step <= 10; step++) {
+        fill(g, COUNT, (uint64_t)step);
+        fast__optimizer_apply(optimizer, step, 0.1, w, g, 0, COUNT);
+        for (int64_t i = 0; i < COUNT; i++) {
+            const bool decay = i < 1237 || (i >= 1301 && i < 1941);
+            const double grad = (double)g[i] + (decay ? 0.01 * wd[i] : 0);
+
+            vd[i] = 0.8 * vd[i] + (step == 1 ? 1 : 0.75) * grad;
+            wd[i] -= 0.1 * vd[i];
+            assert_true(fabs((double)w[i] - wd[i]) < 2e-6);
+        }
+    }
+    fast__optimizer_free(optimizer);
+}
+
+/* Clipping by norm leaves a shorter gradient alone to the bit and scales a longer one. */
+static void test_clip_norm(void **state)
+{
+    static float a[COUNT], b[COUNT], g[COUNT];
+    fast_optimizer *plain = make("sgd"), *loose = make("sgd:clip_norm=1000");
+    fast_optimizer *tight = make("sgd:clip_norm=0.5");
+    double norm = 0;
+
+    (void)state;
+    assert_true(fast__optimizer_by_range(plain));
+    assert_false(fast__optimizer_by_range(tight));
+    fill(g, COUNT, 1);
+    fill(a, COUNT, 0);
+    fill(b, COUNT, 0);
+    fast__optimizer_apply(plain, 1, 0.1, a, g, 0, COUNT);
+    fast__optimizer_apply(loose, 1, 0.1, b, g, 0, COUNT);
+    assert_memory_equal(a, b, sizeof a);
+
+    memset(a, 0, sizeof a);
+    fast__optimizer_apply(tight, 1, 1.0, a, g, 0, COUNT);
+    for (int64_t i = 0; i < COUNT; i++)
+        norm += (double)a[i] * (double)a[i];
+    assert_true(fabs(sqrt(norm) - 0.5) < 1e-5);
+    fast__optimizer_free(plain);
+    fast__optimizer_free(loose);
+    fast__optimizer_free(tight);
+}
+
+/* Clipping by value bounds every element, and a gradient that is not a number stays visible. */
+static void test_clip_value(void **state)
+{
+    static float w[COUNT], g[COUNT];
+    fast_optimizer *optimizer = make("sgd:clip_value=0.25");
+
+    (void)state;
+    fill(g, COUNT, 1);
+    g[0] = INFINITY;
+    g[1] = -INFINITY;
+    g[2] = NAN;
+    memset(w, 0, sizeof w);
+    fast__optimizer_apply(optimizer, 1, 1.0, w, g, 0, COUNT);
+    assert_true(w[0] == -0.25f);
+    assert_true(w[1] == 0.25f);
+    assert_true(isnan(w[2]));
+    for (int64_t i = 3; i < COUNT; i++)
+        assert_true(w[i] == -(g[i] > 0.25f ? 0.25f : g[i] < -0.25f ? -0.25f : g[i]));
+    fast__optimizer_free(optimizer);
+}
+
+/* Weight decay touches what the layout marks, everything where asked, and no padding. */
+static void test_decay_flags(void **state)
+{
+    static float w[COUNT], g[COUNT];
+
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        fast_optimizer *optimizer =
+            make(all ? "adamw:weight_decay=0.5,decay_all=yes" : "adamw:weight_decay=0.5");
+
+        for (int64_t i = 0; i < COUNT; i++)
+            w[i] = 2;
+        fast__optimizer_apply(optimizer, 1, 0.1, w, g, 0, COUNT);
+        for (int64_t i = 0; i < COUNT; i++) {
+            const bool decay = i < 1237 || (i >= 1301 && i < 1941);
+
+            assert_true(fabsf(w[i] - (all || decay ? 1.9f : 2.0f)) < 1e-6f);
+        }
+        fast__optimizer_free(optimizer);
+    }
+}
+
+/* RMSProp holds only the slots that its options need. */
+static void test_slots(void **state)
+{
+    static const struct {
+        const char *spec;
+        int slots;
+    } cases[] = {
+        { "sgd", 0 },
+        { "momentum", 1 },
+        { "adam", 2 },
+        { "rmsprop", 1 },
+        { "rmsprop:momentum=.9", 2 },
+        { "rmsprop:centered=yes", 2 },
+        { "lamb", 2 },
+        { "rmsprop:momentum=.9,centered=yes", 3 },
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        fast_optimizer *optimizer = make(cases[k].spec);
+
+        for (int i = 0; i < 4; i++) {
+            const float *slot = fast__optimizer_slot(optimizer, i);
+
+            assert_int_equal(slot != NULL, i < cases[k].slots);
+            for (int64_t j = 0; slot && j < COUNT; j++)
+                assert_true(slot[j] == 0.0f);
+        }
+        fast__optimizer_free(optimizer);
+    }
+}
+
+/* A vector without elements, and one with a single one, are vectors too. */
+static void test_small(void **state)
+{
+    static const fast_segment one = { .name = "w", .count = 1, .rank = 1, .decay = true };
+    const fast_layout layouts[] = { { NULL, 0, 0 }, { &one, 1, 1 } };
+
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        for (int k = 0; k < 2; k++) {
+            fast_optimizer *optimizer = NULL;
+            float w = 1, g = 1;
+
+            assert_int_equal(fast__optimizer_new(fast__rules[i]->name, &layouts[k], &optimizer),
+                             FAST_OK);
+            fast__optimizer_apply(optimizer, 1, 0.1, &w, &g, 0, k);
+            assert_true(k == 0 ? w == 1 : w < 1);
+            fast__optimizer_free(optimizer);
+        }
+    }
+    fast__optimizer_free(NULL);
+}
+
+static void test_apply_allocates_nothing(void **state)
+{
+    static float w[COUNT], g[COUNT];
+
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        fast_optimizer *optimizer = make(fast__rules[i]->name);
+        const int64_t before = fast__alloc_count();
+
+        fast__optimizer_apply(optimizer, 1, 0.1, w, g, 0, COUNT);
+        assert_int_equal(fast__alloc_count(), before);
+        fast__optimizer_free(optimizer);
+    }
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        fast_optimizer *const untouched = (fast_optimizer *)&layout;
+        fast_optimizer *optimizer = untouched;
+        fast_err err = FAST_ENOMEM;
+
+        for (int64_t n = 0; err != FAST_OK; n++) {
+            assert_true(n < 20);
+            fast__alloc_fail_after(n, true);
+            err = fast__optimizer_new(fast__rules[i]->name, &layout, &optimizer);
+            fast__alloc_fail_after(-1, true);
+            assert_true(err == FAST_OK || err == FAST_ENOMEM);
+            assert_int_equal(optimizer != untouched, err == FAST_OK);
+        }
+        fast__optimizer_free(optimizer);
+    }
+}
+
+/* A wrong specification is refused with a detail that helps, and nothing is made. */
+static void test_hostile(void **state)
+{
+    static const struct {
+        const char *spec;
+        const char *says; /* part of the detail */
+    } cases[] = {
+        { "", "" },
+        { ":", "" },
+        { "adm", "adam" },
+        { "no such rule at all, and a very long name for it", "" },
+        { "momentum:momentun=0.9", "momentum" },
+        { "momentum:momentum=", "momentum" },
+        { "momentum:momentum=nan", "momentum" },
+        { "momentum:momentum=inf", "momentum" },
+        { "momentum:momentum=1.5", "1.5" },
+        { "momentum:momentum=-0.1", "-0.1" },
+        { "momentum:momentum=0.9x", "0.9x" },
+        { "adam:beta1=1", "beta1" },
+        { "adam:beta2=1", "beta2" },
+        { "adam:eps=-1", "eps" },
+        { "sgd:clip_norm=-1", "clip_norm" },
+        { "sgd:clip_norm=1e400", "clip_norm" },
+        { "sgd:weight_decay", "weight_decay" },
+        { "rmsprop:centered=maybe", "centered" },
+        { "lamb:,,", "" },
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        fast_optimizer *optimizer = NULL;
+
+        if (fast__optimizer_new(cases[k].spec, &layout, &optimizer) != FAST_EINVAL)
+            fail_msg("\"%s\" was not refused", cases[k].spec);
+        assert_null(optimizer);
+        if (!strstr(fast_error_detail(), cases[k].says))
+            fail_msg("\"%s\": %s", cases[k].spec, fast_error_detail());
+    }
+}
+
+/* Options of every rule begin with what all have, and have a help line each. */
+static void test_tables(void **state)
+{
+    (void)state;
+    for (int i = 0; fast__rules[i]; i++) {
+        const fast_rule *rule = fast__rules[i];
+        int common = 0;
+
+        assert_true(rule->slots <= FAST_RULE_SLOTS_MAX);
+        assert_non_null(rule->summary);
+        for (const fast_option *o = rule->options; o->name; o++) {
+            assert_non_null(o->help);
+            assert_true(o->offset < rule->config_size);
+            common += o->offset < sizeof(fast_rule_common);
+        }
+        assert_int_equal(common, 4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_descends),
+        cmocka_unit_test(test_momentum_formula),
+        cmocka_unit_test(test_clip_norm),
+        cmocka_unit_test(test_clip_value),
+        cmocka_unit_test(test_decay_flags),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_apply_allocates_nothing),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_tables),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
