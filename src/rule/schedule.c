@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules: the learning rate of step s as base * factor(s), a pure function.
+ *
+ *   base        lr, times global batch / scale where the linear scaling rule is on
+ *   s < W       factor = from + (1 - from) (s + 1) / W           W = warmup in steps
+ *   constant    1
+ *   step        gamma^floor(s / every)                           every in steps, from step 0
+ *   polynomial  floor + (1 - floor) (1 - t)^power                t = (s - W) / (steps - W)
+ *   cosine      floor + (1 - floor) (1 + cos(pi t)) / 2
+ *   cyclic      floor + (1 - floor) gamma^k (1 - |2 x - 1|)      (s - W) / period = k + x, 0 <= x < 1
+ *
+ * The rate falls below its floor only in the warm-up. Linear scaling and warm-up: Goyal et al.,
+ * "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017; cosine: Loshchilov and
+ * Hutter, "SGDR", ICLR 2017; cyclic: Smith, "Cyclical Learning Rates for Training Neural Networks",
+ * WACV 2017.
+ */
+#include "rule/schedule.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* One configuration for all kinds: each table names the fields that its kind has. */
+typedef struct schedule_config {
+    double warmup;      /* epochs */
+    double warmup_from; /* factor before the first step */
+    double scale;       /* reference batch of the linear scaling rule; 0: off */
+    double gamma;
+    double every;  /* epochs */
+    double period; /* epochs */
+    double power;
+    double floor;
+} schedule_config;
+
+/* `s` is the step, `from` the first one after the warm-up, `t` the part of the rest that is done. */
+typedef struct schedule_point {
+    double s;
+    double from;
+    double t;
+    double epoch_steps;
+} schedule_point;
+
+typedef double schedule_factor_fn(const schedule_config *config, const schedule_point *point);
+
+struct fast_schedule {
+    schedule_config config;
+    schedule_factor_fn *factor;
+    double base;         /* the rate that factors multiply */
+    int64_t steps;       /* of the whole run */
+    int64_t epoch_steps; /* of an epoch */
+    int64_t warmup;      /* steps */
+};
+
+static double constant_factor(const schedule_config *config, const schedule_point *point)
+{
+    (void)config;
+    (void)point;
+    return 1;
+}
+
+static double step_factor(const schedule_config *config, const schedule_point *point)
+{
+    /* The small term keeps a whole number of epochs whole when `every` is not exact in binary. */
+    return pow(config->gamma, floor(point->s / (config->every * point->epoch_steps) + 1e-9));
+}
+
+static double polynomial_factor(const schedule_config *config, const schedule_point *point)
+{
+    return config->floor + (1 - config->floor) * pow(1 - point->t, config->power);
+}
+
+static double cosine_factor(const schedule_config *config, const schedule_point *point)
+{
+    const double pi = 3.14159265358979323846;
+
+    return config->floor + (1 - config->floor) * (1 + cos(pi * point->t)) / 2;
+}
+
+static double cyclic_factor(const schedule_config *config, const schedule_point *point)
+{
+    const double cycles = (point->s - point->from) / (config->period * point->epoch_steps);
+    const double k = floor(cycles);
+    const double height = 1 - fabs(2 * (cycles - k) - 1);
+
+    return config->floor + (1 - config->floor) * pow(config->gamma, k) * height;
+}
+
+#define SCHEDULE_COMMON                                                                         \
+    FAST_OPT_REAL(schedule_config, warmup, "0", 0, 1e6,                                         \
+                  "epochs in which the rate grows to its value"),                               \
+        FAST_OPT_REAL(schedule_config, warmup_from, "0", 0, 1,                                  \
+                      "where the warm-up begins, as a part of the rate"),                       \
+        FAST_OPT_REAL(schedule_config, scale, "0", 0, 1e9,                                      \
+                      "linear scaling rule: the batch that the rate was chosen for; 0 is off"), \
+        FAST_OPT_END
+
+static const fast_option constant_options[] = {
+    SCHEDULE_COMMON,
+};
+
+static const fast_option step_options[] = {
+    FAST_OPT_REAL(schedule_config, gamma, "0.1", 0, 1, "what each fall multiplies the rate by"),
+    FAST_OPT_REAL(schedule_config, every, "30", 1e-6, 1e6, "epochs between falls"),
+    SCHEDULE_COMMON,
+};
+
+static const fast_option polynomial_options[] = {
+    FAST_OPT_REAL(schedule_config, power, "1", 0, 100, "1 is a straight line, 2 a parabola"),
+    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "where it ends, as a part of the rate"),
+    SCHEDULE_COMMON,
+};
+
+static const fast_option cosine_options[] = {
+    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "where it ends, as a part of the rate"),
+    SCHEDULE_COMMON,
+};
+
+static const fast_option cyclic_options[] = {
+    FAST_OPT_REAL(schedule_config, period, "4", 1e-6, 1e6, "epochs from one low to the next"),
+    FAST_OPT_REAL(schedule_config, floor, "0.1", 0, 1, "the low, as a part of the rate"),
+    FAST_OPT_REAL(schedule_config, gamma, "1", 0, 1, "what each period multiplies the height by"),
+    SCHEDULE_COMMON,
+};
+
+enum { SCHEDULE_COUNT = 5 };
+
+static const fast_part schedule_parts[SCHEDULE_COUNT] = {
+    { "constant", "the same rate throughout", constant_options },
+    { "step", "falls by a factor every few epochs", step_options },
+    { "polynomial", "falls along a power of the time left", polynomial_options },
+    { "cosine", "falls along half a cosine", cosine_options },
+    { "cyclic", "rises and falls in triangles", cyclic_options },
+};
+
+/* Of the parts above, in their order. */
+static schedule_factor_fn *const schedule_factors[SCHEDULE_COUNT] = {
+    constant_factor, step_factor, polynomial_factor, cosine_factor, cyclic_factor,
+};
+
+static const char *part_name_at(const void *ctx, int64_t i)
+{
+    const fast_part *parts = ctx;
+
+    return parts[i].name;
+}
+
+const fast_part *fast__schedule_list(int64_t *count_out)
+{
+    *count_out = SCHEDULE_COUNT;
+    return schedule_parts;
+}
+
+/* The kind and the configuration of a spec. */
+static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
+{
+    const char *options, *nearest;
+    char name[32], where[64];
+    int64_t kind;
+
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &options));
+    kind = fast__name_find(name, part_name_at, schedule_parts, SCHEDULE_COUNT, &nearest);
+    if (kind < 0)
+        return fast__name_unknown("schedule", name, part_name_at, schedule_parts, SCHEDULE_COUNT);
+    snprintf(where, sizeof where, "schedule %s", name);
+    fast__options_default(schedule_parts[kind].options, &schedule->config);
+    FAST_TRY(fast__options_parse(where, schedule_parts[kind].options, &schedule->config, options));
+    schedule->factor = schedule_factors[kind];
+    return FAST_OK;
+}
+
+fast_err fast__schedule_new(const fast_schedule_options *options, fast_schedule **out)
+{
+    fast_schedule parsed = { 0 };
+    fast_schedule *schedule;
+    double warmup;
+
+    FAST_TRY(schedule_parse(options->spec ? options->spec : "constant", &parsed));
+    if (!(options->lr >= 0 && options->lr <= 1e30))
+        return fast__fail(FAST_EINVAL, "a learning rate of %g; it must be 0 or more", options->lr);
+    if (options->epoch_steps < 1 || options->steps < 0)
+        return fast__fail(FAST_EINVAL, "a schedule needs an epoch of at least one step, not %lld",
+                          (long long)options->epoch_steps);
+    if (parsed.config.scale > 0 && options->global_batch < 1)
+        return fast__fail(FAST_EINVAL, "the linear scaling rule needs a global batch");
+
+    parsed.base = options->lr;
+    if (parsed.config.scale > 0)
+        parsed.base *= (double)options->global_batch / parsed.config.scale;
+    parsed.steps = options->steps;
+    parsed.epoch_steps = options->epoch_steps;
+    warmup = rint(parsed.config.warmup * (double)options->epoch_steps);
+    parsed.warmup = warmup < 1e15 ? (int64_t)warmup : (int64_t)1e15;
+
+    FAST_TRY(fast__alloc("schedule", 1, sizeof *schedule, &schedule));
+    *schedule = parsed;
+    *out = schedule;
+    return FAST_OK;
+}
+
+void fast__schedule_free(fast_schedule *schedule)
+{
+    fast__free(schedule);
+}
+
+double fast__schedule_lr(const fast_schedule *schedule, int64_t step)
+{
+    const schedule_config *config = &schedule->config;
+    const double left = (double)(schedule->steps - schedule->warmup);
+    schedule_point point = {
+        .s = (double)step,
+        .from = (double)schedule->warmup,
+        .epoch_steps = (double)schedule->epoch_steps,
+    };
+
+    FAST_ASSERT(step >= 0);
+    if (step < schedule->warmup)
+        return schedule->base *
+               (config->warmup_from +
+                (1 - config->warmup_from) * (double)(step + 1) / (double)schedule->warmup);
+    /* A run that goes on after its last step stays where it is. */
+    point.t = left > 0 ? fmin((point.s - point.from) / left, 1) : 1;
+    return schedule->base * schedule->factor(config, &point);
+}
