@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes rules.safetensors: what PyTorch's optimizers make of fixed gradients, step by step.
+
+    python3 tests/oracle/make_rules.py tests/oracle/rules.safetensors
+
+"w" holds the first weights, "g" the gradient of each step, "lr" the rate of each step. Every other
+tensor is named by the specification of a rule and holds the weights after each step. torch.optim
+has all rules but LARS and LAMB, which are written here from their papers' formulas.
+"""
+import json
+import struct
+import sys
+
+import torch
+
+STEPS = 10
+# The layout: name, shape, whether weight decay applies. The C test has the same one.
+SEGMENTS = [("a.weight", (7, 11), True), ("a.bias", (7,), False),
+            ("b.weight", (3, 7), True), ("b.bias", (3,), False)]
+
+CASES = """
+sgd
+sgd:weight_decay=0.1
+sgd:weight_decay=0.1,decay_all=yes
+sgd:clip_norm=2
+sgd:clip_norm=1e6
+sgd:clip_value=0.5
+momentum
+momentum:momentum=0.5,dampening=0.3
+momentum:weight_decay=0.01
+momentum:weight_decay=0.01,clip_norm=3
+momentum:clip_value=0.25,momentum=0.99
+nesterov
+nesterov:momentum=0.7,weight_decay=0.05
+nesterov:momentum=0.7,weight_decay=0.05,decay_all=yes,clip_norm=1
+adagrad
+adagrad:lr_decay=0.1,initial=0.5,eps=0.001
+adagrad:weight_decay=0.1
+rmsprop
+rmsprop:alpha=0.9,eps=0.01
+rmsprop:momentum=0.9
+rmsprop:centered=yes
+rmsprop:centered=yes,momentum=0.8,weight_decay=0.1
+adam
+adam:beta1=0.8,beta2=0.99,eps=0.001
+adam:weight_decay=0.1
+adam:weight_decay=0.1,decay_all=yes,clip_norm=2
+adamw
+adamw:weight_decay=0.3
+adamw:weight_decay=0.3,decay_all=yes,clip_value=0.5
+lars
+lars:trust=0.02,momentum=0.8,weight_decay=0.01
+lars:trust=0.02,weight_decay=0.01,decay_all=yes
+lars:trust=0.02,clip_norm=1
+lars:trust=0.02,clip_value=0.5
+lamb
+lamb:weight_decay=0.1,beta1=0.8,beta2=0.99
+lamb:weight_decay=0.1,decay_all=yes
+lamb:weight_decay=0,clip_norm=1
+lamb:clip_value=0.5
+""".split()
+
+
+class Lars:
+    """You, Gitman, Ginsburg 2017, algorithm 1."""
+
+    def __init__(self, groups, momentum, trust, eps=1e-8):
+        self.param_groups, self.mu, self.trust, self.eps = groups, momentum, trust, eps
+        self.v = {}
+
+    def step(self):
+        for group in self.param_groups:
+            decay = group["weight_decay"]
+            for p in group["params"]:
+                g, ratio = p.grad, 1.0
+                if group["adapt"]:
+                    ratio = self.trust * p.norm() / (g.norm() + decay * p.norm() + self.eps)
+                v = self.mu * self.v.get(p, 0) + group["lr"] * ratio * (g + decay * p)
+                self.v[p] = v
+                p -= v
+
+
+class Lamb:
+    """You et al. 2020, algorithm 2 with the identity for phi."""
+
+    def __init__(self, groups, betas, eps):
+        self.param_groups, self.betas, self.eps = groups, betas, eps
+        self.m, self.v, self.t = {}, {}, 0
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = b1 * self.m.get(p, 0) + (1 - b1) * p.grad
+                v = b2 * self.v.get(p, 0) + (1 - b2) * p.grad ** 2
+                self.m[p], self.v[p] = m, v
+                r = (m / (1 - b1 ** self.t)) / ((v / (1 - b2 ** self.t)).sqrt() + self.eps)
+                u = r + group["weight_decay"] * p
+                ratio = p.norm() / u.norm() if group["adapt"] else 1.0
+                p -= group["lr"] * ratio * u
+
+
+def make(rule, o, params):
+    """The optimizer of a case; pops the options that it uses from `o`."""
+    def real(key, standard):
+        return float(o.pop(key, standard))
+
+    decay = real("weight_decay", {"adamw": 0.01, "lamb": 0.01}.get(rule, 0))
+    every = o.pop("decay_all", "no") == "yes"
+    groups = []
+    for (_, _, decays), p in zip(SEGMENTS, params):
+        on = decays or every
+        groups.append({"params": [p], "weight_decay": decay if on else 0.0, "lr": 0.1})
+        if rule in ("lars", "lamb"):
+            groups[-1]["adapt"] = on
+    optim = torch.optim
+    if rule == "sgd":
+        return optim.SGD(groups, lr=0.1)
+    if rule == "momentum":
+        return optim.SGD(groups, lr=0.1, momentum=real("momentum", 0.9),
+                         dampening=real("dampening", 0))
+    if rule == "nesterov":
+        return optim.SGD(groups, lr=0.1, momentum=real("momentum", 0.9), nesterov=True)
+    if rule == "adagrad":
+        return optim.Adagrad(groups, lr_decay=real("lr_decay", 0), eps=real("eps", 1e-10),
+                             initial_accumulator_value=real("initial", 0))
+    if rule == "rmsprop":
+        return optim.RMSprop(groups, alpha=real("alpha", 0.99), eps=real("eps", 1e-8),
+                             momentum=real("momentum", 0),
+                             centered=o.pop("centered", "no") == "yes")
+    if rule == "lars":
+        return Lars(groups, real("momentum", 0.9), real("trust", 0.001))
+    betas = (real("beta1", 0.9), real("beta2", 0.999))
+    if rule == "lamb":
+        return Lamb(groups, betas, real("eps", 1e-6))
+    kind = {"adam": optim.Adam, "adamw": optim.AdamW}[rule]
+    return kind(groups, betas=betas, eps=real("eps", 1e-8))
+
+
+@torch.no_grad()
+def run(spec, w, g, lr):
+    rule, _, text = spec.partition(":")
+    o = dict(pair.split("=") for pair in text.split(",")) if text else {}
+    clip_norm, clip_value = o.pop("clip_norm", None), o.pop("clip_value", None)
+    counts = [torch.Size(shape).numel() for _, shape, _ in SEGMENTS]
+    params = [torch.nn.Parameter(part.clone().view(shape))
+              for part, (_, shape, _) in zip(w.split(counts), SEGMENTS)]
+    optimizer = make(rule, o, params)
+    assert not o, f"{spec}: not used: {o}"
+    rows = []
+    for step in range(STEPS):
+        for p, part in zip(params, g[step].split(counts)):
+            p.grad = part.clone().view(p.shape)
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(params, float(clip_norm))
+        if clip_value:
+            torch.nn.utils.clip_grad_value_(params, float(clip_value))
+        for group in optimizer.param_groups:
+            group["lr"] = float(lr[step])
+        optimizer.step()
+        rows.append(torch.cat([p.detach().reshape(-1).clone() for p in params]))
+    return torch.stack(rows)
+
+
+def save(path, tensors):
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous().float().numpy().astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def main():
+    torch.manual_seed(7)
+    torch.set_num_threads(1)
+    n = sum(torch.Size(shape).numel() for _, shape, _ in SEGMENTS)
+    w = torch.randn(n)
+    g = torch.randn(STEPS, n) * torch.logspace(-3, 0.5, n)[torch.randperm(n)]
+    g[:, 5] = 0  # a parameter that never gets a gradient
+    g[4] = 0  # a step without one, but for the first parameter
+    g[4, 0] = 1e-3
+    # Rates that change, so that it matters whether a rate enters the velocity; exact in a float.
+    lr = torch.tensor([(10 - step) / 64 for step in range(STEPS)])
+    tensors = {"w": w, "g": g, "lr": lr}
+    for spec in CASES:
+        tensors[spec] = run(spec, w, g, lr)
+        assert bool(torch.isfinite(tensors[spec]).all()), spec
+    save(sys.argv[1], tensors)
+
+
+if __name__ == "__main__":
+    main()
