@@ -16,7 +16,8 @@ struct fast_data {
     int64_t features; /* product of shape */
     fast_dtype dtype; /* of x: U8 or F32 */
     void *x;          /* [count][features] */
-    /* x' = (x - mean[c]) * scale[c] per channel c (of [C, H, W]; one channel otherwise) */
+    /* x' = (x - mean[c]) * scale[c], where channel c is the c-th run of features / channels
+     * elements: C for [C, H, W], each column of a table, else one channel. */
     int64_t channels;
     float *mean;
     float *scale;

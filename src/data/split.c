@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens to a set between reading and use: a part of it becomes the test set, and the
+ * training set's constants normalise both.
+ *
+ * Standardisation is x' = (x - m) / s with m and s of each channel over the training set alone
+ * (Welford's sums are not needed: two passes in double are exact enough). A channel that never
+ * changes keeps s = 1, so that it becomes 0 and not a division by nothing.
+ */
+#include "base/memory.h"
+#include "base/rng.h"
+#include "data/make.h"
+
+#include <math.h>
+#include <string.h>
+
+static double element(const fast_data *data, int64_t i)
+{
+    return data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
+}
+
+/* Mean, or mean square distance from `mean`, of one channel over all samples. */
+static double moment(const fast_data *data, int64_t channel, bool square, double mean)
+{
+    const int64_t run = data->features / data->channels;
+    double sum = 0;
+    for (int64_t n = 0; n < data->count; n++) {
+        const int64_t start = n * data->features + channel * run;
+        double part = 0; /* of one sample: keeps the sum of a large set accurate */
+        for (int64_t i = start; i < start + run; i++) {
+            const double d = element(data, i) - mean;
+            part += square ? d * d : d;
+        }
+        sum += part;
+    }
+    return sum / (double)(data->count * run);
+}
+
+static void standardize(fast_data *data)
+{
+    for (int64_t c = 0; c < data->channels; c++) {
+        const double mean = moment(data, c, false, 0);
+        const double deviation = sqrt(moment(data, c, true, mean));
+        data->mean[c] = (float)mean;
+        data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
+        /* Floats near the type's limits overflow one of the two: leave such a channel alone. */
+        if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
+            data->mean[c] = 0;
+            data->scale[c] = 1;
+        }
+    }
+}
+
+void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
+{
+    FAST_ASSERT(test == NULL || test->channels == train->channels);
+    if (!train->tokens && how == FAST_NORMALIZE_STANDARD)
+        standardize(train);
+    if (!train->tokens && how == FAST_NORMALIZE_UNIT && train->dtype == FAST_U8) {
+        for (int64_t c = 0; c < train->channels; c++)
+            train->scale[c] = 1.0f / 255.0f;
+    }
+    if (test == NULL)
+        return;
+    memcpy(test->mean, train->mean, (size_t)train->channels * sizeof(float));
+    memcpy(test->scale, train->scale, (size_t)train->channels * sizeof(float));
+}
+
+/* Copy `part->count` samples of `all`, from position `first` of the shuffle. */
+static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_data *part)
+{
+    const size_t x_size = (size_t)all->features * (all->dtype == FAST_U8 ? 1 : sizeof(float));
+    const size_t label_size = (size_t)all->positions * sizeof(int32_t);
+    const size_t target_size = (size_t)all->outputs * sizeof(float);
+    for (int64_t i = 0; i < part->count; i++) {
+        const uint64_t at = (uint64_t)(first + i);
+        /* Files ignore the run's seed: the same samples are tested in every run. */
+        const size_t from =
+            shuffle ? fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)all->count, at)
+                    : at;
+        memcpy((char *)part->x + (size_t)i * x_size, (const char *)all->x + from * x_size, x_size);
+        if (all->labels != NULL)
+            memcpy((char *)part->labels + (size_t)i * label_size,
+                   (const char *)all->labels + from * label_size, label_size);
+        else
+            memcpy((char *)part->targets + (size_t)i * target_size,
+                   (const char *)all->targets + from * target_size, target_size);
+    }
+}
+
+static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int64_t count,
+                          fast_data **out)
+{
+    fast_data like = *all;
+    like.count = count;
+    fast_data *part;
+    FAST_TRY(fast__data_make(&like, &part));
+    if (all->alphabet != NULL) {
+        const fast_err err = fast__alloc("alphabet", all->vocabulary, 1, &part->alphabet);
+        if (err) {
+            fast_data_free(part);
+            return err;
+        }
+        memcpy(part->alphabet, all->alphabet, (size_t)all->vocabulary);
+    }
+    copy_part(all, shuffle, first, part);
+    *out = part;
+    return FAST_OK;
+}
+
+fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_data **train_out,
+                          fast_data **test_out)
+{
+    fast_data *all = *move;
+    *move = NULL;
+    FAST_ASSERT(all != NULL && fraction >= 0 && fraction < 1);
+    if (fraction == 0) {
+        *train_out = all;
+        *test_out = NULL;
+        return FAST_OK;
+    }
+    fast_data *train = NULL;
+    fast_data *test = NULL;
+    fast_err err;
+    int64_t test_count = (int64_t)(fraction * (double)all->count + 0.5);
+    if (test_count < 1)
+        test_count = 1;
+    if (all->count < 2)
+        err = fast__fail(FAST_EINVAL, "one sample cannot be split; set test_fraction=0");
+    else if (test_count >= all->count)
+        err = fast__fail(FAST_EINVAL, "test_fraction=%g leaves none of %lld samples to train on",
+                         fraction, (long long)all->count);
+    else
+        err = make_part(all, shuffle, 0, all->count - test_count, &train);
+    if (!err)
+        err = make_part(all, shuffle, all->count - test_count, test_count, &test);
+    fast_data_free(all);
+    if (err) {
+        fast_data_free(train);
+        return err;
+    }
+    *train_out = train;
+    *test_out = test;
+    return FAST_OK;
+}
+
+static fast_err check_pair(const fast_data *train, const fast_data *test)
+{
+    FAST_TRY(fast__data_check(train));
+    if (test == NULL)
+        return FAST_OK;
+    FAST_TRY(fast__data_check(test));
+    bool same = train->rank == test->rank && train->channels == test->channels &&
+                train->positions == test->positions && train->outputs == test->outputs &&
+                train->classes == test->classes;
+    for (int i = 0; i < train->rank; i++)
+        same = same && train->shape[i] == test->shape[i];
+    if (!same)
+        return fast__fail(FAST_EFORMAT,
+                          "training and test samples differ: %lld features and %lld outputs, "
+                          "%lld features and %lld outputs",
+                          (long long)train->features, (long long)train->outputs,
+                          (long long)test->features, (long long)test->outputs);
+    return FAST_OK;
+}
+
+fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
+                           fast_data **train_out, fast_data **test_out)
+{
+    fast_data *train = *train_move;
+    fast_data *test = *test_move;
+    *train_move = *test_move = NULL;
+    const fast_err err = check_pair(train, test);
+    if (err) {
+        fast_data_free(train);
+        fast_data_free(test);
+        return err;
+    }
+    fast__data_normalize(how, train, test);
+    *train_out = train;
+    *test_out = test;
+    return FAST_OK;
+}
