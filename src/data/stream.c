@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Byte streams for readers: plain and gzipped files, plain and deflated memory.
+ *
+ * The point is `bound`. A header of 16 bytes can claim any size; what a stream can still give is
+ * known beforehand: the rest of a plain file, or 1032 times the rest of a compressed one, because
+ * deflate's best code spends 2 bits on a run of 258 bytes (RFC 1951, zlib's "maximum compression
+ * factor"). A claim above it is refused before memory is asked for.
+ * Reading goes straight into the caller's buffer: a decompressed set is never in memory twice.
+ */
+#include "data/stream.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef FAST_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+enum { CHUNK = 1 << 20 }; /* bytes asked of zlib at once: its counts are int */
+
+static int64_t deflate_bound(int64_t size)
+{
+    return size > INT64_MAX / FAST_DEFLATE_RATIO_MAX - 1 ? INT64_MAX
+                                                         : (size + 1) * FAST_DEFLATE_RATIO_MAX;
+}
+
+static fast_err open_gzip(int fd, int64_t size, fast_stream *stream)
+{
+#ifdef FAST_HAVE_ZLIB
+    gzFile gzip = gzdopen(fd, "rb");
+    if (gzip == NULL)
+        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", stream->name);
+    gzbuffer(gzip, 128 * 1024);
+    stream->gzip = gzip;
+    stream->bound = deflate_bound(size);
+    return FAST_OK;
+#else
+    (void)fd;
+    (void)size;
+    return fast__fail(FAST_ENOTSUP, "%s is gzipped; unpack it with gunzip, or build FAST with zlib",
+                      stream->name);
+#endif
+}
+
+static fast_err open_plain(int fd, int64_t size, fast_stream *stream)
+{
+    stream->file = fdopen(fd, "rb");
+    if (stream->file == NULL)
+        return fast__fail(FAST_ENOMEM, "no memory to read %s", stream->name);
+    stream->bound = size;
+    return FAST_OK;
+}
+
+fast_err fast__stream_open(const char *path, fast_stream *out)
+{
+    fast_stream stream = { .name = path };
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fast__fail(errno == ENOENT ? FAST_ENOENT : FAST_EIO, "cannot open %s: %s", path,
+                          strerror(errno));
+    struct stat status;
+    fast_err err = FAST_OK;
+    if (fstat(fd, &status) != 0)
+        err = fast__fail(FAST_EIO, "cannot read %s: %s", path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        err = fast__fail(FAST_EIO, "%s is not a regular file", path);
+    if (!err) {
+        uint8_t magic[2] = { 0, 0 };
+        const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+        err = gzipped ? open_gzip(fd, (int64_t)status.st_size, &stream)
+                      : open_plain(fd, (int64_t)status.st_size, &stream);
+    }
+    if (err) {
+        close(fd);
+        return err;
+    }
+    *out = stream;
+    return FAST_OK;
+}
+
+void fast__stream_memory(const char *name, const void *bytes, size_t size, fast_stream *out)
+{
+    FAST_ASSERT(size <= INT64_MAX);
+    *out = (fast_stream){ .name = name, .at = bytes, .bound = (int64_t)size };
+}
+
+fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
+                              fast_stream *out)
+{
+#ifdef FAST_HAVE_ZLIB
+    if (size > UINT_MAX || size_out > deflate_bound((int64_t)size))
+        return fast__fail(FAST_EFORMAT,
+                          "%s claims to unpack %zu bytes to %lld, which deflate cannot", name, size,
+                          (long long)size_out);
+    z_stream *state;
+    FAST_TRY(fast__alloc("decompression", 1, sizeof *state, &state));
+    /* zlib's interface is not const but does not write to its input. */
+    union {
+        const void *constant;
+        Bytef *plain;
+    } input = { bytes };
+    state->next_in = input.plain;
+    state->avail_in = (uInt)size;
+    if (inflateInit2(state, -MAX_WBITS) != Z_OK) {
+        fast__free(state);
+        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", name);
+    }
+    *out = (fast_stream){ .name = name, .inflate = state, .bound = size_out };
+    return FAST_OK;
+#else
+    (void)bytes;
+    (void)size;
+    (void)size_out;
+    (void)out;
+    return fast__fail(FAST_ENOTSUP,
+                      "%s is compressed; save it uncompressed, or build FAST with zlib", name);
+#endif
+}
+
+#ifdef FAST_HAVE_ZLIB
+/* Bytes read, fewer than `size` only at the end; -1 with a detail where the stream is damaged. */
+static int64_t read_gzip(fast_stream *stream, uint8_t *out, int64_t size)
+{
+    int64_t done = 0;
+    while (done < size) {
+        const int64_t want = size - done < CHUNK ? size - done : CHUNK;
+        const int got = gzread(stream->gzip, out + done, (unsigned)want);
+        if (got > 0)
+            done += got;
+        if (got < want) {
+            int code;
+            const char *text = gzerror(stream->gzip, &code);
+            if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+                fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", stream->name, text);
+                return -1;
+            }
+            break;
+        }
+    }
+    return done;
+}
+
+static int64_t read_inflate(fast_stream *stream, uint8_t *out, int64_t size)
+{
+    z_stream *state = stream->inflate;
+    int64_t done = 0;
+    while (done < size) {
+        const int64_t want = size - done < CHUNK ? size - done : CHUNK;
+        state->next_out = out + done;
+        state->avail_out = (uInt)want;
+        const int code = inflate(state, Z_SYNC_FLUSH);
+        const int64_t got = want - (int64_t)state->avail_out;
+        done += got;
+        if (code == Z_STREAM_END || (code == Z_BUF_ERROR && got == 0))
+            break;
+        if (code != Z_OK && code != Z_BUF_ERROR) {
+            fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", stream->name,
+                       state->msg != NULL ? state->msg : "damaged");
+            return -1;
+        }
+    }
+    return done;
+}
+#endif
+
+static int64_t read_some(fast_stream *stream, uint8_t *out, int64_t size)
+{
+#ifdef FAST_HAVE_ZLIB
+    if (stream->gzip != NULL)
+        return read_gzip(stream, out, size);
+    if (stream->inflate != NULL)
+        return read_inflate(stream, out, size);
+#endif
+    if (stream->file != NULL)
+        return (int64_t)fread(out, 1, (size_t)size, stream->file);
+    const int64_t count = size < stream->bound ? size : stream->bound;
+    if (count > 0) {
+        memcpy(out, stream->at, (size_t)count);
+        stream->at += count;
+    }
+    return count;
+}
+
+fast_err fast__stream_read(fast_stream *stream, void *out, int64_t size)
+{
+    FAST_ASSERT(size >= 0);
+    const int64_t got = read_some(stream, out, size);
+    if (got < 0)
+        return FAST_EFORMAT;
+    stream->bound = stream->bound > got ? stream->bound - got : 0;
+    if (got < size)
+        return fast__fail(FAST_EFORMAT, "%s ends early: %lld bytes are missing", stream->name,
+                          (long long)(size - got));
+    return FAST_OK;
+}
+
+fast_err fast__stream_end(fast_stream *stream)
+{
+    uint8_t more;
+    const int64_t got = read_some(stream, &more, 1);
+    if (got < 0)
+        return FAST_EFORMAT;
+    if (got > 0)
+        return fast__fail(FAST_EFORMAT, "%s holds more data than its header says", stream->name);
+    return FAST_OK;
+}
+
+void fast__stream_close(fast_stream *stream)
+{
+#ifdef FAST_HAVE_ZLIB
+    if (stream->gzip != NULL)
+        gzclose_r(stream->gzip);
+    if (stream->inflate != NULL) {
+        inflateEnd(stream->inflate);
+        fast__free(stream->inflate);
+    }
+#endif
+    if (stream->file != NULL)
+        fclose(stream->file);
+    *stream = (fast_stream){ .name = stream->name };
+}

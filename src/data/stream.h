@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+
+/*
+ * Bytes in order, from a file (plain or gzipped) or from memory (plain or deflated), with a bound
+ * on how many can still come: readers compare what a header claims with it before they allocate.
+ */
+typedef struct fast_stream {
+    const char *name;  /* for messages; borrowed */
+    void *file;        /* FILE, for a plain file */
+    void *gzip;        /* gzFile, for a gzipped one */
+    void *inflate;     /* z_stream, for deflated memory */
+    const uint8_t *at; /* next byte, for plain memory */
+    int64_t bound;     /* bytes that can still come at most */
+} fast_stream;
+
+/* Deflate codes at most 258 bytes in 2 bits: no file holds more than this many times its size. */
+enum { FAST_DEFLATE_RATIO_MAX = 1032 };
+
+/* Open a regular file; gzip is seen by its magic. FAST_ENOENT, FAST_EIO, and FAST_ENOTSUP for a
+ * gzipped one in a build without zlib. `path` is borrowed until close. */
+fast_err fast__stream_open(const char *path, fast_stream *out);
+
+/* Read from memory, which is borrowed until close. */
+void fast__stream_memory(const char *name, const void *bytes, size_t size, fast_stream *out);
+
+/* Read from deflated memory (as in a zip: no header), of which `size_out` bytes are to come. */
+fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
+                              fast_stream *out);
+
+/* Read exactly `size` bytes; FAST_EFORMAT where they end early or are damaged. */
+fast_err fast__stream_read(fast_stream *stream, void *out, int64_t size);
+
+/* FAST_EFORMAT unless everything is read, checksum included. */
+fast_err fast__stream_end(fast_stream *stream);
+
+void fast__stream_close(fast_stream *stream);
