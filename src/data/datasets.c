@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kinds of data sets by name, and opening one from what a user types: "digits",
+ * "csv:file=iris.csv,label=species". "auto" is what a program without options trains on: it never
+ * needs a file that is not there.
+ */
+#include "base/memory.h"
+#include "data/data.h"
+#include "data/fashion_mnist.h"
+#include "data/make.h"
+
+#include <string.h>
+
+const fast_data_kind *const fast__data_kinds[] = {
+    &fast__data_fashion_mnist,
+    &fast__data_digits,
+    &fast__data_idx,
+    NULL,
+};
+
+enum { KIND_COUNT = sizeof fast__data_kinds / sizeof fast__data_kinds[0] - 1, NAME_MAX_SIZE = 64 };
+
+/* Names for messages: the kinds, then "auto". */
+static const char *name_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return i < KIND_COUNT ? fast__data_kinds[i]->name : "auto";
+}
+
+static fast_err open_kind(const fast_data_kind *kind, const char *text, uint64_t seed,
+                          fast_data **train_out, fast_data **test_out)
+{
+    void *config;
+    FAST_TRY(fast__alloc("a data set's options", 1, kind->config_size, &config));
+    fast__options_default(kind->options, config);
+    char where[NAME_MAX_SIZE + 8] = "data ";
+    strncat(where, kind->name, NAME_MAX_SIZE);
+    fast_err err = fast__options_parse(where, kind->options, config, text);
+    if (!err)
+        err = kind->open(config, seed, train_out, test_out);
+    fast__free(config);
+    return err;
+}
+
+fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
+                         fast_data **test_out, const char **note_out)
+{
+    FAST_ASSERT(spec != NULL && train_out != NULL && test_out != NULL);
+    char name[NAME_MAX_SIZE];
+    const char *text;
+    const char *note = NULL;
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &text));
+    if (strcmp(name, "auto") == 0) {
+        if (text != NULL && text[0] != 0)
+            return fast__fail(FAST_EINVAL, "data auto has no options; name a data set");
+        const bool found = fast__fashion_mnist_found();
+        if (!found)
+            note = "Fashion-MNIST is not installed (package dataset-fashion-mnist): training on "
+                   "rendered digits";
+        strcpy(name, found ? fast__data_fashion_mnist.name : fast__data_digits.name);
+    }
+    const int64_t i = fast__name_find(name, name_at, NULL, KIND_COUNT, &(const char *){ NULL });
+    if (i < 0)
+        return fast__name_unknown("data", name, name_at, NULL, KIND_COUNT + 1);
+    FAST_TRY(open_kind(fast__data_kinds[i], text, seed, train_out, test_out));
+    if (note_out != NULL)
+        *note_out = note;
+    return FAST_OK;
+}

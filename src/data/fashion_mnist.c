@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 training and 10,000 test images of clothes,
+ * 28 x 28 bytes, 10 classes; four gzipped IDX files, as Debian's dataset-fashion-mnist installs
+ * them. Unpacked straight into place it takes 55 MB.
+ */
+#include "data/fashion_mnist.h"
+
+#include "data/idx.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define FOLDER "/usr/share/datasets/fashion-mnist"
+
+enum { CLASSES = 10, FILE_MAX = FAST_PATH_MAX + 64 };
+
+typedef struct fashion_config {
+    char folder[FAST_PATH_MAX]; /* of the four files */
+    int normalize;              /* a fast_normalize */
+} fashion_config;
+
+static const fast_option fashion_options[] = {
+    FAST_OPT_TEXT(fashion_config, folder, FOLDER, NULL, "folder of the four gzipped IDX files"),
+    FAST_OPT_CHOICE(fashion_config, normalize, "unit", FAST_NORMALIZE_CHOICES,
+                    "bytes divided by 255, mean 0 and deviation 1, or as they are"),
+    FAST_OPT_END,
+};
+
+bool fast__fashion_mnist_found(void)
+{
+#ifdef FAST_HAVE_ZLIB
+    return access(FOLDER "/train-images-idx3-ubyte.gz", R_OK) == 0 &&
+           access(FOLDER "/train-labels-idx1-ubyte.gz", R_OK) == 0 &&
+           access(FOLDER "/t10k-images-idx3-ubyte.gz", R_OK) == 0 &&
+           access(FOLDER "/t10k-labels-idx1-ubyte.gz", R_OK) == 0;
+#else
+    return false; /* there, perhaps, but nothing can unpack it */
+#endif
+}
+
+/* The gzipped file, or the plain one that gunzip leaves in its place. */
+static void find(const char *folder, const char *name, char path[FILE_MAX])
+{
+    snprintf(path, FILE_MAX, "%s/%s", folder, name);
+    if (access(path, R_OK) != 0)
+        snprintf(path, FILE_MAX, "%s/%s.gz", folder, name);
+}
+
+static fast_err read_part(const char *folder, const char *part, fast_data **out)
+{
+    char name[64], images[FILE_MAX], labels[FILE_MAX];
+    snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
+    find(folder, name, images);
+    snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
+    find(folder, name, labels);
+    if (access(images, R_OK) != 0)
+        return fast__fail(FAST_ENOENT,
+                          "no %s; install the package dataset-fashion-mnist, or give "
+                          "fashion-mnist:folder=PATH",
+                          images);
+    return fast__idx_read(images, labels, CLASSES, out);
+}
+
+static fast_err fashion_open(const void *config, uint64_t seed, fast_data **train_out,
+                             fast_data **test_out)
+{
+    (void)seed;
+    const fashion_config *c = config;
+    fast_data *train;
+    fast_data *test;
+    FAST_TRY(read_part(c->folder, "train", &train));
+    const fast_err err = read_part(c->folder, "t10k", &test);
+    if (err) {
+        fast_data_free(train);
+        return err;
+    }
+    return fast__data_finish((fast_normalize)c->normalize, &train, &test, train_out, test_out);
+}
+
+const fast_data_kind fast__data_fashion_mnist = {
+    .name = "fashion-mnist",
+    .summary = "70,000 images of clothes, 28x28, 10 classes (package dataset-fashion-mnist)",
+    .options = fashion_options,
+    .config_size = sizeof(fashion_config),
+    .open = fashion_open,
+};
