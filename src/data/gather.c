@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gather: samples from anywhere in the set, converted to float and normalised in one pass.
+ *
+ * A shuffled batch of 64 images of 784 bytes reads 50 KB scattered over a set that fits no cache
+ * and writes 200 KB. Rows are requested from memory a few samples ahead, so that the conversion of
+ * one hides the latency of the next; the loops are plain so that the compiler vectorises them.
+ * Cost: 5 to 10 microseconds for that batch.
+ */
+#include "data/gather.h"
+
+#include <string.h>
+
+enum { LINE = 64, AHEAD = 6 };
+
+static void widen_bytes(const uint8_t *restrict x, int64_t count, float mean, float scale,
+                        float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = ((float)x[i] - mean) * scale;
+}
+
+static void scale_floats(const float *restrict x, int64_t count, float mean, float scale,
+                         float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (x[i] - mean) * scale;
+}
+
+/* Tables: a channel for every column. */
+static void scale_columns(const float *restrict x, int64_t count, const float *restrict mean,
+                          const float *restrict scale, float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (x[i] - mean[i]) * scale[i];
+}
+
+static const char *row(const fast_data *data, uint32_t sample)
+{
+    const size_t size = (size_t)data->features * (data->dtype == FAST_U8 ? 1 : sizeof(float));
+    return (const char *)data->x + sample * size;
+}
+
+static void request(const fast_data *data, uint32_t sample)
+{
+    const char *at = row(data, sample);
+    const size_t size = (size_t)data->features * (data->dtype == FAST_U8 ? 1 : sizeof(float));
+    /* Beyond a page the processor's own prefetcher follows. */
+    const size_t end = size < 4096 ? size : 4096;
+    for (size_t i = 0; i < end; i += LINE)
+        __builtin_prefetch(at + i);
+}
+
+void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out)
+{
+    const int64_t run = data->features / data->channels;
+    FAST_ASSERT(run * data->channels == data->features);
+    for (int64_t n = 0; n < count && n < AHEAD; n++)
+        request(data, samples[n]);
+    for (int64_t n = 0; n < count; n++) {
+        FAST_ASSERT((int64_t)samples[n] < data->count);
+        if (n + AHEAD < count)
+            request(data, samples[n + AHEAD]);
+        const char *x = row(data, samples[n]);
+        float *y = out + n * data->features;
+        if (data->dtype == FAST_F32 && run == 1) {
+            scale_columns((const float *)x, data->features, data->mean, data->scale, y);
+            continue;
+        }
+        for (int64_t c = 0; c < data->channels; c++) {
+            if (data->dtype == FAST_U8)
+                widen_bytes((const uint8_t *)x + c * run, run, data->mean[c], data->scale[c],
+                            y + c * run);
+            else
+                scale_floats((const float *)x + c * run, run, data->mean[c], data->scale[c],
+                             y + c * run);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "data/data.h"
+
+/* x' = (x - mean) * scale of `count` samples, one after the other, into `out` [count][features]. */
+void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out);
