@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batches by step, without a position to keep (loader.h says which samples a step has).
+ *
+ * The shuffle is a permutation that any position can be asked of (fast__rng_permute), so a batch
+ * costs the same wherever it lies, workers need not agree on anything but the options, and a
+ * resumed run continues by asking for the next step.
+ *
+ * A step's length is the same for all shards: count / (workers * batch) steps make an epoch. Where
+ * each worker has its own part, it goes through it again and again at its own pace, shuffled anew
+ * each time; with `partial` an epoch is one pass over that part.
+ *
+ * Making a batch: sample numbers first, then the gather with normalisation, then labels, then
+ * augmentation. With prefetching a thread does this for the steps to come, in a ring of slots;
+ * the batches are the same.
+ */
+#include "data/loader.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "data/augment.h"
+#include "data/gather.h"
+#include "data/prefetch.h"
+#include "data/shard.h"
+
+#include <string.h>
+
+enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, PREFETCH_MAX = 1024 };
+
+/* Memory for one batch. */
+typedef struct slot {
+    fast_batch batch;  /* views of the arrays below */
+    float *x;          /* [batch][features] */
+    int32_t *labels;   /* [batch][positions], or NULL */
+    float *targets;    /* [batch][outputs], or NULL */
+    uint32_t *ids;     /* [batch] */
+    uint32_t *samples; /* [batch]: which sample of the set */
+    uint32_t *epochs;  /* [batch]: in which pass over the set: keys the augmentation */
+} slot;
+
+struct fast_loader {
+    const fast_data *data;       /* borrowed */
+    fast_loader_options options; /* `augment` is not kept */
+    fast_augment augment;
+    float *scratch; /* one sample, for augmentation; used by whoever makes batches */
+    uint32_t *own;  /* samples of this worker's part; NULL for shard=sample */
+    int64_t own_count;
+    int64_t steps; /* that make an epoch */
+    slot *slots;   /* prefetch + 1 */
+    int64_t slot_count;
+    fast_prefetch *prefetch; /* NULL: batches are made when asked for */
+};
+
+/* Sample number `position` of pass `epoch` over `count` samples. */
+static uint32_t sample_at(const fast_loader *loader, int64_t epoch, int64_t count, int64_t position)
+{
+    const fast_loader_options *o = &loader->options;
+    FAST_ASSERT(position >= 0 && position < count);
+    uint64_t i = (uint64_t)position;
+    if (o->shuffle) {
+        /* Parts of their own are shuffled apart from each other. */
+        const uint64_t key =
+            loader->own == NULL ? 0 : 0x9e3779b97f4a7c15u * (uint64_t)(o->worker + 1);
+        i = fast__rng_permute(o->seed + key, FAST_PURPOSE_SHUFFLE, (uint64_t)epoch, (uint64_t)count,
+                              i);
+    }
+    return loader->own == NULL ? (uint32_t)i : loader->own[i];
+}
+
+/* Choose the samples of a step. */
+static void choose(const fast_loader *loader, int64_t step, slot *s)
+{
+    const fast_loader_options *o = &loader->options;
+    const int64_t count = loader->own == NULL ? loader->data->count : loader->own_count;
+    int64_t epoch = step / loader->steps;
+    int64_t first;
+    int64_t size = o->batch;
+    if (loader->own == NULL)
+        first = step % loader->steps * o->workers * o->batch + o->worker * o->batch;
+    else if (o->partial)
+        first = step % loader->steps * o->batch;
+    else
+        first = step * o->batch; /* over all passes */
+    if (loader->own == NULL || o->partial)
+        size = first >= count ? 0 : count - first < size ? count - first : size;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t position = first + i;
+        if (loader->own != NULL && !o->partial) {
+            epoch = position / count;
+            position %= count;
+        }
+        s->samples[i] = sample_at(loader, epoch, count, position);
+        s->epochs[i] = (uint32_t)epoch;
+    }
+    s->batch.count = size;
+}
+
+/* Fill slot `index` for a step: what the prefetching thread runs, too. */
+static void make(void *ctx, int64_t step, int64_t index)
+{
+    fast_loader *loader = ctx;
+    FAST_ASSERT(index >= 0 && index < loader->slot_count);
+    const fast_data *data = loader->data;
+    slot *s = &loader->slots[index];
+    choose(loader, step, s);
+    const int64_t count = s->batch.count;
+    fast__gather(data, s->samples, count, s->x);
+    for (int64_t i = 0; i < count && data->labels != NULL; i++)
+        memcpy(s->labels + i * data->positions,
+               data->labels + (int64_t)s->samples[i] * data->positions,
+               (size_t)data->positions * sizeof(int32_t));
+    for (int64_t i = 0; i < count && data->targets != NULL; i++)
+        memcpy(s->targets + i * data->outputs,
+               data->targets + (int64_t)s->samples[i] * data->outputs,
+               (size_t)data->outputs * sizeof(float));
+    for (int64_t i = 0; i < count && fast__augment_any(&loader->augment); i++)
+        fast__augment_apply(&loader->augment, data, loader->options.seed, s->epochs[i],
+                            s->samples[i], s->x + i * data->features, loader->scratch);
+}
+
+static fast_err check_options(const fast_data *data, const fast_loader_options *o)
+{
+    if (o->batch < 1 || o->batch > BATCH_MAX)
+        return fast__fail(FAST_EINVAL, "batch=%lld is not in 1 to %d", (long long)o->batch,
+                          BATCH_MAX);
+    if (o->workers < 1 || o->workers > WORKERS_MAX || o->worker < 0 || o->worker >= o->workers)
+        return fast__fail(FAST_EINVAL, "worker %lld of %lld does not exist", (long long)o->worker,
+                          (long long)o->workers);
+    if (o->prefetch < 0 || o->prefetch > PREFETCH_MAX)
+        return fast__fail(FAST_EINVAL, "prefetch=%lld is not in 0 to %d", (long long)o->prefetch,
+                          PREFETCH_MAX);
+    if (o->shard < FAST_SHARD_SAMPLE || o->shard > FAST_SHARD_DIRICHLET)
+        return fast__fail(FAST_EINVAL, "no shard %d", (int)o->shard);
+    if (o->shard == FAST_SHARD_DIRICHLET && !(o->alpha > 0 && o->alpha <= 1e6))
+        return fast__fail(FAST_EINVAL, "alpha=%g is not in (0, 1e6]", o->alpha);
+    if (!o->partial && o->batch * o->workers > data->count)
+        return fast__fail(FAST_EINVAL,
+                          "a batch of %lld for each of %lld workers does not fit in %lld samples",
+                          (long long)o->batch, (long long)o->workers, (long long)data->count);
+    return FAST_OK;
+}
+
+static int64_t count_steps(const fast_loader *loader)
+{
+    const fast_loader_options *o = &loader->options;
+    const int64_t all = o->batch * o->workers;
+    if (!o->partial)
+        return loader->data->count / all;
+    if (loader->own == NULL)
+        return (loader->data->count + all - 1) / all;
+    return (loader->own_count + o->batch - 1) / o->batch;
+}
+
+static fast_err alloc_slot(const fast_loader *loader, slot *s)
+{
+    const fast_data *data = loader->data;
+    const int64_t batch = loader->options.batch;
+    int64_t values, labels, targets;
+    if (!fast__mul_size(batch, data->features, &values) ||
+        !fast__mul_size(batch, data->positions, &labels) ||
+        !fast__mul_size(batch, data->outputs, &targets))
+        return fast__fail(FAST_ENOMEM, "a batch of %lld samples is too large", (long long)batch);
+    FAST_TRY(fast__alloc("a batch", values, sizeof *s->x, &s->x));
+    if (data->labels != NULL)
+        FAST_TRY(fast__alloc("a batch's labels", labels, sizeof *s->labels, &s->labels));
+    if (data->targets != NULL)
+        FAST_TRY(fast__alloc("a batch's targets", targets, sizeof *s->targets, &s->targets));
+    FAST_TRY(fast__alloc("a batch's places", batch, sizeof *s->ids, &s->ids));
+    FAST_TRY(fast__alloc("a batch's samples", batch, sizeof *s->samples, &s->samples));
+    FAST_TRY(fast__alloc("a batch's epochs", batch, sizeof *s->epochs, &s->epochs));
+    for (int64_t i = 0; i < batch; i++)
+        s->ids[i] = (uint32_t)(loader->options.worker * batch + i);
+    s->batch = (fast_batch){ .x = s->x, .labels = s->labels, .targets = s->targets, .ids = s->ids };
+    return FAST_OK;
+}
+
+static fast_err open_parts(fast_loader *loader, const char *augment)
+{
+    const fast_loader_options *o = &loader->options;
+    FAST_TRY(fast__augment_parse(augment, loader->data, &loader->augment));
+    if (o->shard != FAST_SHARD_SAMPLE)
+        FAST_TRY(fast__shard_own(loader->data, o, &loader->own, &loader->own_count));
+    loader->steps = count_steps(loader);
+    FAST_ASSERT(loader->steps > 0);
+    FAST_TRY(fast__alloc("a sample", loader->data->features, sizeof(float), &loader->scratch));
+    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(slot), &loader->slots));
+    loader->slot_count = o->prefetch + 1;
+    for (int64_t i = 0; i < loader->slot_count; i++)
+        FAST_TRY(alloc_slot(loader, &loader->slots[i]));
+    /* Last, because the thread uses everything above. */
+    if (o->prefetch > 0)
+        FAST_TRY(fast__prefetch_new(make, loader, o->prefetch, &loader->prefetch));
+    return FAST_OK;
+}
+
+fast_err fast__loader_new(const fast_data *data, const fast_loader_options *options,
+                          fast_loader **out)
+{
+    FAST_ASSERT(data != NULL && options != NULL && out != NULL);
+    fast_loader_options o = *options;
+    if (o.workers == 0)
+        o.workers = 1;
+    o.augment = NULL;
+    FAST_TRY(check_options(data, &o));
+    fast_loader *loader;
+    FAST_TRY(fast__alloc("a loader", 1, sizeof *loader, &loader));
+    loader->data = data;
+    loader->options = o;
+    const fast_err err = open_parts(loader, options->augment);
+    if (err) {
+        fast__loader_free(loader);
+        return err;
+    }
+    *out = loader;
+    return FAST_OK;
+}
+
+void fast__loader_free(fast_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    fast__prefetch_free(loader->prefetch);
+    for (int64_t i = 0; i < loader->slot_count; i++) {
+        const slot *s = &loader->slots[i];
+        fast__free(s->x);
+        fast__free(s->labels);
+        fast__free(s->targets);
+        fast__free(s->ids);
+        fast__free(s->samples);
+        fast__free(s->epochs);
+    }
+    fast__free(loader->slots);
+    fast__free(loader->scratch);
+    fast__free(loader->own);
+    fast__free(loader);
+}
+
+int64_t fast__loader_steps(const fast_loader *loader)
+{
+    return loader->steps;
+}
+
+fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out)
+{
+    FAST_ASSERT(step >= 0 && step < INT64_MAX / BATCH_MAX);
+    int64_t index = 0;
+    if (loader->prefetch != NULL)
+        FAST_TRY(fast__prefetch_get(loader->prefetch, step, &index));
+    else
+        make(loader, step, 0);
+    *out = &loader->slots[index].batch;
+    return FAST_OK;
+}

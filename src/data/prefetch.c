@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A bounded ring of slots between one maker, the thread of this file, and one taker.
+ *
+ * Step s lives in slot s % (depth + 1). The taker holds step `held`; the maker may go on to
+ * held + depth, which are the other slots of the ring, so the two never touch one slot at a time:
+ *
+ *      held        next          held + depth
+ *   [ taker ][ made ][ being made ][ free ]
+ *
+ * A step out of order moves both positions; the maker finishes what it makes, sees that the
+ * generation changed and goes on from the new position. One mutex guards all of it; slots are
+ * filled outside of it. Nothing is allocated after new. Cost: two short critical sections a step.
+ */
+#include "data/prefetch.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <time.h>
+
+static const int64_t deadline_ns = 60 * INT64_C(1000000000);
+
+struct fast_prefetch {
+    fast_prefetch_fn *make; /* constant after new, as are ctx and depth */
+    void *ctx;
+    int64_t depth; /* steps ahead at most */
+    fast_thread thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t made;  /* signalled by the maker: next has grown */
+    pthread_cond_t moved; /* signalled by the taker: held has moved, or stop */
+    /* Guarded by mutex from here on. */
+    int64_t held;       /* step that the taker has, or waits for; -1 before the first get */
+    int64_t next;       /* first step that is not made */
+    int64_t generation; /* counts the times that the taker started over */
+    bool stop;          /* the maker is to return */
+};
+
+static void *maker_main(void *ctx)
+{
+    fast_prefetch *p = ctx;
+    pthread_mutex_lock(&p->mutex);
+    while (!p->stop) {
+        if (p->held < 0 || p->next > p->held + p->depth) {
+            pthread_cond_wait(&p->moved, &p->mutex);
+            continue;
+        }
+        const int64_t step = p->next;
+        const int64_t generation = p->generation;
+        pthread_mutex_unlock(&p->mutex);
+        p->make(p->ctx, step, step % (p->depth + 1));
+        pthread_mutex_lock(&p->mutex);
+        if (generation == p->generation) {
+            p->next = step + 1;
+            pthread_cond_signal(&p->made);
+        }
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return NULL;
+}
+
+fast_err fast__prefetch_new(fast_prefetch_fn *make, void *ctx, int64_t depth, fast_prefetch **out)
+{
+    FAST_ASSERT(make != NULL && depth > 0);
+    fast_prefetch *p;
+    FAST_TRY(fast__alloc("prefetching", 1, sizeof *p, &p));
+    p->make = make;
+    p->ctx = ctx;
+    p->depth = depth;
+    p->held = -1;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->mutex, NULL);
+    pthread_cond_init(&p->made, &monotonic);
+    pthread_cond_init(&p->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    const fast_err err = fast__thread_start(&p->thread, maker_main, p);
+    if (err)
+        goto undo_sync;
+    *out = p;
+    return FAST_OK;
+
+undo_sync:
+    pthread_cond_destroy(&p->moved);
+    pthread_cond_destroy(&p->made);
+    pthread_mutex_destroy(&p->mutex);
+    fast__free(p);
+    return err;
+}
+
+void fast__prefetch_free(fast_prefetch *p)
+{
+    if (p == NULL)
+        return;
+    pthread_mutex_lock(&p->mutex);
+    p->stop = true;
+    pthread_cond_signal(&p->moved);
+    pthread_mutex_unlock(&p->mutex);
+    fast__thread_join(&p->thread);
+    pthread_cond_destroy(&p->moved);
+    pthread_cond_destroy(&p->made);
+    pthread_mutex_destroy(&p->mutex);
+    fast__free(p);
+}
+
+fast_err fast__prefetch_get(fast_prefetch *p, int64_t step, int64_t *slot_out)
+{
+    FAST_ASSERT(step >= 0);
+    fast_err err = FAST_OK;
+    pthread_mutex_lock(&p->mutex);
+    if (p->held < 0 || step < p->held || step > p->next) {
+        p->generation++;
+        p->next = step;
+    }
+    p->held = step;
+    pthread_cond_signal(&p->moved);
+    const int64_t deadline = fast__clock_ns() + deadline_ns;
+    const struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000),
+                                    .tv_nsec = (long)(deadline % 1000000000) };
+    while (p->next <= step && !err) {
+        if (pthread_cond_timedwait(&p->made, &p->mutex, &until) != 0 && p->next <= step)
+            err = fast__fail(FAST_ETIMEDOUT,
+                             "the batch of step %lld was not made by the prefetching thread within "
+                             "%lld s; it is at step %lld",
+                             (long long)step, (long long)(deadline_ns / 1000000000),
+                             (long long)p->next);
+    }
+    pthread_mutex_unlock(&p->mutex);
+    if (!err)
+        *slot_out = step % (p->depth + 1);
+    return err;
+}
