@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes rules.safetensors: what PyTorch's optimizers make of fixed gradients, step by step.
 
-    python3 tests/oracle/make_rules.py tests/oracle/rules.safetensors
+    python3 tests/oracle/make_rules.py [FOLDER]    the script's own without one
 
 "w" holds the first weights, "g" the gradient of each step, "lr" the rate of each step. Every other
 tensor is named by the specification of a rule and holds the weights after each step. torch.optim
 has all rules but LARS and LAMB, which are written here from their papers' formulas.
 """
 import json
+import os
 import struct
 import sys
 
@@ -192,7 +193,8 @@ def main():
     for spec in CASES:
         tensors[spec] = run(spec, w, g, lr)
         assert bool(torch.isfinite(tensors[spec]).all()), spec
-    save(sys.argv[1], tensors)
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    save(os.path.join(folder, "rules.safetensors"), tensors)
 
 
 if __name__ == "__main__":
