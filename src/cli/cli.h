@@ -1,79 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * The program `fast`: what its files share. It stands on the public headers alone.
- *
- * main() finds the command by name and calls its main with argv[0] = the command's name:
- *   fast                     = fast help
- *   fast --help, -h          = fast help
- *   fast --version           the version
- *   fast COMMAND ... --help  = fast help COMMAND
- * A flag is written --name value, --name=value, or --name for yes where it is a BOOL; hyphens in a
- * flag are underscores in an option. Exit codes: 0 done, 1 failed, 2 usage, 75 saved and to be run
- * again.
- */
 #include "fast/run.h"
 
 #include <stdio.h>
 
-enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_AGAIN = 75 };
+/*
+ * The program `fast`, on the public header alone. A command is a function of one file; main.c finds
+ * it in the table of commands.c, from which help, the manual and completion are made too. Talk goes
+ * to standard error, data to standard output. `fast` alone and `fast --help` are `fast help`;
+ * `fast COMMAND --help` is `fast help COMMAND`; `fast --version` prints the version.
+ */
+enum {
+    CLI_DONE = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2, /* something on the command line is wrong; nothing ran */
+    CLI_AGAIN = 75 /* saved, and to be run again (EX_TEMPFAIL) */
+};
 
 /* A command line to show, and what it does. */
 typedef struct cli_example {
     const char *line;
-    const char *does;
+    const char *does; /* one line, no full stop */
 } cli_example;
 
-/* A command. Help, the manual, completion and docs/options.md are made of this table and of the
- * options' tables. */
 typedef struct cli_command {
     const char *name;
     const char *usage;           /* what follows the name: "[TOPIC]" */
     const char *summary;         /* one line, no full stop */
     const char *kind;            /* the part whose options it takes as flags: "train", or NULL */
-    const fast_option *flags;    /* flags of the program itself, like --json; may be NULL */
+    const fast_option *flags;    /* the command's own flags, like --json; all BOOL or TEXT */
+    const char *words;           /* words it takes: "a|b|c" to choose from, or NULL */
     const cli_example *examples; /* ends with a row whose line is NULL */
+    /* argv[0] is the command's name. Returns the program's exit code. */
     int (*main)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_commands[]; /* commands.c; ends with a row whose name is NULL */
+extern const cli_command cli_commands[];               /* commands.c; the last has no name */
+const cli_command *cli_command_find(const char *name); /* NULL where there is none */
 
 int cli_train(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
-/* fast help --man, --complete SHELL, --markdown: print to `out`; exit codes. */
-int cli_manual(FILE *out);
-int cli_markdown(FILE *out);
-int cli_complete(FILE *out, const char *shell);
+/* Help on a command or a topic, to standard output. */
+int cli_help_topic(const char *topic);
 
-/* usage.c: one sentence on standard error, "fast: ...", and CLI_USAGE. */
-int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same for an unknown word; names the nearest of `words` (ends with NULL). */
-int cli_unknown(const char *kind, const char *word, const char *const *words);
-/* "fast: " and the library's detail; CLI_USAGE for FAST_EINVAL, CLI_FAILED for the others. */
-int cli_fail(fast_err err);
+/* Say one sentence of trouble on standard error: "fast: ...", and return `code`. */
+int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/*
- * Read a command line by its tables. Each flag is given to `set` with the option's name (lower_snake)
- * and its value as text; `own` tells a flag of the program from an option of the part. A word that is
- * not a flag is given with option NULL. Anything but CLI_DONE from `set` ends it. Unknown flags and
- * missing values are usage errors that name the nearest flag.
- */
-typedef int cli_set_fn(void *ctx, const fast_option *option, bool own, const char *value);
-int cli_parse(const cli_command *command, int argc, char **argv, cli_set_fn *set, void *ctx);
+/* Say why a call of the library failed; the exit code for it: CLI_USAGE where the user's words or
+ * files are wrong, else CLI_FAILED. */
+int cli_fail_err(fast_err err);
 
-/* json.c: one JSON object on one line. Text NULL and numbers that are not finite print null. */
-typedef struct cli_json {
-    FILE *out;
-    bool first; /* no key was printed yet */
-} cli_json;
+/* The closest of `count` names to `name`, or NULL if none is close. */
+const char *cli_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
+                        const void *ctx, int64_t count);
 
-void cli_json_begin(cli_json *json, FILE *out);
-void cli_json_text(cli_json *json, const char *key, const char *value);
-void cli_json_real(cli_json *json, const char *key, double value);
-void cli_json_int(cli_json *json, const char *key, int64_t value);
-void cli_json_bool(cli_json *json, const char *key, bool value);
-void cli_json_end(cli_json *json);
+/* True if `file` is a terminal that wants colours: NO_COLOR and TERM=dumb do not. */
+bool cli_has_color(FILE *file);
