@@ -7,9 +7,10 @@
  * does not exist, FAST_EFORMAT if it is larger than `size_max`. One zero byte follows the data. */
 fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *size_out);
 
-/* Replace a file so that a crash leaves the old one or the new one: temporary file beside it, write,
- * fsync, rename, fsync of the folder. `write` is called with the stream and `ctx`; its failure, or a
- * full disk, leaves the old file as it was and no temporary behind. */
+/* Replace a file so that a crash leaves the old one or the new one: temporary file beside it,
+ * write, fsync, rename, fsync of the folder. `write` is called with the stream and `ctx`; its
+ * failure, or a full disk, leaves the old file as it was and no temporary behind. Only a regular
+ * file is replaced: FAST_EINVAL for a folder or a device. */
 typedef fast_err fast_file_write_fn(void *ctx, void *stream);
 fast_err fast__file_replace(const char *path, fast_file_write_fn *write, void *ctx);
 

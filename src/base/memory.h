@@ -21,14 +21,14 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out);
 void fast__alloc_fail_after(int64_t count, bool once);
 int64_t fast__alloc_count(void); /* allocations of this thread so far */
 
-/* An arena: one block at open, then bump allocation. fast__arena_new() with what a dry run with
- * size 0 asked for (fast__arena_used) gives exactly enough. */
+/* An arena: one block at open, then bump allocation. A first run with base NULL only measures: a
+ * block of fast__alloc() with as many bytes as it used is exactly enough for a second one. */
 typedef struct fast_arena {
     unsigned char *base; /* NULL while measuring */
-    size_t size;
-    size_t used; /* grows past `size` while measuring */
+    size_t size;         /* of the block */
+    size_t used;         /* grows past `size` while measuring */
 } fast_arena;
 
-/* The next `count` floats, aligned to FAST_ALIGN; while measuring (base == NULL) an offset that
+/* The next `count` elements of `size` bytes, aligned to FAST_ALIGN; while measuring (base == NULL) an offset that
  * must not be dereferenced. Asserts that a real arena is large enough. */
 void *fast__arena_take(fast_arena *arena, int64_t count, size_t size);
