@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A convolution: the methods chosen for its shape, and the passes through them. The choice is read
+ * from the plan, or measured (conv_choose.c) and put there, under a key of the shape, the instruction
+ * set and the versions of the libraries; it is written "forward / data / weights", or as one name
+ * where one method does all.
+ */
+#include "engine/cpu/conv.h"
+
+#include "base/memory.h"
+#include "base/option.h"
+#include "engine/cpu/conv_kernels.h"
+#include "engine/cpu/conv_method.h"
+#include "engine/cpu/gemm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef FAST_HAVE_BLAS
+#include <cblas.h>
+#undef I
+#endif
+#ifdef FAST_HAVE_XSMM
+#include <libxsmm_version.h>
+#endif
+#ifdef FAST_HAVE_ONEDNN
+#include <dnnl.h>
+#endif
+
+const fast_conv_method *const fast__conv_registry[] = {
+#ifdef FAST_HAVE_XSMM
+    &fast__conv_xsmm,
+#endif
+    &fast__conv_im2col,
+    NULL,
+};
+enum {
+    METHODS = sizeof fast__conv_registry / sizeof fast__conv_registry[0] - 1,
+    DESCRIBE_MAX = 128,
+    KEY_MAX = 512
+};
+_Static_assert((int)METHODS <= (int)FAST_CONV_METHODS_MAX, "room to compare all methods");
+
+/* Names that some build knows, so that a missing one is not taken for an unknown one. */
+static const char *const optional_names[] = { "xsmm", "onednn", "onednn_winograd" };
+
+struct fast_conv {
+    fast_conv_shape shape;
+    const fast_conv_method *method[FAST_CONV_PASSES]; /* one may occur more than once */
+    void *self[FAST_CONV_PASSES]; /* of each method; shared where the method is the same */
+    int64_t scratch;              /* floats, the most that any of them needs */
+    char describe[DESCRIBE_MAX];
+};
+
+/* One workspace's objects: as `self` in the convolution. */
+typedef struct conv_local {
+    void *of[FAST_CONV_PASSES];
+} conv_local;
+
+static const char *method_name(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return fast__conv_registry[i]->name;
+}
+
+const char *const *fast__conv_methods(void)
+{
+    static const char *const names[] = {
+#ifdef FAST_HAVE_XSMM
+        "xsmm",
+#endif
+        "im2col",
+        NULL,
+    };
+    _Static_assert(sizeof names / sizeof names[0] == METHODS + 1, "a name for every method");
+    return names;
+}
+
+const fast_conv_kernels *fast__conv_kernels(void)
+{
+#ifdef FAST_HAVE_X86_SIMD
+    switch (fast__isa()) {
+    case FAST_ISA_AVX512:
+        return &fast__conv_kernels_avx512;
+    case FAST_ISA_AVX2:
+        return &fast__conv_kernels_avx2;
+    case FAST_ISA_BASE:
+        break;
+    }
+#endif
+    return &fast__conv_kernels_base;
+}
+
+static void check_shape(const fast_conv_shape *s)
+{
+    FAST_ASSERT(s->in_c > 0 && s->out_c > 0 && s->groups > 0);
+    FAST_ASSERT(s->in_c % s->groups == 0 && s->out_c % s->groups == 0);
+    FAST_ASSERT(s->lanes > 0 && s->lanes % FAST_VEC == 0);
+    for (int axis = 0; axis < 2; axis++) {
+        const int64_t in = axis == 0 ? s->in_h : s->in_w, out = axis == 0 ? s->out_h : s->out_w;
+        const int64_t span = s->dilation[axis] * (s->kernel[axis] - 1) + 1;
+        FAST_ASSERT(s->stride[axis] > 0 && s->dilation[axis] > 0 && s->pad[axis] >= 0);
+        FAST_ASSERT(in + 2 * s->pad[axis] >= span);
+        FAST_ASSERT(out == (in + 2 * s->pad[axis] - span) / s->stride[axis] + 1);
+    }
+}
+
+static fast_err find_method(const char *name, const fast_conv_method **out)
+{
+    const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &(const char *){ NULL });
+    if (i >= 0) {
+        *out = fast__conv_registry[i];
+        return FAST_OK;
+    }
+    for (size_t k = 0; k < sizeof optional_names / sizeof optional_names[0]; k++)
+        if (strcmp(name, optional_names[k]) == 0)
+            return fast__fail(FAST_ENOTSUP,
+                              "convolution method \"%s\" is not in this build; install its library "
+                              "and configure again",
+                              name);
+    return fast__name_unknown("convolution method", name, method_name, NULL, METHODS);
+}
+
+/* What a choice depends on. */
+static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
+{
+    const char *blas = "none", *xsmm = "none";
+    char onednn[32] = "none";
+    const char *build = "plain";
+#ifdef FAST_HAVE_BLAS
+    blas = openblas_get_config();
+#endif
+#ifdef FAST_HAVE_XSMM
+    xsmm = LIBXSMM_CONFIG_VERSION;
+#endif
+#ifdef FAST_HAVE_ONEDNN
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(onednn, sizeof onednn, "%d.%d.%d", v->major, v->minor, v->patch);
+#endif
+#ifdef FAST_SANITIZED
+    build = "sanitized";
+#endif
+    snprintf(key, KEY_MAX,
+             "conv 1 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
+             "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d isa %s "
+             "build %s xsmm %s onednn %s blas %.64s",
+             (long long)s->in_c, (long long)s->in_h, (long long)s->in_w, (long long)s->out_c,
+             (long long)s->out_h, (long long)s->out_w, (long long)s->kernel[0],
+             (long long)s->kernel[1], (long long)s->stride[0], (long long)s->stride[1],
+             (long long)s->pad[0], (long long)s->pad[1], (long long)s->dilation[0],
+             (long long)s->dilation[1], (long long)s->groups, (long long)s->lanes, s->train,
+             s->data, fast__isa_name(fast__isa()), build, xsmm, onednn, blas);
+}
+
+/* Read "a / b / c" or "a"; false if it names what this build does not have or does not fit. */
+static bool parse_choice(const char *text, const fast_conv_shape *shape,
+                         const fast_conv_method *best[FAST_CONV_PASSES])
+{
+    char copy[DESCRIBE_MAX];
+    if (!text || snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
+        return false;
+    int count = 0;
+    for (char *name = copy; name; count++) {
+        char *next = strstr(name, " / ");
+        if (next)
+            *next = '\0';
+        const char *nearest;
+        const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &nearest);
+        if (i < 0 || count == FAST_CONV_PASSES || !fast__conv_registry[i]->fits(shape))
+            return false;
+        best[count] = fast__conv_registry[i];
+        name = next ? next + 3 : NULL;
+    }
+    if (count == 1)
+        best[FAST_CONV_DATA] = best[FAST_CONV_WEIGHTS] = best[FAST_CONV_FORWARD];
+    return count == 1 || count == FAST_CONV_PASSES;
+}
+
+static void write_choice(const fast_conv_method *const best[FAST_CONV_PASSES],
+                         char text[DESCRIBE_MAX])
+{
+    if (best[0] == best[1] && best[1] == best[2])
+        snprintf(text, DESCRIBE_MAX, "%s", best[0]->name);
+    else
+        snprintf(text, DESCRIBE_MAX, "%s / %s / %s", best[FAST_CONV_FORWARD]->name,
+                 best[FAST_CONV_DATA]->name, best[FAST_CONV_WEIGHTS]->name);
+}
+
+static fast_err pick(const fast_conv_shape *shape, fast_plan *plan, const char *name,
+                     const fast_conv_method *best[FAST_CONV_PASSES])
+{
+    char key[KEY_MAX], text[DESCRIBE_MAX];
+    if (name) {
+        const fast_conv_method *method = NULL;
+        FAST_TRY(find_method(name, &method));
+        if (!method->fits(shape))
+            return fast__fail(FAST_ENOTSUP,
+                              "convolution method \"%s\" cannot do a %lldx%lld kernel with stride "
+                              "%lld, dilation %lld, %lld groups",
+                              name, (long long)shape->kernel[0], (long long)shape->kernel[1],
+                              (long long)shape->stride[0], (long long)shape->dilation[0],
+                              (long long)shape->groups);
+        best[0] = best[1] = best[2] = method;
+        return FAST_OK;
+    }
+    plan_key(shape, key);
+    if (plan && parse_choice(fast__plan_get(plan, key), shape, best))
+        return FAST_OK;
+    FAST_TRY(fast__conv_choose(shape, best));
+    write_choice(best, text);
+    return plan ? fast__plan_put(plan, key, text) : FAST_OK;
+}
+
+/* The first pass that uses the same method as this one. */
+static int shared_with(const fast_conv *conv, int pass)
+{
+    int first = 0;
+    while (conv->method[first] != conv->method[pass])
+        first++;
+    return first;
+}
+
+fast_err fast__conv_new(const fast_conv_shape *shape, fast_plan *plan, const char *method,
+                        fast_conv **out)
+{
+    fast_conv *conv;
+    check_shape(shape);
+    fast__gemm_setup();
+    FAST_TRY(fast__alloc("a convolution", 1, sizeof *conv, &conv));
+    conv->shape = *shape;
+    fast_err err = pick(shape, plan, method, conv->method);
+    for (int pass = 0; pass < FAST_CONV_PASSES && !err; pass++) {
+        const int first = shared_with(conv, pass);
+        if (first < pass)
+            conv->self[pass] = conv->self[first];
+        else
+            err = conv->method[pass]->open(shape, &conv->self[pass]);
+        if (!err && conv->method[pass]->scratch(conv->self[pass]) > conv->scratch)
+            conv->scratch = conv->method[pass]->scratch(conv->self[pass]);
+    }
+    if (err) {
+        fast__conv_free(conv);
+        return err;
+    }
+    write_choice(conv->method, conv->describe);
+    *out = conv;
+    return FAST_OK;
+}
+
+void fast__conv_free(fast_conv *conv)
+{
+    if (!conv)
+        return;
+    for (int pass = 0; pass < FAST_CONV_PASSES; pass++)
+        if (conv->self[pass] && shared_with(conv, pass) == pass)
+            conv->method[pass]->close(conv->self[pass]);
+    fast__free(conv);
+}
+
+const char *fast__conv_describe(const fast_conv *conv)
+{
+    return conv->describe;
+}
+
+int64_t fast__conv_keep_count(const fast_conv *conv)
+{
+    (void)conv;
+    return 0; /* conv_method.h says why */
+}
+
+int64_t fast__conv_scratch_count(const fast_conv *conv)
+{
+    return conv->scratch;
+}
+
+fast_err fast__conv_local_new(const fast_conv *conv, float *keep, float *scratch, void **out)
+{
+    conv_local *local;
+    (void)keep;
+    (void)scratch;
+    FAST_TRY(fast__alloc("a convolution's workspace", 1, sizeof *local, &local));
+    for (int pass = 0; pass < FAST_CONV_PASSES; pass++) {
+        const int first = shared_with(conv, pass);
+        fast_err err = FAST_OK;
+        if (first < pass)
+            local->of[pass] = local->of[first];
+        else if (conv->method[pass]->local_open)
+            err = conv->method[pass]->local_open(conv->self[pass], &local->of[pass]);
+        if (err) {
+            fast__conv_local_free(conv, local);
+            return err;
+        }
+    }
+    *out = local;
+    return FAST_OK;
+}
+
+void fast__conv_local_free(const fast_conv *conv, void *memory)
+{
+    conv_local *local = memory;
+    if (!local)
+        return;
+    for (int pass = 0; pass < FAST_CONV_PASSES; pass++)
+        if (local->of[pass] && shared_with(conv, pass) == pass)
+            conv->method[pass]->local_close(local->of[pass]);
+    fast__free(local);
+}
+
+/* Run one pass with the objects of its own method. */
+static void run_pass(const fast_conv *conv, int pass, const fast_conv_io *io)
+{
+    const conv_local *local = io->local;
+    fast_conv_io own = *io;
+    own.local = local ? local->of[pass] : NULL;
+    if (pass == FAST_CONV_FORWARD)
+        conv->method[pass]->forward(conv->self[pass], &own);
+    else
+        conv->method[pass]->backward(conv->self[pass], &own);
+}
+
+void fast__conv_forward(const fast_conv *conv, const fast_conv_io *io)
+{
+    run_pass(conv, FAST_CONV_FORWARD, io);
+}
+
+void fast__conv_backward(const fast_conv *conv, const fast_conv_io *io)
+{
+    FAST_ASSERT(conv->shape.train);
+    FAST_ASSERT(!io->dx || conv->shape.data);
+    if (conv->method[FAST_CONV_DATA] == conv->method[FAST_CONV_WEIGHTS] || !io->dx) {
+        run_pass(conv, FAST_CONV_WEIGHTS, io);
+        return;
+    }
+    fast_conv_io one = *io;
+    one.dw = NULL;
+    run_pass(conv, FAST_CONV_DATA, &one);
+    one = *io;
+    one.dx = NULL;
+    run_pass(conv, FAST_CONV_WEIGHTS, &one);
+}
