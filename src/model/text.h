@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+
+/* A text that grows, up to a limit. Zero-initialise it; fini it whatever happens. */
+enum { FAST_TEXT_MAX = 1 << 20 };
+
+typedef struct fast_text {
+    char *data;      /* zero-terminated; NULL while nothing was added */
+    size_t size;     /* without the terminator */
+    size_t capacity; /* bytes of data */
+} fast_text;
+
+/* Append as printf does. FAST_EINVAL past FAST_TEXT_MAX, FAST_ENOMEM; the text is then as it was. */
+fast_err fast__text_add(fast_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+void fast__text_fini(fast_text *text);
