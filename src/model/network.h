@@ -21,24 +21,35 @@
  * Models by name are texts in this language made by a function: one way to build a graph.
  */
 
-/* Text to graph, for samples of a given shape where the text has no `input` line (rank 0: required).
- * Everything is allocated in one go and freed by fast__graph_free(). Errors name line and word. */
+/* What a model must fit. */
+typedef struct fast_model_input {
+    int rank; /* of one sample: [C], [T, C], [C, H, W]; [T] for tokens */
+    int64_t shape[3];
+    int64_t outputs;    /* classes, or regression outputs */
+    bool tokens;        /* whole numbers below `vocabulary` */
+    int64_t vocabulary; /* of tokens */
+    bool regression;    /* targets instead of labels */
+    int64_t positions;  /* labels a sample; 0 means 1 */
+} fast_model_input;
+
+/* Text to graph; the text must have an `input` line. Everything is allocated in one go and freed by
+ * fast__graph_free(). Errors name line and word. */
 fast_err fast__graph_parse(const char *text, fast_graph **out);
 void fast__graph_free(fast_graph *graph);
 
-/* The graph of a network built line by line (fast/plugin.h). */
+/* Text to network, without shapes. */
+fast_err fast__network_parse(const char *text, size_t size, fast_network **out);
+
+/* The graph of a network built line by line (fast/plugin.h), which has an `input` line. */
 fast_err fast__network_graph(const fast_network *network, fast_graph **out);
 
-/* What a model must fit. */
-typedef struct fast_model_input {
-    int rank;
-    int64_t shape[3];
-    int64_t outputs;
-    bool tokens;
-    int64_t vocabulary;
-    bool regression;
-    int64_t positions;
-} fast_model_input;
+/* The same for these data: they give the shape where there is no `input` line, and the loss where
+ * there is no `loss` line (mse for regression). FAST_EINVAL says why a network does not fit. */
+fast_err fast__network_fit(const fast_network *network, const fast_model_input *input,
+                           fast_graph **out);
+
+/* The layers, for help and docs. */
+const fast_part *fast__layer_list(int64_t *count_out);
 
 struct fast_text; /* model/text.h: a growing buffer */
 

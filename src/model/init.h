@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/graph.h"
+
+/*
+ * How a segment's first values are drawn: the fields `init` and `init_a` (here: a) of a segment.
+ * Layers choose them from their option `init` when a graph is built; fast__graph_init() draws.
+ */
+typedef enum fast_init {
+    FAST_INIT_ZEROS,
+    FAST_INIT_ONES,
+    FAST_INIT_UNIFORM,    /* [-a, a): Xavier a = sqrt(6 / (fan_in + fan_out)), PyTorch's layers
+                             a = 1 / sqrt(fan_in) */
+    FAST_INIT_NORMAL,     /* standard deviation a: He a = sqrt(2 / fan_in) */
+    FAST_INIT_ORTHOGONAL, /* a times a matrix with orthonormal rows, or columns where it is tall */
+    FAST_INIT_GATES,      /* the same for each square block of a recurrent weight */
+    FAST_INIT_FORGET,     /* zeros, and a in the second quarter: an LSTM's forget gate */
+    FAST_INIT_GAIN        /* weight norm: the norms of the weight's rows, so that training begins
+                             with the weight itself */
+} fast_init;
+
+/* The option `init` of a layer, in the order of its choices. */
+typedef enum fast_init_rule {
+    FAST_RULE_TORCH,
+    FAST_RULE_XAVIER,
+    FAST_RULE_HE,
+    FAST_RULE_ORTHOGONAL,
+    FAST_RULE_NORMAL,
+    FAST_RULE_ZEROS
+} fast_init_rule;
+#define FAST_INIT_CHOICES "torch|xavier|he|orthogonal|normal|zeros"
+
+/* The values of a weight's segment under a rule, and of the bias beside it. */
+void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t fan_out,
+                       fast_segment *segment);
+void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment);

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of layers: what a line of a network may say. It is the only place where a layer's name,
+ * summary and options exist; the parser, help, completion and docs are made of it. Rows stand in the
+ * order of fast_op, so that an operator is its own index.
+ *
+ * First values (option `init`): dense and conv begin as PyTorch's do, uniform within
+ * 1 / sqrt(fan_in), which is calm enough for the learning rates that people carry over from there;
+ * conv before a batch norm gains from init=he (He et al. 2015). Recurrent layers take orthogonal
+ * recurrent weights (Saxe et al. 2013), Xavier's for the inputs (Glorot and Bengio 2010), zero
+ * biases and a forget gate that begins open (Jozefowicz et al. 2015). Attention takes Xavier's.
+ */
+#include "model/layer.h"
+
+#include "model/init.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define CONFIG        fast_layer_config
+#define OUTPUTS(help) FAST_OPT_INT(CONFIG, outputs, "0", 0, 1 << 24, help)
+#define KERNEL \
+    FAST_OPT_TEXT(CONFIG, kernel, "0", NULL, "size of the window, 3 or 3x5 (height x width)")
+#define INIT(standard) \
+    FAST_OPT_CHOICE(CONFIG, init, standard, FAST_INIT_CHOICES, "how the first weights are drawn")
+#define STD(standard) \
+    FAST_OPT_REAL(CONFIG, std, standard, 0, 100, "standard deviation of init=normal")
+#define BIAS FAST_OPT_BOOL(CONFIG, bias, "yes", "add a bias")
+#define WEIGHT_NORM \
+    FAST_OPT_BOOL(CONFIG, weight_norm, "no", "train length and direction of each weight apart")
+#define STACK FAST_OPT_INT(CONFIG, layers, "1", 1, FAST_STACK_MAX, "layers on top of each other")
+
+static const fast_option input_options[] = {
+    FAST_OPT_INT(CONFIG, tokens, "0", 0, 1 << 24,
+                 "the input holds whole numbers below this; 0: any numbers"),
+    FAST_OPT_END
+};
+
+static const fast_option dense_options[] = {
+    OUTPUTS("outputs of the layer"), BIAS, WEIGHT_NORM, INIT("torch"), STD("0.02"), FAST_OPT_END
+};
+
+static const fast_option conv_options[] = {
+    OUTPUTS("filters"),
+    KERNEL,
+    FAST_OPT_TEXT(CONFIG, stride, "1", NULL, "step of the window, 2 or 2x1"),
+    FAST_OPT_TEXT(CONFIG, pad, "0", NULL, "zeros around the image, 1 or 1x2; same: keep the size"),
+    FAST_OPT_TEXT(CONFIG, dilation, "1", NULL, "distance between the window's points"),
+    FAST_OPT_INT(CONFIG, groups, "1", 1, 1 << 24, "independent groups of channels"),
+    BIAS,
+    WEIGHT_NORM,
+    INIT("torch"),
+    STD("0.02"),
+    FAST_OPT_END
+};
+
+static const fast_option pool_options[] = {
+    KERNEL, FAST_OPT_TEXT(CONFIG, stride, "kernel", NULL, "step of the window; kernel: its size"),
+    FAST_OPT_TEXT(CONFIG, pad, "0", NULL, "border, at most half of the kernel"), FAST_OPT_END
+};
+
+static const fast_option leaky_relu_options[] = {
+    FAST_OPT_REAL(CONFIG, slope, "0.01", 0, 1, "slope below zero"), FAST_OPT_END
+};
+
+static const fast_option batch_norm_options[] = {
+    FAST_OPT_INT(CONFIG, ghost, "0", 0, 1 << 24, "samples per statistic; 0: the whole batch"),
+    FAST_OPT_REAL(CONFIG, eps, "1e-5", 1e-12, 1, "added to the variance"),
+    FAST_OPT_REAL(CONFIG, momentum, "0.1", 0, 1, "weight of a batch in the running statistics"),
+    FAST_OPT_END
+};
+
+static const fast_option layer_norm_options[] = {
+    FAST_OPT_REAL(CONFIG, eps, "1e-5", 1e-12, 1, "added to the variance"), FAST_OPT_END
+};
+
+static const fast_option dropout_options[] = {
+    FAST_OPT_REAL(CONFIG, p, "0.5", 0, 0.99, "probability that a value becomes zero"), FAST_OPT_END
+};
+
+static const fast_option embed_options[] = { OUTPUTS("width of a token's vector"),
+                                             FAST_OPT_BOOL(CONFIG, position, "no",
+                                                           "also add a vector for each position"),
+                                             INIT("normal"), STD("0.1"), FAST_OPT_END };
+
+static const fast_option recurrent_options[] = { OUTPUTS("width of the hidden state"), STACK,
+                                                 INIT("orthogonal"), STD("0.02"), FAST_OPT_END };
+
+static const fast_option lstm_options[] = {
+    OUTPUTS("width of the hidden state"),
+    STACK,
+    INIT("orthogonal"),
+    STD("0.02"),
+    FAST_OPT_REAL(CONFIG, forget, "1", -10, 10,
+                  "first bias of the forget gate; init=torch ignores it"),
+    FAST_OPT_END
+};
+
+static const fast_option attention_options[] = {
+    FAST_OPT_INT(CONFIG, heads, "1", 1, 1 << 16, "heads; the width is a multiple of them"),
+    INIT("xavier"), STD("0.02"), FAST_OPT_END
+};
+
+static const fast_option loss_options[] = {
+    FAST_OPT_CHOICE(CONFIG, kind, "cross_entropy", "cross_entropy|mse", "what is minimised"),
+    FAST_OPT_REAL(CONFIG, smoothing, "0", 0, 0.99,
+                  "probability given to all classes alike (cross_entropy)"),
+    FAST_OPT_END
+};
+
+static const fast_part parts[FAST_LAYER_LOSS + 1] = {
+    [FAST_OP_INPUT] = { "input", "shape of one sample: C H W, T C or C; the first line",
+                        input_options },
+    [FAST_OP_DENSE] = { "dense", "fully connected: y = W x + b", dense_options },
+    [FAST_OP_CONV] = { "conv", "convolution over an image", conv_options },
+    [FAST_OP_MAX_POOL] = { "max_pool", "largest value of each window", pool_options },
+    [FAST_OP_AVG_POOL] = { "avg_pool", "mean of each window", pool_options },
+    [FAST_OP_GLOBAL_POOL] = { "global_pool", "mean over the image, or over the sequence", NULL },
+    [FAST_OP_RELU] = { "relu", "max(x, 0)", NULL },
+    [FAST_OP_LEAKY_RELU] = { "leaky_relu", "x, or slope * x below zero", leaky_relu_options },
+    [FAST_OP_TANH] = { "tanh", "hyperbolic tangent", NULL },
+    [FAST_OP_SIGMOID] = { "sigmoid", "1 / (1 + exp(-x))", NULL },
+    [FAST_OP_GELU] = { "gelu", "x times the normal distribution's Phi(x)", NULL },
+    [FAST_OP_SOFTMAX] = { "softmax", "probabilities over the last dimension", NULL },
+    [FAST_OP_BATCH_NORM] = { "batch_norm", "normalise each channel over the batch",
+                             batch_norm_options },
+    [FAST_OP_LAYER_NORM] = { "layer_norm", "normalise over the last dimension",
+                             layer_norm_options },
+    [FAST_OP_DROPOUT] = { "dropout", "zero values at random while training", dropout_options },
+    [FAST_OP_EMBED] = { "embed", "a vector for each token", embed_options },
+    [FAST_OP_RNN] = { "rnn", "recurrent layer of Elman, with tanh", recurrent_options },
+    [FAST_OP_LSTM] = { "lstm", "long short-term memory", lstm_options },
+    [FAST_OP_GRU] = { "gru", "gated recurrent unit", recurrent_options },
+    [FAST_OP_ATTENTION] = { "attention", "causal multi-head self-attention", attention_options },
+    [FAST_OP_ADD] = { "add", "sum of layers of one shape", NULL },
+    [FAST_OP_CONCAT] = { "concat", "layers side by side along their channels", NULL },
+    [FAST_OP_LAST] = { "last", "last position of a sequence", NULL },
+    [FAST_OP_FLATTEN] = { "flatten", "an image or a sequence as one vector", NULL },
+    [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
+};
+
+static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
+    [FAST_OP_INPUT] = { NULL, "input 1 28 28", 0, 0, 0 },
+    [FAST_OP_DENSE] = { "outputs", "dense 10", 1, 3, 0 },
+    [FAST_OP_CONV] = { "outputs", "conv 20 kernel=5", 1, 3, 0 },
+    [FAST_OP_MAX_POOL] = { "kernel", "max_pool 2", 1, 0, 0 },
+    [FAST_OP_AVG_POOL] = { "kernel", "avg_pool 2", 1, 0, 0 },
+    [FAST_OP_GLOBAL_POOL] = { NULL, "global_pool", 1, 0, 0 },
+    [FAST_OP_RELU] = { NULL, "relu", 1, 0, 0 },
+    [FAST_OP_LEAKY_RELU] = { "slope", "leaky_relu 0.01", 1, 0, 0 },
+    [FAST_OP_TANH] = { NULL, "tanh", 1, 0, 0 },
+    [FAST_OP_SIGMOID] = { NULL, "sigmoid", 1, 0, 0 },
+    [FAST_OP_GELU] = { NULL, "gelu", 1, 0, 0 },
+    [FAST_OP_SOFTMAX] = { NULL, "softmax", 1, 0, 0 },
+    [FAST_OP_BATCH_NORM] = { NULL, "batch_norm", 1, 2, 2 },
+    [FAST_OP_LAYER_NORM] = { NULL, "layer_norm", 1, 2, 0 },
+    [FAST_OP_DROPOUT] = { "p", "dropout 0.5", 1, 0, 0 },
+    [FAST_OP_EMBED] = { "outputs", "embed 64", 1, 2, 0 },
+    [FAST_OP_RNN] = { "outputs", "rnn 128", 1, 4, 0 },
+    [FAST_OP_LSTM] = { "outputs", "lstm 128", 1, 4, 0 },
+    [FAST_OP_GRU] = { "outputs", "gru 128", 1, 4, 0 },
+    [FAST_OP_ATTENTION] = { "heads", "attention 4", 1, 4, 0 },
+    [FAST_OP_ADD] = { NULL, "add a b", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_CONCAT] = { NULL, "concat a b", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_LAST] = { NULL, "last", 1, 0, 0 },
+    [FAST_OP_FLATTEN] = { NULL, "flatten", 1, 0, 0 },
+    [FAST_LAYER_LOSS] = { "kind", "loss cross_entropy", 0, 0, 0 },
+};
+
+static const char *part_name(const void *ctx, int64_t i)
+{
+    return ((const fast_part *)ctx)[i].name;
+}
+
+const fast_part *fast__layer_list(int64_t *count_out)
+{
+    *count_out = FAST_LAYER_LOSS + 1;
+    return parts;
+}
+
+const fast_layer_kind *fast__layer_kind(fast_op op)
+{
+    FAST_ASSERT((int)op >= 0);
+    FAST_ASSERT((int)op <= FAST_LAYER_LOSS);
+    return &kinds[op];
+}
+
+fast_err fast__layer_find(const char *name, int line, fast_op *out)
+{
+    const char *nearest = NULL;
+    const int64_t i = fast__name_find(name, part_name, parts, FAST_LAYER_LOSS + 1, &nearest);
+
+    if (i < 0 && nearest)
+        return fast__fail(FAST_EINVAL, "line %d: no layer \"%.40s\"; did you mean \"%s\"?", line,
+                          name, nearest);
+    if (i < 0)
+        return fast__fail(FAST_EINVAL,
+                          "line %d: no layer \"%.40s\"; docs/networks.md lists the layers", line,
+                          name);
+    *out = (fast_op)i;
+    return FAST_OK;
+}
