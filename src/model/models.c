@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The models by name. A model is a function that writes the network language for the data at hand,
+ * so that there is one way to build a graph, and `fast train` can show the text that a model stands
+ * for. "file:PATH" reads the same language from a file.
+ */
+#include "model/models.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "model/layer.h"
+
+#include <string.h>
+
+static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text);
+
+/* Not a model but a way to name one; in the list so that help and messages know it. */
+static const fast_model model_file = {
+    .name = "file",
+    .summary = "a network file: file:PATH",
+    .config_size = 1,
+    .write = file_write,
+};
+
+const fast_model *const fast__models[] = {
+    &fast__model_mlp,
+    &fast__model_lenet,
+    &fast__model_alexnet,
+    &fast__model_resnet8,
+    &fast__model_resnet20,
+    &fast__model_resnet56,
+    &fast__model_densenet,
+    &fast__model_rnn,
+    &fast__model_lstm,
+    &fast__model_gru,
+    &fast__model_gpt,
+    &model_file,
+    NULL,
+};
+
+static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text)
+{
+    (void)config;
+    (void)input;
+    (void)text;
+    return fast__fail(FAST_EINVAL, "file needs the path of a network file: file:PATH");
+}
+
+fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input)
+{
+    if (input->positions > 1)
+        return fast__fail(FAST_EINVAL,
+                          "%s answers once a sample, but these data ask for %lld answers; use "
+                          "rnn, lstm, gru or gpt",
+                          model, (long long)input->positions);
+    return FAST_OK;
+}
+
+fast_err fast__model_need_images(const char *model, const fast_model_input *input, int64_t size)
+{
+    char text[64];
+
+    if (input->rank != 3 || input->tokens)
+        return fast__fail(FAST_EINVAL,
+                          "%s takes images, but these data have the shape %s; use mlp, or lstm for "
+                          "sequences",
+                          model, fast__shape_text(input->rank, input->shape, text));
+    if (input->shape[1] < size || input->shape[2] < size)
+        return fast__fail(
+            FAST_EINVAL, "%s takes images of at least %lldx%lld, but these have %lldx%lld; use mlp",
+            model, (long long)size, (long long)size, (long long)input->shape[1],
+            (long long)input->shape[2]);
+    return fast__model_need_one_answer(model, input);
+}
+
+static const char *model_name(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return fast__models[i]->name;
+}
+
+static fast_err add_input_line(const fast_model_input *input, fast_text *text)
+{
+    FAST_TRY(fast__text_add(text, "input"));
+    for (int i = 0; i < input->rank; i++)
+        FAST_TRY(fast__text_add(text, " %lld", (long long)input->shape[i]));
+    if (input->tokens)
+        FAST_TRY(fast__text_add(text, " tokens=%lld", (long long)input->vocabulary));
+    return fast__text_add(text, "\n");
+}
+
+static fast_err add_loss_line(const fast_model_input *input, fast_text *text)
+{
+    return fast__text_add(text, "loss %s\n", input->regression ? "mse" : "cross_entropy");
+}
+
+/* Write the text of a named model. */
+static fast_err write_model(const fast_model *model, const char *options,
+                            const fast_model_input *input, fast_text *text)
+{
+    void *config = NULL;
+    fast_err err = FAST_OK;
+    char where[64] = "model ";
+
+    FAST_TRY(fast__alloc("a model's options", 1, model->config_size, &config));
+    strncat(where, model->name, sizeof where - strlen(where) - 1);
+    fast__options_default(model->options, config);
+    err = fast__options_parse(where, model->options, config, options);
+    if (!err)
+        err = add_input_line(input, text);
+    if (!err)
+        err = model->write(config, input, text);
+    if (!err)
+        err = add_loss_line(input, text);
+    fast__free(config);
+    return err;
+}
+
+/* A file's text, made complete: what the data give is written out. */
+static fast_err write_file(const char *path, const fast_model_input *input, fast_text *text,
+                           fast_network **out)
+{
+    fast_network *network = NULL;
+    char *bytes = NULL;
+    size_t size = 0;
+    fast_err err = FAST_OK;
+
+    FAST_TRY(fast__file_read(path, FAST_TEXT_MAX / 2, &bytes, &size));
+    err = fast__network_parse(bytes, size, &network);
+    if (!err && network->layer_count > 0 && network->layers[0].line == 0)
+        err = add_input_line(input, text);
+    if (!err)
+        err = fast__text_add(text, "%s%s", bytes, size > 0 && bytes[size - 1] != '\n' ? "\n" : "");
+    if (!err && !network->loss_given)
+        err = add_loss_line(input, text);
+    fast__free(bytes);
+    if (err) {
+        fast_network_free(network);
+        return err;
+    }
+    *out = network;
+    return FAST_OK;
+}
+
+/* The text and the network of a spec. */
+static fast_err open_network(const char *spec, const fast_model_input *input, fast_text *text,
+                             fast_network **out)
+{
+    int64_t count = 0;
+    int64_t i = 0;
+    const char *rest = NULL;
+    const char *unused = NULL;
+    char name[64];
+
+    while (fast__models[count])
+        count++;
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
+    i = fast__name_find(name, model_name, NULL, count, &unused);
+    if (i < 0)
+        return fast__name_unknown("model", name, model_name, NULL, count);
+    if (fast__models[i] == &model_file && rest && *rest)
+        return write_file(rest, input, text, out);
+    FAST_TRY(write_model(fast__models[i], rest, input, text));
+    return fast__network_parse(text->data, text->size, out);
+}
+
+fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
+                          char **text_out)
+{
+    fast_text text = { 0 };
+    fast_network *network = NULL;
+    fast_graph *graph = NULL;
+    fast_err err = FAST_OK;
+
+    FAST_ASSERT(input->rank >= 1);
+    FAST_ASSERT(input->rank <= 3);
+    err = open_network(spec, input, &text, &network);
+    if (!err)
+        err = fast__network_fit(network, input, &graph);
+    fast_network_free(network);
+    if (err) {
+        fast__text_fini(&text);
+        return err;
+    }
+    *out = graph;
+    *text_out = text.data;
+    return FAST_OK;
+}

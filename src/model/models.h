@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "model/network.h"
+#include "model/text.h"
+
+/* What the files of the models share. models.c writes the lines `input` and `loss` around what a
+ * model writes. */
+extern const fast_model fast__model_mlp;
+extern const fast_model fast__model_lenet;
+extern const fast_model fast__model_alexnet;
+extern const fast_model fast__model_resnet8;
+extern const fast_model fast__model_resnet20;
+extern const fast_model fast__model_resnet56;
+extern const fast_model fast__model_densenet;
+extern const fast_model fast__model_rnn;
+extern const fast_model fast__model_lstm;
+extern const fast_model fast__model_gru;
+extern const fast_model fast__model_gpt;
+
+/* FAST_EINVAL with one sentence where the data are no images of at least size x size, or ask for
+ * more than one answer a sample. */
+fast_err fast__model_need_images(const char *model, const fast_model_input *input, int64_t size);
+
+/* Likewise where they ask for more than one answer a sample. */
+fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Residual networks for small images: a convolution, three stages of n blocks with width, 2 width
+ * and 4 width channels, global pooling, a dense layer; 6 n + 2 layers with weights.
+ *
+ *     x --- conv 3x3 - bn - relu - conv 3x3 - bn --- add - relu
+ *       \------- conv 1x1 - bn where the shape changes ---/
+ *
+ * He et al., "Deep Residual Learning for Image Recognition", 2016, section 4.2, with projections
+ * (option B) in the two shortcuts that change the shape.
+ */
+#include "model/models.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct resnet_config {
+    int64_t width; /* channels of the first stage */
+    int64_t ghost; /* of every batch norm */
+} resnet_config;
+
+static const fast_option resnet_options[] = {
+    FAST_OPT_INT(resnet_config, width, "16", 1, 4096, "channels of the first stage"),
+    FAST_OPT_INT(resnet_config, ghost, "0", 0, 1 << 24,
+                 "samples per statistic of batch norm; 0: the whole batch"),
+    FAST_OPT_END
+};
+
+/* Everything that a block's lines need. */
+typedef struct block {
+    int number;     /* from 1 */
+    long long from; /* channels */
+    long long to;
+    int stride;
+    long long ghost;
+    const char *input; /* name of the layer before it */
+    const char *output;
+} block;
+
+static fast_err add_block(const block *b, fast_text *text)
+{
+    const bool project = b->stride != 1 || b->from != b->to;
+    const char *const input = b->input;
+    const int n = b->number;
+
+    FAST_TRY(fast__text_add(text,
+                            "block%d.conv1: conv %lld kernel=3 stride=%d pad=1 bias=no init=he "
+                            "from %s\n",
+                            n, b->to, b->stride, input));
+    FAST_TRY(fast__text_add(text, "block%d.bn1: batch_norm ghost=%lld\n", n, b->ghost));
+    FAST_TRY(fast__text_add(text, "block%d.relu1: relu\n", n));
+    FAST_TRY(fast__text_add(text, "block%d.conv2: conv %lld kernel=3 pad=1 bias=no init=he\n", n,
+                            b->to));
+    FAST_TRY(fast__text_add(text, "block%d.bn2: batch_norm ghost=%lld\n", n, b->ghost));
+    if (project) {
+        FAST_TRY(fast__text_add(text,
+                                "block%d.shortcut.conv: conv %lld kernel=1 stride=%d bias=no "
+                                "init=he from %s\n",
+                                n, b->to, b->stride, input));
+        FAST_TRY(fast__text_add(text, "block%d.shortcut.bn: batch_norm ghost=%lld\n", n, b->ghost));
+        FAST_TRY(
+            fast__text_add(text, "block%d.add: add block%d.bn2 block%d.shortcut.bn\n", n, n, n));
+    } else {
+        FAST_TRY(fast__text_add(text, "block%d.add: add block%d.bn2 %s\n", n, n, input));
+    }
+    return fast__text_add(text, "%s: relu\n", b->output);
+}
+
+static fast_err resnet_write(const char *name, int blocks, const resnet_config *config,
+                             const fast_model_input *input, fast_text *text)
+{
+    char last[32] = "relu";
+    char next[32];
+    long long channels = config->width;
+
+    FAST_TRY(fast__model_need_images(name, input, 4));
+    FAST_TRY(fast__text_add(text, "conv: conv %lld kernel=3 pad=1 bias=no init=he\n", channels));
+    FAST_TRY(fast__text_add(text, "bn: batch_norm ghost=%lld\n", (long long)config->ghost));
+    FAST_TRY(fast__text_add(text, "relu: relu\n"));
+    for (int i = 0; i < 3 * blocks; i++) {
+        const bool widen = i > 0 && i % blocks == 0;
+        const block b = { .number = i + 1,
+                          .from = channels,
+                          .to = widen ? 2 * channels : channels,
+                          .stride = widen ? 2 : 1,
+                          .ghost = config->ghost,
+                          .input = last,
+                          .output = next };
+        snprintf(next, sizeof next, "block%d.relu2", i + 1);
+        FAST_TRY(add_block(&b, text));
+        channels = b.to;
+        memcpy(last, next, sizeof last);
+    }
+    return fast__text_add(text, "global_pool\ndense: dense %lld\n", (long long)input->outputs);
+}
+
+static fast_err resnet8_write(const void *config, const fast_model_input *input, fast_text *text)
+{
+    return resnet_write("resnet8", 1, config, input, text);
+}
+
+static fast_err resnet20_write(const void *config, const fast_model_input *input, fast_text *text)
+{
+    return resnet_write("resnet20", 3, config, input, text);
+}
+
+static fast_err resnet56_write(const void *config, const fast_model_input *input, fast_text *text)
+{
+    return resnet_write("resnet56", 9, config, input, text);
+}
+
+const fast_model fast__model_resnet8 = {
+    .name = "resnet8",
+    .summary = "residual network of 8 layers, for small images",
+    .options = resnet_options,
+    .config_size = sizeof(resnet_config),
+    .write = resnet8_write,
+};
+
+const fast_model fast__model_resnet20 = {
+    .name = "resnet20",
+    .summary = "residual network of 20 layers, for small images",
+    .options = resnet_options,
+    .config_size = sizeof(resnet_config),
+    .write = resnet20_write,
+};
+
+const fast_model fast__model_resnet56 = {
+    .name = "resnet56",
+    .summary = "residual network of 56 layers, for small images",
+    .options = resnet_options,
+    .config_size = sizeof(resnet_config),
+    .write = resnet56_write,
+};
