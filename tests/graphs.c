@@ -463,10 +463,10 @@ void test_runner_close(test_runner *runner)
     runner->engine->program_free(runner->program);
 }
 
-double test_distance(int64_t count, const float *a, const float *b)
+double test_distance(int64_t count, const float *a, const float *b, double floor)
 {
     double far = 0;
-    double large = 1e-6;
+    double large = floor;
     for (int64_t i = 0; i < count; i++) {
         const double difference = fabs((double)a[i] - (double)b[i]);
         if (isnan(difference))

@@ -71,8 +71,8 @@ void test_runner_open(test_runner *runner, const fast_engine *engine, const fast
                       int64_t batch);
 void test_runner_close(test_runner *runner);
 
-/* Largest |a - b|, divided by the largest |b| (or 1e-6): NaN counts as infinite. */
-double test_distance(int64_t count, const float *a, const float *b);
+/* Largest |a - b|, divided by the largest |b| or by `floor`: NaN counts as infinite. */
+double test_distance(int64_t count, const float *a, const float *b, double floor);
 
 /* Memory for tests: aborts where there is none. */
 float *test_floats(int64_t count);

@@ -54,7 +54,8 @@ typedef struct fast_pass {
     fast_factor_fn *factor; /* may be NULL */
     void *ctx;              /* for both */
     float *outputs;         /* NULL, or receives [count][outputs of the last node], row major */
-    double loss;            /* out: mean over the batch */
+    double loss;            /* out: mean over the batch; NAN for a forward pass over a batch that
+                               has neither labels nor targets (a prediction) */
     int64_t correct;        /* out: right positions, by the largest output; 0 for regression */
     int64_t positions;      /* out: positions judged: samples times positions of each */
 } fast_pass;
