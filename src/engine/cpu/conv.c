@@ -32,6 +32,11 @@ const fast_conv_method *const fast__conv_registry[] = {
     &fast__conv_xsmm,
 #endif
     &fast__conv_im2col,
+    &fast__conv_winograd_2x2_3x3,
+    &fast__conv_winograd_4x4_3x3,
+    &fast__conv_winograd_6x6_3x3,
+    &fast__conv_winograd_2x2_5x5,
+    &fast__conv_winograd_4x4_5x5,
     NULL,
 };
 enum {
@@ -70,6 +75,11 @@ const char *const *fast__conv_methods(void)
         "xsmm",
 #endif
         "im2col",
+        "winograd_2x2_3x3",
+        "winograd_4x4_3x3",
+        "winograd_6x6_3x3",
+        "winograd_2x2_5x5",
+        "winograd_4x4_5x5",
         NULL,
     };
     _Static_assert(sizeof names / sizeof names[0] == METHODS + 1, "a name for every method");

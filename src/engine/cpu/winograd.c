@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Winograd's convolutions F(m x m, r x r) with the batch innermost (Lavin and Gray, "Fast Algorithms
+ * for Convolutional Neural Networks", 2015), for stride 1, any padding, r = 3 or 5. With n = m + r - 1
+ * an m x m tile of outputs takes n n products a pair of channels instead of m m r r:
+ *
+ *   V = B' x B    U = G w G'    M = U V (for each of the n n planes)     y = A' M A
+ *   dM = A dy A'    dU = sum over tiles and lanes of dM V    dw = G' dU G    dx = sum of B (U' dM) B'
+ *
+ *   F(2x2,3x3) saves 2.25 times, F(4x4,3x3) 4, F(6x6,3x3) 5.06, F(2x2,5x5) 2.78, F(4x4,5x5) 6.25.
+ *
+ * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed back
+ * while its planes are in the second-level cache; nothing is kept between passes, since making V again
+ * costs less than bringing it from memory. In the way back dM serves both gradients, and the gradient
+ * of V takes V's place. A plane is [channel][position][16], so a product has positions times 16 rows.
+ */
+#include "base/memory.h"
+#include "engine/cpu/conv_kernels.h"
+#include "engine/cpu/conv_method.h"
+#include "engine/cpu/gemm.h"
+#include "engine/cpu/winograd_kernels.h"
+
+#include <string.h>
+
+enum {
+    BLOCK_BYTES = 1 << 20,   /* planes of a block: about the second-level cache */
+    BLOCK_POSITIONS_MIN = 4, /* fewer make slow products */
+    BLOCK_POSITIONS_MAX = 16
+};
+
+typedef struct winograd {
+    fast_conv_shape shape;
+    const fast_winograd_kernels *kernels;
+    const fast_conv_kernels *conv;
+    int64_t planes; /* n n */
+    int64_t tiles_y, tiles_x;
+    int64_t vectors;      /* lanes / 16 */
+    int64_t positions;    /* tiles times vectors */
+    int64_t block;        /* positions of a block */
+    int64_t weights;      /* in_c out_c, up to a multiple of 16 */
+    int64_t in_step;      /* floats from plane to plane of V; padded, so that planes do not */
+    int64_t out_step;     /* fall on the same sets of the cache; of M */
+    fast_gemm forward[2]; /* M = V U' for a whole block and for the last */
+    fast_gemm data[2];    /* dV = dM U */
+} winograd;
+
+/* Parts of the scratch memory. */
+typedef struct memory {
+    float *packed; /* [r r][weights]: by taps */
+    float *u;      /* [n n][weights] */
+    float *du;     /* [n n][weights]: backward only */
+    float *v, *m;  /* planes of a block */
+} memory;
+
+static const fast_winograd_kernels *kernels_of(int variant)
+{
+#ifdef FAST_HAVE_X86_SIMD
+    switch (fast__isa()) {
+    case FAST_ISA_AVX512:
+        return &fast__winograd_kernels_avx512[variant];
+    case FAST_ISA_AVX2:
+        return &fast__winograd_kernels_avx2[variant];
+    case FAST_ISA_BASE:
+        break;
+    }
+#endif
+    return &fast__winograd_kernels_base[variant];
+}
+
+static bool fits(const fast_conv_shape *s, int variant)
+{
+    const fast_winograd_kernels *k = kernels_of(variant);
+    for (int axis = 0; axis < 2; axis++)
+        if (s->kernel[axis] != k->r || s->stride[axis] != 1 || s->dilation[axis] != 1)
+            return false;
+    return s->groups == 1 && s->in_c * s->out_c < INT32_MAX / 256;
+}
+
+static fast_gemm make_gemm(int64_t m, int64_t ld, int64_t n, int64_t k)
+{
+    fast_gemm gemm = {
+        .m = (int)m, .n = (int)n, .k = (int)k, .lda = (int)ld, .ldb = (int)k, .ldc = (int)ld
+    };
+    fast__gemm_init(&gemm);
+    return gemm;
+}
+
+static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
+{
+    winograd *self;
+    FAST_TRY(fast__alloc("a convolution", 1, sizeof *self, &self));
+    const fast_winograd_kernels *k = kernels_of(variant);
+    self->shape = *s;
+    self->kernels = k;
+    self->conv = fast__conv_kernels();
+    self->planes = (int64_t)k->n * k->n;
+    self->tiles_y = (s->out_h + k->m - 1) / k->m;
+    self->tiles_x = (s->out_w + k->m - 1) / k->m;
+    self->vectors = s->lanes / FAST_VEC;
+    self->positions = self->tiles_y * self->tiles_x * self->vectors;
+    int64_t most = BLOCK_BYTES / (self->planes * (s->in_c + s->out_c) * FAST_VEC * 4);
+    most = most < BLOCK_POSITIONS_MIN ? BLOCK_POSITIONS_MIN : most;
+    most = most > BLOCK_POSITIONS_MAX ? BLOCK_POSITIONS_MAX : most;
+    const int64_t blocks = (self->positions + most - 1) / most;
+    self->block = (self->positions + blocks - 1) / blocks;
+    self->weights = (s->in_c * s->out_c + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
+    self->in_step = s->in_c * self->block * FAST_VEC + FAST_VEC;
+    self->out_step = s->out_c * self->block * FAST_VEC + FAST_VEC;
+    const int64_t rest = self->positions % self->block;
+    const int64_t rows[2] = { self->block * FAST_VEC, (rest ? rest : self->block) * FAST_VEC };
+    for (int last = 0; last < 2; last++) {
+        self->forward[last] = make_gemm(rows[last], rows[0], s->out_c, s->in_c);
+        self->data[last] = make_gemm(rows[last], rows[0], s->in_c, s->out_c);
+    }
+    *out = self;
+    return FAST_OK;
+}
+
+static void winograd_close(void *self)
+{
+    fast__free(self);
+}
+
+/* Lay the parts out; the sum of their sizes where base is NULL. */
+static int64_t lay_out(const winograd *self, float *base, memory *parts)
+{
+    const int64_t r = self->kernels->r;
+    const int64_t sizes[] = { r * r * self->weights, self->planes * self->weights,
+                              self->shape.train ? self->planes * self->weights : 0,
+                              self->planes * self->in_step, self->planes * self->out_step };
+    float **const parts_of[] = { &parts->packed, &parts->u, &parts->du, &parts->v, &parts->m };
+    int64_t at = 0;
+    for (int i = 0; i < 5; i++) {
+        *parts_of[i] = base ? base + at : NULL;
+        at += sizes[i];
+    }
+    return at;
+}
+
+static int64_t winograd_scratch(const void *memory_of)
+{
+    memory parts;
+    return lay_out(memory_of, NULL, &parts);
+}
+
+/* Weights by taps, [r r][o][c] or, turned, [r r][c][o]; then U. */
+static void transform_weights(const winograd *self, const float *w, bool turned,
+                              const memory *parts)
+{
+    const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
+    const int64_t in_c = self->shape.in_c, out_c = self->shape.out_c;
+    for (int64_t i = 0; i < in_c * out_c; i++) {
+        const int64_t o = turned ? i % out_c : i / in_c, c = turned ? i / out_c : i % in_c;
+        const float *from = w + (o * in_c + c) * area;
+        for (int64_t tap = 0; tap < area; tap++)
+            parts->packed[tap * self->weights + i] = from[tap];
+    }
+    for (int64_t tap = 0; tap < area; tap++)
+        for (int64_t i = in_c * out_c; i < self->weights; i++)
+            parts->packed[tap * self->weights + i] = 0;
+    self->kernels->weights(parts->packed, parts->u, self->weights);
+}
+
+/* dU [n n][o][c] to dw. */
+static void finish_weights(const winograd *self, const memory *parts, float *dw)
+{
+    const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
+    self->kernels->weights_grad(parts->du, parts->packed, self->weights);
+    for (int64_t i = 0; i < self->shape.in_c * self->shape.out_c; i++)
+        for (int64_t tap = 0; tap < area; tap++)
+            *dw++ = parts->packed[tap * self->weights + i];
+}
+
+/* Describe a position's tile of the input or of the output. */
+static fast_winograd_tile tile_at(const winograd *self, int64_t position, bool input,
+                                  const float *image)
+{
+    const fast_conv_shape *s = &self->shape;
+    const fast_winograd_kernels *k = self->kernels;
+    const int64_t tiles = self->tiles_y * self->tiles_x;
+    const int64_t lane = position / tiles * FAST_VEC, tile = position % tiles;
+    const int64_t at[2] = { tile / self->tiles_x, tile % self->tiles_x };
+    const int64_t channels = input ? s->in_c : s->out_c;
+    const int64_t size[2] = { input ? s->in_h : s->out_h, input ? s->in_w : s->out_w };
+    fast_winograd_tile t = { .column = channels * s->lanes,
+                             .row = size[1] * channels * s->lanes,
+                             .channel = s->lanes,
+                             .channels = channels,
+                             .plane_step = input ? self->in_step : self->out_step,
+                             .plane_channel = self->block * FAST_VEC };
+    int64_t offset = lane;
+    for (int axis = 0; axis < 2; axis++) {
+        const int64_t start = at[axis] * k->m - (input ? s->pad[axis] : 0);
+        const int64_t end = size[axis] - start, extent = input ? k->n : k->m;
+        t.first[axis] = (int)(start < 0 ? -start : 0);
+        t.end[axis] = (int)(end < 0 ? 0 : end < extent ? end : extent);
+        if (t.first[axis] > t.end[axis])
+            t.first[axis] = t.end[axis];
+        t.known[axis] = at[axis] > 0 ? k->n - k->m : 0;
+        offset += start * (axis == 0 ? t.row : t.column);
+    }
+    /* A pointer before the image is never followed, but may not be formed by arithmetic on it. */
+    t.image = (float *)((uintptr_t)image + (uintptr_t)(offset * (int64_t)sizeof *image));
+    return t;
+}
+
+typedef void transform_fn(const fast_winograd_tile *tile);
+
+/* Transform the positions [first, first + count) between an image and planes. */
+static void transform_block(const winograd *self, int64_t first, int64_t count, bool input,
+                            const float *image, float *planes, const fast_conv_io *finish,
+                            transform_fn *transform)
+{
+    for (int64_t p = 0; p < count; p++) {
+        fast_winograd_tile tile = tile_at(self, first + p, input, image);
+        tile.plane = planes + p * FAST_VEC;
+        if (finish) {
+            tile.bias = finish->bias;
+            tile.relu = finish->relu;
+        }
+        transform(&tile);
+    }
+}
+
+static void winograd_forward(const void *memory_of, const fast_conv_io *io)
+{
+    const winograd *self = memory_of;
+    memory parts;
+    lay_out(self, io->scratch, &parts);
+    transform_weights(self, io->w, false, &parts);
+    for (int64_t first = 0; first < self->positions; first += self->block) {
+        const int64_t left = self->positions - first;
+        const int64_t count = left < self->block ? left : self->block;
+        const fast_gemm *gemm = &self->forward[count < self->block];
+        transform_block(self, first, count, true, io->x, parts.v, NULL, self->kernels->input);
+        for (int64_t t = 0; t < self->planes; t++)
+            fast__gemm_run(gemm, parts.v + t * self->in_step, parts.u + t * self->weights,
+                           parts.m + t * self->out_step);
+        transform_block(self, first, count, false, io->y, parts.m, io, self->kernels->output);
+    }
+}
+
+/* The products of one block on the way back. */
+static void multiply_back(const winograd *self, int64_t count, const fast_conv_io *io,
+                          const memory *parts)
+{
+    const fast_gemm *gemm = &self->data[count < self->block];
+    const fast_dot dot = { .m = self->shape.out_c,
+                           .n = self->shape.in_c,
+                           .count = 1,
+                           .length = count * FAST_VEC,
+                           .a_row = self->block * FAST_VEC,
+                           .b_row = self->block * FAST_VEC,
+                           .ldc = self->shape.in_c };
+    for (int64_t t = 0; t < self->planes; t++) {
+        float *v = parts->v + t * self->in_step, *m = parts->m + t * self->out_step;
+        if (io->dw)
+            self->conv->dot(&dot, m, v, parts->du + t * self->weights);
+        if (io->dx)
+            fast__gemm_run(gemm, m, parts->u + t * self->weights, v);
+    }
+}
+
+static void winograd_backward(const void *memory_of, const fast_conv_io *io)
+{
+    const winograd *self = memory_of;
+    const fast_winograd_kernels *k = self->kernels;
+    memory parts;
+    lay_out(self, io->scratch, &parts);
+    FAST_ASSERT(self->shape.train);
+    if (io->dx)
+        transform_weights(self, io->w, true, &parts);
+    if (io->dw)
+        memset(parts.du, 0, (size_t)(self->planes * self->weights) * sizeof *parts.du);
+    for (int64_t first = 0; first < self->positions; first += self->block) {
+        const int64_t left = self->positions - first;
+        const int64_t count = left < self->block ? left : self->block;
+        if (io->dw)
+            transform_block(self, first, count, true, io->x, parts.v, NULL, k->input);
+        transform_block(self, first, count, false, io->dy, parts.m, NULL, k->output_grad);
+        multiply_back(self, count, io, &parts);
+        if (io->dx)
+            transform_block(self, first, count, true, io->dx, parts.v, NULL, k->input_grad);
+    }
+    if (io->dw)
+        finish_weights(self, &parts, io->dw);
+}
+
+/* Variants are numbered as in the tables of kernels. */
+#define VARIANT(index, size)                                              \
+    static bool fits_##size(const fast_conv_shape *shape)                 \
+    {                                                                     \
+        return fits(shape, index);                                        \
+    }                                                                     \
+    static fast_err open_##size(const fast_conv_shape *shape, void **out) \
+    {                                                                     \
+        return winograd_open(shape, index, out);                          \
+    }                                                                     \
+    const fast_conv_method fast__conv_winograd_##size = {                 \
+        .name = "winograd_" #size,                                        \
+        .fits = fits_##size,                                              \
+        .open = open_##size,                                              \
+        .close = winograd_close,                                          \
+        .scratch = winograd_scratch,                                      \
+        .forward = winograd_forward,                                      \
+        .backward = winograd_backward,                                    \
+    };
+
+VARIANT(0, 2x2_3x3)
+VARIANT(1, 4x4_3x3)
+VARIANT(2, 6x6_3x3)
+VARIANT(3, 2x2_5x5)
+VARIANT(4, 4x4_5x5)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/cpu/simd.h"
+
+/*
+ * Transforms of tiles, 16 lanes and all channels a call. A tile of an image is n x n inputs or m x m
+ * outputs; its transform is n x n planes, so that the products of all tiles in one plane are one
+ * matrix product.
+ */
+typedef struct fast_winograd_tile {
+    float *image;          /* the tile's first pixel, which may lie outside; never written through
+                                where a transform only reads */
+    int64_t row, column;   /* floats from row to row, from pixel to pixel */
+    int64_t channel;       /* floats from channel to channel */
+    int64_t channels;      /* how many */
+    int first[2], end[2];  /* the part inside the image, y and x, in pixels of the tile */
+    int known[2];          /* rows and columns at the start that earlier tiles have written: a
+                                gradient is added there and written elsewhere */
+    float *plane;          /* plane 0, channel 0 */
+    int64_t plane_step;    /* floats from plane to plane */
+    int64_t plane_channel; /* floats from channel to channel in a plane */
+    const float *bias;     /* [channels] or NULL; outputs only */
+    bool relu;             /* outputs only */
+} fast_winograd_tile;
+
+typedef struct fast_winograd_kernels {
+    int m, r, n;
+    void (*input)(const fast_winograd_tile *tile);       /* planes = B' image B */
+    void (*output)(const fast_winograd_tile *tile);      /* image = A' planes A + bias */
+    void (*output_grad)(const fast_winograd_tile *tile); /* planes = A image A' */
+    void (*input_grad)(const fast_winograd_tile *tile);  /* image = or += B planes B' */
+
+    /* to[n n][count] = G from[r r][count] G', and from = G' to G: count is a multiple of 16. */
+    void (*weights)(const float *from, float *to, int64_t count);
+    void (*weights_grad)(const float *from, float *to, int64_t count);
+} fast_winograd_kernels;
+
+enum { FAST_WINOGRAD_VARIANTS = 5 };
+extern const fast_winograd_kernels fast__winograd_kernels_base[FAST_WINOGRAD_VARIANTS];
+#ifdef FAST_HAVE_X86_SIMD
+extern const fast_winograd_kernels fast__winograd_kernels_avx2[FAST_WINOGRAD_VARIANTS];
+extern const fast_winograd_kernels fast__winograd_kernels_avx512[FAST_WINOGRAD_VARIANTS];
+#endif

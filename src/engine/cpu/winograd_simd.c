@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16 lanes,
+ * so the arithmetic of a transform is that of the scalar formula and no shuffle is needed. The
+ * variants differ in their constants only; winograd_tile.h is expanded for each.
+ */
+#include "engine/cpu/winograd_kernels.h"
+#include "engine/cpu/winograd_transforms.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE fast_vec splat(float x)
+{
+    return (fast_vec){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
+}
+
+INLINE fast_vec relu_vec(fast_vec x)
+{
+    fast_vec y;
+    for (int i = 0; i < FAST_VEC; i++)
+        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+    return y;
+}
+
+#define NAME(x) x##_2_3
+#define M       2
+#define R       3
+#define N       4
+#define MAP_BT  winograd_bt_4
+#define MAP_B   winograd_b_4
+#define MAP_AT  winograd_at_2_3
+#define MAP_A   winograd_a_2_3
+#define MAP_G   winograd_g_2_3
+#define MAP_GT  winograd_gt_2_3
+#include "engine/cpu/winograd_tile.h"
+
+#define NAME(x) x##_4_3
+#define M       4
+#define R       3
+#define N       6
+#define MAP_BT  winograd_bt_6
+#define MAP_B   winograd_b_6
+#define MAP_AT  winograd_at_4_3
+#define MAP_A   winograd_a_4_3
+#define MAP_G   winograd_g_4_3
+#define MAP_GT  winograd_gt_4_3
+#include "engine/cpu/winograd_tile.h"
+
+#define NAME(x) x##_6_3
+#define M       6
+#define R       3
+#define N       8
+#define MAP_BT  winograd_bt_8
+#define MAP_B   winograd_b_8
+#define MAP_AT  winograd_at_6_3
+#define MAP_A   winograd_a_6_3
+#define MAP_G   winograd_g_6_3
+#define MAP_GT  winograd_gt_6_3
+#include "engine/cpu/winograd_tile.h"
+
+#define NAME(x) x##_2_5
+#define M       2
+#define R       5
+#define N       6
+#define MAP_BT  winograd_bt_6
+#define MAP_B   winograd_b_6
+#define MAP_AT  winograd_at_2_5
+#define MAP_A   winograd_a_2_5
+#define MAP_G   winograd_g_2_5
+#define MAP_GT  winograd_gt_2_5
+#include "engine/cpu/winograd_tile.h"
+
+#define NAME(x) x##_4_5
+#define M       4
+#define R       5
+#define N       8
+#define MAP_BT  winograd_bt_8
+#define MAP_B   winograd_b_8
+#define MAP_AT  winograd_at_4_5
+#define MAP_A   winograd_a_4_5
+#define MAP_G   winograd_g_4_5
+#define MAP_GT  winograd_gt_4_5
+#include "engine/cpu/winograd_tile.h"
+
+#define KERNELS(m_, r_)                                                       \
+    {                                                                         \
+        .m = m_, .r = r_, .n = m_ + r_ - 1, .input = input_##m_##_##r_,       \
+        .output = output_##m_##_##r_, .output_grad = output_grad_##m_##_##r_, \
+        .input_grad = input_grad_##m_##_##r_, .weights = weights_##m_##_##r_, \
+        .weights_grad = weights_grad_##m_##_##r_                              \
+    }
+
+const fast_winograd_kernels FAST_SIMD(fast__winograd_kernels)[FAST_WINOGRAD_VARIANTS] = {
+    KERNELS(2, 3), KERNELS(4, 3), KERNELS(6, 3), KERNELS(2, 5), KERNELS(4, 5),
+};

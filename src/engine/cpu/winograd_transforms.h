@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/cpu/simd.h"
+
+/*
+ * The one-dimensional transforms of Winograd's convolutions (Lavin and Gray, "Fast Algorithms for
+ * Convolutional Neural Networks", 2015), made and checked exactly by tools/winograd.py: change that.
+ * F(m, r) is m outputs of a filter with r taps, from n = m + r - 1 inputs:
+ *
+ *   y = A' ((G g) . (B' d))
+ *
+ * Points: n = 4: 0, 1, -1; n = 6: also 2, -2; n = 8: also 1/2, -1/2; and infinity. x and y may not
+ * overlap.
+ */
+#define WINOGRAD_INLINE static inline __attribute__((always_inline, unused))
+/* clang-format off */
+
+/* B', n = 4: inputs. */
+WINOGRAD_INLINE void winograd_bt_4(const fast_vec x[4], fast_vec y[4])
+{
+    const fast_vec e1 = x[2];
+    const fast_vec o1 = x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    y[0] = x[0] - x[2];
+    y[3] = x[3] - x[1];
+}
+
+/* B, n = 4: gradient of inputs. */
+WINOGRAD_INLINE void winograd_b_4(const fast_vec x[4], fast_vec y[4])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    y[0] = x[0];
+    y[1] = d1 - x[3];
+    y[2] = s1 - x[0];
+    y[3] = x[3];
+}
+
+/* B', n = 6: inputs. */
+WINOGRAD_INLINE void winograd_bt_6(const fast_vec x[6], fast_vec y[6])
+{
+    const fast_vec e1 = x[4] - 4.0f * x[2];
+    const fast_vec o1 = x[3] - 4.0f * x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[4] - x[2];
+    const fast_vec o3 = -2.0f * x[1] + 2.0f * x[3];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    y[0] = x[4] + 4.0f * x[0] - 5.0f * x[2];
+    y[5] = x[5] + 4.0f * x[1] - 5.0f * x[3];
+}
+
+/* B, n = 6: gradient of inputs. */
+WINOGRAD_INLINE void winograd_b_6(const fast_vec x[6], fast_vec y[6])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    y[0] = 4.0f * x[0];
+    y[1] = 4.0f * x[5] - 4.0f * d1 - 2.0f * d3;
+    y[2] = -s3 - 5.0f * x[0] - 4.0f * s1;
+    y[3] = d1 - 5.0f * x[5] + 2.0f * d3;
+    y[4] = x[0] + s1 + s3;
+    y[5] = x[5];
+}
+
+/* B', n = 8: inputs. */
+WINOGRAD_INLINE void winograd_bt_8(const fast_vec x[8], fast_vec y[8])
+{
+    const fast_vec e1 = x[2] + x[6] - 4.25f * x[4];
+    const fast_vec o1 = x[1] + x[5] - 4.25f * x[3];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[6] + 0.25f * x[2] - 1.25f * x[4];
+    const fast_vec o3 = 0.5f * x[1] - 2.5f * x[3] + 2.0f * x[5];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    const fast_vec e5 = x[6] + 4.0f * x[2] - 5.0f * x[4];
+    const fast_vec o5 = 2.0f * x[1] - 2.5f * x[3] + 0.5f * x[5];
+    y[5] = e5 + o5;
+    y[6] = e5 - o5;
+    y[0] = x[0] - x[6] - 5.25f * x[2] + 5.25f * x[4];
+    y[7] = x[7] - x[1] + 5.25f * x[3] - 5.25f * x[5];
+}
+
+/* B, n = 8: gradient of inputs. */
+WINOGRAD_INLINE void winograd_b_8(const fast_vec x[8], fast_vec y[8])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    const fast_vec s5 = x[5] + x[6], d5 = x[5] - x[6];
+    y[0] = x[0];
+    y[1] = d1 - x[7] + 0.5f * d3 + 2.0f * d5;
+    y[2] = s1 - 5.25f * x[0] + 0.25f * s3 + 4.0f * s5;
+    y[3] = 5.25f * x[7] - 4.25f * d1 - 2.5f * d3 - 2.5f * d5;
+    y[4] = 5.25f * x[0] - 4.25f * s1 - 1.25f * s3 - 5.0f * s5;
+    y[5] = d1 - 5.25f * x[7] + 2.0f * d3 + 0.5f * d5;
+    y[6] = s1 + s3 + s5 - x[0];
+    y[7] = x[7];
+}
+
+/* A', F(2, 3): outputs. */
+WINOGRAD_INLINE void winograd_at_2_3(const fast_vec x[4], fast_vec y[2])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    y[0] = x[0] + s1;
+    y[1] = x[3] + d1;
+}
+
+/* A, F(2, 3): gradient of outputs. */
+WINOGRAD_INLINE void winograd_a_2_3(const fast_vec x[2], fast_vec y[4])
+{
+    const fast_vec e1 = x[0];
+    const fast_vec o1 = x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    y[0] = x[0];
+    y[3] = x[1];
+}
+
+/* G, F(2, 3): weights. */
+WINOGRAD_INLINE void winograd_g_2_3(const fast_vec x[3], fast_vec y[4])
+{
+    const fast_vec e1 = 0.5f * x[0] + 0.5f * x[2];
+    const fast_vec o1 = 0.5f * x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    y[0] = x[0];
+    y[3] = x[2];
+}
+
+/* G', F(2, 3): gradient of weights. */
+WINOGRAD_INLINE void winograd_gt_2_3(const fast_vec x[4], fast_vec y[3])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    y[0] = x[0] + 0.5f * s1;
+    y[1] = 0.5f * d1;
+    y[2] = x[3] + 0.5f * s1;
+}
+
+/* A', F(4, 3): outputs. */
+WINOGRAD_INLINE void winograd_at_4_3(const fast_vec x[6], fast_vec y[4])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    y[0] = x[0] + s1 + s3;
+    y[1] = d1 + 2.0f * d3;
+    y[2] = s1 + 4.0f * s3;
+    y[3] = x[5] + d1 + 8.0f * d3;
+}
+
+/* A, F(4, 3): gradient of outputs. */
+WINOGRAD_INLINE void winograd_a_4_3(const fast_vec x[4], fast_vec y[6])
+{
+    const fast_vec e1 = x[0] + x[2];
+    const fast_vec o1 = x[1] + x[3];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[0] + 4.0f * x[2];
+    const fast_vec o3 = 2.0f * x[1] + 8.0f * x[3];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    y[0] = x[0];
+    y[5] = x[3];
+}
+
+/* G, F(4, 3): weights. */
+WINOGRAD_INLINE void winograd_g_4_3(const fast_vec x[3], fast_vec y[6])
+{
+    const fast_vec e1 = -0.16666666666666666f * x[0] - 0.16666666666666666f * x[2];
+    const fast_vec o1 = -0.16666666666666666f * x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = 0.041666666666666664f * x[0] + 0.16666666666666666f * x[2];
+    const fast_vec o3 = 0.08333333333333333f * x[1];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    y[0] = 0.25f * x[0];
+    y[5] = x[2];
+}
+
+/* G', F(4, 3): gradient of weights. */
+WINOGRAD_INLINE void winograd_gt_4_3(const fast_vec x[6], fast_vec y[3])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    y[0] = 0.25f * x[0] - 0.16666666666666666f * s1 + 0.041666666666666664f * s3;
+    y[1] = -0.16666666666666666f * d1 + 0.08333333333333333f * d3;
+    y[2] = x[5] - 0.16666666666666666f * s1 + 0.16666666666666666f * s3;
+}
+
+/* A', F(6, 3): outputs. */
+WINOGRAD_INLINE void winograd_at_6_3(const fast_vec x[8], fast_vec y[6])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    const fast_vec s5 = x[5] + x[6], d5 = x[5] - x[6];
+    y[0] = x[0] + s1 + s3 + s5;
+    y[1] = d1 + 2.0f * d3 + 0.5f * d5;
+    y[2] = s1 + 4.0f * s3 + 0.25f * s5;
+    y[3] = d1 + 8.0f * d3 + 0.125f * d5;
+    y[4] = s1 + 16.0f * s3 + 0.0625f * s5;
+    y[5] = x[7] + d1 + 32.0f * d3 + 0.03125f * d5;
+}
+
+/* A, F(6, 3): gradient of outputs. */
+WINOGRAD_INLINE void winograd_a_6_3(const fast_vec x[6], fast_vec y[8])
+{
+    const fast_vec e1 = x[0] + x[2] + x[4];
+    const fast_vec o1 = x[1] + x[3] + x[5];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[0] + 4.0f * x[2] + 16.0f * x[4];
+    const fast_vec o3 = 2.0f * x[1] + 8.0f * x[3] + 32.0f * x[5];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    const fast_vec e5 = x[0] + 0.25f * x[2] + 0.0625f * x[4];
+    const fast_vec o5 = 0.5f * x[1] + 0.125f * x[3] + 0.03125f * x[5];
+    y[5] = e5 + o5;
+    y[6] = e5 - o5;
+    y[0] = x[0];
+    y[7] = x[5];
+}
+
+/* G, F(6, 3): weights. */
+WINOGRAD_INLINE void winograd_g_6_3(const fast_vec x[3], fast_vec y[8])
+{
+    const fast_vec e1 = -0.2222222222222222f * x[0] - 0.2222222222222222f * x[2];
+    const fast_vec o1 = -0.2222222222222222f * x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = 0.011111111111111112f * x[0] + 0.044444444444444446f * x[2];
+    const fast_vec o3 = 0.022222222222222223f * x[1];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    const fast_vec e5 = 0.7111111111111111f * x[0] + 0.17777777777777778f * x[2];
+    const fast_vec o5 = 0.35555555555555557f * x[1];
+    y[5] = e5 + o5;
+    y[6] = e5 - o5;
+    y[0] = x[0];
+    y[7] = x[2];
+}
+
+/* G', F(6, 3): gradient of weights. */
+WINOGRAD_INLINE void winograd_gt_6_3(const fast_vec x[8], fast_vec y[3])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    const fast_vec s5 = x[5] + x[6], d5 = x[5] - x[6];
+    y[0] = x[0] - 0.2222222222222222f * s1 + 0.011111111111111112f * s3 + 0.7111111111111111f * s5;
+    y[1] = -0.2222222222222222f * d1 + 0.022222222222222223f * d3 + 0.35555555555555557f * d5;
+    y[2] = x[7] - 0.2222222222222222f * s1 + 0.044444444444444446f * s3 + 0.17777777777777778f * s5;
+}
+
+/* A', F(2, 5): outputs. */
+WINOGRAD_INLINE void winograd_at_2_5(const fast_vec x[6], fast_vec y[2])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    y[0] = x[0] + s1 + s3;
+    y[1] = x[5] + d1 + 2.0f * d3;
+}
+
+/* A, F(2, 5): gradient of outputs. */
+WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
+{
+    const fast_vec e1 = x[0];
+    const fast_vec o1 = x[1];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[0];
+    const fast_vec o3 = 2.0f * x[1];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    y[0] = x[0];
+    y[5] = x[1];
+}
+
+/* G, F(2, 5): weights. */
+WINOGRAD_INLINE void winograd_g_2_5(const fast_vec x[5], fast_vec y[6])
+{
+    const fast_vec e1 = -0.16666666666666666f * x[0] - 0.16666666666666666f * x[2] - 0.16666666666666666f * x[4];
+    const fast_vec o1 = -0.16666666666666666f * x[1] - 0.16666666666666666f * x[3];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = 0.041666666666666664f * x[0] + 0.16666666666666666f * x[2] + 0.6666666666666666f * x[4];
+    const fast_vec o3 = 0.08333333333333333f * x[1] + 0.3333333333333333f * x[3];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    y[0] = 0.25f * x[0];
+    y[5] = x[4];
+}
+
+/* G', F(2, 5): gradient of weights. */
+WINOGRAD_INLINE void winograd_gt_2_5(const fast_vec x[6], fast_vec y[5])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    y[0] = 0.25f * x[0] - 0.16666666666666666f * s1 + 0.041666666666666664f * s3;
+    y[1] = -0.16666666666666666f * d1 + 0.08333333333333333f * d3;
+    y[2] = -0.16666666666666666f * s1 + 0.16666666666666666f * s3;
+    y[3] = -0.16666666666666666f * d1 + 0.3333333333333333f * d3;
+    y[4] = x[5] - 0.16666666666666666f * s1 + 0.6666666666666666f * s3;
+}
+
+/* A', F(4, 5): outputs. */
+WINOGRAD_INLINE void winograd_at_4_5(const fast_vec x[8], fast_vec y[4])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    const fast_vec s5 = x[5] + x[6], d5 = x[5] - x[6];
+    y[0] = x[0] + s1 + s3 + s5;
+    y[1] = d1 + 2.0f * d3 + 0.5f * d5;
+    y[2] = s1 + 4.0f * s3 + 0.25f * s5;
+    y[3] = x[7] + d1 + 8.0f * d3 + 0.125f * d5;
+}
+
+/* A, F(4, 5): gradient of outputs. */
+WINOGRAD_INLINE void winograd_a_4_5(const fast_vec x[4], fast_vec y[8])
+{
+    const fast_vec e1 = x[0] + x[2];
+    const fast_vec o1 = x[1] + x[3];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = x[0] + 4.0f * x[2];
+    const fast_vec o3 = 2.0f * x[1] + 8.0f * x[3];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    const fast_vec e5 = x[0] + 0.25f * x[2];
+    const fast_vec o5 = 0.5f * x[1] + 0.125f * x[3];
+    y[5] = e5 + o5;
+    y[6] = e5 - o5;
+    y[0] = x[0];
+    y[7] = x[3];
+}
+
+/* G, F(4, 5): weights. */
+WINOGRAD_INLINE void winograd_g_4_5(const fast_vec x[5], fast_vec y[8])
+{
+    const fast_vec e1 = -0.2222222222222222f * x[0] - 0.2222222222222222f * x[2] - 0.2222222222222222f * x[4];
+    const fast_vec o1 = -0.2222222222222222f * x[1] - 0.2222222222222222f * x[3];
+    y[1] = e1 + o1;
+    y[2] = e1 - o1;
+    const fast_vec e3 = 0.011111111111111112f * x[0] + 0.044444444444444446f * x[2] + 0.17777777777777778f * x[4];
+    const fast_vec o3 = 0.022222222222222223f * x[1] + 0.08888888888888889f * x[3];
+    y[3] = e3 + o3;
+    y[4] = e3 - o3;
+    const fast_vec e5 = 0.7111111111111111f * x[0] + 0.17777777777777778f * x[2] + 0.044444444444444446f * x[4];
+    const fast_vec o5 = 0.35555555555555557f * x[1] + 0.08888888888888889f * x[3];
+    y[5] = e5 + o5;
+    y[6] = e5 - o5;
+    y[0] = x[0];
+    y[7] = x[4];
+}
+
+/* G', F(4, 5): gradient of weights. */
+WINOGRAD_INLINE void winograd_gt_4_5(const fast_vec x[8], fast_vec y[5])
+{
+    const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
+    const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
+    const fast_vec s5 = x[5] + x[6], d5 = x[5] - x[6];
+    y[0] = x[0] - 0.2222222222222222f * s1 + 0.011111111111111112f * s3 + 0.7111111111111111f * s5;
+    y[1] = -0.2222222222222222f * d1 + 0.022222222222222223f * d3 + 0.35555555555555557f * d5;
+    y[2] = -0.2222222222222222f * s1 + 0.044444444444444446f * s3 + 0.17777777777777778f * s5;
+    y[3] = -0.2222222222222222f * d1 + 0.08888888888888889f * d3 + 0.08888888888888889f * d5;
+    y[4] = x[7] - 0.2222222222222222f * s1 + 0.17777777777777778f * s3 + 0.044444444444444446f * s5;
+}
+/* clang-format on */
