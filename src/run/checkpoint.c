@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint: a run at rest between two steps, as a safetensors file.
+ *
+ *   tensors    NAME                the parameters and the state, as in a file of weights
+ *              optimizer/I/NAME    slot I of the update rule's state
+ *   metadata   fast_checkpoint     version of this format: 1
+ *              step                steps taken; the batches, the learning rate and every random
+ *                                  stream are functions of it, so it is their whole position
+ *              step_count          of the whole run
+ *              sums                of the epoch so far: loss (bits), batches, correct, positions
+ *              judged              the last evaluation: step, loss (bits), accuracy (bits)
+ *              hash                of parameters and state, to find damage
+ *              data_hash           of the training set's samples and labels
+ *              network             hash of the network's text
+ *              engine, plan_hash   what computed; another one is allowed, with a note
+ *              option.NAME         every option that must be the same (see `matching`)
+ *
+ * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The file
+ * is replaced atomically: after a crash there is the old one or the new one.
+ */
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "run/run.h"
+#include "tensor/safetensors.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Options that decide what is computed. The number of epochs or steps may change: a longer run is
+ * the usual reason to resume a finished one. */
+static const char *const matching[] = { "model", "data",      "workers",  "batch",
+                                        "lr",    "optimizer", "schedule", "seed",
+                                        "shard", "alpha",     "augment",  NULL };
+
+enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX, SLOT_PREFIX_MAX = 32 };
+
+/* Metadata under construction: pairs of texts, kept in one block. */
+typedef struct meta {
+    const char *pairs[2 * META_MAX + 1];
+    int count;    /* texts in pairs */
+    char *values; /* [META_MAX][VALUE_MAX] */
+    char keys[META_MAX][32];
+} meta;
+
+static void meta_put(meta *m, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void meta_put(meta *m, const char *key, const char *format, ...)
+{
+    const int i = m->count / 2;
+    FAST_ASSERT(i < META_MAX);
+    char *value = m->values + (size_t)i * VALUE_MAX;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, VALUE_MAX, format, arguments);
+    va_end(arguments);
+    snprintf(m->keys[i], sizeof m->keys[i], "%s", key);
+    m->pairs[m->count++] = m->keys[i];
+    m->pairs[m->count++] = value;
+    m->pairs[m->count] = NULL;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double value_of(uint64_t bits)
+{
+    double value = 0;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Samples and labels of the training set. Computed once: tens of megabytes take milliseconds. */
+static uint64_t data_hash(fast_run *run)
+{
+    if (run->data_hash)
+        return run->data_hash;
+    const fast_data *d = run->train;
+    uint64_t hash = (uint64_t)d->count;
+    hash = fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
+    if (d->labels)
+        hash = fast__hash(d->labels, (size_t)(d->count * d->positions) * sizeof *d->labels, hash);
+    if (d->targets)
+        hash = fast__hash(d->targets, (size_t)(d->count * d->outputs) * sizeof *d->targets, hash);
+    run->data_hash = hash ? hash : 1;
+    return run->data_hash;
+}
+
+static uint64_t network_hash(const fast_run *run)
+{
+    return run->model_text ? fast__hash(run->model_text, strlen(run->model_text), 0) : 0;
+}
+
+static const fast_option *find_option(const char *name)
+{
+    for (const fast_option *o = fast__run_options; o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            return o;
+    FAST_ASSERT(!"an option of the table");
+    return NULL;
+}
+
+static void describe_run(fast_run *run, meta *m)
+{
+    const fast_run_sums *sums = &run->sums;
+    meta_put(m, "fast_checkpoint", "1");
+    meta_put(m, "step", "%" PRId64, run->step);
+    meta_put(m, "step_count", "%" PRId64, run->step_count);
+    meta_put(m, "sums", "%016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, bits_of(sums->loss),
+             sums->batches, sums->correct, sums->positions);
+    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->step_judged,
+             bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
+    fast__run_measure_all(run);
+    meta_put(m, "hash", "%016" PRIx64, run->result.params_hash);
+    meta_put(m, "data_hash", "%016" PRIx64, data_hash(run));
+    meta_put(m, "network", "%016" PRIx64, network_hash(run));
+    meta_put(m, "engine", "%s", run->config.engine);
+    meta_put(m, "plan_hash", "%016" PRIx64, run->result.plan_hash);
+    for (const char *const *name = matching; *name; name++) {
+        char key[32];
+        char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
+        snprintf(key, sizeof key, "option.%s", *name);
+        fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
+        meta_put(m, key, "%s", value);
+    }
+    FAST_ASSERT(m->count / 2 < META_MAX);
+}
+
+static int slot_count(const fast_run *run)
+{
+    int count = 0;
+    while (fast__optimizer_slot(run->optimizer, count))
+        count++;
+    return count;
+}
+
+static void slot_prefix(int slot, char prefix[SLOT_PREFIX_MAX])
+{
+    snprintf(prefix, SLOT_PREFIX_MAX, "optimizer/%d/", slot);
+}
+
+static fast_err save_described(fast_run *run, const char *path, const meta *m)
+{
+    const fast_learner *learner = run->learner;
+    const int slots = slot_count(run);
+    const int64_t each = learner->params.segment_count;
+    const int64_t count = each * (1 + slots) + learner->state.segment_count;
+    char(*names)[FAST_TENSOR_NAME_MAX] = NULL;
+    fast_tensor *tensors = NULL;
+    fast_err err = fast__alloc("tensor names", count, sizeof *names, &names);
+    if (err)
+        return err;
+    err = fast__alloc("tensors", count, sizeof *tensors, &tensors);
+    if (err)
+        goto undo_names;
+    fast__weights_describe(&learner->params, learner->w, "", names, tensors);
+    int64_t at = each;
+    for (int slot = 0; slot < slots; slot++, at += each) {
+        char prefix[SLOT_PREFIX_MAX];
+        slot_prefix(slot, prefix);
+        fast__weights_describe(&learner->params, fast__optimizer_slot(run->optimizer, slot), prefix,
+                               names + at, tensors + at);
+    }
+    fast__weights_describe(&learner->state, learner->s, "", names + at, tensors + at);
+    err = fast__tensors_save(path, tensors, count, m->pairs);
+    fast__free(tensors);
+
+undo_names:
+    fast__free(names);
+    return err;
+}
+
+fast_err fast__checkpoint_save(fast_run *run, const char *path)
+{
+    meta m = { .count = 0 };
+    FAST_TRY(fast__alloc("checkpoint metadata", META_MAX, VALUE_MAX, &m.values));
+    describe_run(run, &m);
+    const fast_err err = save_described(run, path, &m);
+    fast__free(m.values);
+    return err;
+}
+
+/* What a checkpoint's metadata says, before any of it is believed. */
+typedef struct saved {
+    int64_t step;
+    int64_t step_count;
+    fast_run_sums sums;
+    int64_t step_judged;
+    double test_loss;
+    double test_accuracy;
+    uint64_t hash;
+} saved;
+
+static const char *meta_get(const fast_tensors *tensors, const char *key)
+{
+    const char *value = fast__tensors_meta(tensors, key);
+    return value ? value : "";
+}
+
+static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *out)
+{
+    const char *version = fast__tensors_meta(tensors, "fast_checkpoint");
+    if (!version)
+        return fast__fail(FAST_EINVAL, "%s is not a checkpoint; to begin with its weights use load",
+                          path);
+    if (strcmp(version, "1") != 0)
+        return fast__fail(FAST_EINVAL, "%s is a checkpoint of version %.20s; this program reads 1",
+                          path, version);
+    uint64_t loss = 0;
+    uint64_t test_loss = 0;
+    uint64_t test_accuracy = 0;
+    const bool whole =
+        sscanf(meta_get(tensors, "step"), "%" SCNd64, &out->step) == 1 &&
+        sscanf(meta_get(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
+        sscanf(meta_get(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
+               &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
+        sscanf(meta_get(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
+               &test_loss, &test_accuracy) == 3 &&
+        sscanf(meta_get(tensors, "hash"), "%" SCNx64, &out->hash) == 1;
+    if (!whole || out->step < 0 || out->step > ((int64_t)1 << 52))
+        return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
+    out->sums.loss = value_of(loss);
+    out->test_loss = value_of(test_loss);
+    out->test_accuracy = value_of(test_accuracy);
+    return FAST_OK;
+}
+
+/* One sentence that names the first difference. */
+static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    char *ours = NULL;
+    FAST_TRY(fast__alloc("an option's text", VALUE_MAX, 1, &ours));
+    fast_err err = FAST_OK;
+    for (const char *const *name = matching; *name && !err; name++) {
+        char key[32];
+        snprintf(key, sizeof key, "option.%s", *name);
+        const char *theirs = meta_get(tensors, key);
+        fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
+        if (strcmp(theirs, ours) != 0)
+            err =
+                fast__fail(FAST_EINVAL,
+                           "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
+                           path, *name, theirs, *name, ours);
+    }
+    fast__free(ours);
+    return err;
+}
+
+static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, network_hash(run));
+    if (strcmp(meta_get(tensors, "network"), text) != 0)
+        return fast__fail(FAST_EINVAL, "%s was saved with another network under the name %.100s",
+                          path, run->config.model);
+    snprintf(text, sizeof text, "%016" PRIx64, data_hash(run));
+    if (strcmp(meta_get(tensors, "data_hash"), text) != 0)
+        return fast__fail(FAST_EINVAL,
+                          "%s was saved with other training data under the name %.100s", path,
+                          run->config.data);
+    return FAST_OK;
+}
+
+static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    const fast_learner *learner = run->learner;
+    FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
+    FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
+    const int slots = slot_count(run);
+    for (int slot = 0; slot < slots; slot++) {
+        char prefix[SLOT_PREFIX_MAX];
+        slot_prefix(slot, prefix);
+        FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
+    }
+    const int64_t count =
+        learner->params.segment_count * (1 + slots) + learner->state.segment_count;
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
+        if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
+            return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
+                              path, fast__tensors_at(tensors, i)->name);
+    if (fast__tensors_count(tensors) != count)
+        return fast__fail(FAST_EINVAL, "%s has %lld tensors, and this run's checkpoint has %lld",
+                          path, (long long)fast__tensors_count(tensors), (long long)count);
+    return FAST_OK;
+}
+
+/* The parameters' hash as result.c computes it, from the file: damage is found before w is
+ * touched. */
+static fast_err check_content(fast_run *run, const char *path, const fast_tensors *tensors,
+                              uint64_t expected)
+{
+    const fast_learner *learner = run->learner;
+    float *copy = NULL;
+    FAST_TRY(fast__alloc("a copy of the parameters", learner->params.count + learner->state.count,
+                         sizeof *copy, &copy));
+    fast_err err = fast__weights_copy(tensors, &learner->params, "", copy);
+    float *state = copy + learner->params.count;
+    if (err == FAST_OK)
+        err = fast__weights_copy(tensors, &learner->state, "", state);
+    uint64_t hash = fast__hash(copy, (size_t)learner->params.count * sizeof *copy, 0);
+    if (learner->state.count > 0)
+        hash = fast__hash(state, (size_t)learner->state.count * sizeof *copy, hash);
+    fast__free(copy);
+    if (err == FAST_OK && hash != expected)
+        err = fast__fail(FAST_EFORMAT,
+                         "%s is damaged: its parameters are not those that were saved", path);
+    return err;
+}
+
+static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
+{
+    char plan[32];
+    snprintf(plan, sizeof plan, "%016" PRIx64, fast__program_head(run->program)->plan_hash);
+    if (strcmp(meta_get(tensors, "engine"), run->config.engine) != 0)
+        snprintf(run->resume_note, sizeof run->resume_note,
+                 "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
+                 "to the bit",
+                 meta_get(tensors, "engine"), run->config.engine);
+    else if (strcmp(meta_get(tensors, "plan_hash"), plan) != 0)
+        snprintf(run->resume_note, sizeof run->resume_note,
+                 "the engine's measured choices are not those of the checkpoint: the run goes on, "
+                 "but not to the bit");
+    else if (s->step_count != run->step_count)
+        snprintf(
+            run->resume_note, sizeof run->resume_note,
+            "the checkpoint's run had %lld steps, this one has %lld: the learning rate follows "
+            "the new length",
+            (long long)s->step_count, (long long)run->step_count);
+}
+
+static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    saved s = { 0 };
+    FAST_TRY(read_meta(path, tensors, &s));
+    FAST_TRY(check_options(run, path, tensors));
+    FAST_TRY(check_hashes(run, path, tensors));
+    FAST_TRY(check_tensors(run, path, tensors));
+    FAST_TRY(check_content(run, path, tensors, s.hash));
+
+    fast_learner *learner = run->learner;
+    FAST_TRY(fast__weights_copy(tensors, &learner->params, "", learner->w));
+    FAST_TRY(fast__weights_copy(tensors, &learner->state, "", learner->s));
+    for (int slot = 0; slot < slot_count(run); slot++) {
+        char prefix[SLOT_PREFIX_MAX];
+        slot_prefix(slot, prefix);
+        FAST_TRY(fast__weights_copy(tensors, &learner->params, prefix,
+                                    fast__optimizer_slot(run->optimizer, slot)));
+    }
+    run->step = s.step;
+    run->sums = s.sums;
+    run->step_judged = s.step_judged;
+    run->result.test_loss = s.test_loss;
+    run->result.test_accuracy = s.test_accuracy;
+    run->resumed = true;
+    note_changes(run, tensors, &s);
+    return FAST_OK;
+}
+
+fast_err fast__checkpoint_load(fast_run *run, const char *path)
+{
+    fast_tensors *tensors = NULL;
+    FAST_TRY(fast__tensors_open(path, &tensors));
+    const fast_err err = load_checked(run, path, tensors);
+    fast__tensors_close(tensors);
+    return err;
+}
+
+fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
+{
+    char folder[FAST_PATH_MAX];
+    FAST_TRY(fast__file_cache_folder(folder, sizeof folder));
+    size_t used = strlen(folder);
+    snprintf(folder + used, sizeof folder - used, "/checkpoints");
+    FAST_TRY(fast__file_make_folder(folder));
+    uint64_t hash = 0;
+    for (const char *const *name = matching; *name; name++) {
+        char text[FAST_PATH_MAX];
+        fast__config_text(find_option(*name), &run->config, text, sizeof text);
+        hash = fast__hash(text, strlen(text), hash);
+    }
+    const int length =
+        snprintf(path, size, "%s/%.*s-%08" PRIx64 ".safetensors", folder,
+                 (int)strcspn(run->config.model, ":"), run->config.model, hash & 0xffffffff);
+    if (length < 0 || (size_t)length >= size)
+        return fast__fail(FAST_EIO, "the path of FAST's cache folder is too long");
+    return FAST_OK;
+}
+
+fast_err fast_run_checkpoint(fast_run *run, const char *path)
+{
+    FAST_ASSERT(run != NULL);
+    char own[FAST_PATH_MAX];
+    if (!path) {
+        FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
+        path = own;
+    }
+    FAST_TRY(fast__checkpoint_save(run, path));
+    run->step_saved = run->step;
+    fast__run_tell(run, FAST_EVENT_SAVE, path);
+    return FAST_OK;
+}

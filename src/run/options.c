@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of a run: one table, and the checks that need more than one row of it. Parsing,
+ * `--help`, the manual, completion and the documentation are all made of the table. What an option
+ * names (a model, a data set, ...) is checked where it is opened, in run.c; everything is checked
+ * before anything is written.
+ */
+#include "run/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef fast_run_config C;
+
+const fast_option fast__run_options[] = {
+    FAST_OPT_TEXT(C, model, "lenet", "model", "what to train: a model by name, or file:PATH"),
+    FAST_OPT_TEXT(C, data, "auto", "data", "what to train it on: a data set by name"),
+    FAST_OPT_TEXT(C, engine, "auto", "engine", "what computes; auto is the fastest in this build"),
+    FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
+    FAST_OPT_INT(C, epochs, "10", 0, 1e9, "passes over the training set; 0 only evaluates"),
+    FAST_OPT_INT(C, steps, "0", 0, 1e15, "steps in all, instead of epochs; 0: by epochs"),
+    FAST_OPT_INT(C, batch, "64", 1, 1 << 24, "samples per worker and step"),
+    FAST_OPT_INT(C, global_batch, "0", 0, 1 << 24, "samples per step of all workers; 0: by batch"),
+    FAST_OPT_REAL(C, lr, "0.05", 0, 1e9, "base learning rate"),
+    FAST_OPT_TEXT(C, optimizer, "momentum", "optimizer", "update rule"),
+    FAST_OPT_TEXT(C, schedule, "cosine", "schedule", "learning rate over time"),
+    FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
+    FAST_OPT_REAL(C, target, "0", 0, 1, "stop at this test accuracy (0.91); 0: train to the end"),
+    FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet",
+                    "how the training set is split among workers"),
+    FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
+    FAST_OPT_TEXT(C, augment, "no", NULL,
+                  "change images at random, like shift:2+flip+crop:4+noise:0.1"),
+    FAST_OPT_TEXT(C, prefetch, "auto", NULL,
+                  "batches made ahead by a thread; auto: 2 with augment, else 0"),
+    FAST_OPT_TEXT(C, evaluate, "1", NULL,
+                  "test every N epochs, like 2, or steps, like 500steps; end; no"),
+    FAST_OPT_TEXT(C, save, "", NULL, "save the weights to this file at the end (safetensors)"),
+    FAST_OPT_TEXT(C, load, "", NULL, "begin with the weights of this file (safetensors)"),
+    FAST_OPT_TEXT(C, checkpoint, "", NULL, "keep the whole run in this file, to resume it"),
+    FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
+                  "save it every N epochs, like 2, or steps, like 500steps; end"),
+    FAST_OPT_TEXT(C, resume, "", NULL, "go on exactly where this checkpoint stopped"),
+    FAST_OPT_TEXT(C, plan, "auto", NULL,
+                  "file with the engine's measured choices; auto: FAST's cache; no: keep none"),
+    FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
+    FAST_OPT_TEXT(C, log, "", NULL, "append a JSON line per evaluation to this file"),
+    FAST_OPT_END,
+};
+
+const fast_part fast__run_part = { "train", "train a model", fast__run_options };
+
+/* "no", "end", "3", "3epochs", "500steps". */
+static fast_err period_parse(const char *name, const char *text, fast_period *out)
+{
+    static const struct {
+        const char *suffix;
+        fast_period_unit unit;
+    } units[] = { { "", FAST_PERIOD_EPOCHS },
+                  { "epochs", FAST_PERIOD_EPOCHS },
+                  { "epoch", FAST_PERIOD_EPOCHS },
+                  { "steps", FAST_PERIOD_STEPS },
+                  { "step", FAST_PERIOD_STEPS } };
+    if (strcmp(text, "no") == 0 || strcmp(text, "0") == 0) {
+        *out = (fast_period){ FAST_PERIOD_NEVER, 0 };
+        return FAST_OK;
+    }
+    if (strcmp(text, "end") == 0) {
+        *out = (fast_period){ FAST_PERIOD_END, 0 };
+        return FAST_OK;
+    }
+    const size_t digits = strspn(text, "0123456789");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (digits == 0 || digits > 15 || strcmp(text + digits, units[i].suffix) != 0)
+            continue;
+        char number[16];
+        memcpy(number, text, digits);
+        number[digits] = '\0';
+        int64_t count = 0;
+        FAST_TRY(fast__parse_int(name, number, &count));
+        if (count < 1)
+            break;
+        *out = (fast_period){ units[i].unit, count };
+        return FAST_OK;
+    }
+    return fast__fail(FAST_EINVAL,
+                      "%s=%s: write N epochs as \"2\", steps as \"500steps\", or "
+                      "\"end\" or \"no\"",
+                      name, text);
+}
+
+/* What the table alone cannot say. */
+static fast_err config_check(C *c)
+{
+    if (c->workers != 1)
+        return fast__fail(FAST_EINVAL,
+                          "workers=%lld: this version trains with one worker; leave "
+                          "workers at 1",
+                          (long long)c->workers);
+    if (c->global_batch > 0) {
+        if (c->global_batch % c->workers != 0)
+            return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers",
+                              (long long)c->global_batch, (long long)c->workers);
+        c->batch = c->global_batch / c->workers;
+    }
+    FAST_TRY(period_parse("evaluate", c->evaluate, &c->evaluate_period));
+    FAST_TRY(period_parse("checkpoint_every", c->checkpoint_every, &c->checkpoint_period));
+    if (c->target > 0 && c->evaluate_period.unit == FAST_PERIOD_NEVER)
+        return fast__fail(FAST_EINVAL, "target=%g needs evaluation; leave out evaluate=%s",
+                          c->target, c->evaluate);
+    if (strcmp(c->prefetch, "auto") == 0)
+        c->prefetch_count = strcmp(c->augment, "no") == 0 ? 0 : 2;
+    else
+        FAST_TRY(fast__parse_int("prefetch", c->prefetch, &c->prefetch_count));
+    if (c->prefetch_count < 0 || c->prefetch_count > 1024)
+        return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
+    if (c->load[0] && c->resume[0])
+        return fast__fail(FAST_EINVAL,
+                          "load=%s and resume=%s: a checkpoint has its own weights; "
+                          "give one of them",
+                          c->load, c->resume);
+    return FAST_OK;
+}
+
+fast_err fast__config_parse(const char *const *options, fast_run_config *out)
+{
+    FAST_ASSERT(out != NULL);
+    memset(out, 0, sizeof *out);
+    fast__options_default(fast__run_options, out);
+    for (; options && *options; options++) {
+        const char *equal = strchr(*options, '=');
+        char name[64];
+        if (!equal || equal == *options || (size_t)(equal - *options) >= sizeof name)
+            return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", *options);
+        memcpy(name, *options, (size_t)(equal - *options));
+        name[equal - *options] = '\0';
+        FAST_TRY(fast__options_set("train", fast__run_options, out, name, equal + 1));
+    }
+    return config_check(out);
+}
+
+/* The i-th of "a|b|c". */
+static void choice_text(const char *choices, int i, char *text, size_t size)
+{
+    for (; i > 0; i--) {
+        choices = strchr(choices, '|');
+        FAST_ASSERT(choices != NULL);
+        choices++;
+    }
+    snprintf(text, size, "%.*s", (int)strcspn(choices, "|"), choices);
+}
+
+void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
+                       size_t size)
+{
+    FAST_ASSERT(option->name != NULL);
+    const char *field = (const char *)config + option->offset;
+    switch (option->type) {
+    case FAST_OPTION_BOOL:
+        snprintf(text, size, "%s", *(const bool *)(const void *)field ? "yes" : "no");
+        break;
+    case FAST_OPTION_INT:
+        snprintf(text, size, "%lld", (long long)*(const int64_t *)(const void *)field);
+        break;
+    case FAST_OPTION_REAL:
+        snprintf(text, size, "%.12g", *(const double *)(const void *)field);
+        break;
+    case FAST_OPTION_TEXT:
+        snprintf(text, size, "%s", field);
+        break;
+    case FAST_OPTION_CHOICE:
+        choice_text(option->choices, *(const int *)(const void *)field, text, size);
+        break;
+    }
+}

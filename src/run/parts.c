@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every part that can be chosen by name, as one kind of list: what `--help`, the manual and shell
+ * completion are made of. The registries are lists of pointers to the parts' own types; their names,
+ * summaries and tables are copied here once, at the first question.
+ */
+#include "run/run.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { PARTS_MAX = 64 };
+
+typedef struct part_list {
+    fast_part parts[PARTS_MAX];
+    int64_t count;
+} part_list;
+
+/* Written once, under pthread_once(), and constant from then on. */
+static part_list models, datas, optimizers, engines;
+
+static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
+{
+    FAST_ASSERT(list->count < PARTS_MAX);
+    list->parts[list->count++] = (fast_part){ name, summary, options };
+}
+
+static void fill(void)
+{
+    for (int i = 0; fast__models[i]; i++)
+        add(&models, fast__models[i]->name, fast__models[i]->summary, fast__models[i]->options);
+    for (int i = 0; fast__data_kinds[i]; i++)
+        add(&datas, fast__data_kinds[i]->name, fast__data_kinds[i]->summary,
+            fast__data_kinds[i]->options);
+    for (int i = 0; fast__rules[i]; i++)
+        add(&optimizers, fast__rules[i]->name, fast__rules[i]->summary, fast__rules[i]->options);
+    for (int i = 0; fast__engines[i]; i++)
+        add(&engines, fast__engines[i]->name, fast__engines[i]->summary, NULL);
+}
+
+const fast_part *fast_part_list(const char *kind, int64_t *count_out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static const struct {
+        const char *kind;
+        const part_list *list;
+    } lists[] = { { "model", &models },
+                  { "data", &datas },
+                  { "optimizer", &optimizers },
+                  { "engine", &engines } };
+    FAST_ASSERT(kind != NULL && count_out != NULL);
+    pthread_once(&once, fill);
+    *count_out = 0;
+    if (strcmp(kind, "train") == 0) {
+        *count_out = 1;
+        return &fast__run_part;
+    }
+    if (strcmp(kind, "schedule") == 0)
+        return fast__schedule_list(count_out);
+    if (strcmp(kind, "layer") == 0)
+        return fast__layer_list(count_out);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (strcmp(lists[i].kind, kind) == 0) {
+            *count_out = lists[i].list->count;
+            return lists[i].list->parts;
+        }
+    return NULL;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run measured. The running means are those of the current epoch, or of the last one right
+ * after it ended:
+ *
+ *   loss           = sum of the batches' mean losses / batches
+ *   train_accuracy = correct positions / judged positions
+ *   samples_per_s  = samples of this process / (time - evaluation - saving)
+ *
+ * Reading and tuning happen in fast_run_open(), before the clock starts.
+ */
+#include "base/hash.h"
+#include "run/run.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+void fast__run_measure(fast_run *run)
+{
+    const fast_run_sums *sums = &run->sums;
+    const fast_run_times *times = &run->times;
+    fast_result *r = &run->result;
+    r->steps = run->step;
+    r->samples = run->step * run->config.batch * run->config.workers;
+    r->epoch = run->step / run->learner->epoch_steps;
+    r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
+    const bool judged = sums->positions > 0 && run->train->classes > 0;
+    r->train_accuracy = judged ? (double)sums->correct / (double)sums->positions : NAN;
+
+    int64_t total = times->total_ns;
+    if (times->start_ns)
+        total += fast__run_now(run) - times->start_ns;
+    const int64_t training = total - times->pause_ns;
+    r->time_s = (double)total * 1e-9;
+    r->compute_s = (double)times->compute_ns * 1e-9;
+    r->samples_per_s = training > 0 && times->samples > 0
+                           ? (double)times->samples / ((double)training * 1e-9)
+                           : NAN;
+}
+
+void fast__run_measure_all(fast_run *run)
+{
+    fast__run_measure(run);
+    const fast_learner *learner = run->learner;
+    fast_result *r = &run->result;
+    r->param_count = learner->params.count;
+    uint64_t hash = fast__hash(learner->w, (size_t)learner->params.count * sizeof *learner->w, 0);
+    if (learner->state.count > 0)
+        hash = fast__hash(learner->s, (size_t)learner->state.count * sizeof *learner->s, hash);
+    r->params_hash = hash;
+    r->plan_hash = fast__program_head(run->program)->plan_hash;
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        r->memory_peak = (int64_t)usage.ru_maxrss * 1024; /* Linux counts kibibytes */
+}
+
+const fast_result *fast_run_result(const fast_run *run)
+{
+    FAST_ASSERT(run != NULL);
+    return &run->result;
+}
+
+int64_t fast_run_inputs(const fast_run *run)
+{
+    return run->train->features;
+}
+
+int64_t fast_run_outputs(const fast_run *run)
+{
+    return run->graph->nodes[run->graph->node_count - 1].count;
+}

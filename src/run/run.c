@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open and close a run: from options to the parts that train.
+ *
+ *   options -> engine's name, rule, schedule     wrong words are found before anything is read
+ *           -> data -> graph -> loaders          a model is made to fit its data
+ *           -> optimizer, schedule
+ *           -> program, workspace                may measure for seconds, so it comes late
+ *           -> learner -> weights or checkpoint
+ *
+ * Everything is checked here and nothing is written: a run that opens has files that can be read,
+ * folders that can be written and parts that fit together.
+ */
+#include "run/run.h"
+
+#include "base/memory.h"
+#include "model/native.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file that the run will write must have a folder that can be written. */
+static fast_err check_writable(const char *option, const char *path)
+{
+    if (!path[0])
+        return FAST_OK;
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fast__fail(FAST_EINVAL, "%s=%s is a folder; name a file in it", option, path);
+    char folder[FAST_PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        snprintf(folder, sizeof folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        return fast__fail(FAST_EINVAL, "%s=%s: there is no folder %s; make it first", option, path,
+                          folder);
+    if (access(folder, W_OK) != 0)
+        return fast__fail(FAST_EINVAL, "%s=%s: the folder %s cannot be written", option, path,
+                          folder);
+    return FAST_OK;
+}
+
+/* What can be known to be wrong from the words alone, before a data set is read. */
+static fast_err check_words(fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    FAST_TRY(fast__engine_find(c->engine, &run->engine));
+    const fast_layout nothing = { NULL, 0, 0 };
+    fast_optimizer *optimizer = NULL;
+    FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
+    fast__optimizer_free(optimizer);
+    fast_schedule *schedule = NULL;
+    FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->lr, 1, 1, c->batch },
+                                &schedule));
+    fast__schedule_free(schedule);
+    FAST_TRY(check_writable("save", c->save));
+    FAST_TRY(check_writable("checkpoint", c->checkpoint));
+    return check_writable("log", c->log);
+}
+
+static fast_err open_data(fast_run *run, const fast_data *train, const fast_data *test)
+{
+    if (!train) {
+        const uint64_t seed = (uint64_t)run->config.seed;
+        FAST_TRY(fast__data_open(run->config.data, seed, &run->train_own, &run->test_own,
+                                 &run->data_note));
+        if (strcmp(run->config.data, "auto") == 0)
+            snprintf(run->config.data, sizeof run->config.data, "%s",
+                     run->data_note ? "digits" : "fashion-mnist");
+    } else {
+        snprintf(run->config.data, sizeof run->config.data, "own");
+    }
+    run->train = train ? train : run->train_own;
+    run->test = test ? test : train ? NULL : run->test_own;
+    if (!run->test)
+        run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
+    FAST_ASSERT(run->train != NULL);
+
+    const fast_data *a = run->train;
+    const fast_data *b = run->test;
+    if (b && (b->features != a->features || b->positions != a->positions ||
+              b->outputs != a->outputs || b->classes != a->classes || b->tokens != a->tokens))
+        return fast__fail(FAST_EINVAL,
+                          "the test set's samples (%lld values, %lld outputs) are not "
+                          "like the training set's (%lld values, %lld outputs)",
+                          (long long)b->features, (long long)b->outputs, (long long)a->features,
+                          (long long)a->outputs);
+    if (run->config.target > 0 && !b)
+        return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
+                          run->config.target, run->config.data);
+    if (run->config.target > 0 && a->classes == 0)
+        return fast__fail(FAST_EINVAL, "target=%g is an accuracy, and data %s is a regression",
+                          run->config.target, run->config.data);
+    return FAST_OK;
+}
+
+/* A graph, by name or of the caller's, that fits the data. */
+static fast_err open_graph(fast_run *run, const fast_network *network)
+{
+    const fast_data *data = run->train;
+    fast_model_input input = { .rank = data->rank,
+                               .outputs = data->outputs,
+                               .tokens = data->tokens,
+                               .vocabulary = data->vocabulary,
+                               .regression = data->classes == 0,
+                               .positions = data->positions };
+    memcpy(input.shape, data->shape, sizeof input.shape);
+    if (network) {
+        FAST_TRY(fast__network_fit(network, &input, &run->graph));
+        snprintf(run->config.model, sizeof run->config.model, "own");
+    } else {
+        FAST_TRY(fast__model_open(run->config.model, &input, &run->graph, &run->model_text));
+    }
+
+    const fast_graph *graph = run->graph;
+    if (graph->nodes[0].count != data->features)
+        return fast__fail(FAST_EINVAL,
+                          "the model takes %lld values a sample, and the data has %lld",
+                          (long long)graph->nodes[0].count, (long long)data->features);
+    if (graph->outputs != data->outputs || (data->labels && graph->positions != data->positions))
+        return fast__fail(FAST_EINVAL,
+                          "the model gives %lld outputs at %lld positions, and the data "
+                          "wants %lld at %lld",
+                          (long long)graph->outputs, (long long)graph->positions,
+                          (long long)data->outputs, (long long)data->positions);
+    if (graph->tokens != data->tokens || (data->tokens && graph->vocabulary < data->vocabulary))
+        return fast__fail(FAST_EINVAL, "the model takes %s, and the data has %s",
+                          graph->tokens ? "tokens" : "numbers",
+                          !data->tokens   ? "numbers"
+                          : graph->tokens ? "more different tokens"
+                                          : "tokens");
+    if (graph->loss == FAST_LOSS_MSE && data->labels)
+        return fast__fail(FAST_EINVAL, "the model's loss is mse, and the data has labels; use loss "
+                                       "cross_entropy");
+    return FAST_OK;
+}
+
+static fast_err open_loaders(fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    const fast_loader_options train = { .seed = (uint64_t)c->seed,
+                                        .batch = c->batch,
+                                        .workers = c->workers,
+                                        .shard = (fast_shard)c->shard,
+                                        .alpha = c->alpha,
+                                        .augment =
+                                            strcmp(c->augment, "no") == 0 ? NULL : c->augment,
+                                        .prefetch = c->prefetch_count,
+                                        .shuffle = true };
+    FAST_TRY(fast__loader_new(run->train, &train, &run->loader));
+    if (!run->test)
+        return FAST_OK;
+    const fast_loader_options test = { .seed = (uint64_t)c->seed,
+                                       .batch = c->batch < run->test->count ? c->batch
+                                                                            : run->test->count,
+                                       .partial = true };
+    return fast__loader_new(run->test, &test, &run->test_loader);
+}
+
+static fast_err open_rule(fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    const int64_t epoch_steps = fast__loader_steps(run->loader);
+    run->step_count = c->steps;
+    if (c->steps == 0 && !fast__mul_size(c->epochs, epoch_steps, &run->step_count))
+        return fast__fail(FAST_EINVAL, "epochs=%lld is too many", (long long)c->epochs);
+    FAST_TRY(fast__optimizer_new(c->optimizer, &run->graph->params, &run->optimizer));
+    run->by_range = fast__optimizer_by_range(run->optimizer);
+    const fast_schedule_options options = { .spec = c->schedule,
+                                            .lr = c->lr,
+                                            .steps = run->step_count > 0 ? run->step_count : 1,
+                                            .epoch_steps = epoch_steps,
+                                            .global_batch = c->batch * c->workers };
+    return fast__schedule_new(&options, &run->schedule);
+}
+
+fast_engine_options fast__run_engine_options(const fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    const char *path = c->plan;
+    if (strcmp(path, "auto") == 0)
+        path = NULL;
+    else if (strcmp(path, "no") == 0)
+        path = "";
+    return (fast_engine_options){ .batch = c->batch,
+                                  .train = true,
+                                  .plan_path = path,
+                                  .method = strcmp(c->method, "auto") == 0 ? NULL : c->method };
+}
+
+static fast_err open_learner(fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    const fast_engine_options options = fast__run_engine_options(run);
+    FAST_TRY(run->engine->compile(run->graph, &options, &run->program));
+    snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
+    FAST_TRY(run->engine->workspace_new(run->program, &run->workspace));
+    const fast_native_options native = { .graph = run->graph,
+                                         .engine = run->engine,
+                                         .program = run->program,
+                                         .workspace = run->workspace,
+                                         .loader = run->loader,
+                                         .test = run->test_loader,
+                                         .seed = (uint64_t)c->seed };
+    FAST_TRY(fast__native_new(&native, &run->learner));
+    fast__graph_init(run->graph, (uint64_t)c->seed, run->learner->w, run->learner->s);
+    return FAST_OK;
+}
+
+/* Memory of fast_run_predict(), taken here so that nothing is allocated later. */
+static fast_err open_predict(fast_run *run)
+{
+    const fast_graph *graph = run->graph;
+    int64_t count = 0;
+    if (!fast__mul_size(run->config.batch, run->train->features, &count))
+        return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
+    FAST_TRY(fast__alloc("samples to predict", count, sizeof(float), &run->predict_x));
+    const int64_t each = graph->loss == FAST_LOSS_MSE ? graph->outputs : graph->positions;
+    if (!fast__mul_size(run->config.batch, each, &count))
+        return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
+    return fast__alloc("labels to predict", count, sizeof(float), &run->predict_y);
+}
+
+/* The text of every option, "auto" resolved, for fast_run_option(). */
+static fast_err open_texts(fast_run *run)
+{
+    char text[FAST_PATH_MAX];
+    size_t size = 0;
+    for (const fast_option *o = fast__run_options; o->name; o++) {
+        fast__config_text(o, &run->config, text, sizeof text);
+        size += strlen(text) + 1;
+    }
+    FAST_TRY(fast__alloc("option texts", (int64_t)size, 1, &run->texts));
+    char *end = run->texts;
+    for (const fast_option *o = fast__run_options; o->name; o++) {
+        fast__config_text(o, &run->config, text, sizeof text);
+        memcpy(end, text, strlen(text) + 1);
+        end += strlen(text) + 1;
+    }
+    FAST_ASSERT(end == run->texts + size);
+    return FAST_OK;
+}
+
+static fast_err open_parts(fast_run *run, const char *const *options, const fast_network *network,
+                           const fast_data *train, const fast_data *test)
+{
+    FAST_TRY(fast__config_parse(options, &run->config));
+    FAST_TRY(check_words(run));
+    FAST_TRY(open_data(run, train, test));
+    FAST_TRY(open_graph(run, network));
+    FAST_TRY(open_loaders(run));
+    FAST_TRY(open_rule(run));
+    FAST_TRY(open_learner(run));
+    FAST_TRY(open_predict(run));
+    FAST_TRY(open_texts(run));
+    if (run->config.load[0])
+        FAST_TRY(fast__weights_load(run, run->config.load));
+    if (run->config.resume[0])
+        FAST_TRY(fast__checkpoint_load(run, run->config.resume));
+    fast__run_measure_all(run);
+    return FAST_OK;
+}
+
+fast_err fast_run_open_with(const char *const *options, const fast_network *network,
+                            const fast_data *train, const fast_data *test, fast_run **out)
+{
+    FAST_ASSERT(out != NULL);
+    fast_run *run = NULL;
+    FAST_TRY(fast__alloc("a run", 1, sizeof *run, &run));
+    run->step_saved = -1;
+    run->step_judged = -1;
+    run->result.test_loss = run->result.test_accuracy = NAN;
+    run->result.time_to_target_s = NAN;
+    run->result.stop = "";
+    atomic_init(&run->cancel, false);
+    const fast_err err = open_parts(run, options, network, train, test);
+    if (err) {
+        fast_run_close(run);
+        return err;
+    }
+    *out = run;
+    return FAST_OK;
+}
+
+fast_err fast_run_open(const char *const *options, fast_run **out)
+{
+    return fast_run_open_with(options, NULL, NULL, NULL, out);
+}
+
+void fast_run_close(fast_run *run)
+{
+    if (!run)
+        return;
+    if (run->log)
+        fclose(run->log);
+    fast__free(run->texts);
+    fast__free(run->predict_y);
+    fast__free(run->predict_x);
+    if (run->learner)
+        run->learner->ops->free(run->learner);
+    if (run->engine) {
+        run->engine->workspace_free(run->workspace);
+        run->engine->program_free(run->program);
+    }
+    fast__schedule_free(run->schedule);
+    fast__optimizer_free(run->optimizer);
+    fast__loader_free(run->test_loader);
+    fast__loader_free(run->loader);
+    fast__graph_free(run->graph);
+    fast__free(run->model_text);
+    fast_data_free(run->test_own);
+    fast_data_free(run->train_own);
+    fast__free(run);
+}
+
+const char *fast_run_option(const fast_run *run, const char *name)
+{
+    FAST_ASSERT(run != NULL);
+    const char *text = run->texts;
+    for (const fast_option *o = fast__run_options; o->name; o++) {
+        if (strcmp(o->name, name) == 0)
+            return text;
+        text += strlen(text) + 1;
+    }
+    return NULL;
+}
+
+void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx)
+{
+    FAST_ASSERT(run != NULL);
+    run->watch = watch;
+    run->watch_ctx = ctx;
+}
+
+void fast_run_cancel(fast_run *run)
+{
+    atomic_store(&run->cancel, true);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "fast/run.h"
+#include "learner/learner.h"
+#include "model/network.h"
+#include "rule/rule.h"
+#include "rule/schedule.h"
+
+#include <stdatomic.h>
+
+/*
+ * What the files of a run share. The way of a run through this folder:
+ *
+ *   options.c     text -> fast_run_config           every option exists in one table
+ *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
+ *   train.c       the loop: gradient, update, evaluation, target, cancel, events
+ *   checkpoint.c  a run -> file -> the same run, to the bit
+ *   weights.c     the weights alone, as safetensors
+ *   result.c      what was measured
+ */
+
+enum { FAST_TEXT_MAX = 512, FAST_PATH_MAX = 4096 };
+
+/* How often something happens: evaluation, checkpoints. */
+typedef enum fast_period_unit {
+    FAST_PERIOD_NEVER, /* not at all, also not at the end */
+    FAST_PERIOD_END,   /* at the end only */
+    FAST_PERIOD_STEPS,
+    FAST_PERIOD_EPOCHS
+} fast_period_unit;
+
+typedef struct fast_period {
+    fast_period_unit unit;
+    int64_t count; /* of steps or epochs */
+} fast_period;
+
+/* The options of a run, parsed; the fields of options.c's table in its order. */
+typedef struct fast_run_config {
+    char model[FAST_PATH_MAX];      /* name:key=value,... or file:PATH */
+    char data[FAST_PATH_MAX];       /* likewise; auto */
+    char engine[32];                /* name; auto */
+    int64_t workers;                /* actors that compute gradients */
+    int64_t epochs;                 /* unless `steps` is given */
+    int64_t steps;                  /* 0: by epochs */
+    int64_t batch;                  /* samples per worker and step */
+    int64_t global_batch;           /* 0: by batch */
+    double lr;                      /* base learning rate */
+    char optimizer[FAST_TEXT_MAX];  /* name:key=value,... */
+    char schedule[FAST_TEXT_MAX];   /* likewise */
+    int64_t seed;                   /* of everything random */
+    double target;                  /* test accuracy that ends the run; 0: none */
+    int shard;                      /* fast_shard */
+    double alpha;                   /* Dirichlet's */
+    char augment[FAST_TEXT_MAX];    /* as the loader takes it; "no" */
+    char prefetch[32];              /* auto, or a count */
+    char evaluate[32];              /* a period */
+    char save[FAST_PATH_MAX];       /* weights at the end; "" */
+    char load[FAST_PATH_MAX];       /* weights at the start; "" */
+    char checkpoint[FAST_PATH_MAX]; /* "" */
+    char checkpoint_every[32];      /* a period */
+    char resume[FAST_PATH_MAX];     /* a checkpoint; "" */
+    char plan[FAST_PATH_MAX];       /* auto, no, or a path */
+    char method[64];                /* auto, or a convolution method */
+    char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
+
+    /* Read from the texts above by fast__config_check(). */
+    fast_period evaluate_period;
+    fast_period checkpoint_period;
+    int64_t prefetch_count;
+} fast_run_config;
+
+/* The table, and its one part for fast_part_list("train"). */
+extern const fast_option fast__run_options[];
+extern const fast_part fast__run_part;
+
+/* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
+ * together, can get wrong. */
+fast_err fast__config_parse(const char *const *options, fast_run_config *out);
+
+/* The value of one option of the table as canonical text: equal values give equal text. */
+void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
+                       size_t size);
+
+/* Sums over the current epoch, from which the result's means are made. */
+typedef struct fast_run_sums {
+    double loss;       /* of the batches' means */
+    int64_t batches;   /* summed so far */
+    int64_t correct;   /* positions */
+    int64_t positions; /* judged */
+} fast_run_sums;
+
+/* Where the time of this process went. */
+typedef struct fast_run_times {
+    int64_t start_ns;    /* of fast_run_train(), moved so that pauses between calls do not count */
+    int64_t compute_ns;  /* in gradients and updates */
+    int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
+    int64_t evaluate_ns; /* the part of it that is evaluation */
+    int64_t evaluations; /* their number */
+    int64_t total_ns;    /* of finished calls of fast_run_train() */
+    int64_t progress_ns; /* when the last progress event was */
+    int64_t samples;     /* trained by this process */
+} fast_run_times;
+
+struct fast_run {
+    fast_run_config config;
+    char *texts;           /* canonical text of every option, one after the other */
+    const char *data_note; /* said at the start; or NULL */
+    bool resumed;          /* the run began from a checkpoint */
+    char resume_note[256]; /* said at the start; "" */
+
+    /* The parts, in the order in which they are made; freed in reverse. */
+    fast_data *train_own; /* NULL where the caller's is borrowed */
+    fast_data *test_own;
+    const fast_data *train;
+    const fast_data *test; /* NULL: no evaluation */
+    fast_graph *graph;
+    char *model_text; /* the network in its language; NULL for a network of the caller's */
+    const fast_engine *engine;
+    fast_program *program;
+    fast_workspace *workspace;
+    fast_loader *loader;
+    fast_loader *test_loader; /* NULL without a test set */
+    fast_learner *learner;
+    fast_optimizer *optimizer;
+    fast_schedule *schedule;
+    void *log;          /* FILE of --log, or NULL */
+    float *predict_x;   /* [batch][features]: normalised samples of fast_run_predict() */
+    void *predict_y;    /* [batch][positions or outputs] zeros: the loss wants something */
+    uint64_t data_hash; /* of the training set; 0 until it is asked for */
+
+    /* Progress. */
+    int64_t step;       /* steps taken: the next batch's number */
+    int64_t step_count; /* in all */
+    double lr;          /* of the step being taken */
+    fast_run_sums sums;
+    fast_run_times times;
+    fast_result result;
+    bool finished;        /* the target was reached, or the loss is not a number */
+    int64_t step_saved;   /* of the last checkpoint; -1 before one */
+    int64_t step_judged;  /* of the last evaluation; -1 before one */
+    bool by_range;        /* the optimizer may be applied as gradients are reported */
+    atomic_bool cancel;   /* set by any thread and by signal handlers */
+    fast_event_fn *watch; /* or NULL */
+    void *watch_ctx;
+};
+
+/* The time, as the run sees it. One place, because a transport will own the clock. */
+int64_t fast__run_now(const fast_run *run);
+
+/* Bring the result up to date: means, rates, times. Cheap: no hash, no memory. */
+void fast__run_measure(fast_run *run);
+/* Also the hash of parameters and state, and the peak of memory. */
+void fast__run_measure_all(fast_run *run);
+
+/* How this run's engine compiles. Texts are lent by the run. */
+fast_engine_options fast__run_engine_options(const fast_run *run);
+
+/* Take one step: gradient, update, sums. */
+fast_err fast__run_step(fast_run *run);
+
+/* Multiply-adds that this core does at most, as operations (two each) a second. Measured in about a
+ * tenth of a second. */
+double fast__peak_flops(void);
+
+/* Hand an event to the watcher, if there is one. */
+void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);
+
+/* Save everything that a resumed run needs; atomically. */
+fast_err fast__checkpoint_save(fast_run *run, const char *path);
+/* Go on from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */
+fast_err fast__checkpoint_load(fast_run *run, const char *path);
+/* A path of FAST's own for a run without one: CACHE/checkpoints/MODEL-HASH.safetensors. */
+fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size);
+
+/* Weights alone. Loading takes checkpoints too, and files of other programs: names and shapes must
+ * be the model's. Nothing changes on failure. */
+fast_err fast__weights_save(const fast_run *run, const char *path);
+fast_err fast__weights_load(fast_run *run, const char *path);
+
+struct fast_tensors;
+struct fast_tensor;
+/* Describe the segments of a layout as tensors over `vector`; `prefix` goes before the names, which
+ * are written to `names`. */
+enum { FAST_TENSOR_NAME_MAX = FAST_SEGMENT_NAME_MAX + 32 };
+void fast__weights_describe(const fast_layout *layout, const float *vector, const char *prefix,
+                            char (*names)[FAST_TENSOR_NAME_MAX], struct fast_tensor *tensors);
+/* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
+fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
+                             const fast_layout *layout, const char *prefix);
+/* Copy them into `vector`; after the check this cannot fail but for memory (other types than F32). */
+fast_err fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
+                            const char *prefix, float *vector);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The training loop of one worker, on the learner's contract:
+ *
+ *   g <- gradient of batch `step` at w;   w <- rule(w, g, lr(step))
+ *
+ * Where the rule is elementwise the update of a range is applied inside the gradient, as soon as
+ * the range is reported: its gradient is then still in the cache, and the learner reads neither it
+ * nor the parameters of the range again in this step. Other rules (norms per layer, clipping by
+ * norm) see the whole vector after the gradient. Both orders give the same bits.
+ *
+ * Between two steps the run is at rest: evaluation, checkpoints, the target and a cancel are looked
+ * at there only, in this order, so that a checkpoint is always of a whole step. After the first
+ * step the loop allocates nothing.
+ */
+#include "run/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The report of a gradient: the range is final, so its update can be made now. */
+static void apply_range(void *ctx, int64_t offset, int64_t count)
+{
+    fast_run *run = ctx;
+    fast__optimizer_apply(run->optimizer, run->step + 1, run->lr, run->learner->w, run->learner->g,
+                          offset, count);
+}
+
+fast_err fast__run_step(fast_run *run)
+{
+    fast_learner *learner = run->learner;
+    const int64_t begin_ns = fast__run_now(run);
+    fast_gradient gradient = { .step = run->step,
+                               .report = run->by_range ? apply_range : NULL,
+                               .ctx = run };
+    run->lr = fast__schedule_lr(run->schedule, run->step);
+    FAST_TRY(learner->ops->gradient(learner, &gradient));
+    if (!run->by_range)
+        fast__optimizer_apply(run->optimizer, run->step + 1, run->lr, learner->w, learner->g, 0,
+                              learner->params.count);
+    run->times.compute_ns += fast__run_now(run) - begin_ns;
+    run->times.samples += gradient.samples;
+
+    if (run->step % learner->epoch_steps == 0)
+        run->sums = (fast_run_sums){ 0 };
+    run->sums.loss += gradient.loss;
+    run->sums.batches++;
+    run->sums.correct += gradient.correct;
+    run->sums.positions += gradient.positions;
+    run->step++;
+    if (!isfinite(gradient.loss)) {
+        run->finished = true;
+        run->result.stop = "diverged";
+    }
+    return FAST_OK;
+}
+
+/* Is something with this period to be done after `step` steps? */
+static bool is_due(const fast_run *run, fast_period period)
+{
+    const int64_t step = run->step;
+    switch (period.unit) {
+    case FAST_PERIOD_NEVER:
+        return false;
+    case FAST_PERIOD_END:
+        break;
+    case FAST_PERIOD_STEPS:
+        if (step > 0 && step % period.count == 0)
+            return true;
+        break;
+    case FAST_PERIOD_EPOCHS:
+        if (step > 0 && step % run->learner->epoch_steps == 0 &&
+            step / run->learner->epoch_steps % period.count == 0)
+            return true;
+        break;
+    }
+    return step >= run->step_count;
+}
+
+/* Evaluations that are still to come, for the estimate of the time left. */
+static double evaluations_left(const fast_run *run)
+{
+    const fast_period period = run->config.evaluate_period;
+    const double steps = (double)(run->step_count - run->step);
+    switch (period.unit) {
+    case FAST_PERIOD_NEVER:
+        return 0;
+    case FAST_PERIOD_END:
+        return 1;
+    case FAST_PERIOD_STEPS:
+        return ceil(steps / (double)period.count);
+    case FAST_PERIOD_EPOCHS:
+        return ceil(steps / (double)(period.count * run->learner->epoch_steps));
+    }
+    return 0;
+}
+
+static double seconds_left(const fast_run *run)
+{
+    const fast_run_times *times = &run->times;
+    const double rate = run->result.samples_per_s;
+    if (!(rate > 0) || times->compute_ns < 200000000)
+        return NAN;
+    const int64_t steps = run->step_count - run->step;
+    double seconds = (double)(steps * run->config.batch * run->config.workers) / rate;
+    if (times->evaluations > 0)
+        seconds +=
+            evaluations_left(run) * (double)times->evaluate_ns * 1e-9 / (double)times->evaluations;
+    return seconds;
+}
+
+void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
+{
+    fast__run_measure(run);
+    if (!run->watch)
+        return;
+    const fast_event event = { .kind = kind,
+                               .step = run->step,
+                               .step_count = run->step_count,
+                               .epoch = run->step / run->learner->epoch_steps,
+                               .seconds_left = seconds_left(run),
+                               .result = &run->result,
+                               .text = text };
+    run->watch(run->watch_ctx, &event);
+}
+
+/* A JSON line of --log. */
+static void put_number(FILE *file, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(file, ", \"%s\": %.9g", name, value);
+    else
+        fprintf(file, ", \"%s\": null", name);
+}
+
+static void write_log(fast_run *run)
+{
+    FILE *file = run->log;
+    const fast_result *r = &run->result;
+    if (!file)
+        return;
+    fprintf(file, "{\"step\": %lld, \"samples\": %lld, \"epoch\": %lld", (long long)r->steps,
+            (long long)r->samples, (long long)r->epoch);
+    put_number(file, "time_s", r->time_s);
+    put_number(file, "loss", r->loss);
+    put_number(file, "train_accuracy", r->train_accuracy);
+    put_number(file, "test_loss", r->test_loss);
+    put_number(file, "test_accuracy", r->test_accuracy);
+    fputs("}\n", file);
+    fflush(file);
+}
+
+static fast_err evaluate(fast_run *run)
+{
+    const int64_t begin_ns = fast__run_now(run);
+    fast_evaluation evaluation = { 0 };
+    FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
+    const int64_t spent_ns = fast__run_now(run) - begin_ns;
+    run->times.pause_ns += spent_ns;
+    run->times.evaluate_ns += spent_ns;
+    run->times.evaluations++;
+    run->step_judged = run->step;
+    run->result.test_loss = evaluation.loss;
+    run->result.test_accuracy = evaluation.accuracy;
+    fast__run_measure(run);
+    if (run->config.target > 0 && evaluation.accuracy >= run->config.target) {
+        run->finished = true;
+        run->result.stop = "target";
+        run->result.time_to_target_s = run->result.time_s;
+    }
+    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
+    write_log(run);
+    return FAST_OK;
+}
+
+/* Save a checkpoint; its time is not training time. */
+static fast_err keep(fast_run *run, const char *path)
+{
+    const int64_t begin_ns = fast__run_now(run);
+    const fast_err err = fast__checkpoint_save(run, path);
+    run->times.pause_ns += fast__run_now(run) - begin_ns;
+    if (err)
+        return err;
+    run->step_saved = run->step;
+    fast__run_tell(run, FAST_EVENT_SAVE, path);
+    return FAST_OK;
+}
+
+/* The file of a run that was asked to keep checkpoints, or NULL: a resumed run keeps its own. */
+static const char *keep_path(const fast_run *run)
+{
+    return run->config.checkpoint[0] ? run->config.checkpoint : NULL;
+}
+
+/* What is to be done between two steps. A checkpoint in mid-run that cannot be written does not
+ * end hours of training: the user is told, and the next one may succeed. */
+static fast_err rest(fast_run *run)
+{
+    if (run->step != run->step_judged && is_due(run, run->config.evaluate_period))
+        FAST_TRY(evaluate(run));
+    const char *path = keep_path(run);
+    const bool last = run->finished || run->step >= run->step_count;
+    if (path && !last && run->step != run->step_saved &&
+        is_due(run, run->config.checkpoint_period) && keep(run, path) != FAST_OK) {
+        run->step_saved = run->step;
+        fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
+    }
+    return FAST_OK;
+}
+
+/* A cancel takes effect before and after what is done between steps. */
+static bool is_canceled(fast_run *run)
+{
+    if (!atomic_load(&run->cancel) || run->finished)
+        return false;
+    run->result.canceled = true;
+    run->result.stop = "canceled";
+    return true;
+}
+
+static fast_err loop(fast_run *run)
+{
+    for (;;) {
+        if (is_canceled(run))
+            return FAST_OK;
+        FAST_TRY(rest(run));
+        if (run->finished)
+            return FAST_OK;
+        if (run->step >= run->step_count) {
+            run->result.stop = "done";
+            return FAST_OK;
+        }
+        if (is_canceled(run))
+            return FAST_OK;
+        FAST_TRY(fast__run_step(run));
+        const int64_t now_ns = fast__run_now(run);
+        if (now_ns - run->times.progress_ns >= 100000000) {
+            run->times.progress_ns = now_ns;
+            fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
+        }
+        if (run->finished) /* the loss is not a number: nothing here is worth judging */
+            return FAST_OK;
+    }
+}
+
+static fast_err open_log(fast_run *run)
+{
+    if (!run->config.log[0] || run->log)
+        return FAST_OK;
+    run->log = fopen(run->config.log, "ae");
+    if (!run->log)
+        return fast__fail(FAST_EIO, "cannot write %s: %s", run->config.log, strerror(errno));
+    return FAST_OK;
+}
+
+/* Files that a run leaves behind. A run that diverged leaves its older ones as they are. */
+static fast_err write_files(fast_run *run)
+{
+    if (strcmp(run->result.stop, "diverged") == 0) {
+        fast__run_tell(run, FAST_EVENT_NOTE,
+                       "the loss is not a finite number: the run stops here and saves nothing; "
+                       "try a smaller learning rate, or clipping");
+        return FAST_OK;
+    }
+    const char *path = keep_path(run);
+    if (!path && run->result.canceled && run->config.resume[0])
+        path = run->config.resume;
+    if (path && run->step != run->step_saved)
+        FAST_TRY(keep(run, path));
+    if (run->config.save[0]) {
+        FAST_TRY(fast__weights_save(run, run->config.save));
+        fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);
+    }
+    return FAST_OK;
+}
+
+fast_err fast_run_train(fast_run *run)
+{
+    FAST_ASSERT(run != NULL);
+    FAST_TRY(open_log(run));
+    run->result.canceled = false;
+    run->times.start_ns = fast__run_now(run);
+    run->times.progress_ns = run->times.start_ns;
+    fast__run_tell(run, FAST_EVENT_START, NULL);
+    if (run->data_note)
+        fast__run_tell(run, FAST_EVENT_NOTE, run->data_note);
+    if (run->resume_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->resume_note);
+    fast_err err = loop(run);
+    if (err == FAST_OK)
+        err = write_files(run);
+    run->times.total_ns += fast__run_now(run) - run->times.start_ns;
+    run->times.start_ns = 0;
+    atomic_store(&run->cancel, false);
+    fast__run_measure_all(run);
+    return err;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weights alone, as safetensors: one tensor a segment of the parameters and of the state
+ * (batch-norm statistics), under the segment's name and with PyTorch's shapes. Loading wants every
+ * segment, with its shape; it takes F32, and F64, F16 and BF16 of other programs, which are
+ * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too.
+ */
+#include "base/memory.h"
+#include "run/run.h"
+#include "tensor/safetensors.h"
+#include "tensor/vector.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void fast__weights_describe(const fast_layout *layout, const float *vector, const char *prefix,
+                            char (*names)[FAST_TENSOR_NAME_MAX], fast_tensor *tensors)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+        snprintf(names[i], sizeof names[i], "%s%s", prefix, segment->name);
+        tensors[i] = (fast_tensor){ .name = names[i],
+                                    .dtype = FAST_F32,
+                                    .rank = segment->rank,
+                                    .count = segment->count,
+                                    .data = vector + segment->offset };
+        for (int d = 0; d < segment->rank; d++)
+            tensors[i].shape[d] = segment->shape[d];
+    }
+}
+
+/* "[20, 1, 5, 5]" */
+static void shape_text(int rank, const int64_t *shape, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int d = 0; d < rank && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "",
+                                 (long long)shape[d]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static fast_err check_segment(const char *path, const fast_tensors *tensors,
+                              const fast_segment *segment, const char *prefix)
+{
+    char name[FAST_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%s%s", prefix, segment->name);
+    const fast_tensor *tensor = fast__tensors_find(tensors, name);
+    if (!tensor)
+        return fast__fail(FAST_EINVAL, "%s has no tensor \"%s\", which the model needs", path,
+                          name);
+    bool same = tensor->rank == segment->rank;
+    for (int d = 0; same && d < segment->rank; d++)
+        same = tensor->shape[d] == segment->shape[d];
+    if (!same) {
+        char theirs[128];
+        char ours[128];
+        shape_text(tensor->rank, tensor->shape, theirs, sizeof theirs);
+        shape_text(segment->rank, segment->shape, ours, sizeof ours);
+        return fast__fail(FAST_EINVAL, "%s: \"%s\" is %s, and the model's is %s", path, name,
+                          theirs, ours);
+    }
+    FAST_ASSERT(tensor->count == segment->count);
+    if (tensor->dtype != FAST_F32 && tensor->dtype != FAST_F64 && tensor->dtype != FAST_F16 &&
+        tensor->dtype != FAST_BF16)
+        return fast__fail(FAST_EINVAL, "%s: \"%s\" is %s; weights are F32, F64, F16 or BF16", path,
+                          name, fast__dtype_name(tensor->dtype));
+    return FAST_OK;
+}
+
+fast_err fast__weights_check(const char *path, const fast_tensors *tensors,
+                             const fast_layout *layout, const char *prefix)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        FAST_TRY(check_segment(path, tensors, &layout->segments[i], prefix));
+    return FAST_OK;
+}
+
+/* Other types are converted through an aligned copy: the file's bytes lie anywhere. */
+static fast_err copy_converted(const fast_tensor *tensor, float *out)
+{
+    const size_t size = fast__dtype_size(tensor->dtype);
+    void *copy = NULL;
+    FAST_TRY(fast__alloc("weights to convert", tensor->count, size, &copy));
+    memcpy(copy, tensor->data, (size_t)tensor->count * size);
+    fast__vector_convert(tensor->count, tensor->dtype, copy, FAST_F32, out, 1.0f);
+    fast__free(copy);
+    return FAST_OK;
+}
+
+fast_err fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout,
+                            const char *prefix, float *vector)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+        char name[FAST_TENSOR_NAME_MAX];
+        snprintf(name, sizeof name, "%s%s", prefix, segment->name);
+        const fast_tensor *tensor = fast__tensors_find(tensors, name);
+        FAST_ASSERT(tensor && tensor->count == segment->count);
+        if (tensor->dtype == FAST_F32)
+            memcpy(vector + segment->offset, tensor->data, (size_t)segment->count * sizeof(float));
+        else
+            FAST_TRY(copy_converted(tensor, vector + segment->offset));
+    }
+    return FAST_OK;
+}
+
+static bool layout_has(const fast_layout *layout, const char *name)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        if (strcmp(layout->segments[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A tensor that the model has not is a sign of the wrong file, but for an optimizer's state and for
+ * PyTorch's batch counters. */
+static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
+{
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
+        const char *name = fast__tensors_at(tensors, i)->name;
+        const char *dot = strrchr(name, '.');
+        if (strncmp(name, "optimizer/", 10) == 0 ||
+            (dot && strcmp(dot, ".num_batches_tracked") == 0))
+            continue;
+        if (!layout_has(&run->learner->params, name) && !layout_has(&run->learner->state, name))
+            return fast__fail(FAST_EINVAL, "%s has a tensor \"%s\", which the model has not", path,
+                              name);
+    }
+    return FAST_OK;
+}
+
+static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    fast_learner *learner = run->learner;
+    FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
+    FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
+    FAST_TRY(check_foreign(path, tensors, run));
+    FAST_TRY(fast__weights_copy(tensors, &learner->params, "", learner->w));
+    return fast__weights_copy(tensors, &learner->state, "", learner->s);
+}
+
+fast_err fast__weights_load(fast_run *run, const char *path)
+{
+    fast_tensors *tensors = NULL;
+    FAST_TRY(fast__tensors_open(path, &tensors));
+    const fast_err err = load_checked(run, path, tensors);
+    fast__tensors_close(tensors);
+    return err;
+}
+
+fast_err fast__weights_save(const fast_run *run, const char *path)
+{
+    const fast_learner *learner = run->learner;
+    const int64_t count = learner->params.segment_count + learner->state.segment_count;
+    char(*names)[FAST_TENSOR_NAME_MAX] = NULL;
+    fast_tensor *tensors = NULL;
+    fast_err err = fast__alloc("tensor names", count, sizeof *names, &names);
+    if (err)
+        return err;
+    err = fast__alloc("tensors", count, sizeof *tensors, &tensors);
+    if (err)
+        goto undo_names;
+    fast__weights_describe(&learner->params, learner->w, "", names, tensors);
+    const int64_t first = learner->params.segment_count;
+    fast__weights_describe(&learner->state, learner->s, "", names + first, tensors + first);
+    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    err = fast__tensors_save(path, tensors, count, meta);
+    fast__free(tensors);
+
+undo_names:
+    fast__free(names);
+    return err;
+}
+
+fast_err fast_run_save(const fast_run *run, const char *path)
+{
+    FAST_ASSERT(run != NULL);
+    return fast__weights_save(run, path);
+}
