@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program: finds the command by its name and hands over. `--help` anywhere asks for the help of
+ * the command, before anything else is read. Exit codes: 0 done, 1 failed, 2 usage, 75 saved and to
+ * be run again.
+ */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_fail(int code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("fast: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return code;
+}
+
+int cli_fail_err(fast_err err)
+{
+    const char *detail = fast_error_detail();
+    const bool usage =
+        err == FAST_EINVAL || err == FAST_ENOTSUP || err == FAST_ENOENT || err == FAST_EFORMAT;
+    return cli_fail(usage ? CLI_USAGE : CLI_FAILED, "%s", detail[0] ? detail : fast_err_text(err));
+}
+
+bool cli_has_color(FILE *file)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    return isatty(fileno(file)) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+}
+
+/* Levenshtein's distance, of words of at most 63 bytes; longer ones are never close. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { WORD_MAX = 64 };
+    const size_t n = strlen(a);
+    const size_t m = strlen(b);
+    if (n >= WORD_MAX || m >= WORD_MAX)
+        return WORD_MAX;
+    size_t row[WORD_MAX];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            const size_t shorter = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            row[j] = shorter < replace ? shorter : replace;
+        }
+    }
+    return row[m];
+}
+
+const char *cli_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
+                        const void *ctx, int64_t count)
+{
+    const char *best = NULL;
+    const size_t half = 1 + strlen(name) / 2;
+    size_t best_distance = half < 4 ? half : 4;
+    for (int64_t i = 0; i < count; i++) {
+        const size_t d = distance(name, name_at(ctx, i));
+        if (d < best_distance) {
+            best = name_at(ctx, i);
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+static const char *command_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return cli_commands[i].name;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || is_help(argv[1])) {
+        char name[] = "help";
+        char *help[] = { name, NULL };
+        return cli_help(1, help);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("fast %s\n", fast_version());
+        return CLI_DONE;
+    }
+    const cli_command *command = cli_command_find(argv[1]);
+    if (command) {
+        for (int at = 2; at < argc; at++)
+            if (is_help(argv[at]))
+                return cli_help_topic(argv[1]);
+        return command->main(argc - 1, argv + 1);
+    }
+    int64_t count = 0;
+    while (cli_commands[count].name)
+        count++;
+    const char *nearest = cli_nearest(argv[1], command_at, NULL, count);
+    if (nearest)
+        return cli_fail(CLI_USAGE, "no command \"%s\"; did you mean \"%s\"?", argv[1], nearest);
+    return cli_fail(CLI_USAGE, "no command \"%s\"; fast help lists them", argv[1]);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Progress of a run. On a terminal one line is redrawn (the library sends at most ten events a
+ * second) and never wraps: the bar takes what the numbers leave, and in a narrow window the numbers
+ * go from the right. Elsewhere a line an evaluation, and at most one every 30 seconds between them.
+ *
+ *   epoch  3/10 [=========>          ] loss 0.2841  acc 89.6%  7412 samples/s  0:52 left
+ */
+#include "progress.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { WIDTH_MAX = 200, BAR_MIN = 8, BAR_MAX = 30, PARTS_MAX = 6 };
+
+void cli_progress_init(cli_progress *progress, FILE *file, bool quiet, int64_t epochs)
+{
+    *progress = (cli_progress){ .file = file,
+                                .terminal = isatty(fileno(file)) != 0,
+                                .color = cli_has_color(file),
+                                .quiet = quiet,
+                                .epochs = epochs };
+}
+
+void cli_progress_time(double seconds, char text[32])
+{
+    text[0] = '\0';
+    if (!(seconds >= 0 && seconds < 1e9))
+        return;
+    const long long s = (long long)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(text, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, 32, "%lld:%02lld", s / 60, s % 60);
+}
+
+static int width(const cli_progress *progress)
+{
+    struct winsize size = { 0 };
+    if (ioctl(fileno(progress->file), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return 80;
+    return size.ws_col < WIDTH_MAX ? size.ws_col : WIDTH_MAX;
+}
+
+void cli_progress_clear(cli_progress *progress)
+{
+    if (!progress->drawn)
+        return;
+    fputs("\r\033[K", progress->file);
+    progress->drawn = false;
+}
+
+/* Where the run is: "epoch  3/10", or "step 120/500". */
+static void where_text(const cli_progress *progress, const fast_event *event, bool after,
+                       char text[64])
+{
+    const long long epochs = (long long)progress->epochs;
+    long long epoch = (long long)event->epoch + (after ? 0 : 1);
+    if (epochs > 0 && event->step > 0) {
+        if (epoch > epochs)
+            epoch = epochs;
+        snprintf(text, 64, "epoch %*lld/%lld", epochs > 99 ? 3 : epochs > 9 ? 2 : 1, epoch, epochs);
+    } else {
+        snprintf(text, 64, "step %lld/%lld", (long long)event->step, (long long)event->step_count);
+    }
+}
+
+static void draw_bar(const cli_progress *progress, double fraction, int size)
+{
+    const int full = (int)(fraction * size);
+    fputs(progress->color ? " [\033[32m" : " [", progress->file);
+    for (int i = 0; i < size; i++)
+        fputc(i < full ? '=' : i == full ? '>' : ' ', progress->file);
+    fputs(progress->color ? "\033[0m]" : "]", progress->file);
+}
+
+static void draw(cli_progress *progress, const fast_event *event)
+{
+    const fast_result *r = event->result;
+    char where[64];
+    char parts[PARTS_MAX][48];
+    int count = 0;
+    char left[32];
+    where_text(progress, event, false, where);
+    snprintf(parts[count++], sizeof parts[0], " loss %.4f", r->loss);
+    if (isfinite(r->train_accuracy))
+        snprintf(parts[count++], sizeof parts[0], "  acc %.1f%%", 100 * r->train_accuracy);
+    if (isfinite(r->samples_per_s))
+        snprintf(parts[count++], sizeof parts[0], "  %.0f samples/s", r->samples_per_s);
+    cli_progress_time(event->seconds_left, left);
+    if (left[0])
+        snprintf(parts[count++], sizeof parts[0], "  %s left", left);
+
+    int room = width(progress) - 1 - (int)strlen(where);
+    int shown = 0;
+    while (shown < count && room - (int)strlen(parts[shown]) >= 0)
+        room -= (int)strlen(parts[shown++]);
+    const int bar = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
+    fprintf(progress->file, "\r%s", where);
+    if (bar >= BAR_MIN && event->step_count > 0)
+        draw_bar(progress, (double)event->step / (double)event->step_count, bar);
+    for (int i = 0; i < shown; i++)
+        fputs(parts[i], progress->file);
+    fputs("\033[K", progress->file);
+    fflush(progress->file);
+    progress->drawn = true;
+}
+
+/* A line that stays. */
+static void line(cli_progress *progress, const fast_event *event, bool judged)
+{
+    const fast_result *r = event->result;
+    char where[64];
+    char left[32];
+    cli_progress_clear(progress);
+    where_text(progress, event, judged, where);
+    fputs(where, progress->file);
+    if (isfinite(r->loss))
+        fprintf(progress->file, "  loss %.4f", r->loss);
+    if (isfinite(r->train_accuracy))
+        fprintf(progress->file, "  acc %.1f%%", 100 * r->train_accuracy);
+    if (judged)
+        fprintf(progress->file, "  test loss %.4f", r->test_loss);
+    if (judged && isfinite(r->test_accuracy))
+        fprintf(progress->file, "  %stest acc %.2f%%%s", progress->color ? "\033[1m" : "",
+                100 * r->test_accuracy, progress->color ? "\033[0m" : "");
+    if (isfinite(r->samples_per_s))
+        fprintf(progress->file, "  %.0f samples/s", r->samples_per_s);
+    cli_progress_time(event->seconds_left, left);
+    if (left[0] && event->step < event->step_count)
+        fprintf(progress->file, "  %s left", left);
+    fputc('\n', progress->file);
+    fflush(progress->file);
+    progress->line_s = r->time_s;
+}
+
+void cli_progress_show(cli_progress *progress, const fast_event *event)
+{
+    if (event->kind == FAST_EVENT_NOTE) {
+        cli_progress_clear(progress);
+        fprintf(progress->file, "note: %s\n", event->text);
+        return;
+    }
+    if (progress->quiet)
+        return;
+    if (event->kind == FAST_EVENT_EVALUATE)
+        line(progress, event, true);
+    else if (event->kind == FAST_EVENT_PROGRESS && progress->terminal)
+        draw(progress, event);
+    else if (event->kind == FAST_EVENT_PROGRESS && event->result->time_s - progress->line_s >= 30)
+        line(progress, event, false);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/run.h"
+
+#include <stdio.h>
+
+/* What a person sees of a run: one line that is redrawn on a terminal, plain lines elsewhere. */
+typedef struct cli_progress {
+    FILE *file;     /* standard error */
+    bool terminal;  /* redraw one line */
+    bool color;     /* with colours */
+    bool quiet;     /* say nothing but notes */
+    bool drawn;     /* a line is on the screen that must be cleared first */
+    int64_t epochs; /* of the run, 0 where it counts steps */
+    double line_s;  /* time_s of the last plain line */
+} cli_progress;
+
+void cli_progress_init(cli_progress *progress, FILE *file, bool quiet, int64_t epochs);
+
+/* Show an event of kind PROGRESS, EVALUATE or NOTE. */
+void cli_progress_show(cli_progress *progress, const fast_event *event);
+
+/* Clear the redrawn line, so that something else can be written. */
+void cli_progress_clear(cli_progress *progress);
+
+/* "1:02:03", "0:32"; "" where the time is not known. */
+void cli_progress_time(double seconds, char text[32]);

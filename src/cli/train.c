@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast train`: flags to options, a run, and what a person and a program want to know of it. The
+ * flags are the options of fast_part_list("train"), with hyphens; those of the command itself are
+ * in `own`. Talk goes to standard error; with --json one object is the last line of standard output.
+ *
+ * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go on,
+ * and the program exits 75. A second one ends the program at once; files are replaced atomically, so
+ * the last checkpoint stays whole.
+ */
+#include "cli.h"
+#include "json.h"
+#include "progress.h"
+#include "tables.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One command line, read. */
+typedef struct train_line {
+    char **options; /* "name=value", ends with NULL: for fast_run_open() */
+    int count;      /* of them */
+    bool json;      /* print the object */
+    bool quiet;     /* say only what cannot be left out */
+} train_line;
+
+/* A run and how it is shown. */
+typedef struct train_show {
+    fast_run *run;
+    cli_progress progress;
+    char checkpoint[4096]; /* where the last one was saved; "" */
+} train_show;
+
+/* The run that a signal cancels: a handler gets nothing else. */
+static fast_run *volatile signalled;
+
+static void on_signal(int number)
+{
+    fast_run *run = signalled;
+    if (run) {
+        signalled = NULL;
+        fast_run_cancel(run);
+        return;
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void catch_signals(fast_run *run)
+{
+    signalled = run;
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Keep a flag: those of the run as "name=value" for the library. */
+static int set_flag(void *ctx, const fast_option *option, const char *value)
+{
+    train_line *line = ctx;
+    if (!option)
+        return cli_fail(CLI_USAGE, "\"%s\" is not an option; options begin with --", value);
+    bool *own = strcmp(option->name, "json") == 0    ? &line->json
+                : strcmp(option->name, "quiet") == 0 ? &line->quiet
+                                                     : NULL;
+    if (own) {
+        *own = strcmp(value, "yes") == 0;
+        return CLI_DONE;
+    }
+    const size_t size = strlen(option->name) + strlen(value) + 2;
+    char *text = malloc(size);
+    if (!text)
+        return cli_fail(CLI_FAILED, "out of memory");
+    snprintf(text, size, "%s=%s", option->name, value);
+    line->options[line->count++] = text;
+    return CLI_DONE;
+}
+
+static void free_line(train_line *line)
+{
+    for (int i = 0; line->options && i < line->count; i++)
+        free(line->options[i]);
+    free(line->options);
+}
+
+/* 431080 as "431,080". */
+static void group_digits(int64_t value, char text[32])
+{
+    char digits[24];
+    const int count = snprintf(digits, sizeof digits, "%lld", (long long)value);
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0)
+            text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+}
+
+static void say_header(const train_show *show, const fast_event *event)
+{
+    const fast_run *run = show->run;
+    FILE *file = show->progress.file;
+    char params[32];
+    group_digits(event->result->param_count, params);
+    fprintf(file, "%s (%s parameters) on %s: engine %s, batch %s, %s with lr %s %s, ",
+            fast_run_option(run, "model"), params, fast_run_option(run, "data"),
+            fast_run_option(run, "engine"), fast_run_option(run, "batch"),
+            fast_run_option(run, "optimizer"), fast_run_option(run, "lr"),
+            fast_run_option(run, "schedule"));
+    if (strcmp(fast_run_option(run, "steps"), "0") == 0)
+        fprintf(file, "%s epochs", fast_run_option(run, "epochs"));
+    else
+        fprintf(file, "%s steps", fast_run_option(run, "steps"));
+    fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
+    if (event->step > 0)
+        fprintf(file, "going on after step %lld of %lld\n", (long long)event->step,
+                (long long)event->step_count);
+}
+
+static void on_event(void *ctx, const fast_event *event)
+{
+    train_show *show = ctx;
+    switch (event->kind) {
+    case FAST_EVENT_START:
+        if (!show->progress.quiet)
+            say_header(show, event);
+        break;
+    case FAST_EVENT_SAVE:
+        cli_progress_clear(&show->progress);
+        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0)
+            snprintf(show->checkpoint, sizeof show->checkpoint, "%s", event->text);
+        else if (!show->progress.quiet)
+            fprintf(show->progress.file, "weights saved in %s\n", event->text);
+        break;
+    case FAST_EVENT_PROGRESS:
+    case FAST_EVENT_EVALUATE:
+    case FAST_EVENT_NOTE:
+        cli_progress_show(&show->progress, event);
+        break;
+    }
+}
+
+/* A word as a shell would read it back. */
+static void put_quoted(FILE *file, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=./:,+@%";
+    if (word[0] && word[strspn(word, plain)] == '\0') {
+        fputs(word, file);
+        return;
+    }
+    fputc('\'', file);
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'')
+            fputs("'\\''", file);
+        else
+            fputc(*c, file);
+    }
+    fputc('\'', file);
+}
+
+/* The command that goes on from `checkpoint`: the same words, but for where the weights come from. */
+static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
+{
+    fputs("go on with: fast train", file);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--resume") == 0 || strcmp(argv[i], "--load") == 0) {
+            i++;
+            continue;
+        }
+        if (strncmp(argv[i], "--resume=", 9) == 0 || strncmp(argv[i], "--load=", 7) == 0)
+            continue;
+        fputc(' ', file);
+        put_quoted(file, argv[i]);
+    }
+    fputs(" --resume ", file);
+    put_quoted(file, checkpoint);
+    fputc('\n', file);
+}
+
+static void say_summary(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+    char time[32];
+    cli_progress_time(r->time_s, time);
+    if (strcmp(r->stop, "target") == 0)
+        fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
+    else
+        fprintf(file, "%s: ", r->stop);
+    fprintf(file, "%lld steps in %s", (long long)r->steps, time);
+    if (isfinite(r->samples_per_s))
+        fprintf(file, ", %.0f samples/s", r->samples_per_s);
+    if (isfinite(r->loss))
+        fprintf(file, ", loss %.4f", r->loss);
+    if (isfinite(r->test_accuracy))
+        fprintf(file, ", test accuracy %.2f%%", 100 * r->test_accuracy);
+    else if (isfinite(r->test_loss))
+        fprintf(file, ", test loss %.4f", r->test_loss);
+    fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+}
+
+/* Keys of the design's "command line", then those of one worker. */
+static void print_json(const fast_run *run, FILE *file)
+{
+    const fast_result *r = fast_run_result(run);
+    cli_json json;
+    cli_json_begin(&json, file);
+    cli_json_text(&json, "system", NULL);
+    cli_json_text(&json, "strategy", NULL);
+    cli_json_text(&json, "codec", NULL);
+    cli_json_text(&json, "topology", NULL);
+    cli_json_text(&json, "transport", NULL);
+    cli_json_text(&json, "model", fast_run_option(run, "model"));
+    cli_json_text(&json, "data", fast_run_option(run, "data"));
+    cli_json_int(&json, "workers", strtoll(fast_run_option(run, "workers"), NULL, 10));
+    cli_json_int(&json, "seed", strtoll(fast_run_option(run, "seed"), NULL, 10));
+    cli_json_int(&json, "steps", r->steps);
+    cli_json_int(&json, "samples", r->samples);
+    cli_json_real(&json, "samples_per_s", r->samples_per_s);
+    cli_json_real(&json, "time_s", r->time_s);
+    cli_json_text(&json, "virtual_time_s", NULL);
+    cli_json_real(&json, "loss", r->loss);
+    cli_json_real(&json, "test_accuracy", r->test_accuracy);
+    cli_json_real(&json, "time_to_target_s", r->time_to_target_s);
+    cli_json_int(&json, "bytes_sent", 0);
+    cli_json_int(&json, "messages_sent", 0);
+    cli_json_real(&json, "compute_s", r->compute_s);
+    cli_json_real(&json, "wait_s", 0);
+    cli_json_real(&json, "codec_s", 0);
+    cli_json_text(&json, "staleness_mean", NULL);
+    cli_json_text(&json, "staleness_max", NULL);
+    cli_json_text(&json, "divergence", NULL);
+    cli_json_text(&json, "completeness", NULL);
+    cli_json_hash(&json, "params_hash", r->params_hash);
+    cli_json_hash(&json, "plan_hash", r->plan_hash);
+    cli_json_int(&json, "memory_peak", r->memory_peak);
+    cli_json_text(&json, "stop", r->stop);
+    cli_json_text(&json, "engine", fast_run_option(run, "engine"));
+    cli_json_text(&json, "optimizer", fast_run_option(run, "optimizer"));
+    cli_json_text(&json, "schedule", fast_run_option(run, "schedule"));
+    cli_json_real(&json, "lr", strtod(fast_run_option(run, "lr"), NULL));
+    cli_json_int(&json, "batch", strtoll(fast_run_option(run, "batch"), NULL, 10));
+    cli_json_int(&json, "epoch", r->epoch);
+    cli_json_int(&json, "param_count", r->param_count);
+    cli_json_real(&json, "train_accuracy", r->train_accuracy);
+    cli_json_real(&json, "test_loss", r->test_loss);
+    cli_json_end(&json);
+}
+
+/* After a cancel: where the run is kept, and how to go on. */
+static int finish_canceled(train_show *show, int argc, char **argv)
+{
+    const fast_result *r = fast_run_result(show->run);
+    if (!show->checkpoint[0]) {
+        const fast_err err = fast_run_checkpoint(show->run, NULL);
+        if (err) {
+            cli_fail_err(err);
+            return CLI_FAILED;
+        }
+    }
+    fprintf(show->progress.file, "stopped after step %lld, saved in %s\n", (long long)r->steps,
+            show->checkpoint);
+    say_again(show->progress.file, argc, argv, show->checkpoint);
+    return CLI_AGAIN;
+}
+
+static int train(const train_line *line, int argc, char **argv)
+{
+    train_show show = { .run = NULL };
+    fast_err err = fast_run_open((const char *const *)line->options, &show.run);
+    if (err)
+        return cli_fail_err(err);
+    const bool by_steps = strcmp(fast_run_option(show.run, "steps"), "0") != 0;
+    const int64_t epochs = strtoll(fast_run_option(show.run, "epochs"), NULL, 10);
+    cli_progress_init(&show.progress, stderr, line->quiet, by_steps ? 0 : epochs);
+    fast_run_watch(show.run, on_event, &show);
+    catch_signals(show.run);
+    err = fast_run_train(show.run);
+    cli_progress_clear(&show.progress);
+    int code = CLI_DONE;
+    if (err) {
+        cli_fail_err(err);
+        code = CLI_FAILED;
+    } else {
+        const fast_result *result = fast_run_result(show.run);
+        if (!line->quiet)
+            say_summary(&show, result);
+        if (strcmp(result->stop, "diverged") == 0)
+            code = CLI_FAILED;
+        else if (result->canceled)
+            code = finish_canceled(&show, argc, argv);
+        if (line->json)
+            print_json(show.run, stdout);
+    }
+    signalled = NULL;
+    fast_run_close(show.run);
+    return code;
+}
+
+int cli_train(int argc, char **argv)
+{
+    train_line line = { .options = calloc((size_t)argc + 1, sizeof *line.options) };
+    if (!line.options)
+        return cli_fail(CLI_FAILED, "out of memory");
+    int code = cli_flags_read(cli_command_find("train"), argc, argv, set_flag, &line);
+    if (code == CLI_DONE)
+        code = train(&line, argc, argv);
+    free_line(&line);
+    return code == CLI_HELPED ? CLI_DONE : code;
+}
