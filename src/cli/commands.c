@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commands of the program, as data: `fast --help`, `fast help TOPIC`, the manual, completion
+ * and docs/options.md are made of these tables and of the options' own.
+ */
+#include "tables.h"
+
+#include <string.h>
+
+/* A flag of a command; its value goes to the command's own code, so it has no field. */
+#define FLAG(name, help)                                     \
+    {                                                        \
+        name, "no", help, FAST_OPTION_BOOL, 0, 0, 0, 0, NULL \
+    }
+#define FLAG_END                                             \
+    {                                                        \
+        NULL, NULL, NULL, FAST_OPTION_BOOL, 0, 0, 0, 0, NULL \
+    }
+
+static const fast_option train_flags[] = {
+    FLAG("json", "print the result as one JSON object, the last line of standard output"),
+    FLAG("quiet", "say nothing while training"),
+    FLAG_END,
+};
+
+static const fast_option bench_flags[] = {
+    FLAG("json", "print one JSON object a line for each measurement"),
+    FLAG_END,
+};
+
+static const fast_option info_flags[] = {
+    FLAG("json", "print one JSON object a line"),
+    FLAG_END,
+};
+
+static const fast_option help_flags[] = {
+    FLAG("man", "print the manual page fast(1), for man"),
+    FLAG("markdown", "print all options as Markdown: docs/options.md"),
+    { "complete", "", "print a completion script for this shell", FAST_OPTION_CHOICE, 0, 0, 0, 0,
+      "bash|zsh|fish" },
+    FLAG_END,
+};
+
+static const cli_example train_examples[] = {
+    { "fast train", "lenet on Fashion-MNIST, or on rendered digits where it is not installed" },
+    { "fast train --model mlp --epochs 3 --lr 0.1", "another model, shorter, faster steps" },
+    { "fast train --optimizer adamw:weight_decay=0.05 --lr 0.001 --schedule cosine:warmup=1",
+      "a part's own options follow its name" },
+    { "fast train --target 0.91 --save lenet.safetensors", "stop at 91% and keep the weights" },
+    { "fast train --checkpoint run.fast", "Ctrl-C saves; --resume run.fast goes on" },
+    { "fast train --quiet --json", "for programs: the result as one JSON object" },
+    { NULL, NULL },
+};
+
+static const cli_example bench_examples[] = {
+    { "fast bench", "two numbers: samples/s of lenet, and the part of a step spent waiting" },
+    { "fast bench engine", "training steps of several models, whole and by layer" },
+    { "fast bench engine --model resnet8 --batch 128", "one model, another batch" },
+    { "fast bench engine --json", "one JSON object a line" },
+    { NULL, NULL },
+};
+
+static const cli_example info_examples[] = {
+    { "fast info", "the version, the machine, and what optional libraries bring" },
+    { "fast info --json", "the same for programs" },
+    { NULL, NULL },
+};
+
+static const cli_example help_examples[] = {
+    { "fast help train", "the options of a command" },
+    { "fast help models", "all models and their options" },
+    { "fast help adam", "one part and its options" },
+    { "fast help --man | man -l -", "the manual page" },
+    { "eval \"$(fast help --complete bash)\"", "completion in this shell" },
+    { NULL, NULL },
+};
+
+const cli_command cli_commands[] = {
+    { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
+      cli_train },
+    { "bench", "[engine] [OPTIONS]", "measure the speed of this machine", "train", bench_flags,
+      "engine", bench_examples, cli_bench },
+    { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
+      info_examples, cli_info },
+    { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
+      "train|bench|info|help|models|data|layers|optimizers|schedules|engines", help_examples,
+      cli_help },
+    { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
+};
+
+const cli_group cli_groups[] = {
+    { "What to train", "|model|data|augment|seed|" },
+    { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
+    { "How long", "|epochs|steps|target|evaluate|" },
+    { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
+    { "Workers", "|workers|shard|alpha|" },
+    { "Speed", "|engine|method|plan|prefetch|" },
+    { "Other options", NULL },
+};
+
+const cli_topic cli_topics[] = {
+    { "models", "model", "Models", "networks to train",
+      "Choose one with --model NAME or --model NAME:KEY=VALUE,KEY=VALUE." },
+    { "data", "data", "Data sets", "what to train on",
+      "Choose one with --data NAME or --data NAME:KEY=VALUE,KEY=VALUE." },
+    { "layers", "layer", "Layers", "the words of network files",
+      "A line of a network file is NAME KEY=VALUE KEY=VALUE; use the file with --model "
+      "file:PATH." },
+    { "optimizers", "optimizer", "Optimizers", "update rules",
+      "Choose one with --optimizer NAME or --optimizer NAME:KEY=VALUE,KEY=VALUE." },
+    { "schedules", "schedule", "Schedules", "the learning rate over time",
+      "Choose one with --schedule NAME or --schedule NAME:KEY=VALUE,KEY=VALUE. Times are in "
+      "epochs." },
+    { "engines", "engine", "Engines", "what computes", "Choose one with --engine NAME." },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+const cli_command *cli_command_find(const char *name)
+{
+    for (const cli_command *command = cli_commands; command->name; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+const cli_group *cli_group_of(const fast_option *option)
+{
+    const cli_group *group = cli_groups;
+
+    for (; group->names; group++) {
+        const char *at = group->names;
+        const size_t length = strlen(option->name);
+
+        while ((at = strstr(at, option->name)) != NULL) {
+            if (at[-1] == '|' && at[length] == '|')
+                return group;
+            at += length;
+        }
+    }
+    return group;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flags: how an option is written on a command line, and a reader of command lines by table. A flag
+ * is --name value, --name=value, or --name for yes where it is a BOOL; hyphens in a flag are
+ * underscores in an option.
+ */
+#include "tables.h"
+
+#include <ctype.h>
+#include <string.h>
+
+void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
+{
+    snprintf(flag, CLI_FLAG_MAX, "--%s", option->name);
+    for (char *c = flag; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
+void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX])
+{
+    switch (option->type) {
+    case FAST_OPTION_BOOL:
+        snprintf(value, CLI_FLAG_MAX, "yes|no");
+        break;
+    case FAST_OPTION_INT:
+        snprintf(value, CLI_FLAG_MAX, "N");
+        break;
+    case FAST_OPTION_REAL:
+        snprintf(value, CLI_FLAG_MAX, "X");
+        break;
+    case FAST_OPTION_CHOICE:
+        snprintf(value, CLI_FLAG_MAX, "%s", option->choices);
+        break;
+    case FAST_OPTION_TEXT:
+        snprintf(value, CLI_FLAG_MAX, "%s", option->choices ? option->choices : "TEXT");
+        for (char *c = value; *c; c++)
+            *c = (char)toupper((unsigned char)*c);
+        break;
+    }
+}
+
+bool cli_flag_is_file(const fast_option *option)
+{
+    return option->type == FAST_OPTION_TEXT && option->choices &&
+           strcmp(option->choices, "file") == 0;
+}
+
+void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
+{
+    char name[CLI_FLAG_MAX], value[CLI_FLAG_MAX];
+
+    cli_flag_name(option, name);
+    cli_flag_value(option, value);
+    if (option->type == FAST_OPTION_BOOL)
+        snprintf(flag, CLI_FLAG_MAX, "%s", name);
+    else
+        snprintf(flag, CLI_FLAG_MAX, "%.60s %.60s", name, value);
+}
+
+/* Both tables of a command, as one list. */
+typedef struct flag_list {
+    const fast_option *own;  /* may be NULL */
+    const fast_option *part; /* may be NULL */
+    int64_t own_count;
+    int64_t count;
+} flag_list;
+
+static int64_t table_count(const fast_option *table)
+{
+    int64_t count = 0;
+
+    while (table && table[count].name)
+        count++;
+    return count;
+}
+
+static flag_list flags_of(const cli_command *command)
+{
+    flag_list list = { .own = command->flags };
+    int64_t part_count = 0;
+
+    if (command->kind) {
+        const fast_part *part = fast_part_list(command->kind, &part_count);
+
+        list.part = part_count > 0 ? part->options : NULL;
+    }
+    list.own_count = table_count(list.own);
+    list.count = list.own_count + table_count(list.part);
+    return list;
+}
+
+static const fast_option *flag_at(const flag_list *list, int64_t i)
+{
+    return i < list->own_count ? &list->own[i] : &list->part[i - list->own_count];
+}
+
+static const char *flag_name_at(const void *ctx, int64_t i)
+{
+    return flag_at(ctx, i)->name;
+}
+
+/* The option of "--name" or "--name=value", or NULL, which is then said. */
+static const fast_option *find(const cli_command *command, const flag_list *list, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+    char name[CLI_FLAG_MAX], flag[CLI_FLAG_MAX];
+    const char *nearest;
+
+    snprintf(name, sizeof name, "%.*s", (int)(length - 2), word + 2);
+    for (char *c = name; *c; c++)
+        if (*c == '-')
+            *c = '_';
+    for (int64_t i = 0; i < list->count; i++)
+        if (strcmp(flag_at(list, i)->name, name) == 0)
+            return flag_at(list, i);
+    nearest = cli_nearest(name, flag_name_at, list, list->count);
+    if (nearest) {
+        cli_flag_name(&(fast_option){ .name = nearest }, flag);
+        cli_fail(CLI_USAGE, "no option %.*s; did you mean %s?", (int)length, word, flag);
+    } else {
+        cli_fail(CLI_USAGE, "no option %.*s; fast help %s lists them", (int)length, word,
+                 command->name);
+    }
+    return NULL;
+}
+
+int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn *set, void *ctx)
+{
+    const flag_list list = flags_of(command);
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        const char *value = strchr(word, '=');
+        const fast_option *option = NULL;
+        int code;
+
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            code = cli_help_topic(command->name);
+            return code == CLI_DONE ? CLI_HELPED : code;
+        }
+        if (word[0] == '-' && word[1] != '-')
+            return cli_fail(CLI_USAGE, "no option %s; options begin with --", word);
+        if (word[0] != '-') {
+            value = word;
+        } else {
+            option = find(command, &list, word);
+            if (!option)
+                return CLI_USAGE;
+            if (value)
+                value++;
+            else if (option->type == FAST_OPTION_BOOL)
+                value = "yes";
+            else if (i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0)
+                value = argv[++i];
+            else
+                return cli_fail(CLI_USAGE, "%s needs a value: %s", word, option->help);
+        }
+        code = set(ctx, option, value);
+        if (code != CLI_DONE)
+            return code;
+    }
+    return CLI_DONE;
+}

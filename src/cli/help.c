@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast help`: what a person wants to read, made of the tables: examples first, options in groups,
+ * defaults shown. A topic is a command, a kind of part (models, data, ...) or one part by its name.
+ */
+#include "manual.h"
+#include "page.h"
+#include "tables.h"
+
+#include <string.h>
+
+/* Names of at most this many topics and parts are searched for the nearest. */
+enum { NAMES_MAX = 256 };
+
+/* Help and default of an option, as one text. */
+static void describe(const fast_option *option, bool flag, char *text, size_t size)
+{
+    if (option->type == FAST_OPTION_BOOL && flag && strcmp(option->standard, "no") == 0)
+        snprintf(text, size, "%s", option->help);
+    else if (option->standard[0])
+        snprintf(text, size, "%s [%s]", option->help, option->standard);
+    else
+        snprintf(text, size, "%s", option->help);
+}
+
+static void print_flag(cli_page *page, const fast_option *option)
+{
+    char flag[CLI_FLAG_MAX], text[512];
+
+    cli_flag_text(option, flag);
+    describe(option, true, text, sizeof text);
+    cli_page_row(page, 2, 26, flag, text);
+}
+
+static void print_groups(cli_page *page, const fast_option *options)
+{
+    for (const cli_group *group = cli_groups;; group++) {
+        bool titled = false;
+
+        for (const fast_option *option = options; option->name; option++) {
+            if (cli_group_of(option) != group)
+                continue;
+            if (!titled)
+                cli_page_title(page, group->title);
+            titled = true;
+            print_flag(page, option);
+        }
+        if (!group->names)
+            return;
+    }
+}
+
+static void print_examples(cli_page *page, const cli_example *examples)
+{
+    cli_page_title(page, "Examples");
+    for (const cli_example *example = examples; example->line; example++) {
+        fprintf(page->out, "  %s\n", example->line);
+        cli_page_text(page, 6, example->does);
+    }
+}
+
+static void print_command(cli_page *page, const cli_command *command)
+{
+    int64_t count = 0;
+    const fast_part *part = command->kind ? fast_part_list(command->kind, &count) : NULL;
+
+    fprintf(page->out, "fast %s %s\n", command->name, command->usage);
+    cli_page_text(page, 2, command->summary);
+    print_examples(page, command->examples);
+    if (command->flags) {
+        cli_page_title(page, "Output");
+        for (const fast_option *option = command->flags; option->name; option++)
+            print_flag(page, option);
+    }
+    if (count > 0 && part->options)
+        print_groups(page, part->options);
+    if (command->kind) {
+        fputc('\n', page->out);
+        cli_page_text(
+            page, 0,
+            "MODEL, DATA, ENGINE, OPTIMIZER and SCHEDULE are names, with options of their "
+            "own as name:key=value,key=value. fast help models (data, optimizers, "
+            "schedules, engines, layers) lists them.");
+    }
+}
+
+static void print_part(cli_page *page, const fast_part *part)
+{
+    cli_page_row(page, 2, 16, part->name, part->summary ? part->summary : "");
+    for (const fast_option *option = part->options; option && option->name; option++) {
+        char left[2 * CLI_FLAG_MAX], value[CLI_FLAG_MAX], text[512];
+
+        cli_flag_value(option, value);
+        snprintf(left, sizeof left, "%s=%s", option->name, value);
+        describe(option, false, text, sizeof text);
+        cli_page_row(page, 6, 30, left, text);
+    }
+}
+
+static void print_topic(cli_page *page, const cli_topic *topic)
+{
+    int64_t count = 0;
+    const fast_part *parts = fast_part_list(topic->kind, &count);
+
+    fprintf(page->out, "%s\n", topic->title);
+    cli_page_text(page, 2, topic->how);
+    fputc('\n', page->out);
+    for (int64_t i = 0; i < count; i++)
+        print_part(page, &parts[i]);
+}
+
+static void print_overview(cli_page *page)
+{
+    cli_page_text(page, 0, "fast - train deep neural networks, on any machine");
+    cli_page_title(page, "Examples");
+    for (const cli_command *command = cli_commands; command->name; command++)
+        cli_page_row(page, 2, 20, command->examples[0].line, command->examples[0].does);
+    cli_page_title(page, "Commands");
+    for (const cli_command *command = cli_commands; command->name; command++)
+        cli_page_row(page, 2, 20, command->name, command->summary);
+    cli_page_title(page, "Topics");
+    for (const cli_topic *topic = cli_topics; topic->name; topic++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "help %s", topic->name);
+        cli_page_row(page, 2, 20, left, topic->summary);
+    }
+    fputc('\n', page->out);
+    cli_page_text(page, 0,
+                  "fast COMMAND --help explains a command, fast help NAME one part (lenet, adam), "
+                  "fast --version prints the version.");
+}
+
+/* Every part with this name, of any kind. */
+static bool print_parts_named(cli_page *page, const char *name)
+{
+    bool found = false;
+
+    for (const cli_topic *topic = cli_topics; topic->name; topic++) {
+        int64_t count = 0;
+        const fast_part *parts = fast_part_list(topic->kind, &count);
+
+        for (int64_t i = 0; i < count; i++) {
+            if (strcmp(parts[i].name, name) != 0)
+                continue;
+            fprintf(page->out, "%s%s (%s)\n", found ? "\n" : "", name, topic->kind);
+            print_part(page, &parts[i]);
+            found = true;
+        }
+    }
+    return found;
+}
+
+static const char *name_at(const void *ctx, int64_t i)
+{
+    const char *const *names = ctx;
+
+    return names[i];
+}
+
+/* Say that there is no such topic, and which is the nearest. */
+static int no_topic(const char *name)
+{
+    const char *names[NAMES_MAX], *nearest;
+    int64_t used = 0;
+
+    for (const cli_command *command = cli_commands; command->name && used < NAMES_MAX; command++)
+        names[used++] = command->name;
+    for (const cli_topic *topic = cli_topics; topic->name; topic++) {
+        int64_t count = 0;
+        const fast_part *parts = fast_part_list(topic->kind, &count);
+
+        if (used < NAMES_MAX)
+            names[used++] = topic->name;
+        for (int64_t i = 0; i < count && used < NAMES_MAX; i++)
+            names[used++] = parts[i].name;
+    }
+    nearest = cli_nearest(name, name_at, names, used);
+    if (nearest)
+        return cli_fail(CLI_USAGE, "no help on \"%.60s\"; did you mean \"%s\"?", name, nearest);
+    return cli_fail(CLI_USAGE, "no help on \"%.60s\"; fast help lists commands and topics", name);
+}
+
+int cli_help_topic(const char *name)
+{
+    const cli_command *command = cli_command_find(name);
+    cli_page page;
+
+    cli_page_init(&page, stdout);
+    if (command) {
+        print_command(&page, command);
+        return CLI_DONE;
+    }
+    for (const cli_topic *topic = cli_topics; topic->name; topic++) {
+        if (strcmp(topic->name, name) != 0 && strcmp(topic->kind, name) != 0)
+            continue;
+        print_topic(&page, topic);
+        return CLI_DONE;
+    }
+    return print_parts_named(&page, name) ? CLI_DONE : no_topic(name);
+}
+
+/* One command line, read. */
+typedef struct help_line {
+    const char *topic; /* or NULL */
+    const char *shell; /* of --complete, or NULL */
+    bool man;
+    bool markdown;
+} help_line;
+
+static int set(void *ctx, const fast_option *option, const char *value)
+{
+    help_line *line = ctx;
+
+    if (!option && line->topic)
+        return cli_fail(CLI_USAGE, "help takes one topic, not \"%.60s\" too", value);
+    if (!option)
+        line->topic = value;
+    else if (strcmp(option->name, "complete") == 0)
+        line->shell = value;
+    else if (strcmp(option->name, "man") == 0)
+        line->man = strcmp(value, "no") != 0;
+    else
+        line->markdown = strcmp(value, "no") != 0;
+    return CLI_DONE;
+}
+
+int cli_help(int argc, char **argv)
+{
+    help_line line = { NULL, NULL, false, false };
+    const int code = cli_flags_read(cli_command_find("help"), argc, argv, set, &line);
+    cli_page page;
+
+    if (code != CLI_DONE)
+        return code == CLI_HELPED ? CLI_DONE : code;
+    if (line.man)
+        return cli_manual(stdout);
+    if (line.markdown)
+        return cli_markdown(stdout);
+    if (line.shell)
+        return cli_complete(stdout, line.shell);
+    if (line.topic)
+        return cli_help_topic(line.topic);
+    cli_page_init(&page, stdout);
+    print_overview(&page);
+    return CLI_DONE;
+}

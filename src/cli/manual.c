@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast help --man`: the manual page fast(1) in man(7) roff, made of the tables. Text is escaped: a
+ * backslash, a hyphen that is meant to be typed, and a line that would begin with a control
+ * character.
+ */
+#include "manual.h"
+
+#include "tables.h"
+
+#include <string.h>
+
+static void put(FILE *out, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", out);
+    for (; *text; text++) {
+        if (*text == '\\')
+            fputs("\\e", out);
+        else if (*text == '-')
+            fputs("\\-", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+/* A tagged paragraph: the tag in bold, then what it is. */
+static void put_entry(FILE *out, const char *tag, const char *text, const char *standard)
+{
+    fputs(".TP\n.B ", out);
+    put(out, tag);
+    fputc('\n', out);
+    put(out, text);
+    if (standard && standard[0]) {
+        fputs(" [", out);
+        put(out, standard);
+        fputc(']', out);
+    }
+    fputc('\n', out);
+}
+
+static void put_flags(FILE *out, const fast_option *options)
+{
+    for (const fast_option *option = options; option && option->name; option++) {
+        char flag[CLI_FLAG_MAX];
+
+        cli_flag_text(option, flag);
+        put_entry(out, flag, option->help,
+                  option->type == FAST_OPTION_BOOL ? NULL : option->standard);
+    }
+}
+
+static void put_command(FILE *out, const cli_command *command)
+{
+    fputs(".SS fast ", out);
+    put(out, command->name);
+    fputs("\n", out);
+    put(out, command->summary);
+    fputc('\n', out);
+    put_flags(out, command->flags);
+    if (command->kind)
+        fputs(".PP\nThe options of a run, below, are flags of this command.\n", out);
+    for (const cli_example *example = command->examples; example->line; example++)
+        put_entry(out, example->line, example->does, NULL);
+}
+
+static void put_options(FILE *out)
+{
+    int64_t count = 0;
+    const fast_part *part = fast_part_list("train", &count);
+
+    if (count == 0)
+        return;
+    fputs(".SH OPTIONS OF A RUN\n", out);
+    for (const cli_group *group = cli_groups;; group++) {
+        bool titled = false;
+
+        for (const fast_option *option = part->options; option->name; option++) {
+            fast_option row[2] = { *option, { .name = NULL } };
+
+            if (cli_group_of(option) != group)
+                continue;
+            if (!titled)
+                fprintf(out, ".SS %s\n", group->title);
+            titled = true;
+            put_flags(out, row);
+        }
+        if (!group->names)
+            return;
+    }
+}
+
+static void put_topic(FILE *out, const cli_topic *topic)
+{
+    int64_t count = 0;
+    const fast_part *parts = fast_part_list(topic->kind, &count);
+
+    fputs(".SH ", out);
+    for (const char *c = topic->title; *c; c++)
+        fputc(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c, out);
+    fputc('\n', out);
+    put(out, topic->how);
+    fputc('\n', out);
+    for (int64_t i = 0; i < count; i++) {
+        put_entry(out, parts[i].name, parts[i].summary ? parts[i].summary : "", NULL);
+        if (!parts[i].options || !parts[i].options->name)
+            continue;
+        fputs(".RS\n", out);
+        for (const fast_option *option = parts[i].options; option->name; option++) {
+            char value[CLI_FLAG_MAX], tag[2 * CLI_FLAG_MAX];
+
+            cli_flag_value(option, value);
+            snprintf(tag, sizeof tag, "%s=%s", option->name, value);
+            put_entry(out, tag, option->help, option->standard);
+        }
+        fputs(".RE\n", out);
+    }
+}
+
+int cli_manual(FILE *out)
+{
+    fprintf(out, ".TH FAST 1 \"\" \"fast %s\" \"User Commands\"\n", fast_version());
+    fputs(".SH NAME\nfast \\- train deep neural networks, on any machine\n"
+          ".SH SYNOPSIS\n",
+          out);
+    for (const cli_command *command = cli_commands; command->name; command++) {
+        fputs(".B fast ", out);
+        put(out, command->name);
+        fputs("\n", out);
+        put(out, command->usage);
+        fputs("\n.br\n", out);
+    }
+    fputs(".SH DESCRIPTION\nA flag is \\-\\-name value or \\-\\-name=value. A part that is chosen "
+          "by name (a model, a data set, an optimizer) takes options of its own as "
+          "name:key=value,key=value. Whole numbers may end in k, M or G. Defaults are in "
+          "brackets.\n.SH COMMANDS\n",
+          out);
+    for (const cli_command *command = cli_commands; command->name; command++)
+        put_command(out, command);
+    put_options(out);
+    for (const cli_topic *topic = cli_topics; topic->name; topic++)
+        put_topic(out, topic);
+    fputs(".SH EXIT STATUS\n", out);
+    put_entry(out, "0", "done", NULL);
+    put_entry(out, "1", "failed", NULL);
+    put_entry(out, "2", "the command line, or a file that it names, is wrong; nothing ran", NULL);
+    put_entry(out, "75", "stopped and saved: run it again with --resume", NULL);
+    fputs(".SH ENVIRONMENT\n", out);
+    put_entry(out, "FAST_HOME", "folder of the plan file and of saved runs", "~/.cache/fast");
+    put_entry(out, "NO_COLOR", "no colours", NULL);
+    put_entry(out, "COLUMNS", "width of help", NULL);
+    return CLI_DONE;
+}
