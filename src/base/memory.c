@@ -38,9 +38,10 @@ enum { RED_ZONE = 0 };
  * size, and some allocators stop the program instead of refusing it. */
 static const int64_t BLOCK_SIZE_MAX = (int64_t)1 << 40;
 
-static _Thread_local int64_t fault_count; /* allocations of this thread so far */
-static _Thread_local int64_t fault_after; /* that succeed before one fails, plus 1; 0 is off */
-static _Thread_local bool fault_once;     /* fail one of them, or all */
+static _Thread_local int64_t fault_count;  /* allocations of this thread so far */
+static _Thread_local int64_t fault_after;  /* that succeed before one fails, plus 1; 0 is off */
+static _Thread_local int64_t size_largest; /* bytes asked for at once, see fast__alloc_largest */
+static _Thread_local bool fault_once;      /* fail one of them, or all */
 
 void fast__alloc_fail_after(int64_t count, bool once)
 {
@@ -51,6 +52,13 @@ void fast__alloc_fail_after(int64_t count, bool once)
 int64_t fast__alloc_count(void)
 {
     return fault_count;
+}
+
+int64_t fast__alloc_largest(void)
+{
+    const int64_t size = size_largest;
+    size_largest = 0;
+    return size;
 }
 
 /* Whether this allocation must fail. */
@@ -98,6 +106,7 @@ fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out)
 
     void *memory = NULL;
     fault_count++;
+    size_largest = bytes > size_largest ? bytes : size_largest;
     if (fault_now() || posix_memalign(&memory, FAST_ALIGN, bytes ? (size_t)bytes : 1))
         return fast__fail(FAST_ENOMEM, "no memory for %s: %lld bytes", what, (long long)bytes);
     memset(memory, 0, (size_t)bytes);

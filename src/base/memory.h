@@ -21,6 +21,9 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out);
 void fast__alloc_fail_after(int64_t count, bool once);
 int64_t fast__alloc_count(void); /* allocations of this thread so far */
 
+/* For tests: bytes of the largest allocation that this thread asked for since the last call. */
+int64_t fast__alloc_largest(void);
+
 /* An arena: one block at open, then bump allocation. A first run with base NULL only measures: a
  * block of fast__alloc() with as many bytes as it used is exactly enough for a second one. */
 typedef struct fast_arena {
