@@ -195,6 +195,10 @@ fast_err fast__stream_read(fast_stream *stream, void *out, int64_t size)
     const int64_t got = read_some(stream, out, size);
     if (got < 0)
         return FAST_EFORMAT;
+#ifdef FAST_HAVE_ZLIB
+    if (stream->checked)
+        stream->crc = (uint32_t)crc32_z(stream->crc, out, (size_t)got);
+#endif
     stream->bound = stream->bound > got ? stream->bound - got : 0;
     if (got < size)
         return fast__fail(FAST_EFORMAT, "%s ends early: %lld bytes are missing", stream->name,
@@ -210,6 +214,11 @@ fast_err fast__stream_end(fast_stream *stream)
         return FAST_EFORMAT;
     if (got > 0)
         return fast__fail(FAST_EFORMAT, "%s holds more data than its header says", stream->name);
+#ifdef FAST_HAVE_ZLIB
+    if (stream->checked && stream->crc != stream->crc_want)
+        return fast__fail(FAST_EFORMAT, "%s is damaged: its checksum is %08x, not %08x",
+                          stream->name, stream->crc, stream->crc_want);
+#endif
     return FAST_OK;
 }
 

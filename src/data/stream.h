@@ -14,6 +14,9 @@ typedef struct fast_stream {
     void *inflate;     /* z_stream, for deflated memory */
     const uint8_t *at; /* next byte, for plain memory */
     int64_t bound;     /* bytes that can still come at most */
+    bool checked;      /* compare the CRC-32 of all bytes with the next field at the end */
+    uint32_t crc_want; /* what it should be */
+    uint32_t crc;      /* of the bytes so far */
 } fast_stream;
 
 /* Deflate codes at most 258 bytes in 2 bits: no file holds more than this many times its size. */
@@ -33,7 +36,7 @@ fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, 
 /* Read exactly `size` bytes; FAST_EFORMAT where they end early or are damaged. */
 fast_err fast__stream_read(fast_stream *stream, void *out, int64_t size);
 
-/* FAST_EFORMAT unless everything is read, checksum included. */
+/* FAST_EFORMAT unless everything is read and checksums agree (in builds with zlib). */
 fast_err fast__stream_end(fast_stream *stream);
 
 void fast__stream_close(fast_stream *stream);
