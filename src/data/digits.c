@@ -10,8 +10,7 @@
  * radius. Noise is the sum of four bytes, which is close enough to a normal distribution and costs
  * one random word. Sample i is a function of (seed, i) alone. Cost: about 15 microseconds a sample.
  */
-#include "base/rng.h"
-#include "data/make.h"
+#include "data/synthetic.h"
 
 #include <math.h>
 #include <string.h>
@@ -240,13 +239,12 @@ static void choose(pen *p, double distort, fast_rng *rng)
     p->ink = 0.85f + spread(rng, 0.15 * (distort < 1 ? distort : 1));
 }
 
-/* Draw sample `i` of the training (part 0) or test (part 1) set; returns its label. */
-static int32_t draw(const digits_config *c, uint64_t seed, uint64_t part, int64_t i,
-                    uint8_t image[SIDE * SIDE])
+static void draw_digit(const void *config, uint64_t seed, fast_rng *rng, fast_data *data, int64_t i)
 {
-    fast_rng rng;
-    fast__rng_init(&rng, seed, FAST_PURPOSE_SYNTHETIC, part, 0, (uint64_t)i);
-    const int digit = (int)fast__rng_below(&rng, CLASSES);
+    (void)seed;
+    const digits_config *c = config;
+    uint8_t *image = (uint8_t *)data->x + i * SIDE * SIDE;
+    const int digit = (int)fast__rng_below(rng, CLASSES);
     int first = 0, count = 0;
     for (int g = GLYPH_COUNT - 1; g >= 0; g--) {
         if (glyphs[g].digit == digit) {
@@ -254,17 +252,17 @@ static int32_t draw(const digits_config *c, uint64_t seed, uint64_t part, int64_
             count++;
         }
     }
-    const glyph *shape = &glyphs[first + (int)fast__rng_below(&rng, (uint64_t)count)];
+    const glyph *shape = &glyphs[first + (int)fast__rng_below(rng, (uint64_t)count)];
     pen p;
-    choose(&p, c->distort, &rng);
+    choose(&p, c->distort, rng);
     for (int s = 0; s < STROKES_MAX; s++)
-        draw_stroke(&p, &shape->strokes[s], 0.045 * c->distort, &rng);
+        draw_stroke(&p, &shape->strokes[s], 0.045 * c->distort, rng);
     /* The sum of four bytes has mean 510 and standard deviation 147.8. */
     const float noise = (float)(c->noise * 255 / 147.8);
     for (int k = 0; k < SIDE * SIDE; k++) {
         float value = p.image[k] * 255;
         if (noise > 0) {
-            const uint32_t word = fast__rng_u32(&rng);
+            const uint32_t word = fast__rng_u32(rng);
             const uint32_t sum =
                 (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24);
             value += noise * ((float)sum - 510);
@@ -272,37 +270,18 @@ static int32_t draw(const digits_config *c, uint64_t seed, uint64_t part, int64_
         value = value < 0 ? 0 : value > 255 ? 255 : value;
         image[k] = (uint8_t)(value + 0.5f);
     }
-    return digit;
-}
-
-static fast_err make_part(const digits_config *c, uint64_t seed, uint64_t part, int64_t count,
-                          fast_data **out)
-{
-    const fast_data like = {
-        .count = count, .rank = 3, .shape = { 1, SIDE, SIDE }, .dtype = FAST_U8, .classes = CLASSES
-    };
-    fast_data *data;
-    FAST_TRY(fast__data_make(&like, &data));
-    uint8_t *x = data->x;
-    for (int64_t i = 0; i < count; i++)
-        data->labels[i] = draw(c, seed, part, i, x + i * SIDE * SIDE);
-    *out = data;
-    return FAST_OK;
+    data->labels[i] = digit;
 }
 
 static fast_err digits_open(const void *config, uint64_t seed, fast_data **train_out,
                             fast_data **test_out)
 {
     const digits_config *c = config;
-    fast_data *train;
-    fast_data *test;
-    FAST_TRY(make_part(c, seed, 0, c->train, &train));
-    const fast_err err = make_part(c, seed, 1, c->test, &test);
-    if (err) {
-        fast_data_free(train);
-        return err;
-    }
-    return fast__data_finish((fast_normalize)c->normalize, &train, &test, train_out, test_out);
+    const fast_data like = {
+        .rank = 3, .shape = { 1, SIDE, SIDE }, .dtype = FAST_U8, .classes = CLASSES
+    };
+    return fast__synthetic_open(&like, c->train, c->test, draw_digit, c, seed,
+                                (fast_normalize)c->normalize, train_out, test_out);
 }
 
 const fast_data_kind fast__data_digits = {

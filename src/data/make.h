@@ -38,7 +38,16 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
                            fast_data **train_out, fast_data **test_out);
 
-/* The kinds, each in the file of its name. */
+/* The kinds. */
 extern const fast_data_kind fast__data_fashion_mnist;
-extern const fast_data_kind fast__data_idx;
 extern const fast_data_kind fast__data_digits;
+extern const fast_data_kind fast__data_idx;
+extern const fast_data_kind fast__data_csv;
+extern const fast_data_kind fast__data_npy;
+extern const fast_data_kind fast__data_npz;
+extern const fast_data_kind fast__data_text;
+extern const fast_data_kind fast__data_spirals;
+extern const fast_data_kind fast__data_blobs;
+extern const fast_data_kind fast__data_linear;
+extern const fast_data_kind fast__data_nonlinear;
+extern const fast_data_kind fast__data_copy;
