@@ -36,7 +36,7 @@ static bool word(const char *text, const char *key, char *value, size_t size)
     return false;
 }
 
-static double number(const char *text, const char *key, double standard)
+double test_word_number(const char *text, const char *key, double standard)
 {
     char value[64];
     return word(text, key, value, sizeof(value)) ? strtod(value, NULL) : standard;
@@ -44,7 +44,13 @@ static double number(const char *text, const char *key, double standard)
 
 static int64_t whole(const char *text, const char *key, int64_t standard)
 {
-    return (int64_t)number(text, key, (double)standard);
+    return (int64_t)test_word_number(text, key, (double)standard);
+}
+
+bool test_word_is(const char *text, const char *key, const char *value)
+{
+    char found[64];
+    return word(text, key, found, sizeof(found)) && strcmp(found, value) == 0;
 }
 
 /* "3x7x9" -> rank and sizes. */
@@ -184,8 +190,8 @@ static void batch_norm_node(test_graph *g, fast_node *node, const char *text)
 {
     const int64_t C = node->rank == 2 ? node->shape[1] : node->shape[0];
     const int index = g->graph.node_count;
-    node->a = (float)number(text, "a", 1e-5);
-    node->b = (float)number(text, "b", 0.1);
+    node->a = (float)test_word_number(text, "a", 1e-5);
+    node->b = (float)test_word_number(text, "b", 0.1);
     node->ghost = whole(text, "ghost", 0);
     norm_weights(g, node, text, C);
     node->state[0] = add_segment(&g->graph.state, g->state, index, "mean", C, 1);
@@ -242,7 +248,7 @@ static fast_op find_op(const char *text)
 /* Operators whose shape is that of their inputs, seen another way. */
 static void simple_node(test_graph *g, fast_node *node, const fast_node *in, const char *text)
 {
-    node->a = (float)number(text, "a", 0);
+    node->a = (float)test_word_number(text, "a", 0);
     switch (node->op) {
     case FAST_OP_GLOBAL_POOL:
     case FAST_OP_LAST:
@@ -260,7 +266,7 @@ static void simple_node(test_graph *g, fast_node *node, const fast_node *in, con
         }
         break;
     case FAST_OP_LAYER_NORM:
-        node->a = (float)number(text, "a", 1e-5);
+        node->a = (float)test_word_number(text, "a", 1e-5);
         norm_weights(g, node, text, in->shape[in->rank - 1]);
         break;
     default:

@@ -53,6 +53,10 @@ void test_graph_end(test_graph *g, fast_loss loss, float label_smoothing);
  * of a network. The loss is the mean of squares. */
 void test_graph_case(test_graph *g, const char *text, bool direct);
 
+/* The number after "key=" in a line, or the standard value; and whether "key=value" is there. */
+double test_word_number(const char *text, const char *key, double standard);
+bool test_word_is(const char *text, const char *key, const char *value);
+
 /* Fill with numbers in [-spread, spread] that depend on the seed only. */
 void test_fill(uint64_t seed, int64_t count, float spread, float *out);
 
