@@ -5,6 +5,7 @@
  * tested by existing; whole vector against random cuts to the bit, on odd sizes and unaligned
  * memory; plain formulas in double precision; every allocation made to fail once.
  */
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "rule/kernel.h"
@@ -246,6 +247,47 @@ static void test_slots(void **state)
     }
 }
 
+/* The bits are the same in every build and on every machine: each rule's weights after five steps
+ * have one hash. A change of a formula's order of operations shows here, and must be meant. */
+static void test_same_bits_everywhere(void **state)
+{
+    static const struct {
+        const char *spec;
+        uint64_t hash;
+    } golden[] = {
+        { "sgd:clip_norm=3", 0x5fb683d7e12d0d1d },
+        { "momentum", 0x28757b99004144d7 },
+        { "momentum:clip_value=0.3,weight_decay=0.01", 0x625a6e6876bde234 },
+        { "nesterov:dampening=0.1", 0x68627b13d3c1e0d8 },
+        { "adagrad:lr_decay=0.1", 0x4ce842ec0842ff68 },
+        { "rmsprop:momentum=0.9,centered=yes", 0xe6d3fec496019646 },
+        { "adam:weight_decay=0.01", 0x64a350e9726b7b79 },
+        { "adamw", 0x441680d4af270531 },
+        { "lars:weight_decay=0.01", 0x3fedf962ea0df952 },
+        { "lamb", 0x560741012235dacf },
+    };
+    static float w[COUNT], g[COUNT];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof golden / sizeof *golden; k++) {
+        fast_optimizer *optimizer = make(golden[k].spec);
+        fast_rng rng;
+
+        fast__rng_init(&rng, 5, FAST_PURPOSE_TEST, 0, 0, 0);
+        for (int64_t i = 0; i < COUNT; i++)
+            w[i] = fast__rng_uniform(&rng) - 0.5f;
+        for (int64_t step = 1; step <= 5; step++) {
+            for (int64_t i = 0; i < COUNT; i++)
+                g[i] = fast__rng_uniform(&rng) - 0.5f;
+            fast__optimizer_apply(optimizer, step, 0.0625, w, g, 0, COUNT);
+        }
+        if (fast__hash(w, sizeof w, 0) != golden[k].hash)
+            fail_msg("%s: 0x%016llx", golden[k].spec,
+                     (unsigned long long)fast__hash(w, sizeof w, 0));
+        fast__optimizer_free(optimizer);
+    }
+}
+
 /* A vector without elements, and one with a single one, are vectors too. */
 static void test_small(void **state)
 {
@@ -372,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_clip_value),
         cmocka_unit_test(test_decay_flags),
         cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_same_bits_everywhere),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_apply_allocates_nothing),
         cmocka_unit_test(test_out_of_memory),
