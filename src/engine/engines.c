@@ -9,15 +9,12 @@
 
 #include <string.h>
 
-#if defined(FAST_HAVE_CPU_ENGINE) && __has_include("engine/cpu/cpu.h")
+#ifdef FAST_HAVE_CPU_ENGINE
 #include "engine/cpu/cpu.h"
-#define HAVE_CPU 1
-#else
-#define HAVE_CPU 0
 #endif
 
 const fast_engine *const fast__engines[] = {
-#if HAVE_CPU
+#ifdef FAST_HAVE_CPU_ENGINE
     &fast__engine_cpu,
 #endif
     &fast__engine_ref,

@@ -2,11 +2,13 @@
 /*
  * Matrix products of the shapes that layers have: C (m x n) = A (m x k) B (k x n), column major.
  *
- * libxsmm makes code for one shape when a program is compiled; on a product of m = 64 lanes it reaches
- * 95 to 99% of the core's peak where general libraries reach 80 to 90%. Where it cannot (no such
- * processor, or not in this build) OpenBLAS does the work, and without that plain loops do.
+ * libxsmm makes code for one shape when a program is compiled; on a product of m = 64 lanes it
+ * reaches 95 to 99% of the core's peak where general libraries reach 80 to 90%. Where it cannot
+ * (no such processor, or not in this build) OpenBLAS does the work, and without that plain loops
+ * do.
  *
- * The libraries bring their own threads, and a worker is one thread: fast__gemm_setup() limits both.
+ * The libraries bring their own threads, and a worker is one thread: fast__gemm_setup() limits
+ * both.
  */
 #include "engine/cpu/gemm.h"
 

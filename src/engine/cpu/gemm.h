@@ -6,8 +6,8 @@
 /*
  * Small matrix products, kernels made once: libxsmm's just-in-time code where it runs, OpenBLAS
  * otherwise. Column major, as both libraries think: C (m x n) = A (m x k) B (k x n), plus C where
- * `accumulate`. With the batch innermost, m is the lanes: A is activations [k][lanes], B is weights,
- * B[j][i] at j * ldb + i, which is a weight matrix [n][k] as it lies in the parameters.
+ * `accumulate`. With the batch innermost, m is the lanes: A is activations [k][lanes], B is
+ * weights, B[j][i] at j * ldb + i, which is a weight matrix [n][k] as it lies in the parameters.
  */
 typedef struct fast_gemm {
     int m, n, k;
@@ -17,8 +17,8 @@ typedef struct fast_gemm {
     void *kernel;    /* libxsmm's code, or NULL: OpenBLAS */
 } fast_gemm;
 
-/* Choose the kernel for the fields above. Never fails: there is always a way, if a slow one. Call it
- * when compiling, on a large stack: libxsmm's code generator needs 136 KB of it. */
+/* Choose the kernel for the fields above. Never fails: there is always a way, if a slow one. Call
+ * it when compiling, on a large stack: libxsmm's code generator needs 136 KB of it. */
 void fast__gemm_init(fast_gemm *gemm);
 
 /* Any thread, allocates nothing. */

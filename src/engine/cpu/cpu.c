@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cpu engine: compile a graph to steps, and run them. A pass is the list of steps forward, the
+ * loss, and the list backward; it allocates nothing and reads nothing but the program, the
+ * parameters and its workspace, so any number of threads can run one program.
+ */
+#include "engine/cpu/cpu.h"
+
+#include "base/memory.h"
+#include "engine/loss.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const float *fast__cpu_param(const fast_cpu_run *run, int node, int which)
+{
+    const int64_t segment = run->graph->nodes[node].weight[which];
+    return segment < 0 ? NULL : run->pass->params + run->graph->params.segments[segment].offset;
+}
+
+float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which)
+{
+    const int64_t segment = run->graph->nodes[node].weight[which];
+    return segment < 0 ? NULL : run->pass->grad + run->graph->params.segments[segment].offset;
+}
+
+void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count)
+{
+    if (run->pass->report)
+        run->pass->report(run->pass->ctx, offset, count);
+}
+
+void fast__cpu_report(const fast_cpu_run *run, int node, int which)
+{
+    const int64_t segment = run->graph->nodes[node].weight[which];
+
+    if (segment >= 0)
+        fast__cpu_report_range(run, run->graph->params.segments[segment].offset,
+                               run->graph->params.segments[segment].count);
+}
+
+static void program_free(fast_program *program)
+{
+    if (!program)
+        return;
+    for (int s = 0; program->steps && s < program->step_count; s++)
+        fast__conv_free(program->steps[s].conv);
+    fast__free(program->steps);
+    fast__free(program->values);
+    fast__free(program->buffers);
+    fast__free(program->step_of);
+    fast__free(program->value_of);
+    fast__free(program->needs);
+    fast__free(program);
+}
+
+static fast_err compile_steps(fast_cpu_compile *compile)
+{
+    fast_program *program = compile->program;
+    /* A dense layer may need a permutation of its input, a step more. */
+    const int64_t count = (int64_t)compile->graph->node_count * 2;
+
+    FAST_TRY(fast__alloc("steps of a program", count, sizeof *program->steps, &program->steps));
+    FAST_TRY(fast__alloc("values of a program", count, sizeof *program->values, &program->values));
+    FAST_TRY(fast__alloc("steps of nodes", count, sizeof *program->step_of, &program->step_of));
+    FAST_TRY(fast__alloc("values of nodes", count, sizeof *program->value_of, &program->value_of));
+    FAST_TRY(fast__alloc("needs of nodes", count, sizeof *program->needs, &program->needs));
+    fast__graph_needs(compile->graph, program->needs);
+    FAST_TRY(fast__cpu_fuse(compile));
+    FAST_TRY(fast__cpu_gradients(compile));
+    for (int s = 0; s < program->step_count; s++) {
+        fast_cpu_step *step = &program->steps[s];
+        snprintf(step->note, sizeof step->note, "%s", step->op->name);
+        FAST_TRY(step->op->plan(compile, step));
+    }
+    const int64_t labels =
+        program->lanes * (compile->graph->positions + program->values[program->out].rows);
+    const int end = 2 * program->step_count;
+    FAST_TRY(fast__cpu_buffer_new(compile, labels, program->step_count, program->step_count,
+                                  &program->soft));
+    if (program->conv_scratch_count)
+        FAST_TRY(fast__cpu_buffer_new(compile, program->conv_scratch_count, 0, end,
+                                      &program->conv_scratch));
+    return fast__cpu_buffers_place(program);
+}
+
+static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *options,
+                            fast_program **out)
+{
+    fast_cpu_compile compile = { .graph = graph, .options = options };
+    fast_program *program = NULL;
+
+    FAST_ASSERT(options->batch >= 1);
+    FAST_TRY(fast__graph_check(graph));
+    FAST_TRY(fast__alloc("a program", 1, sizeof *program, &program));
+    program->head =
+        (fast_program_head){ .engine = &fast__engine_cpu, .graph = graph, .batch = options->batch };
+    program->train = options->train;
+    program->lanes = (options->batch + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
+    program->isa = fast__isa();
+    program->elem = FAST_KERNELS_PICK(elem, program->isa);
+    program->loss = FAST_KERNELS_PICK(loss, program->isa);
+    program->pool = FAST_KERNELS_PICK(pool, program->isa);
+    program->norm = FAST_KERNELS_PICK(norm, program->isa);
+    program->cell = FAST_KERNELS_PICK(cell, program->isa);
+    program->attention = FAST_KERNELS_PICK(attention, program->isa);
+    program->conv_scratch = -1;
+    compile.program = program;
+    fast__gemm_setup();
+    fast_err err = fast__plan_open(options->plan_path, &compile.plan);
+    if (!err)
+        err = compile_steps(&compile);
+    if (!err) {
+        program->head.flops_forward = fast__graph_flops_forward(graph);
+        program->head.flops_train = fast__graph_flops_train(graph, program->needs);
+        program->head.plan_hash = fast__plan_hash(compile.plan);
+    }
+    fast__plan_close(compile.plan);
+    if (err) {
+        program_free(program);
+        return err;
+    }
+    *out = program;
+    return FAST_OK;
+}
+
+static void workspace_free(fast_workspace *workspace)
+{
+    if (!workspace)
+        return;
+    for (int s = 0; workspace->locals && s < workspace->program->step_count; s++)
+        if (workspace->program->steps[s].conv)
+            fast__conv_local_free(workspace->program->steps[s].conv, workspace->locals[s]);
+    fast__free(workspace->locals);
+    fast__free(workspace->memory);
+    fast__free(workspace);
+}
+
+static fast_err workspace_fill(fast_workspace *workspace)
+{
+    const fast_program *program = workspace->program;
+
+    FAST_TRY(fast__alloc("a workspace", program->memory_count, sizeof(float), &workspace->memory));
+    FAST_TRY(fast__alloc("a workspace", program->step_count, sizeof(void *), &workspace->locals));
+    for (int s = 0; s < program->step_count; s++) {
+        const fast_cpu_step *step = &program->steps[s];
+        if (!step->conv)
+            continue;
+        FAST_TRY(fast__conv_local_new(
+            step->conv, workspace->memory + program->buffers[step->buffer[0]].offset,
+            program->conv_scratch < 0
+                ? NULL
+                : workspace->memory + program->buffers[program->conv_scratch].offset,
+            &workspace->locals[s]));
+    }
+    return FAST_OK;
+}
+
+static fast_err workspace_new(const fast_program *program, fast_workspace **out)
+{
+    fast_workspace *workspace = NULL;
+
+    FAST_TRY(fast__alloc("a workspace", 1, sizeof *workspace, &workspace));
+    workspace->program = program;
+    const fast_err err = workspace_fill(workspace);
+    if (err) {
+        workspace_free(workspace);
+        return err;
+    }
+    *out = workspace;
+    return FAST_OK;
+}
+
+/* Labels or targets into lanes, judge, and the gradient of the loss. */
+static void judge(fast_cpu_run *run)
+{
+    const fast_program *program = run->program;
+    const fast_graph *graph = run->graph;
+    const fast_batch *batch = run->pass->batch;
+    const fast_cpu_value *value = &program->values[program->out];
+    const int64_t L = run->lanes, K = graph->outputs, positions = graph->positions;
+    const float *y = fast__cpu_memory(run, value->data);
+    float *dy = run->pass->grad ? fast__cpu_memory(run, value->grad) : NULL;
+    float *labels = fast__cpu_memory(run, program->soft), *soft = labels + positions * L;
+    const double rows = (double)(run->count * positions);
+    double sum = 0;
+    int64_t correct = 0;
+
+    if (batch->targets)
+        program->elem->to_lanes(batch->targets, positions * K, run->count, positions * K, L, soft,
+                                L);
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t i = 0; i < L && batch->labels; i++)
+            labels[p * L + i] = i < run->count ? (float)batch->labels[i * positions + p] : -1.0f;
+    if (graph->loss == FAST_LOSS_MSE) {
+        program->loss->squared(positions * K, L, run->count, y, soft,
+                               (float)(2.0 / (rows * (double)K)), dy, &sum);
+        sum /= (double)K;
+    }
+    for (int64_t p = 0; p < positions && graph->loss == FAST_LOSS_CROSS_ENTROPY; p++)
+        program->loss->cross_entropy(
+            K, L, run->count, y + p * K * L, batch->labels ? labels + p * L : NULL,
+            batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, (float)(1.0 / rows),
+            dy ? dy + p * K * L : NULL, &sum, &correct);
+    run->pass->loss = sum / rows;
+    run->pass->correct = correct;
+    run->pass->positions = run->count * positions;
+}
+
+/* What nothing depends on has no gradient, but is still reported. */
+static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
+        const int64_t segment = run->graph->nodes[step->node].weight[w];
+        if (segment < 0)
+            continue;
+        const fast_segment *s = &run->graph->params.segments[segment];
+        memset(run->pass->grad + s->offset, 0, (size_t)s->count * sizeof(float));
+        fast__cpu_report(run, step->node, w);
+    }
+}
+
+static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
+{
+    const fast_graph *graph = program->head.graph;
+
+    FAST_ASSERT(workspace->program == program);
+    FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
+    fast_cpu_run run = { .program = program,
+                         .workspace = workspace,
+                         .pass = pass,
+                         .graph = graph,
+                         .lanes = program->lanes,
+                         .count = pass->batch->count };
+    const fast_cpu_value *out = &program->values[program->out];
+
+    fast__gemm_setup();
+    for (int s = 0; s < program->step_count; s++)
+        program->steps[s].op->forward(&run, &program->steps[s]);
+    if (pass->outputs)
+        program->elem->from_lanes(fast__cpu_memory(&run, out->data), run.lanes, out->rows,
+                                  run.count, pass->outputs, out->rows);
+    pass->loss = NAN;
+    pass->correct = pass->positions = 0;
+    if (pass->batch->labels || pass->batch->targets)
+        judge(&run);
+    for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
+        const fast_cpu_step *step = &program->steps[s];
+        if (step->train)
+            step->op->backward(&run, step);
+        else if (step->op != &fast__cpu_permute)
+            back_of_dead(&run, step);
+    }
+    return FAST_OK;
+}
+
+static const char *cpu_describe(const fast_program *program, int node)
+{
+    if (node < 0 || node >= program->head.graph->node_count)
+        return NULL;
+    const int step = program->step_of[node];
+    return step < 0 ? "fused" : program->steps[step].note;
+}
+
+const fast_engine fast__engine_cpu = {
+    .name = "cpu",
+    .summary = "oneDNN, libxsmm and OpenBLAS, batch innermost",
+    .compile = cpu_compile,
+    .program_free = program_free,
+    .workspace_new = workspace_new,
+    .workspace_free = workspace_free,
+    .run = cpu_run,
+    .describe = cpu_describe,
+};

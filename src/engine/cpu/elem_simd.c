@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elementwise kernels, and transposition between sample-major and batch-innermost order, in blocks
+ * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions run in two
+ * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
+ * root of the square root of the length.
+ */
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/vec.h"
+
+enum { BLOCK = 32 /* positions of the first level of a sum */ };
+
+#ifdef __AVX512F__
+/* r[i][j] -> r[j][i]: unpack pairs, then quads, then exchange quarters twice. */
+static inline void transpose16(__m512 r[16])
+{
+    __m512 t[16];
+
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        const __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 1]);
+        const __m512d c = _mm512_castps_pd(t[i + 2]), d = _mm512_castps_pd(t[i + 3]);
+        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+        r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+        r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+#endif
+
+/* dst[j * dst_stride + i] = src[i * src_stride + j] for i < rows, j < columns, both at most 16;
+ * rows to 16 are filled with zeros if `fill`. */
+static inline void transpose_block(const float *src, int64_t src_stride, int64_t rows,
+                                   int64_t columns, float *dst, int64_t dst_stride, bool fill)
+{
+#ifdef __AVX512F__
+    const __mmask16 in = (__mmask16)((1u << columns) - 1u);
+    const __mmask16 out = fill ? (__mmask16)0xffff : (__mmask16)((1u << rows) - 1u);
+    __m512 r[16];
+
+    if (rows == 16 && columns == 16) {
+        for (int i = 0; i < 16; i++)
+            r[i] = _mm512_loadu_ps(src + i * src_stride);
+        transpose16(r);
+        for (int i = 0; i < 16; i++)
+            _mm512_storeu_ps(dst + i * dst_stride, r[i]);
+        return;
+    }
+    for (int i = 0; i < 16; i++)
+        r[i] = i < rows ? _mm512_maskz_loadu_ps(in, src + i * src_stride) : _mm512_setzero_ps();
+    transpose16(r);
+    for (int i = 0; i < 16; i++)
+        if (i < columns)
+            _mm512_mask_storeu_ps(dst + i * dst_stride, out, r[i]);
+#else
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = 0; i < (fill ? FAST_VEC : rows); i++)
+            dst[j * dst_stride + i] = i < rows ? src[i * src_stride + j] : 0;
+#endif
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void to_lanes(const float *src, int64_t src_stride, int64_t count, int64_t columns,
+                     int64_t lanes, float *dst, int64_t dst_stride)
+{
+    for (int64_t j = 0; j < columns; j += FAST_VEC)
+        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+            const int64_t rows = i >= count ? 0 : least(count - i, FAST_VEC);
+            transpose_block(rows ? src + i * src_stride + j : src, src_stride, rows,
+                            least(columns - j, FAST_VEC), dst + j * dst_stride + i, dst_stride,
+                            true);
+        }
+}
+
+static void from_lanes(const float *src, int64_t src_stride, int64_t rows, int64_t count,
+                       float *dst, int64_t dst_stride)
+{
+    for (int64_t i = 0; i < count; i += FAST_VEC)
+        for (int64_t f = 0; f < rows; f += FAST_VEC)
+            transpose_block(src + f * src_stride + i, src_stride, least(rows - f, FAST_VEC),
+                            least(count - i, FAST_VEC), dst + i * dst_stride + f, dst_stride,
+                            false);
+}
+
+static void copy(int64_t n, const float *x, float *y)
+{
+    memcpy(y, x, (size_t)n * sizeof *y);
+}
+
+static void add(int64_t n, const float *x, float *y)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC)
+        vec_store(y + i, vec_load(y + i) + vec_load(x + i));
+}
+
+static void sum(int64_t n, const float *a, const float *b, float *y)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC)
+        vec_store(y + i, vec_load(a + i) + vec_load(b + i));
+}
+
+static void multiply(int64_t n, const float *a, const float *b, float *y, bool accumulate)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC) {
+        const fast_vec p = vec_load(a + i) * vec_load(b + i);
+        vec_store(y + i, accumulate ? vec_load(y + i) + p : p);
+    }
+}
+
+static inline __attribute__((always_inline)) fast_vec apply(fast_act act, float slope, fast_vec x)
+{
+    const fast_vec zero = vec_set(0);
+
+    switch (act) {
+    case FAST_ACT_RELU:
+        return vec_max(zero, x); /* in this order NaN passes */
+    case FAST_ACT_LEAKY:
+        return vec_select(x > zero, x, x * slope);
+    case FAST_ACT_TANH:
+        return vec_tanh(x);
+    case FAST_ACT_SIGMOID:
+        return vec_sigmoid(x);
+    case FAST_ACT_GELU:
+        return 0.5f * x * (1.0f + vec_erf(x * 0.707106781f));
+    default:
+        return x;
+    }
+}
+
+/* The derivative times d. For all but GELU from the output y; relu's at 0 is 0. */
+static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, float slope,
+                                                                 fast_vec x, fast_vec y, fast_vec d)
+{
+    const fast_vec zero = vec_set(0);
+
+    switch (act) {
+    case FAST_ACT_RELU:
+        return vec_and(y > zero, d);
+    case FAST_ACT_LEAKY:
+        return vec_select(y > zero, d, d * slope);
+    case FAST_ACT_TANH:
+        return d * (1.0f - y * y);
+    case FAST_ACT_SIGMOID:
+        return d * y * (1.0f - y);
+    case FAST_ACT_GELU: {
+        const fast_vec phi = 0.398942280f * vec_exp(-0.5f * x * x);
+        return d * (0.5f * (1.0f + vec_erf(x * 0.707106781f)) + x * phi);
+    }
+    default:
+        return d;
+    }
+}
+
+/* Instances with a constant activation, so that the switch leaves the loops. */
+#define EACH_ACT(call)          \
+    switch (act) {              \
+    case FAST_ACT_RELU:         \
+        call(FAST_ACT_RELU);    \
+        break;                  \
+    case FAST_ACT_LEAKY:        \
+        call(FAST_ACT_LEAKY);   \
+        break;                  \
+    case FAST_ACT_TANH:         \
+        call(FAST_ACT_TANH);    \
+        break;                  \
+    case FAST_ACT_SIGMOID:      \
+        call(FAST_ACT_SIGMOID); \
+        break;                  \
+    case FAST_ACT_GELU:         \
+        call(FAST_ACT_GELU);    \
+        break;                  \
+    default:                    \
+        call(FAST_ACT_NONE);    \
+    }
+
+static inline __attribute__((always_inline)) void bias_act_of(fast_act act, int64_t positions,
+                                                              int64_t channels, int64_t lanes,
+                                                              const float *bias, float slope,
+                                                              float *y)
+{
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t c = 0; c < channels; c++, y += lanes) {
+            const fast_vec b = vec_set(bias ? bias[c] : 0);
+            for (int64_t i = 0; i < lanes; i += FAST_VEC)
+                vec_store(y + i, apply(act, slope, vec_load(y + i) + b));
+        }
+}
+
+static void bias_act(int64_t positions, int64_t channels, int64_t lanes, const float *bias,
+                     fast_act act, float slope, float *y)
+{
+    if (!bias && act == FAST_ACT_NONE)
+        return;
+#define CALL(a) bias_act_of(a, positions, channels, lanes, bias, slope, y)
+    EACH_ACT(CALL)
+#undef CALL
+}
+
+static inline __attribute__((always_inline)) void
+bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lanes, const float *y,
+                 float slope, float *dy, float *db, float *scratch)
+{
+    const fast_vec zero = vec_set(0);
+    float *level1 = scratch, *level2 = scratch + channels * FAST_VEC;
+
+    for (int64_t c = 0; db && c < channels * FAST_VEC; c += FAST_VEC)
+        vec_store(level2 + c, zero);
+    for (int64_t p = 0; p < positions; p++) {
+        for (int64_t c = 0; c < channels; c++) {
+            const int64_t row = (p * channels + c) * lanes;
+            fast_vec s = p % BLOCK && db ? vec_load(level1 + c * FAST_VEC) : zero;
+            for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+                fast_vec d = vec_load(dy + row + i);
+                if (act != FAST_ACT_NONE) {
+                    d = apply_back(act, slope, zero, vec_load(y + row + i), d);
+                    vec_store(dy + row + i, d);
+                }
+                s += d;
+            }
+            if (db)
+                vec_store(level1 + c * FAST_VEC, s);
+        }
+        if (db && (p % BLOCK == BLOCK - 1 || p == positions - 1))
+            add(channels * FAST_VEC, level1, level2);
+    }
+    for (int64_t c = 0; db && c < channels; c++)
+        db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
+}
+
+static void bias_act_back(int64_t positions, int64_t channels, int64_t lanes, const float *y,
+                          fast_act act, float slope, float *dy, float *db, float *scratch)
+{
+    if (!db && act == FAST_ACT_NONE)
+        return;
+#define CALL(a) bias_act_back_of(a, positions, channels, lanes, y, slope, dy, db, scratch)
+    EACH_ACT(CALL)
+#undef CALL
+}
+
+static inline __attribute__((always_inline)) void act_of(fast_act act, int64_t n, float slope,
+                                                         const float *x, float *y)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC)
+        vec_store(y + i, apply(act, slope, vec_load(x + i)));
+}
+
+static void act_forward(int64_t n, fast_act act, float slope, const float *x, float *y)
+{
+#define CALL(a) act_of(a, n, slope, x, y)
+    EACH_ACT(CALL)
+#undef CALL
+}
+
+static inline __attribute__((always_inline)) void act_back_of(fast_act act, int64_t n, float slope,
+                                                              const float *x, const float *y,
+                                                              const float *dy, float *dx,
+                                                              bool accumulate)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC) {
+        const fast_vec d =
+            apply_back(act, slope, vec_load(x + i), vec_load(y + i), vec_load(dy + i));
+        vec_store(dx + i, accumulate ? vec_load(dx + i) + d : d);
+    }
+}
+
+static void act_back(int64_t n, fast_act act, float slope, const float *x, const float *y,
+                     const float *dy, float *dx, bool accumulate)
+{
+#define CALL(a) act_back_of(a, n, slope, x, y, dy, dx, accumulate)
+    EACH_ACT(CALL)
+#undef CALL
+}
+
+const fast_elem_kernels FAST_SIMD(fast__elem_kernels) = {
+    .to_lanes = to_lanes,
+    .from_lanes = from_lanes,
+    .copy = copy,
+    .add = add,
+    .sum = sum,
+    .multiply = multiply,
+    .bias_act = bias_act,
+    .bias_act_back = bias_act_back,
+    .act = act_forward,
+    .act_back = act_back,
+};

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch norm and layer norm. Batch norm reads its data twice forward (moments; apply) and twice
+ * back (sums; apply): with the batch innermost a channel is a row, so its factors are broadcast
+ * once a row and every pass runs at the speed of memory.
+ *
+ * Moments are those of x - pivot, the pivot being the mean of the channel at the first position:
+ * one pass gives the variance without cancellation unless a channel's mean wanders by many
+ * deviations from one position to the next. Sums run in two levels (32 positions, then all) of 16
+ * partial sums, the last of them in double.
+ */
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/vec.h"
+
+#include <math.h>
+
+enum { BLOCK = 32 };
+
+/* Whole vectors [v0, v1) of the lanes, and the masks of the parts before and behind. */
+typedef struct span {
+    int64_t first, last; /* vectors touched: [first, last) */
+    int64_t v0, v1;      /* whole ones among them */
+} span;
+
+static span span_of(int64_t lo, int64_t hi)
+{
+    span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
+               hi / FAST_VEC };
+    if (s.v1 < s.v0)
+        s.v1 = s.v0;
+    return s;
+}
+
+/* Add level 1 to level 2 and clear it. */
+static void fold(int64_t n, float *level1, float *level2)
+{
+    for (int64_t i = 0; i < n; i += FAST_VEC) {
+        vec_store(level2 + i, vec_load(level2 + i) + vec_load(level1 + i));
+        vec_store(level1 + i, vec_set(0));
+    }
+}
+
+static double sum_of(const float *v)
+{
+    double s = 0;
+    for (int i = 0; i < FAST_VEC; i++)
+        s += (double)v[i];
+    return s;
+}
+
+static float pivot_of(const fast_norm_shape *s, const float *row)
+{
+    double sum = 0;
+    for (int64_t i = s->lo; i < s->hi; i++)
+        sum += (double)row[i];
+    return (float)(sum / (double)(s->hi - s->lo));
+}
+
+static void moments(const fast_norm_shape *s, const float *x, float *scratch, double *mean,
+                    double *squares)
+{
+    const int64_t C = s->channels, L = s->lanes;
+    const span in = span_of(s->lo, s->hi);
+    float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
+    const double m = (double)(s->positions * (s->hi - s->lo));
+
+    memset(scratch, 0, (size_t)C * 4 * FAST_VEC * sizeof *scratch);
+    for (int64_t c = 0; c < C; c++)
+        mean[c] = (double)pivot_of(s, x + c * L);
+    for (int64_t p = 0; p < s->positions; p++) {
+        for (int64_t c = 0; c < C; c++) {
+            const float *row = x + (p * C + c) * L;
+            const fast_vec pivot = vec_set((float)mean[c]);
+            fast_vec sum = vec_load(level1 + c * 2 * FAST_VEC);
+            fast_vec square = vec_load(level1 + (c * 2 + 1) * FAST_VEC);
+            for (int64_t v = in.first; v < in.last; v++) {
+                fast_vec d = vec_load(row + v * FAST_VEC) - pivot;
+                if (v < in.v0 || v >= in.v1)
+                    d = vec_and(vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC), d);
+                sum += d;
+                square += d * d;
+            }
+            vec_store(level1 + c * 2 * FAST_VEC, sum);
+            vec_store(level1 + (c * 2 + 1) * FAST_VEC, square);
+        }
+        if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
+            fold(C * 2 * FAST_VEC, level1, level2);
+    }
+    for (int64_t c = 0; c < C; c++) {
+        const double sum = sum_of(level2 + c * 2 * FAST_VEC);
+        const double square = sum_of(level2 + (c * 2 + 1) * FAST_VEC) - sum * sum / m;
+        mean[c] += sum / m;
+        squares[c] = square > 0 ? square : 0;
+    }
+}
+
+static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape *s, const float *x,
+                                                           const float *mean, const float *scale,
+                                                           const float *shift, const float *add,
+                                                           bool relu, float *y, uint16_t *bits)
+{
+    const int64_t C = s->channels, L = s->lanes;
+    const span in = span_of(s->lo, s->end);
+    const fast_vec zero = vec_set(0);
+
+    for (int64_t p = 0; p < s->positions; p++)
+        for (int64_t c = 0; c < C; c++) {
+            const int64_t row = (p * C + c) * L;
+            const fast_vec m = vec_set(mean[c]), a = vec_set(scale[c]), b = vec_set(shift[c]);
+            for (int64_t v = in.first; v < in.last; v++) {
+                const int64_t at = row + v * FAST_VEC;
+                fast_vec r = (vec_load(x + at) - m) * a + b;
+                if (add)
+                    r += vec_load(add + at);
+                vec_int pass = r > zero;
+                if (relu)
+                    r = vec_max(zero, r);
+                if (v < in.v0 || v >= in.v1) {
+                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->end - v * FAST_VEC);
+                    r = vec_select(mask, r, vec_load(y + at));
+                    if (relu && bits)
+                        pass = (pass & mask) | (vec_mask(bits[at / FAST_VEC]) & ~mask);
+                }
+                vec_store(y + at, r);
+                if (relu && bits)
+                    bits[at / FAST_VEC] = vec_bits(pass);
+            }
+        }
+}
+
+static void apply(const fast_norm_shape *s, const float *x, const float *mean, const float *scale,
+                  const float *shift, const float *add, bool relu, float *y, uint16_t *bits)
+{
+    if (add && relu)
+        apply_of(s, x, mean, scale, shift, add, true, y, bits);
+    else if (relu)
+        apply_of(s, x, mean, scale, shift, NULL, true, y, bits);
+    else
+        apply_of(s, x, mean, scale, shift, add, false, y, bits);
+}
+
+static inline __attribute__((always_inline)) void
+sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, const float *dy2,
+        const uint16_t *bits, bool store, float *scratch, double *sum, double *dot)
+{
+    const int64_t C = s->channels, L = s->lanes;
+    const span in = span_of(s->lo, s->hi);
+    float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
+
+    memset(scratch, 0, (size_t)C * 4 * FAST_VEC * sizeof *scratch);
+    for (int64_t p = 0; p < s->positions; p++) {
+        for (int64_t c = 0; c < C; c++) {
+            const int64_t row = (p * C + c) * L;
+            const fast_vec m = vec_set(mean[c]);
+            fast_vec a = vec_load(level1 + c * 2 * FAST_VEC);
+            fast_vec b = vec_load(level1 + (c * 2 + 1) * FAST_VEC);
+            for (int64_t v = in.first; v < in.last; v++) {
+                const int64_t at = row + v * FAST_VEC;
+                const fast_vec old = vec_load(dy + at);
+                fast_vec d = dy2 ? old + vec_load(dy2 + at) : old;
+                if (bits)
+                    d = vec_and_bits(bits[at / FAST_VEC], d);
+                if (v < in.v0 || v >= in.v1) {
+                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC);
+                    if (store)
+                        vec_store(dy + at, vec_select(mask, d, old));
+                    d = vec_and(mask, d);
+                } else if (store) {
+                    vec_store(dy + at, d);
+                }
+                a += d;
+                b += d * (vec_load(x + at) - m);
+            }
+            vec_store(level1 + c * 2 * FAST_VEC, a);
+            vec_store(level1 + (c * 2 + 1) * FAST_VEC, b);
+        }
+        if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
+            fold(C * 2 * FAST_VEC, level1, level2);
+    }
+    for (int64_t c = 0; c < C; c++) {
+        sum[c] = sum_of(level2 + c * 2 * FAST_VEC);
+        dot[c] = sum_of(level2 + (c * 2 + 1) * FAST_VEC);
+    }
+}
+
+static void sums(const fast_norm_shape *s, const float *x, const float *mean, float *dy,
+                 const float *dy2, const uint16_t *bits, bool store, float *scratch, double *sum,
+                 double *dot)
+{
+    if (!store)
+        sums_of(s, x, mean, dy, NULL, bits, false, scratch, sum, dot);
+    else if (dy2)
+        sums_of(s, x, mean, dy, dy2, bits, true, scratch, sum, dot);
+    else
+        sums_of(s, x, mean, dy, NULL, bits, true, scratch, sum, dot);
+}
+
+static inline __attribute__((always_inline)) void
+apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
+              const uint16_t *bits, const float *fa, const float *fb, const float *fc, float *dx,
+              bool accumulate)
+{
+    const int64_t C = s->channels, L = s->lanes;
+    const span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
+
+    for (int64_t p = 0; p < s->positions; p++)
+        for (int64_t c = 0; c < C; c++) {
+            const int64_t row = (p * C + c) * L;
+            const fast_vec m = vec_set(mean[c]), a = vec_set(fa[c]), b = vec_set(fb[c]);
+            const fast_vec e = vec_set(fc[c]);
+            for (int64_t v = all.first; v < all.last; v++) {
+                const int64_t at = row + v * FAST_VEC;
+                fast_vec d = vec_load(dy + at);
+                if (bits)
+                    d = vec_and_bits(bits[at / FAST_VEC], d);
+                d = a * d + (b * (vec_load(x + at) - m) + e);
+                if (v < in.v0 || v >= in.v1) {
+                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC);
+                    const vec_int out = vec_lanes(s->lo - v * FAST_VEC, s->end - v * FAST_VEC);
+                    d = vec_and(mask, d);
+                    if (!accumulate)
+                        d = vec_select(out, d, vec_load(dx + at));
+                }
+                vec_store(dx + at, accumulate ? vec_load(dx + at) + d : d);
+            }
+        }
+}
+
+static void apply_back(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
+                       const uint16_t *bits, const float *a, const float *b, const float *c,
+                       float *dx, bool accumulate)
+{
+    if (accumulate)
+        apply_back_of(s, x, mean, dy, bits, a, b, c, dx, true);
+    else if (bits)
+        apply_back_of(s, x, mean, dy, bits, a, b, c, dx, false);
+    else
+        apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
+}
+
+static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
+                  const float *weight, const float *bias, float eps, float *y, float *keep)
+{
+    const float inverse = 1.0f / (float)channels;
+
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+            const float *in = x + p * channels * lanes + i;
+            float *out = y + p * channels * lanes + i;
+            fast_vec sum = vec_set(0), square = sum;
+            for (int64_t c = 0; c < channels; c++)
+                sum += vec_load(in + c * lanes);
+            const fast_vec mean = sum * inverse;
+            for (int64_t c = 0; c < channels; c++) {
+                const fast_vec d = vec_load(in + c * lanes) - mean;
+                square += d * d;
+            }
+            const fast_vec scale = 1.0f / vec_sqrt(square * inverse + eps);
+            for (int64_t c = 0; c < channels; c++)
+                vec_store(out + c * lanes, (vec_load(in + c * lanes) - mean) * scale *
+                                                   vec_set(weight ? weight[c] : 1) +
+                                               vec_set(bias ? bias[c] : 0));
+            vec_store(keep + p * 2 * lanes + i, mean);
+            vec_store(keep + (p * 2 + 1) * lanes + i, scale);
+        }
+}
+
+/* 16 lanes of one position: dx, and the products that dw and db sum. */
+static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const float *weight,
+                          fast_vec mean, fast_vec scale, const float *dy, float *dx,
+                          bool accumulate, float *sums)
+{
+    const float inverse = 1.0f / (float)channels;
+    fast_vec sum = vec_set(0), dot = sum;
+
+    for (int64_t c = 0; c < channels; c++) {
+        const fast_vec g = vec_load(dy + c * lanes), d = g * vec_set(weight ? weight[c] : 1);
+        const fast_vec n = (vec_load(x + c * lanes) - mean) * scale;
+        sum += d;
+        dot += d * n;
+        float *s = sums + c * 2 * FAST_VEC;
+        vec_store(s, vec_load(s) + g * n);
+        vec_store(s + FAST_VEC, vec_load(s + FAST_VEC) + g);
+    }
+    sum *= inverse;
+    dot *= inverse;
+    for (int64_t c = 0; dx && c < channels; c++) {
+        const fast_vec d = vec_load(dy + c * lanes) * vec_set(weight ? weight[c] : 1);
+        const fast_vec n = (vec_load(x + c * lanes) - mean) * scale;
+        const fast_vec r = scale * (d - sum - n * dot);
+        vec_store(dx + c * lanes, accumulate ? vec_load(dx + c * lanes) + r : r);
+    }
+}
+
+static void layer_back(int64_t positions, int64_t channels, int64_t lanes, const float *x,
+                       const float *weight, const float *keep, const float *dy, float *dx,
+                       bool accumulate, float *dw, float *db, float *scratch)
+{
+    memset(scratch, 0, (size_t)channels * 2 * FAST_VEC * sizeof *scratch);
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+            const int64_t at = p * channels * lanes + i;
+            layer_back_of(channels, lanes, x + at, weight, vec_load(keep + p * 2 * lanes + i),
+                          vec_load(keep + (p * 2 + 1) * lanes + i), dy + at, dx ? dx + at : NULL,
+                          accumulate, scratch);
+        }
+    for (int64_t c = 0; c < channels; c++) {
+        if (dw)
+            dw[c] = (float)sum_of(scratch + c * 2 * FAST_VEC);
+        if (db)
+            db[c] = (float)sum_of(scratch + (c * 2 + 1) * FAST_VEC);
+    }
+}
+
+const fast_norm_kernels FAST_SIMD(fast__norm_kernels) = {
+    .moments = moments,
+    .apply = apply,
+    .sums = sums,
+    .apply_back = apply_back,
+    .layer = layer,
+    .layer_back = layer_back,
+};

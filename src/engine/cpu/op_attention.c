@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Causal multi-head self-attention [T, C] -> [T, C] (the formulas are in attention_simd.c): one
+ * product a position for q, k and v, the heads with samples in the lanes, one product for the
+ * output. Kept for the way back: q, k, v, the probabilities and what the heads give.
+ */
+#include "engine/cpu/cpu.h"
+
+#include <stdio.h>
+
+enum { IN, OUT, OUT_DATA, IN_DATA, OUT_W, OUT_W_ADD, IN_W, IN_W_ADD };
+enum { QKV, P, Z, DZ, DQKV, SCORES, TURNED, SUMS };
+
+static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const fast_node *node = &compile->graph->nodes[step->node];
+    const int64_t T = node->shape[0], C = node->shape[1], L = compile->program->lanes;
+    const int c = (int)C, l = (int)L;
+    fast_gemm *gemm = step->gemm;
+
+    FAST_ASSERT(node->heads > 0 && C % node->heads == 0);
+    gemm[IN] = (fast_gemm){ .m = l, .n = 3 * c, .k = c, .lda = l, .ldb = c, .ldc = l };
+    gemm[OUT] = (fast_gemm){ .m = l, .n = c, .k = c, .lda = l, .ldb = c, .ldc = l };
+    gemm[OUT_DATA] = gemm[OUT];
+    gemm[OUT_DATA].trans_b = true;
+    gemm[IN_DATA] = gemm[OUT_DATA];
+    gemm[IN_DATA].k = 3 * c;
+    gemm[IN_DATA].accumulate = step->how[0] == FAST_CPU_ADD;
+    for (int i = OUT_W; i <= IN_W_ADD; i++)
+        gemm[i] = (fast_gemm){ .m = c,
+                               .n = i < IN_W ? c : 3 * c,
+                               .k = l,
+                               .lda = c,
+                               .ldb = l,
+                               .ldc = c,
+                               .accumulate = i == OUT_W_ADD || i == IN_W_ADD };
+    for (int i = IN; i <= (step->train ? IN_W_ADD : OUT); i++)
+        fast__gemm_init(&gemm[i]);
+    FAST_TRY(fast__cpu_keep(compile, step, T * 3 * C * L, &step->buffer[QKV]));
+    FAST_TRY(fast__cpu_keep(compile, step, node->heads * T * T * L, &step->buffer[P]));
+    FAST_TRY(fast__cpu_keep(compile, step, T * C * L, &step->buffer[Z]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[DZ]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * C * L, &step->buffer[DQKV]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC, &step->buffer[SCORES]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, C * L, &step->buffer[TURNED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
+    snprintf(step->note, sizeof step->note, "%s, heads in lanes",
+             gemm[IN].kernel ? "xsmm" : "blas");
+    return FAST_OK;
+}
+
+static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
+    const float *x = fast__cpu_in(run, step, 0);
+    float *qkv = fast__cpu_memory(run, step->buffer[QKV]), *y = fast__cpu_out(run, step);
+    float *z = fast__cpu_memory(run, step->buffer[Z]);
+
+    for (int64_t t = 0; t < T; t++)
+        fast__gemm_run(&step->gemm[IN], x + t * C * L,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), qkv + t * 3 * C * L);
+    run->program->elem->bias_act(T, 3 * C, L, fast__cpu_param(run, step->node, FAST_W_BIAS),
+                                 FAST_ACT_NONE, 0, qkv);
+    run->program->attention->forward(T, C, node->heads, L, qkv,
+                                     fast__cpu_memory(run, step->buffer[P]), z);
+    for (int64_t t = 0; t < T; t++)
+        fast__gemm_run(&step->gemm[OUT], z + t * C * L,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), y + t * C * L);
+    run->program->elem->bias_act(T, C, L, fast__cpu_param(run, step->node, FAST_W_BIAS2),
+                                 FAST_ACT_NONE, 0, y);
+}
+
+/* dW [rows][C] and db of a product a position: x [T][C][L], d [T][rows][L]. */
+static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm, int64_t rows,
+                         const float *x, const float *d, float *dw, float *db)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
+    float *turned = fast__cpu_memory(run, step->buffer[TURNED]);
+
+    for (int64_t t = 0; t < T; t++) {
+        run->program->elem->from_lanes(x + t * C * L, L, C, L, turned, C);
+        fast__gemm_run(&step->gemm[gemm + (t > 0)], turned, d + t * rows * L, dw);
+    }
+    /* Sums alone: without an activation nothing is written to d. */
+    run->program->elem->bias_act_back(T, rows, L, NULL, FAST_ACT_NONE, 0, (float *)(uintptr_t)d, db,
+                                      fast__cpu_memory(run, step->buffer[SUMS]));
+}
+
+static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
+    const float *dy = fast__cpu_out_grad(run, step);
+    float *dz = fast__cpu_memory(run, step->buffer[DZ]);
+    float *dqkv = fast__cpu_memory(run, step->buffer[DQKV]), *dx = fast__cpu_in_grad(run, step, 0);
+
+    for (int64_t t = 0; t < T; t++)
+        fast__gemm_run(&step->gemm[OUT_DATA], dy + t * C * L,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), dz + t * C * L);
+    weights_back(run, step, OUT_W, C, fast__cpu_memory(run, step->buffer[Z]), dy,
+                 fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT2),
+                 fast__cpu_param_grad(run, step->node, FAST_W_BIAS2));
+    fast__cpu_report(run, step->node, FAST_W_WEIGHT2);
+    fast__cpu_report(run, step->node, FAST_W_BIAS2);
+    run->program->attention->backward(T, C, node->heads, L,
+                                      fast__cpu_memory(run, step->buffer[QKV]),
+                                      fast__cpu_memory(run, step->buffer[P]), dz, dqkv,
+                                      fast__cpu_memory(run, step->buffer[SCORES]));
+    for (int64_t t = 0; t < T && dx; t++)
+        fast__gemm_run(&step->gemm[IN_DATA], dqkv + t * 3 * C * L,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), dx + t * C * L);
+    weights_back(run, step, IN_W, 3 * C, fast__cpu_in(run, step, 0), dqkv,
+                 fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
+                 fast__cpu_param_grad(run, step->node, FAST_W_BIAS));
+    fast__cpu_report(run, step->node, FAST_W_WEIGHT);
+    fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+const fast_cpu_op fast__cpu_attention = { .name = "attention",
+                                          .reads_input = true,
+                                          .alias = -1,
+                                          .plan = attention_plan,
+                                          .forward = attention_forward,
+                                          .backward = attention_backward };

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution with bias and activation, by the method that conv.h measured for the shape. The bias
+ * may be left to a pooling that follows (fuse.c). The way back masks the gradient in place and sums
+ * the bias gradient in one pass, then calls the method.
+ */
+#include "engine/cpu/cpu.h"
+#include "engine/weight_norm.h"
+
+#include <stdio.h>
+
+enum { KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD };
+
+static int64_t filter_count(const fast_graph *graph, int node)
+{
+    return graph->params.segments[graph->nodes[node].weight[FAST_W_WEIGHT]].count;
+}
+
+static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    fast_program *program = compile->program;
+    const fast_node *node = &compile->graph->nodes[step->node];
+    const fast_node *in = &compile->graph->nodes[step->in_node[0]];
+    fast_conv_shape shape = { .in_c = in->shape[0],
+                              .in_h = in->shape[1],
+                              .in_w = in->shape[2],
+                              .out_c = node->shape[0],
+                              .out_h = node->shape[1],
+                              .out_w = node->shape[2],
+                              .groups = node->groups > 0 ? node->groups : 1,
+                              .lanes = program->lanes,
+                              .train = step->train,
+                              .data = step->train && step->how[0] != FAST_CPU_SKIP };
+
+    for (int i = 0; i < 2; i++) {
+        shape.kernel[i] = node->kernel[i];
+        shape.stride[i] = node->stride[i] > 0 ? node->stride[i] : 1;
+        shape.pad[i] = node->pad[i];
+        shape.dilation[i] = node->dilation[i] > 0 ? node->dilation[i] : 1;
+    }
+    FAST_TRY(fast__conv_new(&shape, compile->plan, compile->options->method, &step->conv));
+    const int64_t scratch = fast__conv_scratch_count(step->conv);
+    if (scratch > program->conv_scratch_count)
+        program->conv_scratch_count = scratch;
+    FAST_TRY(fast__cpu_keep(compile, step, fast__conv_keep_count(step->conv), &step->buffer[KEEP]));
+    FAST_TRY(
+        fast__cpu_scratch_back(compile, step, shape.out_c * 2 * FAST_VEC, &step->buffer[SUMS]));
+    if (step->how[0] == FAST_CPU_ADD)
+        FAST_TRY(
+            fast__cpu_scratch_back(compile, step, in->count * program->lanes, &step->buffer[PART]));
+    if (node->weight[FAST_W_GAIN] >= 0) {
+        const int64_t count = filter_count(compile->graph, step->node);
+        FAST_TRY(fast__cpu_keep(compile, step, count, &step->buffer[WEIGHT]));
+        FAST_TRY(fast__cpu_scratch_back(compile, step, count, &step->buffer[WEIGHT_GRAD]));
+    }
+    snprintf(step->note, sizeof step->note, "%s%s", fast__conv_describe(step->conv),
+             step->no_bias ? ", bias in pooling"
+             : step->act   ? ", activation"
+                           : "");
+    return FAST_OK;
+}
+
+static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const bool normed = run->graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
+    const int scratch = run->program->conv_scratch;
+
+    return (fast_conv_io){ .local = run->workspace->locals[step->index],
+                           .keep = fast__cpu_memory(run, step->buffer[KEEP]),
+                           .scratch = scratch < 0 ? NULL : fast__cpu_memory(run, scratch),
+                           .x = fast__cpu_in(run, step, 0),
+                           .w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT])
+                                       : fast__cpu_param(run, step->node, FAST_W_WEIGHT) };
+}
+
+static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t O = node->shape[0], P = node->count / O;
+    fast_conv_io io = conv_io(run, step);
+
+    if (node->weight[FAST_W_GAIN] >= 0)
+        fast__weight_norm_forward(O, filter_count(run->graph, step->node) / O,
+                                  fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+                                  fast__cpu_param(run, step->node, FAST_W_GAIN),
+                                  fast__cpu_memory(run, step->buffer[WEIGHT]));
+    io.bias = step->no_bias ? NULL : fast__cpu_param(run, step->node, FAST_W_BIAS);
+    io.relu = step->act == FAST_ACT_RELU;
+    io.y = fast__cpu_out(run, step);
+    fast__conv_forward(step->conv, &io);
+    if (!io.relu)
+        run->program->elem->bias_act(P, O, run->lanes, NULL, step->act, step->slope, io.y);
+}
+
+static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t O = node->shape[0], P = node->count / O, L = run->lanes;
+    const bool normed = node->weight[FAST_W_GAIN] >= 0;
+    float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
+    float *dw = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
+    fast_conv_io io = conv_io(run, step);
+
+    if (!step->no_bias) {
+        run->program->elem->bias_act_back(P, O, L, fast__cpu_out(run, step), step->act, step->slope,
+                                          dy, fast__cpu_param_grad(run, step->node, FAST_W_BIAS),
+                                          fast__cpu_memory(run, step->buffer[SUMS]));
+        fast__cpu_report(run, step->node, FAST_W_BIAS);
+    }
+    io.dy = dy;
+    io.dx = step->how[0] == FAST_CPU_ADD ? fast__cpu_memory(run, step->buffer[PART]) : dx;
+    io.dw = normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw;
+    fast__conv_backward(step->conv, &io);
+    if (step->how[0] == FAST_CPU_ADD)
+        run->program->elem->add(run->graph->nodes[step->in_node[0]].count * L, io.dx, dx);
+    if (normed) {
+        fast__weight_norm_backward(O, filter_count(run->graph, step->node) / O,
+                                   fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+                                   fast__cpu_param(run, step->node, FAST_W_GAIN), io.dw, dw,
+                                   fast__cpu_param_grad(run, step->node, FAST_W_GAIN));
+        fast__cpu_report(run, step->node, FAST_W_GAIN);
+    }
+    fast__cpu_report(run, step->node, FAST_W_WEIGHT);
+}
+
+const fast_cpu_op fast__cpu_conv = { .name = "conv",
+                                     .reads_input = true,
+                                     .reads_output = true,
+                                     .overwrites = true,
+                                     .alias = -1,
+                                     .plan = conv_plan,
+                                     .forward = conv_forward,
+                                     .backward = conv_backward };

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dense layers, per position of a sequence where there is one:
+ *
+ *     Y [O][L] = act(W [O][C] X [C][L] + b)      m = lanes, B = W
+ *     dX [C][L] = W' dY                          m = lanes, B = W transposed
+ *     dW [O][C] = dY [O][L] X' [L][C]            m = C, k = lanes, A = X sample-major
+ *
+ * dW is made in slabs of output rows that fit the second-level cache, and each slab is reported at
+ * once: an optimiser that runs in the report finds it there. A first layer takes X sample-major
+ * from the batch itself; others transpose. dX comes before dW, because a report gives the weights
+ * away.
+ */
+#include "engine/cpu/cpu.h"
+#include "engine/weight_norm.h"
+
+#include <stdio.h>
+
+enum {
+    FORWARD,
+    DATA,
+    SLAB,     /* the first position overwrites */
+    SLAB_ADD, /* later positions add */
+    REST,     /* the last slab, if it is smaller */
+    REST_ADD,
+};
+enum { TURNED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
+
+enum {
+    SLAB_FLOATS = 32768 /* 128 KiB: with weights and momentum of the same range, under half of L2 */
+};
+
+static int slab_rows(int64_t inputs, int64_t outputs)
+{
+    int64_t rows = SLAB_FLOATS / inputs / 8 * 8;
+
+    rows = rows < 8 ? 8 : rows;
+    return (int)(rows < outputs ? rows : outputs);
+}
+
+static bool weight_normed(const fast_graph *graph, const fast_cpu_step *step)
+{
+    return graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
+}
+
+static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const fast_dense_shape shape = fast__dense_shape(compile->graph, step->node);
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows;
+    const int L = (int)compile->program->lanes, slab = slab_rows(C, O), rest = (int)(O % slab);
+    const fast_gemm weights = {
+        .m = (int)C, .n = slab, .k = L, .lda = (int)C, .ldb = L, .ldc = (int)C
+    };
+    fast_gemm *gemm = step->gemm;
+
+    gemm[FORWARD] =
+        (fast_gemm){ .m = L, .n = (int)O, .k = (int)C, .lda = L, .ldb = (int)C, .ldc = L };
+    gemm[DATA] = (fast_gemm){ .m = L,
+                              .n = (int)C,
+                              .k = (int)O,
+                              .lda = L,
+                              .ldb = (int)C,
+                              .ldc = L,
+                              .trans_b = true,
+                              .accumulate = step->how[0] == FAST_CPU_ADD };
+    for (int i = SLAB; i <= REST_ADD; i++) {
+        gemm[i] = weights;
+        gemm[i].accumulate = i == SLAB_ADD || i == REST_ADD;
+        gemm[i].n = i >= REST && rest ? rest : slab;
+    }
+    step->count = slab;
+    for (int i = FORWARD; i <= (step->train ? REST_ADD : FORWARD); i++)
+        fast__gemm_init(&gemm[i]);
+    FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TURNED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, O * 2 * FAST_VEC, &step->buffer[SUMS]));
+    if (P > 1)
+        FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * (C + O), &step->buffer[FACTOR]));
+    if (weight_normed(compile->graph, step)) {
+        FAST_TRY(fast__cpu_keep(compile, step, C * O, &step->buffer[WEIGHT]));
+        FAST_TRY(fast__cpu_scratch_back(compile, step, C * O, &step->buffer[WEIGHT_GRAD]));
+    }
+    snprintf(step->note, sizeof step->note, "%s%s, slabs of %d rows",
+             gemm[FORWARD].kernel ? "xsmm" : "blas", step->act ? " + activation" : "", slab);
+    return FAST_OK;
+}
+
+static void dense_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    const float *w = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
+    const float *x = fast__cpu_in(run, step, 0);
+    float *y = fast__cpu_out(run, step);
+
+    if (weight_normed(run->graph, step)) {
+        float *effective = fast__cpu_memory(run, step->buffer[WEIGHT]);
+        fast__weight_norm_forward(O, C, w, fast__cpu_param(run, step->node, FAST_W_GAIN),
+                                  effective);
+        w = effective;
+    }
+    for (int64_t p = 0; p < P; p++)
+        fast__gemm_run(&step->gemm[FORWARD], x + p * C * L, w, y + p * O * L);
+    run->program->elem->bias_act(P, O, L, fast__cpu_param(run, step->node, FAST_W_BIAS), step->act,
+                                 step->slope, y);
+}
+
+/* Offer dW as factors; positions of a sequence are brought side by side. */
+static bool offer_factors(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
+                          const float *dy)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    fast_factors factors = { .segment = run->graph->nodes[step->node].weight[FAST_W_WEIGHT],
+                             .rows = P > 1 ? P * L : run->count,
+                             .outputs = O,
+                             .inputs = C,
+                             .u = dy,
+                             .v = x,
+                             .u_stride = P * L,
+                             .v_stride = P * L };
+
+    if (!run->pass->factor || weight_normed(run->graph, step))
+        return false;
+    if (P > 1) {
+        float *u = fast__cpu_memory(run, step->buffer[FACTOR]), *v = u + O * P * L;
+        for (int64_t p = 0; p < P; p++) {
+            for (int64_t o = 0; o < O; o++)
+                run->program->elem->copy(L, dy + (p * O + o) * L, u + (o * P + p) * L);
+            for (int64_t c = 0; c < C; c++)
+                run->program->elem->copy(L, x + (p * C + c) * L, v + (c * P + p) * L);
+        }
+        factors.u = u;
+        factors.v = v;
+    }
+    return run->pass->factor(run->pass->ctx, &factors);
+}
+
+/* X sample-major: [P][L][C]. */
+static const float *turned(fast_cpu_run *run, const fast_cpu_step *step, const float *x)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
+    const int64_t C = shape.inputs, P = shape.rows, L = run->lanes;
+    const fast_node *in = &run->graph->nodes[step->in_node[0]];
+    float *t = fast__cpu_memory(run, step->buffer[TURNED]);
+
+    if (in->op == FAST_OP_INPUT && P == 1 && (in->rank == 1 || in->shape[0] == 1) &&
+        run->count == L)
+        return run->pass->batch->x;
+    for (int64_t p = 0; p < P; p++)
+        run->program->elem->from_lanes(x + p * C * L, L, C, L, t + p * C * L, C);
+    return t;
+}
+
+static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
+                          const float *dy, float *dw, bool report)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    const int64_t segment = run->graph->nodes[step->node].weight[FAST_W_WEIGHT];
+    const int64_t offset = run->graph->params.segments[segment].offset;
+    const float *t = turned(run, step, x);
+
+    for (int64_t o = 0; o < O; o += step->count) {
+        const bool whole = o + step->count <= O;
+        for (int64_t p = 0; p < P; p++)
+            fast__gemm_run(&step->gemm[(whole ? SLAB : REST) + (p > 0)], t + p * C * L,
+                           dy + (p * O + o) * L, dw + o * C);
+        if (report)
+            fast__cpu_report_range(run, offset + o * C, (whole ? step->count : O - o) * C);
+    }
+}
+
+static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    const bool normed = weight_normed(run->graph, step);
+    const float *v = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
+    const float *w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT]) : v;
+    const float *x = fast__cpu_in(run, step, 0);
+    float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
+    float *dw = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
+
+    run->program->elem->bias_act_back(P, O, L, fast__cpu_out(run, step), step->act, step->slope, dy,
+                                      fast__cpu_param_grad(run, step->node, FAST_W_BIAS),
+                                      fast__cpu_memory(run, step->buffer[SUMS]));
+    fast__cpu_report(run, step->node, FAST_W_BIAS);
+    for (int64_t p = 0; p < P && dx; p++)
+        fast__gemm_run(&step->gemm[DATA], dy + p * O * L, w, dx + p * C * L);
+    if (offer_factors(run, step, x, dy))
+        return;
+    dense_weights(run, step, x, dy, normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw,
+                  !normed);
+    if (normed) {
+        fast__weight_norm_backward(O, C, v, fast__cpu_param(run, step->node, FAST_W_GAIN),
+                                   fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]), dw,
+                                   fast__cpu_param_grad(run, step->node, FAST_W_GAIN));
+        fast__cpu_report(run, step->node, FAST_W_WEIGHT);
+        fast__cpu_report(run, step->node, FAST_W_GAIN);
+    }
+}
+
+const fast_cpu_op fast__cpu_dense = { .name = "dense",
+                                      .reads_input = true,
+                                      .reads_output = true,
+                                      .alias = -1,
+                                      .plan = dense_plan,
+                                      .forward = dense_forward,
+                                      .backward = dense_backward };

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch norm (with a residual sum and relu where they follow) and layer norm. The formulas are
+ * those of the reference engine; with m elements under one mean, and dz what relu let pass of the
+ * gradient:
+ *
+ *     dx = w / dev (dz - mean(dz) - x^ mean(dz x^)),   x^ = (x - mean) / dev
+ *        = a dz + b (x - mean) + c,   b = -a mean(dz (x - mean)) / dev^2,   c = -a mean(dz)
+ *
+ * The gradient of the added input is dz itself: it stays in place and becomes that input's
+ * gradient. Ghost batches run the same passes on ranges of lanes.
+ */
+#include "engine/cpu/cpu.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    STATISTICS, /* [groups][2][channels]: mean, 1 / deviation */
+    BITS,       /* what relu let pass */
+    FORWARD,    /* scratch */
+    BACK
+};
+
+/* Scratch of both directions: sums for kernels, then two rows of doubles, then four of floats. */
+static int64_t scratch_count(int64_t channels)
+{
+    return channels * (4 * FAST_VEC + 4 + 4);
+}
+
+static int64_t ghost_of(const fast_node *node, int64_t count)
+{
+    return node->ghost > 0 ? node->ghost : count;
+}
+
+static fast_err norm_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const fast_node *node = &compile->graph->nodes[step->node];
+    const int64_t C = fast__cpu_channels(compile->graph, step->node);
+    const int64_t batch = compile->options->batch, ghost = ghost_of(node, batch);
+    const int64_t groups = (batch + ghost - 1) / ghost;
+
+    FAST_TRY(fast__cpu_keep(compile, step, groups * 2 * C, &step->buffer[STATISTICS]));
+    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / FAST_VEC / 2 + 1,
+                            &step->buffer[BITS]));
+    FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch_count(C), &step->buffer[FORWARD]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, scratch_count(C), &step->buffer[BACK]));
+    snprintf(step->note, sizeof step->note, "batch_norm%s%s", step->add ? " + add" : "",
+             step->act ? " + relu" : "");
+    return FAST_OK;
+}
+
+/* Lanes of the group that begins at sample `first`. */
+static fast_norm_shape group_of(const fast_cpu_run *run, const fast_cpu_step *step, int64_t first,
+                                int64_t ghost)
+{
+    const int64_t rest = run->count - first, count = rest < ghost ? rest : ghost;
+
+    return (fast_norm_shape){ .positions = fast__cpu_positions(run->graph, step->node),
+                              .channels = fast__cpu_channels(run->graph, step->node),
+                              .lanes = run->lanes,
+                              .lo = first,
+                              .hi = first + count,
+                              .end = count == rest ? run->lanes : first + count };
+}
+
+/* Running statistics follow, the variance by its unbiased estimate. */
+static void follow(const fast_cpu_run *run, const fast_node *node, int64_t channels, double m,
+                   const double *mean, const double *squares)
+{
+    const fast_segment *state = run->graph->state.segments;
+    float *mean_run = run->pass->state + state[node->state[0]].offset;
+    float *var_run = run->pass->state + state[node->state[1]].offset;
+    const double b = (double)node->b;
+
+    for (int64_t c = 0; c < channels; c++) {
+        const double var = squares[c] / (m > 1 ? m - 1 : m);
+        mean_run[c] = (float)((1.0 - b) * (double)mean_run[c] + b * mean[c]);
+        var_run[c] = (float)((1.0 - b) * (double)var_run[c] + b * var);
+    }
+}
+
+static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t C = fast__cpu_channels(run->graph, step->node);
+    const int64_t ghost = run->pass->train ? ghost_of(node, run->count) : run->count;
+    const float *w = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
+    const float *b = fast__cpu_param(run, step->node, FAST_W_BIAS);
+    const fast_segment *state = run->graph->state.segments;
+    const float *x = fast__cpu_in(run, step, 0),
+                *add = step->add ? fast__cpu_in(run, step, 1) : NULL;
+    float *keep = fast__cpu_memory(run, step->buffer[STATISTICS]);
+    float *scratch = fast__cpu_memory(run, step->buffer[FORWARD]);
+    double *mean = (double *)(void *)(scratch + C * 4 * FAST_VEC), *squares = mean + C;
+    float *scale = (float *)(void *)(squares + C), *shift = scale + C;
+
+    for (int64_t first = 0; first < run->count; first += ghost, keep += 2 * C) {
+        const fast_norm_shape s = group_of(run, step, first, ghost);
+        const double m = (double)(s.positions * (s.hi - s.lo));
+        if (run->pass->train) {
+            run->program->norm->moments(&s, x, scratch, mean, squares);
+            follow(run, node, C, m, mean, squares);
+        }
+        for (int64_t c = 0; c < C; c++) {
+            const double var = run->pass->train
+                                   ? squares[c] / m
+                                   : (double)run->pass->state[state[node->state[1]].offset + c];
+            keep[c] = run->pass->train ? (float)mean[c]
+                                       : run->pass->state[state[node->state[0]].offset + c];
+            keep[C + c] = (float)(1.0 / sqrt(var + (double)node->a));
+            scale[c] = keep[C + c] * (w ? w[c] : 1);
+            shift[c] = b ? b[c] : 0;
+        }
+        run->program->norm->apply(&s, x, keep, scale, shift, add, step->act == FAST_ACT_RELU,
+                                  fast__cpu_out(run, step),
+                                  (uint16_t *)(void *)fast__cpu_memory(run, step->buffer[BITS]));
+    }
+}
+
+/* The factors of one group from its sums; adds to the weights' gradients. */
+static void factors(const fast_norm_shape *s, const float *keep, const float *w, const double *sum,
+                    const double *dot, float *abc, float *dw, float *db)
+{
+    const int64_t C = s->channels;
+    const double m = (double)(s->positions * (s->hi - s->lo));
+
+    for (int64_t c = 0; c < C; c++) {
+        const double inverse = (double)keep[C + c], a = inverse * (w ? (double)w[c] : 1);
+        abc[c] = (float)a;
+        abc[C + c] = (float)(-a * inverse * inverse * dot[c] / m);
+        abc[2 * C + c] = (float)(-a * sum[c] / m);
+        if (dw)
+            dw[c] = (float)((s->lo ? (double)dw[c] : 0) + dot[c] * inverse);
+        if (db)
+            db[c] = (float)((s->lo ? (double)db[c] : 0) + sum[c]);
+    }
+}
+
+static void norm_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const fast_cpu_value *out = &run->program->values[step->out];
+    const int64_t C = fast__cpu_channels(run->graph, step->node);
+    const int64_t ghost = ghost_of(node, run->count);
+    const float *x = fast__cpu_in(run, step, 0),
+                *keep = fast__cpu_memory(run, step->buffer[STATISTICS]);
+    const float *w = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
+    float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
+    const float *dy2 = out->grad2 >= 0 ? fast__cpu_memory(run, out->grad2) : NULL;
+    const uint16_t *bits =
+        step->act ? (const uint16_t *)(const void *)fast__cpu_memory(run, step->buffer[BITS])
+                  : NULL;
+    const bool store = dy2 || (step->add && bits);
+    float *scratch = fast__cpu_memory(run, step->buffer[BACK]);
+    double *sum = (double *)(void *)(scratch + C * 4 * FAST_VEC), *dot = sum + C;
+    float *abc = (float *)(void *)(dot + C);
+
+    for (int64_t first = 0; first < run->count; first += ghost, keep += 2 * C) {
+        const fast_norm_shape s = group_of(run, step, first, ghost);
+        run->program->norm->sums(&s, x, keep, dy, dy2, bits, store, scratch, sum, dot);
+        factors(&s, keep, w, sum, dot, abc, fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
+                fast__cpu_param_grad(run, step->node, FAST_W_BIAS));
+        if (dx)
+            run->program->norm->apply_back(&s, x, keep, dy, store ? NULL : bits, abc, abc + C,
+                                           abc + 2 * C, dx, step->how[0] == FAST_CPU_ADD);
+    }
+    if (step->add && step->how[1] == FAST_CPU_WRITE)
+        run->program->elem->copy(node->count * run->lanes, dy, fast__cpu_in_grad(run, step, 1));
+    if (step->add && step->how[1] == FAST_CPU_ADD)
+        run->program->elem->add(node->count * run->lanes, dy, fast__cpu_in_grad(run, step, 1));
+    fast__cpu_report(run, step->node, FAST_W_WEIGHT);
+    fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+const fast_cpu_op fast__cpu_batch_norm = { .name = "batch_norm",
+                                           .reads_input = true,
+                                           .sums = true,
+                                           .alias = 1,
+                                           .plan = norm_plan,
+                                           .forward = norm_forward,
+                                           .backward = norm_backward };
+
+static fast_err layer_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const int64_t P = fast__cpu_positions(compile->graph, step->node);
+    const int64_t C = fast__cpu_channels(compile->graph, step->node);
+
+    FAST_TRY(fast__cpu_keep(compile, step, P * 2 * compile->program->lanes, &step->buffer[0]));
+    return fast__cpu_scratch_back(compile, step, C * 2 * FAST_VEC, &step->buffer[1]);
+}
+
+static void layer_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    run->program->norm->layer(
+        fast__cpu_positions(run->graph, step->node), fast__cpu_channels(run->graph, step->node),
+        run->lanes, fast__cpu_in(run, step, 0), fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+        fast__cpu_param(run, step->node, FAST_W_BIAS), run->graph->nodes[step->node].a,
+        fast__cpu_out(run, step), fast__cpu_memory(run, step->buffer[0]));
+}
+
+static void layer_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    run->program->norm->layer_back(
+        fast__cpu_positions(run->graph, step->node), fast__cpu_channels(run->graph, step->node),
+        run->lanes, fast__cpu_in(run, step, 0), fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+        fast__cpu_memory(run, step->buffer[0]), fast__cpu_out_grad(run, step),
+        fast__cpu_in_grad(run, step, 0), step->how[0] == FAST_CPU_ADD,
+        fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
+        fast__cpu_param_grad(run, step->node, FAST_W_BIAS), fast__cpu_memory(run, step->buffer[1]));
+    fast__cpu_report(run, step->node, FAST_W_WEIGHT);
+    fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+const fast_cpu_op fast__cpu_layer_norm = { .name = "layer_norm",
+                                           .reads_input = true,
+                                           .alias = -1,
+                                           .plan = layer_plan,
+                                           .forward = layer_forward,
+                                           .backward = layer_backward };

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling steps. Max pooling may also add the bias of the convolution before it and apply relu;
+ * then it sums the bias gradient on the way back, while it has the gradient in registers.
+ */
+#include "engine/cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WON, SUMS };
+
+static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const fast_node *in = &run->graph->nodes[step->in_node[0]];
+    const bool planar = run->program->values[step->out].planar;
+    fast_pool_shape s = { .channels = in->shape[0],
+                          .in_h = in->shape[1],
+                          .in_w = in->shape[2],
+                          .out_h = node->shape[1],
+                          .out_w = node->shape[2],
+                          .lanes = run->lanes };
+
+    for (int i = 0; i < 2; i++) {
+        s.kernel[i] = node->kernel[i];
+        s.stride[i] = node->stride[i] > 0 ? node->stride[i] : 1;
+        s.pad[i] = node->pad[i];
+        s.dilation[i] = node->dilation[i] > 0 ? node->dilation[i] : 1;
+    }
+    s.row_p = planar ? 1 : s.channels;
+    s.row_c = planar ? s.out_h * s.out_w : 1;
+    return s;
+}
+
+static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const fast_node *node = &compile->graph->nodes[step->node];
+
+    if (node->kernel[0] * node->kernel[1] > FAST_POOL_WINDOW_MAX)
+        return fast__fail(FAST_ENOTSUP, "engine cpu pools windows of at most %d, not %lld x %lld",
+                          FAST_POOL_WINDOW_MAX, (long long)node->kernel[0],
+                          (long long)node->kernel[1]);
+    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / 4,
+                            &step->buffer[WON]));
+    FAST_TRY(
+        fast__cpu_scratch_back(compile, step, node->shape[0] * 2 * FAST_VEC, &step->buffer[SUMS]));
+    snprintf(step->note, sizeof step->note, "max_pool%s%s%s", step->bias >= 0 ? " + bias" : "",
+             step->act ? " + relu" : "",
+             compile->program->values[step->out].planar ? ", rows for dense" : "");
+    return FAST_OK;
+}
+
+static void max_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_pool_shape s = shape_of(run, step);
+
+    run->program->pool->max(&s, fast__cpu_in(run, step, 0),
+                            step->bias < 0 ? NULL : fast__cpu_param(run, step->bias, FAST_W_BIAS),
+                            step->act == FAST_ACT_RELU, fast__cpu_out(run, step),
+                            (uint8_t *)(void *)fast__cpu_memory(run, step->buffer[WON]));
+}
+
+static void max_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_pool_shape s = shape_of(run, step);
+
+    run->program->pool->max_back(
+        &s, (const uint8_t *)(const void *)fast__cpu_memory(run, step->buffer[WON]),
+        fast__cpu_out_grad(run, step), fast__cpu_in_grad(run, step, 0),
+        step->how[0] == FAST_CPU_ADD,
+        step->bias < 0 ? NULL : fast__cpu_param_grad(run, step->bias, FAST_W_BIAS),
+        fast__cpu_memory(run, step->buffer[SUMS]));
+    if (step->bias >= 0)
+        fast__cpu_report(run, step->bias, FAST_W_BIAS);
+}
+
+const fast_cpu_op fast__cpu_max_pool = { .name = "max_pool",
+                                         .alias = -1,
+                                         .plan = max_plan,
+                                         .forward = max_forward,
+                                         .backward = max_backward };
+
+static fast_err plan_nothing(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    (void)compile;
+    (void)step;
+    return FAST_OK;
+}
+
+static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_pool_shape s = shape_of(run, step);
+
+    run->program->pool->average(&s, fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
+}
+
+static void avg_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_pool_shape s = shape_of(run, step);
+    float *dx = fast__cpu_in_grad(run, step, 0);
+
+    if (step->how[0] == FAST_CPU_WRITE)
+        memset(dx, 0, (size_t)(s.in_h * s.in_w * s.channels * s.lanes) * sizeof *dx);
+    run->program->pool->average_back(&s, fast__cpu_out_grad(run, step), dx);
+}
+
+const fast_cpu_op fast__cpu_avg_pool = { .name = "avg_pool",
+                                         .alias = -1,
+                                         .plan = plan_nothing,
+                                         .forward = avg_forward,
+                                         .backward = avg_backward };
+
+static void global_forward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const int in = step->in_node[0];
+
+    run->program->pool->global(fast__cpu_positions(run->graph, in),
+                               fast__cpu_channels(run->graph, in), run->lanes,
+                               fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
+}
+
+static void global_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const int in = step->in_node[0];
+
+    run->program->pool->global_back(fast__cpu_positions(run->graph, in),
+                                    fast__cpu_channels(run->graph, in), run->lanes,
+                                    fast__cpu_out_grad(run, step), fast__cpu_in_grad(run, step, 0),
+                                    step->how[0] == FAST_CPU_ADD);
+}
+
+const fast_cpu_op fast__cpu_global_pool = { .name = "global_pool",
+                                            .alias = -1,
+                                            .plan = plan_nothing,
+                                            .forward = global_forward,
+                                            .backward = global_backward };

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling. The largest of a window is found together with its place, one byte, which is all that
+ * the way back needs: no input, no output. Windows of 2 x 2 at stride 2, which most networks have,
+ * get a tournament of their own, and a way back that writes every gradient exactly once.
+ * Memory: the forward pass reads the input once and writes a quarter; back the other way round.
+ */
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/vec.h"
+
+enum { BLOCK = 32 /* positions of the first level of a sum */ };
+
+/* True where a beats b: larger, or no number. */
+static inline vec_int beats(fast_vec a, fast_vec b)
+{
+    return (a > b) | (a != a);
+}
+
+static inline void finish(fast_vec best, vec_int place, fast_vec bias, bool relu, float *y,
+                          uint8_t *won)
+{
+    best += bias;
+    if (relu) {
+        place |= (best <= 0.0f) & FAST_POOL_DEAD;
+        best = vec_max(vec_set(0), best);
+    }
+    vec_store(y, best);
+    if (won)
+        *(vec_byte *)(void *)won = __builtin_convertvector(place, vec_byte);
+}
+
+static bool pairs(const fast_pool_shape *s)
+{
+    return s->kernel[0] == 2 && s->kernel[1] == 2 && s->stride[0] == 2 && s->stride[1] == 2 &&
+           !s->pad[0] && !s->pad[1] && s->dilation[0] == 1 && s->dilation[1] == 1;
+}
+
+static inline vec_int choose(vec_int mask, vec_int a, vec_int b)
+{
+    return (vec_int)vec_select(mask, (fast_vec)a, (fast_vec)b);
+}
+
+/* One output position of 2 x 2 windows: `right` and `down` lead to the neighbours. */
+static inline void max_pair(const fast_pool_shape *s, const float *x, int64_t right, int64_t down,
+                            const float *bias, bool relu, float *y, uint8_t *won)
+{
+    const vec_int zero = { 0 };
+
+    for (int64_t c = 0; c < s->channels; c++) {
+        const fast_vec b = vec_set(bias ? bias[c] : 0);
+        for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
+            const float *at = x + c * s->lanes + i;
+            const int64_t out = c * s->row_c * s->lanes + i;
+            const fast_vec x0 = vec_load(at), x1 = vec_load(at + right);
+            const fast_vec x2 = vec_load(at + down), x3 = vec_load(at + down + right);
+            const vec_int m1 = beats(x1, x0), m3 = beats(x3, x2);
+            const fast_vec u = vec_select(m1, x1, x0), v = vec_select(m3, x3, x2);
+            const vec_int m = beats(v, u);
+            const vec_int place = choose(m, choose(m3, zero + 3, zero + 2), m1 & 1);
+            finish(vec_select(m, v, u), place, b, relu, y + out, won ? won + out : NULL);
+        }
+    }
+}
+
+/* Any window: places count through it, clipped ones included. */
+static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int64_t ox,
+                       const float *bias, bool relu, float *y, uint8_t *won)
+{
+    const int64_t y0 = oy * s->stride[0] - s->pad[0], x0 = ox * s->stride[1] - s->pad[1];
+
+    for (int64_t c = 0; c < s->channels; c++)
+        for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
+            const int64_t out = c * s->row_c * s->lanes + i;
+            fast_vec best = vec_set(0);
+            vec_int place = { 0 };
+            bool first = true;
+            for (int64_t ky = 0; ky < s->kernel[0]; ky++)
+                for (int64_t kx = 0; kx < s->kernel[1]; kx++) {
+                    const int64_t iy = y0 + ky * s->dilation[0], ix = x0 + kx * s->dilation[1];
+                    if (iy < 0 || iy >= s->in_h || ix < 0 || ix >= s->in_w)
+                        continue;
+                    const fast_vec v =
+                        vec_load(x + ((iy * s->in_w + ix) * s->channels + c) * s->lanes + i);
+                    const vec_int here = (vec_int){ 0 } + (int)(ky * s->kernel[1] + kx);
+                    const vec_int m = first ? (vec_int){ 0 } - 1 : beats(v, best);
+                    place = choose(m, here, place);
+                    best = vec_select(m, v, best);
+                    first = false;
+                }
+            finish(best, place, vec_set(bias ? bias[c] : 0), relu, y + out, won ? won + out : NULL);
+        }
+}
+
+static void max_forward(const fast_pool_shape *s, const float *x, const float *bias, bool relu,
+                        float *y, uint8_t *won)
+{
+    const int64_t pixel = s->channels * s->lanes, out = s->row_p * s->lanes;
+    const bool fast = pairs(s);
+
+    for (int64_t oy = 0; oy < s->out_h; oy++)
+        for (int64_t ox = 0; ox < s->out_w; ox++) {
+            const int64_t p = (oy * s->out_w + ox) * out;
+            if (fast)
+                max_pair(s, x + (2 * oy * s->in_w + 2 * ox) * pixel, pixel, s->in_w * pixel, bias,
+                         relu, y + p, won ? won + p : NULL);
+            else
+                max_window(s, x, oy, ox, bias, relu, y + p, won ? won + p : NULL);
+        }
+}
+
+/* One row of 16-vectors of dy and its winners: gives the sum of what passed. */
+static inline fast_vec back_pair(int64_t lanes, const uint8_t *won, const float *dy, float *dx,
+                                 int64_t right, int64_t down)
+{
+    fast_vec sum = vec_set(0);
+
+    for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+        const vec_int place =
+            __builtin_convertvector(*(const vec_byte *)(const void *)(won + i), vec_int);
+        const fast_vec d = vec_load(dy + i);
+        vec_store(dx + i, vec_and(place == 0, d));
+        vec_store(dx + i + right, vec_and(place == 1, d));
+        vec_store(dx + i + down, vec_and(place == 2, d));
+        vec_store(dx + i + down + right, vec_and(place == 3, d));
+        sum += vec_and(place != FAST_POOL_DEAD, d);
+    }
+    return sum;
+}
+
+static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const float *dy,
+                            float *dx, int64_t oy, int64_t ox, int64_t c)
+{
+    const int64_t y0 = oy * s->stride[0] - s->pad[0], x0 = ox * s->stride[1] - s->pad[1];
+    fast_vec sum = vec_set(0);
+
+    for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
+        const vec_int place =
+            __builtin_convertvector(*(const vec_byte *)(const void *)(won + i), vec_int);
+        const fast_vec d = vec_load(dy + i);
+        for (int64_t ky = 0; ky < s->kernel[0]; ky++)
+            for (int64_t kx = 0; kx < s->kernel[1]; kx++) {
+                const int64_t iy = y0 + ky * s->dilation[0], ix = x0 + kx * s->dilation[1];
+                if (iy < 0 || iy >= s->in_h || ix < 0 || ix >= s->in_w)
+                    continue;
+                float *at = dx + ((iy * s->in_w + ix) * s->channels + c) * s->lanes + i;
+                vec_store(at, vec_load(at) + vec_and(place == (int)(ky * s->kernel[1] + kx), d));
+            }
+        sum += vec_and(place != FAST_POOL_DEAD, d);
+    }
+    return sum;
+}
+
+/* Pixels that no 2 x 2 window covers: the last column and row of odd sizes. */
+static void clear_rest(const fast_pool_shape *s, float *dx)
+{
+    const int64_t pixel = s->channels * s->lanes;
+
+    for (int64_t y = 0; y < s->in_h; y++) {
+        const int64_t from = y < 2 * s->out_h ? 2 * s->out_w : 0;
+        memset(dx + (y * s->in_w + from) * pixel, 0,
+               (size_t)((s->in_w - from) * pixel) * sizeof *dx);
+    }
+}
+
+static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
+                     bool accumulate, float *db, float *scratch)
+{
+    const int64_t C = s->channels, L = s->lanes, pixel = C * L, P = s->out_h * s->out_w;
+    const bool fast = pairs(s) && !accumulate;
+    float *level1 = scratch, *level2 = scratch + C * FAST_VEC;
+
+    memset(scratch, 0, (size_t)C * 2 * FAST_VEC * sizeof *scratch);
+    if (fast)
+        clear_rest(s, dx);
+    else if (!accumulate)
+        memset(dx, 0, (size_t)(s->in_h * s->in_w * pixel) * sizeof *dx);
+    for (int64_t p = 0; p < P; p++) {
+        const int64_t oy = p / s->out_w, ox = p % s->out_w;
+        float *at = dx + (2 * oy * s->in_w + 2 * ox) * pixel;
+        for (int64_t c = 0; c < C; c++) {
+            const int64_t out = (p * s->row_p + c * s->row_c) * L;
+            const fast_vec sum =
+                fast ? back_pair(L, won + out, dy + out, at + c * L, pixel, s->in_w * pixel)
+                     : back_window(s, won + out, dy + out, dx, oy, ox, c);
+            vec_store(level1 + c * FAST_VEC, vec_load(level1 + c * FAST_VEC) + sum);
+        }
+        if (p % BLOCK != BLOCK - 1 && p != P - 1)
+            continue;
+        for (int64_t i = 0; i < C * FAST_VEC; i += FAST_VEC) {
+            vec_store(level2 + i, vec_load(level2 + i) + vec_load(level1 + i));
+            vec_store(level1 + i, vec_set(0));
+        }
+    }
+    for (int64_t c = 0; db && c < C; c++)
+        db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
+}
+
+/* Call `body` for each input pixel `in` (a row of all channels) of each window `p`. */
+#define FOR_WINDOWS(s, p, in, body)                                                  \
+    for (int64_t p = 0; p < (s)->out_h * (s)->out_w; p++)                            \
+        for (int64_t k_ = 0; k_ < (s)->kernel[0] * (s)->kernel[1]; k_++) {           \
+            const int64_t iy_ = p / (s)->out_w * (s)->stride[0] - (s)->pad[0] +      \
+                                k_ / (s)->kernel[1] * (s)->dilation[0];              \
+            const int64_t ix_ = p % (s)->out_w * (s)->stride[1] - (s)->pad[1] +      \
+                                k_ % (s)->kernel[1] * (s)->dilation[1];              \
+            if (iy_ < 0 || iy_ >= (s)->in_h || ix_ < 0 || ix_ >= (s)->in_w)          \
+                continue;                                                            \
+            const int64_t in = (iy_ * (s)->in_w + ix_) * (s)->channels * (s)->lanes; \
+            body                                                                     \
+        }
+
+static void average(const fast_pool_shape *s, const float *x, float *y)
+{
+    const fast_vec scale = vec_set(1.0f / (float)(s->kernel[0] * s->kernel[1]));
+    const int64_t L = s->lanes;
+
+    memset(y, 0, (size_t)(s->out_h * s->out_w * s->channels * L) * sizeof *y);
+    FOR_WINDOWS(s, p, in, {
+        for (int64_t c = 0; c < s->channels; c++)
+            for (int64_t i = 0; i < L; i += FAST_VEC) {
+                float *at = y + (p * s->row_p + c * s->row_c) * L + i;
+                vec_store(at, vec_load(at) + scale * vec_load(x + in + c * L + i));
+            }
+    })
+}
+
+static void average_back(const fast_pool_shape *s, const float *dy, float *dx)
+{
+    const fast_vec scale = vec_set(1.0f / (float)(s->kernel[0] * s->kernel[1]));
+    const int64_t L = s->lanes;
+
+    FOR_WINDOWS(s, p, in, {
+        for (int64_t c = 0; c < s->channels; c++)
+            for (int64_t i = 0; i < L; i += FAST_VEC) {
+                float *at = dx + in + c * L + i;
+                vec_store(at, vec_load(at) +
+                                  scale * vec_load(dy + (p * s->row_p + c * s->row_c) * L + i));
+            }
+    })
+}
+
+static void global(int64_t positions, int64_t channels, int64_t lanes, const float *x, float *y)
+{
+    const int64_t n = channels * lanes;
+    const fast_vec scale = vec_set(1.0f / (float)positions);
+
+    for (int64_t i = 0; i < n; i += FAST_VEC) {
+        fast_vec a = vec_set(0), b = vec_set(0);
+        int64_t p = 0;
+        for (; p + 1 < positions; p += 2) {
+            a += vec_load(x + p * n + i);
+            b += vec_load(x + (p + 1) * n + i);
+        }
+        if (p < positions)
+            a += vec_load(x + p * n + i);
+        vec_store(y + i, (a + b) * scale);
+    }
+}
+
+static void global_back(int64_t positions, int64_t channels, int64_t lanes, const float *dy,
+                        float *dx, bool accumulate)
+{
+    const int64_t n = channels * lanes;
+    const fast_vec scale = vec_set(1.0f / (float)positions);
+
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t i = 0; i < n; i += FAST_VEC) {
+            const fast_vec d = vec_load(dy + i) * scale;
+            vec_store(dx + p * n + i, accumulate ? vec_load(dx + p * n + i) + d : d);
+        }
+}
+
+const fast_pool_kernels FAST_SIMD(fast__pool_kernels) = {
+    .max = max_forward,
+    .max_back = max_back,
+    .average = average,
+    .average_back = average_back,
+    .global = global,
+    .global_back = global_back,
+};
