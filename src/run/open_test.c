@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Trouble from outside. Goal: every allocation of opening a run, of a checkpoint and of loading one
+ * may fail, with FAST_ENOMEM, nothing leaked and nothing changed; a process that is killed while it
+ * writes a checkpoint leaves the old one or the new one. Method: let the n-th allocation fail for
+ * n = 0, 1, ... until nothing fails; kill children at random moments.
+ */
+#include "base/memory.h"
+#include "run/run.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char path[256];   /* a checkpoint */
+static char resume[300]; /* the option for it */
+
+static const char *const options[] = { "engine=ref",   "model=mlp:hidden=4",
+                                       "batch=8",      "data=digits:train=16,test=8",
+                                       "epochs=1",     "optimizer=adam",
+                                       "plan=no",      "prefetch=0",
+                                       "augment=flip", NULL };
+static const char *const options_resume[] = { "engine=ref",
+                                              "model=mlp:hidden=4",
+                                              "batch=8",
+                                              "data=digits:train=16,test=8",
+                                              "epochs=1",
+                                              "optimizer=adam",
+                                              "plan=no",
+                                              "prefetch=0",
+                                              "augment=flip",
+                                              resume,
+                                              NULL };
+
+/* Open until no allocation fails; the number of tries. */
+static int64_t open_until_ok(const char *const *what, fast_run **out)
+{
+    for (int64_t n = 0;; n++) {
+        fast_run *run = NULL;
+        fast__alloc_fail_after(n, true);
+        const fast_err err = fast_run_open(what, &run);
+        fast__alloc_fail_after(-1, true);
+        if (err == FAST_OK) {
+            *out = run;
+            return n;
+        }
+        if (err != FAST_ENOMEM)
+            fail_msg("allocation %lld: %s %s", (long long)n, fast_err_name(err),
+                     fast_error_detail());
+        assert_null(run);
+        assert_true(n < 10000);
+    }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    fast_run *run;
+    assert_true(open_until_ok(options, &run) > 10);
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    const uint64_t hash = fast_run_result(run)->params_hash;
+    for (int64_t n = 0;; n++) {
+        fast__alloc_fail_after(n, true);
+        const fast_err err = fast_run_checkpoint(run, path);
+        fast__alloc_fail_after(-1, true);
+        if (err == FAST_OK) {
+            assert_true(n > 0);
+            break;
+        }
+        assert_int_equal(err, FAST_ENOMEM);
+        assert_int_not_equal(access(path, F_OK), 0); /* nothing was written */
+    }
+    fast_run_close(run);
+
+    open_until_ok(options_resume, &run);
+    assert_int_equal(fast_run_result(run)->params_hash, hash);
+    fast_run_close(run);
+}
+
+/* A child that writes checkpoints until it dies. */
+_Noreturn static void write_forever(void)
+{
+    fast_run *run;
+    if (fast_run_open(options, &run) != FAST_OK)
+        _exit(1);
+    while (fast_run_checkpoint(run, path) == FAST_OK)
+        ;
+    _exit(2);
+}
+
+static void killed_while_saving(void **state)
+{
+    (void)state;
+    fast_run *run;
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    assert_int_equal(fast_run_checkpoint(run, path), FAST_OK);
+    fast_run_close(run);
+    for (int i = 0; i < 12; i++) {
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            write_forever();
+        usleep((useconds_t)(30000 + 3777 * i));
+        kill(child, SIGKILL);
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        if (fast_run_open(options_resume, &run) != FAST_OK)
+            fail_msg("after kill %d: %s", i, fast_error_detail());
+        fast_run_close(run);
+    }
+}
+
+static char folder[200];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/fast_open_test.XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/c.safetensors", folder);
+    snprintf(resume, sizeof resume, "resume=%s", path);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(killed_while_saving),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
