@@ -65,6 +65,8 @@ static void where_text(const cli_progress *progress, const fast_event *event, bo
         if (epoch > epochs)
             epoch = epochs;
         snprintf(text, 64, "epoch %*lld/%lld", epochs > 99 ? 3 : epochs > 9 ? 2 : 1, epoch, epochs);
+    } else if (event->step_count == 0) {
+        snprintf(text, 64, "evaluation");
     } else {
         snprintf(text, 64, "step %lld/%lld", (long long)event->step, (long long)event->step_count);
     }

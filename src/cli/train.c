@@ -111,8 +111,11 @@ static void say_header(const train_show *show, const fast_event *event)
             fast_run_option(run, "engine"), fast_run_option(run, "batch"),
             fast_run_option(run, "optimizer"), fast_run_option(run, "lr"),
             fast_run_option(run, "schedule"));
-    if (strcmp(fast_run_option(run, "steps"), "0") == 0)
-        fprintf(file, "%s epochs", fast_run_option(run, "epochs"));
+    const char *epochs = fast_run_option(run, "epochs");
+    if (event->step_count == 0)
+        fputs("evaluation only", file);
+    else if (strcmp(fast_run_option(run, "steps"), "0") == 0)
+        fprintf(file, "%s epoch%s", epochs, strcmp(epochs, "1") == 0 ? "" : "s");
     else
         fprintf(file, "%s steps", fast_run_option(run, "steps"));
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
@@ -186,7 +189,10 @@ static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
     char time[32];
-    cli_progress_time(r->time_s, time);
+    if (r->time_s < 60)
+        snprintf(time, sizeof time, "%.1f s", r->time_s);
+    else
+        cli_progress_time(r->time_s, time);
     if (strcmp(r->stop, "target") == 0)
         fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
     else
