@@ -11,8 +11,12 @@
  * Tolerance: with h = 1/16 the terms that remain are h^4 / 30 = 5e-7 times a fifth derivative, and
  * rounding of N < 1000 outputs of size 1 gives about sqrt(N) 6e-8 / (h / 2) = 6e-5; the bound is
  * 3e-4 of the largest slope of the segment or of 1, and a wrong formula is off by far more.
+ *
+ * Whole networks follow, for gradients that meet: nodes with several consumers, with none, one taken
+ * twice. There L is the engine's own loss, of networks without kinks, and the bound is 1e-3 of the
+ * largest slope of all, since the loss is a mean and slopes are small.
  */
-#include "graphs.h"
+#include "jobs.h"
 
 #include "base/memory.h"
 
@@ -158,11 +162,72 @@ static void gradients_of_first_layers_are_slopes(void **state)
     check_all(true);
 }
 
+/* The engine's loss with one coordinate moved by `step`. */
+static double loss_at(test_job *job, const test_runner *runner, int64_t i, float step)
+{
+    const float before = job->params[i];
+    job->params[i] = before + step;
+    assert_int_equal(test_job_run(job, runner, &(test_job_options){ .forward = true }), FAST_OK);
+    job->params[i] = before;
+    return job->pass.loss;
+}
+
+static double network_deviation(const fast_graph *graph, const fast_engine *engine)
+{
+    enum { BATCH = 5, STEP = 7 }; /* every seventh coordinate */
+    test_runner runner;
+    test_job job;
+    test_runner_open(&runner, engine, graph, BATCH);
+    test_job_open(&job, graph, BATCH, 41);
+    assert_int_equal(test_job_run(&job, &runner, &(test_job_options){ 0 }), FAST_OK);
+    float *grad = test_floats(graph->params.count);
+    memcpy(grad, job.grad, (size_t)graph->params.count * sizeof(float));
+    const float h = 0.0625F;
+    double far = 0;
+    double large = 0;
+    for (int64_t i = 0; i < graph->params.count; i += STEP) {
+        const double wide =
+            (loss_at(&job, &runner, i, h) - loss_at(&job, &runner, i, -h)) / (2 * (double)h);
+        const double narrow =
+            (loss_at(&job, &runner, i, h / 2) - loss_at(&job, &runner, i, -h / 2)) / (double)h;
+        const double slope = (4 * narrow - wide) / 3;
+        const double difference = fabs(slope - (double)grad[i]);
+        far = difference > far || isnan(difference) ? difference : far;
+        large = fmax(large, fabs(slope));
+    }
+    fast__free(grad);
+    test_job_close(&job);
+    test_runner_close(&runner);
+    return far / large;
+}
+
+static void gradients_of_networks_are_slopes(void **state)
+{
+    (void)state;
+    static test_graph g;
+    static const char *const smooth[] = { "branches", "rnn", "lstm", "gru", "gpt", "custom" };
+    double worst = 0;
+    for (const fast_engine *const *engine = fast__engines; *engine; engine++)
+        for (const test_network *network = test_networks; network->name; network++)
+            for (size_t i = 0; i < sizeof(smooth) / sizeof(smooth[0]); i++) {
+                if (strcmp(network->name, smooth[i]) != 0)
+                    continue;
+                network->build(&g);
+                const double far = network_deviation(&g.graph, *engine);
+                if (!(far < 1e-3))
+                    fail_msg("%s, %s: gradients are off by %g", (*engine)->name, network->name,
+                             far);
+                worst = fmax(worst, far);
+            }
+    print_message("largest deviation of networks from finite differences: %.1e\n", worst);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(gradients_of_first_layers_are_slopes),
+        cmocka_unit_test(gradients_of_networks_are_slopes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

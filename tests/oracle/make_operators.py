@@ -33,6 +33,8 @@ conv n=1 in=4x5x5 out=4 kernel=3 groups=2 norm=1 bias=0
 conv n=3 in=5x5x6 out=5 kernel=3 pad=1 groups=5
 conv n=2 in=2x4x4 out=3 kernel=5 pad=2
 conv n=2 in=1x28x28 out=6 kernel=5
+max_pool n=3 in=2x6x6 kernel=3 stride=1 pad=1 levels=1
+max_pool n=2 in=3x8x7 kernel=2 levels=2
 global_pool n=3 in=4x5x3
 global_pool n=2 in=5x4
 relu n=3 in=13
@@ -144,6 +146,8 @@ class Case:
     def given(self, name, *shape, spread=0.8):
         """A tensor of the case, as a leaf whose gradient will be wanted."""
         value = (torch.rand(*shape) * 2 - 1) * spread
+        if "levels" in self.words:  # few different values: ties
+            value = (value * self.whole("levels")).round() / self.whole("levels")
         self.tensors[name] = value
         self.leaves[name] = value.double().requires_grad_()
         return self.leaves[name]
