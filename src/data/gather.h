@@ -5,3 +5,6 @@
 
 /* x' = (x - mean) * scale of `count` samples, one after the other, into `out` [count][features]. */
 void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out);
+
+/* Ask memory for a sample that a gather will need soon. */
+void fast__gather_request(const fast_data *data, uint32_t sample);

@@ -90,6 +90,7 @@ static void choose(const fast_loader *loader, int64_t step, slot *s)
             position %= count;
         }
         s->samples[i] = sample_at(loader, epoch, count, position);
+        fast__gather_request(loader->data, s->samples[i]);
         s->epochs[i] = (uint32_t)epoch;
     }
     s->batch.count = size;
