@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: tables are read as people write them, and what is wrong is named by line and column.
+ * Method: small texts in memory with every form of field, header and label; then each mistake.
+ */
+#include "data/csv_scan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "data/fixture.h"
+
+enum { HEAP_MAX = 1 << 20 };
+
+static const char *spec_of(const fixture *f, const char *more)
+{
+    static char spec[FIXTURE_SPEC];
+    snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0,normalize=none%s", f->path, more);
+    return spec;
+}
+
+/* Open a text as a table; the caller frees. */
+static fast_data *table(const char *text, const char *more)
+{
+    fixture f = fixture_make(text, strlen(text));
+    fast_data *train, *test;
+    open_well(spec_of(&f, more), &train, &test);
+    assert_null(test);
+    fixture_drop(&f);
+    return train;
+}
+
+static void check_x(const fast_data *data, int64_t count, const float *x)
+{
+    assert_int_equal(data->count * data->features, count);
+    for (int64_t i = 0; i < count; i++)
+        assert_true(((const float *)data->x)[i] == x[i]);
+}
+
+static void words_become_classes(void **state)
+{
+    (void)state;
+    fast_data *data = table("a,b,kind\n1,2,dog\n3,4,cat\n5,6,dog\n", "");
+    check_x(data, 6, (float[]){ 1, 2, 3, 4, 5, 6 });
+    assert_int_equal(data->features, 2);
+    assert_int_equal(data->channels, 2);
+    assert_int_equal(data->classes, 2);
+    assert_int_equal(data->labels[0], 1);
+    assert_int_equal(data->labels[1], 0);
+    assert_int_equal(data->labels[2], 1);
+    fast_data_free(data);
+}
+
+static void labels_by_name_and_number(void **state)
+{
+    (void)state;
+    static const char *const more[] = { ",label=b", ",label=1", ",label=-2" };
+    for (int i = 0; i < 3; i++) {
+        fast_data *data = table("a,b,c\n1,0,3\n4,2,6\n", more[i]);
+        check_x(data, 4, (float[]){ 1, 3, 4, 6 });
+        assert_int_equal(data->classes, 3);
+        assert_int_equal(data->labels[0], 0);
+        assert_int_equal(data->labels[1], 2);
+        fast_data_free(data);
+    }
+}
+
+static void forms_of_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *more;
+    } same[] = {
+        { "1,2,0\n3,4,1\n", "" },
+        { "1,2,0\n3,4,1", "" },
+        { "\xef\xbb\xbf"
+          "1,2,0\r\n3,4,1\r\n",
+          "" },
+        { "\n\n 1 , 2,0 \n\n\t3,\t4,1\n  \n", "" },
+        { "\"1\",\"2\",\"0\"\n\"3\",4,1\n", "" },
+        { "1;2;0\n3;4;1\n", "" },
+        { "1\t2\t0\n3\t4\t1\n", "" },
+        { "1|2|0\n3|4|1\n", ",delimiter=pipe" },
+        { "  1   2 0\n3 4\t1  \r\n\n", ",delimiter=space" },
+        { "x,y,z\n1,2,0\n3,4,1\n", "" },
+        { "\"x, the first\",\"y\"\"s\",\"z\nz\"\n1,2,0\n3,4,1\n", "" },
+        { "7,8,9\n1,2,0\n3,4,1\n", ",header=yes" },
+        { "1.0,2e0,0\n+3,.4e1,1\n", "" },
+    };
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        fast_data *data = table(same[i].text, same[i].more);
+        check_x(data, 4, (float[]){ 1, 2, 3, 4 });
+        assert_int_equal(data->classes, 2);
+        assert_int_equal(data->labels[0], 0);
+        assert_int_equal(data->labels[1], 1);
+        fast_data_free(data);
+    }
+}
+
+static void quoted_words_are_labels(void **state)
+{
+    (void)state;
+    fast_data *data = table("1,\"b, \"\"x\"\"\"\n2,a\n3,\"b, \"\"x\"\"\"\n4,\"two\nlines\"\n", "");
+    assert_int_equal(data->count, 4);
+    assert_int_equal(data->classes, 3);
+    assert_int_equal(data->labels[0], 1);
+    assert_int_equal(data->labels[1], 0);
+    assert_int_equal(data->labels[2], 1);
+    assert_int_equal(data->labels[3], 2);
+    fast_data_free(data);
+}
+
+static void tasks_are_guessed_and_given(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *more;
+        int64_t classes;
+    } cases[] = {
+        { "1,0.5\n2,1.5\n", "", 0 },
+        { "1,-1\n2,3\n", "", 0 },
+        { "1,5000\n2,3\n", "", 0 },
+        { "1,5\n2,3\n", "", 6 },
+        { "1,5\n2,3\n", ",task=regression", 0 },
+        { "1,5000\n2,3\n", ",task=classes", 5001 },
+        { "1,-1\n2,1\n", ",task=classes", 2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fast_data *data = table(cases[i].text, cases[i].more);
+        assert_int_equal(data->classes, cases[i].classes);
+        assert_int_equal(data->outputs, cases[i].classes > 0 ? cases[i].classes : 1);
+        fast_data_free(data);
+    }
+    fast_data *data = table("1,0.5\n2,-1.5\n", "");
+    assert_true(data->targets[0] == 0.5f && data->targets[1] == -1.5f);
+    fast_data_free(data);
+}
+
+static void numbers_are_exact(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "0.1",  "123456789012345",    "1234567890.12345", "-0.00001", "3.", ".5",
+        "1e-3", "1234567890123456789"
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        double value;
+        const fast_csv_field field = { .at = texts[i], .size = (int64_t)strlen(texts[i]) };
+        assert_true(fast__csv_number(&field, &value));
+        assert_true(value == strtod(texts[i], NULL));
+    }
+    static const char *const wrong[] = { "",    "-",     ".",    "1.2.3", "1x", "nan",
+                                         "inf", "1e999", "0x10", "--1",   "1 2" };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        double value;
+        const fast_csv_field field = { .at = wrong[i], .size = (int64_t)strlen(wrong[i]) };
+        if (fast__csv_number(&field, &value))
+            fail_msg("\"%s\" is a number", wrong[i]);
+    }
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *more;
+        fast_err err;
+        const char *word;
+    } cases[] = {
+        { "", "", FAST_EFORMAT, "is empty" },
+        { "\n \n", "", FAST_EFORMAT, "is empty" },
+        { "a,b\n", ",header=yes", FAST_EFORMAT, "no samples" },
+        { "1\n2\n", "", FAST_EFORMAT, "one column" },
+        { "1,2,0\n1,2\n", "", FAST_EFORMAT, ":2: 2 fields, expected 3" },
+        { "1,2,0\n1,2,3,4\n", "", FAST_EFORMAT, ":2: 4 fields, expected 3" },
+        { "1,2,0\n1,,0\n", "", FAST_EFORMAT, ":2: column 1 is empty" },
+        { "1,2,0\n\n1,nan,0\n", "", FAST_EFORMAT, ":3: column 1 is \"nan\"" },
+        { "1,2,0\n1,inf,0\n", "", FAST_EFORMAT, "finite" },
+        { "1,2,0\n1,1e39,0\n", "", FAST_EFORMAT, "column 1 is \"1e39\"" },
+        { "1,2,0\nx,2,0\n", "", FAST_EFORMAT, ":2: column 0 is \"x\"" },
+        { "1,2,0\n1,2,\n", "", FAST_EFORMAT, ":2: column 2 is empty" },
+        { "1,2,0\n1,\"2,0\n", "", FAST_EFORMAT, ":2: a quote is opened" },
+        { "1,\"2\"x,0\n", "", FAST_EFORMAT, ":1: text follows" },
+        { "1,2,x\n1,2,0\n", ",task=regression,header=no", FAST_EFORMAT, ":1: column 2" },
+        { "a,b\n1,2\n", ",label=c", FAST_EINVAL, "no column \"c\"" },
+        { "a,b\n1,2\n", ",label=2", FAST_EINVAL, "label=2" },
+        { "a,b\n1,2\n", ",label=-3", FAST_EINVAL, "label=-3" },
+        { "a,b\n1,2\n", ",label=a,header=no", FAST_EINVAL, "is a name" },
+        { "a,b\n1,2\n", ",header=no", FAST_EFORMAT, ":1: column 0 is \"a\"" },
+        { "1,2\n", ",test_fraction=0.5", FAST_EINVAL, "cannot be split" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f = fixture_make(cases[i].text, strlen(cases[i].text));
+        open_badly(spec_of(&f, cases[i].more), cases[i].err, cases[i].word, HEAP_MAX);
+        fixture_drop(&f);
+    }
+    open_badly("csv", FAST_EINVAL, "csv:file=", HEAP_MAX);
+    open_badly("csv:file=/none", FAST_ENOENT, "/none", HEAP_MAX);
+    open_badly("csv:file=/,delimiter=coma", FAST_EINVAL, "comma", HEAP_MAX);
+}
+
+static void test_files_use_the_same_classes(void **state)
+{
+    (void)state;
+    char spec[FIXTURE_SPEC];
+    fixture a = fixture_make("a,k\n1,x\n3,y\n", 12);
+    fixture b = fixture_make("a,k\n9,y\n", 8);
+    fixture c = fixture_make("a,k\n9,z\n", 8);
+    fast_data *train, *test;
+    snprintf(spec, sizeof spec, "csv:file=%s,test_file=%s", a.path, b.path);
+    open_well(spec, &train, &test);
+    assert_int_equal(test->count, 1);
+    assert_int_equal(test->labels[0], 1);
+    assert_int_equal(test->classes, 2);
+    /* The training set's constants: mean 2, deviation 1. */
+    assert_true(test->mean[0] == 2 && test->scale[0] == 1);
+    fast_data_free(train);
+    fast_data_free(test);
+    open_without_memory(spec);
+    snprintf(spec, sizeof spec, "csv:file=%s,test_file=%s", a.path, c.path);
+    open_badly(spec, FAST_EFORMAT, "label \"z\" does not occur", HEAP_MAX);
+    fixture_drop(&a);
+    fixture_drop(&b);
+    fixture_drop(&c);
+}
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    char spec[FIXTURE_SPEC];
+    fixture f = fixture_make("a,k\n1,x\n3,y\n5,x\n", 16);
+    snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0.4", f.path);
+    open_without_memory(spec);
+    fixture_drop(&f);
+}
+
+/* Wide first lines and many short ones must not multiply. */
+static void memory_follows_the_file(void **state)
+{
+    (void)state;
+    enum { SIZE = 200000 };
+    char *text = malloc(SIZE);
+    assert_non_null(text);
+    memset(text, ',', SIZE / 2);
+    memset(text + SIZE / 2, '\n', SIZE / 2);
+    fixture f = fixture_make(text, SIZE);
+    open_badly(spec_of(&f, ""), FAST_EFORMAT, "is empty", SIZE + 1);
+    fixture_drop(&f);
+    for (int i = SIZE / 2; i < SIZE; i += 2)
+        text[i] = '1';
+    f = fixture_make(text, SIZE);
+    open_badly(spec_of(&f, ",header=yes"), FAST_EFORMAT, "1 fields", SIZE + 1);
+    fixture_drop(&f);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_become_classes),
+        cmocka_unit_test(labels_by_name_and_number),
+        cmocka_unit_test(forms_of_text),
+        cmocka_unit_test(quoted_words_are_labels),
+        cmocka_unit_test(tasks_are_guessed_and_given),
+        cmocka_unit_test(numbers_are_exact),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(test_files_use_the_same_classes),
+        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(memory_follows_the_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
