@@ -86,7 +86,7 @@ static void print_command(cli_page *page, const cli_command *command)
 
 static void print_part(cli_page *page, const fast_part *part)
 {
-    cli_page_row(page, 2, 16, part->name, part->summary ? part->summary : "");
+    cli_page_row(page, 2, 18, part->name, part->summary ? part->summary : "");
     for (const fast_option *option = part->options; option && option->name; option++) {
         char left[2 * CLI_FLAG_MAX], value[CLI_FLAG_MAX], text[512];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages of text: titles, paragraphs and two columns, wrapped at the reader's width. All text here is
- * ASCII, or nearly: a byte counts as a column, but for the later bytes of UTF-8.
+ * Pages of text: titles, paragraphs and two columns, wrapped at the reader's width. A byte is a
+ * column, but for the later bytes of UTF-8.
  */
 #include "page.h"
 

@@ -52,8 +52,8 @@ void fast__optimizer_free(fast_optimizer *optimizer);
  * without clipping by norm. */
 bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 
-/* Update w[offset .. offset + count) from g, both whole vectors. The caller covers each step's vector
- * exactly once with the same step (from 1) and lr. The whole vector at once is always allowed, and
+/* Update w[offset .. offset + count) from g, both whole vectors. The caller covers the vector once
+ * in each step, with the same step (from 1) and lr. The whole vector at once is always allowed, and
  * required where !by_range. Allocates nothing. */
 void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                            const float *g, int64_t offset, int64_t count);

@@ -8,7 +8,7 @@
  *   step        gamma^floor(s / every)                           every in steps, from step 0
  *   polynomial  floor + (1 - floor) (1 - t)^power                t = (s - W) / (steps - W)
  *   cosine      floor + (1 - floor) (1 + cos(pi t)) / 2
- *   cyclic      floor + (1 - floor) gamma^k (1 - |2 x - 1|)      (s - W) / period = k + x, 0 <= x < 1
+ *   cyclic      floor + (1 - floor) gamma^k (1 - |2 x - 1|)    (s - W) / period = k + x, x < 1
  *
  * The rate falls below its floor only in the warm-up. Linear scaling and warm-up: Goyal et al.,
  * "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017; cosine: Loshchilov and
@@ -34,11 +34,11 @@ typedef struct schedule_config {
     double floor;
 } schedule_config;
 
-/* `s` is the step, `from` the first one after the warm-up, `t` the part of the rest that is done. */
+/* Where a run is. */
 typedef struct schedule_point {
-    double s;
-    double from;
-    double t;
+    double s;    /* the step */
+    double from; /* the first one after the warm-up */
+    double t;    /* the part of the steps from there that is done */
     double epoch_steps;
 } schedule_point;
 
