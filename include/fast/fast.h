@@ -94,7 +94,8 @@ typedef struct fast_option {
     size_t size;         /* TEXT: of the field */
     double min;          /* INT, REAL: smallest valid value */
     double max;          /* INT, REAL: largest; no limits where min == max */
-    const char *choices; /* CHOICE: "a|b|c"; TEXT: the kind of part it names, or NULL */
+    const char *choices; /* CHOICE: "a|b|c"; TEXT: the kind of part it names, "file",
+                            or NULL */
 } fast_option;
 
 /* A part that can be chosen by name. */
