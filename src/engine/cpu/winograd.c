@@ -23,10 +23,21 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 1 << 20,   /* planes of a block: about the second-level cache */
-    BLOCK_POSITIONS_MIN = 4, /* fewer make slow products */
-    BLOCK_POSITIONS_MAX = 16
+    FORWARD_BYTES = 1 << 18, /* planes of a block on the way forward: part of the level-2 cache */
+    BACKWARD_BYTES =
+        1 << 23,       /* on the way back, where sums over more positions pay for more memory */
+    POSITIONS_MIN = 4, /* of a block: fewer make slow products */
+    POSITIONS_MAX = 16
 };
+
+/* How the positions of one direction are cut to blocks. */
+typedef struct blocking {
+    int64_t block;    /* positions of a block: a multiple of `vectors` */
+    int64_t in_step;  /* floats from plane to plane of V, and of M; a vector more than needed, so */
+    int64_t out_step; /* that planes do not fall on the same sets of the cache */
+    fast_gemm
+        gemm[2]; /* forward M = V U', backward dV = dM U: for a whole block and for the last */
+} blocking;
 
 typedef struct winograd {
     fast_conv_shape shape;
@@ -34,14 +45,11 @@ typedef struct winograd {
     const fast_conv_kernels *conv;
     int64_t planes; /* n n */
     int64_t tiles_y, tiles_x;
-    int64_t vectors;      /* lanes / 16 */
-    int64_t positions;    /* tiles times vectors */
-    int64_t block;        /* positions of a block */
-    int64_t weights;      /* in_c out_c, up to a multiple of 16 */
-    int64_t in_step;      /* floats from plane to plane of V; padded, so that planes do not */
-    int64_t out_step;     /* fall on the same sets of the cache; of M */
-    fast_gemm forward[2]; /* M = V U' for a whole block and for the last */
-    fast_gemm data[2];    /* dV = dM U */
+    int64_t vectors;   /* of 16 lanes that are transformed together */
+    int64_t positions; /* tiles times lanes / 16 */
+    int64_t
+        weights; /* floats from plane to plane of U: in_c out_c, up to an odd number of vectors */
+    blocking forward, backward;
 } winograd;
 
 /* Parts of the scratch memory. */
@@ -76,13 +84,29 @@ static bool fits(const fast_conv_shape *s, int variant)
     return s->groups == 1 && s->in_c * s->out_c < INT32_MAX / 256;
 }
 
-static fast_gemm make_gemm(int64_t m, int64_t ld, int64_t n, int64_t k)
+static blocking make_blocking(const winograd *self, int64_t bytes, bool back)
 {
-    fast_gemm gemm = {
-        .m = (int)m, .n = (int)n, .k = (int)k, .lda = (int)ld, .ldb = (int)k, .ldc = (int)ld
-    };
-    fast__gemm_init(&gemm);
-    return gemm;
+    const fast_conv_shape *s = &self->shape;
+    const int64_t each = self->planes * (s->in_c + s->out_c) * FAST_VEC * (int64_t)sizeof(float);
+    int64_t most = bytes / each;
+    most = most < POSITIONS_MIN ? POSITIONS_MIN : most > POSITIONS_MAX ? POSITIONS_MAX : most;
+    blocking b = { .block = most / self->vectors * self->vectors };
+    if (b.block > self->positions)
+        b.block = self->positions;
+    b.in_step = (s->in_c * b.block | 1) * FAST_VEC;
+    b.out_step = (s->out_c * b.block | 1) * FAST_VEC;
+    const int64_t rest = self->positions % b.block;
+    for (int last = 0; last < 2; last++) {
+        const int k = (int)(back ? s->out_c : s->in_c), ld = (int)(b.block * FAST_VEC);
+        b.gemm[last] = (fast_gemm){ .m = last && rest ? (int)(rest * FAST_VEC) : ld,
+                                    .n = (int)(back ? s->in_c : s->out_c),
+                                    .k = k,
+                                    .lda = ld,
+                                    .ldb = k,
+                                    .ldc = ld };
+        fast__gemm_init(&b.gemm[last]);
+    }
+    return b;
 }
 
 static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
@@ -96,22 +120,14 @@ static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
     self->planes = (int64_t)k->n * k->n;
     self->tiles_y = (s->out_h + k->m - 1) / k->m;
     self->tiles_x = (s->out_w + k->m - 1) / k->m;
-    self->vectors = s->lanes / FAST_VEC;
-    self->positions = self->tiles_y * self->tiles_x * self->vectors;
-    int64_t most = BLOCK_BYTES / (self->planes * (s->in_c + s->out_c) * FAST_VEC * 4);
-    most = most < BLOCK_POSITIONS_MIN ? BLOCK_POSITIONS_MIN : most;
-    most = most > BLOCK_POSITIONS_MAX ? BLOCK_POSITIONS_MAX : most;
-    const int64_t blocks = (self->positions + most - 1) / most;
-    self->block = (self->positions + blocks - 1) / blocks;
-    self->weights = (s->in_c * s->out_c + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
-    self->in_step = s->in_c * self->block * FAST_VEC + FAST_VEC;
-    self->out_step = s->out_c * self->block * FAST_VEC + FAST_VEC;
-    const int64_t rest = self->positions % self->block;
-    const int64_t rows[2] = { self->block * FAST_VEC, (rest ? rest : self->block) * FAST_VEC };
-    for (int last = 0; last < 2; last++) {
-        self->forward[last] = make_gemm(rows[last], rows[0], s->out_c, s->in_c);
-        self->data[last] = make_gemm(rows[last], rows[0], s->in_c, s->out_c);
-    }
+    self->vectors = FAST_WINOGRAD_VECTORS;
+    while (s->lanes / FAST_VEC % self->vectors != 0)
+        self->vectors--;
+    self->positions = self->tiles_y * self->tiles_x * (s->lanes / FAST_VEC);
+    self->weights = ((s->in_c * s->out_c + FAST_VEC - 1) / FAST_VEC | 1) * FAST_VEC;
+    self->forward = make_blocking(self, FORWARD_BYTES, false);
+    if (s->train)
+        self->backward = make_blocking(self, BACKWARD_BYTES, true);
     *out = self;
     return FAST_OK;
 }
@@ -121,26 +137,34 @@ static void winograd_close(void *self)
     fast__free(self);
 }
 
-/* Lay the parts out; the sum of their sizes where base is NULL. */
-static int64_t lay_out(const winograd *self, float *base, memory *parts)
+static float *take(float *base, int64_t count, int64_t *at)
 {
-    const int64_t r = self->kernels->r;
-    const int64_t sizes[] = { r * r * self->weights, self->planes * self->weights,
-                              self->shape.train ? self->planes * self->weights : 0,
-                              self->planes * self->in_step, self->planes * self->out_step };
-    float **const parts_of[] = { &parts->packed, &parts->u, &parts->du, &parts->v, &parts->m };
+    float *part = base ? base + *at : NULL;
+    *at += count;
+    return part;
+}
+
+/* Lay the parts of a pass out from `base`, which may be NULL; returns their size in floats. */
+static int64_t lay_out(const winograd *self, const blocking *b, bool back, float *base,
+                       memory *parts)
+{
+    const int64_t r = self->kernels->r, u = self->planes * self->weights;
     int64_t at = 0;
-    for (int i = 0; i < 5; i++) {
-        *parts_of[i] = base ? base + at : NULL;
-        at += sizes[i];
-    }
+    parts->packed = take(base, r * r * self->weights, &at);
+    parts->u = take(base, u, &at);
+    parts->du = take(base, back ? u : 0, &at);
+    parts->v = take(base, self->planes * b->in_step, &at);
+    parts->m = take(base, self->planes * b->out_step, &at);
     return at;
 }
 
 static int64_t winograd_scratch(const void *memory_of)
 {
+    const winograd *self = memory_of;
     memory parts;
-    return lay_out(memory_of, NULL, &parts);
+    const int64_t forward = lay_out(self, &self->forward, false, NULL, &parts);
+    const int64_t backward = lay_out(self, &self->backward, self->shape.train, NULL, &parts);
+    return forward > backward ? forward : backward;
 }
 
 /* Weights by taps, [r r][o][c] or, turned, [r r][c][o]; then U. */
@@ -149,15 +173,16 @@ static void transform_weights(const winograd *self, const float *w, bool turned,
 {
     const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
     const int64_t in_c = self->shape.in_c, out_c = self->shape.out_c;
-    for (int64_t i = 0; i < in_c * out_c; i++) {
-        const int64_t o = turned ? i % out_c : i / in_c, c = turned ? i / out_c : i % in_c;
-        const float *from = w + (o * in_c + c) * area;
-        for (int64_t tap = 0; tap < area; tap++)
-            parts->packed[tap * self->weights + i] = from[tap];
+    for (int64_t o = 0; o < out_c; o++) {
+        for (int64_t c = 0; c < in_c; c++) {
+            float *to = parts->packed + (turned ? c * out_c + o : o * in_c + c);
+            for (int64_t tap = 0; tap < area; tap++)
+                to[tap * self->weights] = *w++;
+        }
     }
     for (int64_t tap = 0; tap < area; tap++)
-        for (int64_t i = in_c * out_c; i < self->weights; i++)
-            parts->packed[tap * self->weights + i] = 0;
+        memset(parts->packed + tap * self->weights + in_c * out_c, 0,
+               (size_t)(self->weights - in_c * out_c) * sizeof(float));
     self->kernels->weights(parts->packed, parts->u, self->weights);
 }
 
@@ -172,13 +197,14 @@ static void finish_weights(const winograd *self, const memory *parts, float *dw)
 }
 
 /* Describe a position's tile of the input or of the output. */
-static fast_winograd_tile tile_at(const winograd *self, int64_t position, bool input,
-                                  const float *image)
+static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64_t position,
+                                  bool input, const float *image)
 {
     const fast_conv_shape *s = &self->shape;
     const fast_winograd_kernels *k = self->kernels;
     const int64_t tiles = self->tiles_y * self->tiles_x;
-    const int64_t lane = position / tiles * FAST_VEC, tile = position % tiles;
+    const int64_t unit = position / self->vectors, tile = unit % tiles;
+    const int64_t lane = unit / tiles * self->vectors * FAST_VEC;
     const int64_t at[2] = { tile / self->tiles_x, tile % self->tiles_x };
     const int64_t channels = input ? s->in_c : s->out_c;
     const int64_t size[2] = { input ? s->in_h : s->out_h, input ? s->in_w : s->out_w };
@@ -186,8 +212,9 @@ static fast_winograd_tile tile_at(const winograd *self, int64_t position, bool i
                              .row = size[1] * channels * s->lanes,
                              .channel = s->lanes,
                              .channels = channels,
-                             .plane_step = input ? self->in_step : self->out_step,
-                             .plane_channel = self->block * FAST_VEC };
+                             .vectors = self->vectors,
+                             .plane_step = input ? b->in_step : b->out_step,
+                             .plane_channel = b->block * FAST_VEC };
     int64_t offset = lane;
     for (int axis = 0; axis < 2; axis++) {
         const int64_t start = at[axis] * k->m - (input ? s->pad[axis] : 0);
@@ -207,12 +234,12 @@ static fast_winograd_tile tile_at(const winograd *self, int64_t position, bool i
 typedef void transform_fn(const fast_winograd_tile *tile);
 
 /* Transform the positions [first, first + count) between an image and planes. */
-static void transform_block(const winograd *self, int64_t first, int64_t count, bool input,
-                            const float *image, float *planes, const fast_conv_io *finish,
-                            transform_fn *transform)
+static void transform_block(const winograd *self, const blocking *b, int64_t first, int64_t count,
+                            bool input, const float *image, float *planes,
+                            const fast_conv_io *finish, transform_fn *transform)
 {
-    for (int64_t p = 0; p < count; p++) {
-        fast_winograd_tile tile = tile_at(self, first + p, input, image);
+    for (int64_t p = 0; p < count; p += self->vectors) {
+        fast_winograd_tile tile = tile_at(self, b, first + p, input, image);
         tile.plane = planes + p * FAST_VEC;
         if (finish) {
             tile.bias = finish->bias;
@@ -225,18 +252,17 @@ static void transform_block(const winograd *self, int64_t first, int64_t count, 
 static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 {
     const winograd *self = memory_of;
+    const blocking *b = &self->forward;
     memory parts;
-    lay_out(self, io->scratch, &parts);
+    lay_out(self, b, false, io->scratch, &parts);
     transform_weights(self, io->w, false, &parts);
-    for (int64_t first = 0; first < self->positions; first += self->block) {
-        const int64_t left = self->positions - first;
-        const int64_t count = left < self->block ? left : self->block;
-        const fast_gemm *gemm = &self->forward[count < self->block];
-        transform_block(self, first, count, true, io->x, parts.v, NULL, self->kernels->input);
+    for (int64_t first = 0; first < self->positions; first += b->block) {
+        const int64_t left = self->positions - first, count = left < b->block ? left : b->block;
+        transform_block(self, b, first, count, true, io->x, parts.v, NULL, self->kernels->input);
         for (int64_t t = 0; t < self->planes; t++)
-            fast__gemm_run(gemm, parts.v + t * self->in_step, parts.u + t * self->weights,
-                           parts.m + t * self->out_step);
-        transform_block(self, first, count, false, io->y, parts.m, io, self->kernels->output);
+            fast__gemm_run(&b->gemm[count < b->block], parts.v + t * b->in_step,
+                           parts.u + t * self->weights, parts.m + t * b->out_step);
+        transform_block(self, b, first, count, false, io->y, parts.m, io, self->kernels->output);
     }
 }
 
@@ -244,20 +270,20 @@ static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 static void multiply_back(const winograd *self, int64_t count, const fast_conv_io *io,
                           const memory *parts)
 {
-    const fast_gemm *gemm = &self->data[count < self->block];
+    const blocking *b = &self->backward;
     const fast_dot dot = { .m = self->shape.out_c,
                            .n = self->shape.in_c,
                            .count = 1,
                            .length = count * FAST_VEC,
-                           .a_row = self->block * FAST_VEC,
-                           .b_row = self->block * FAST_VEC,
+                           .a_row = b->block * FAST_VEC,
+                           .b_row = b->block * FAST_VEC,
                            .ldc = self->shape.in_c };
     for (int64_t t = 0; t < self->planes; t++) {
-        float *v = parts->v + t * self->in_step, *m = parts->m + t * self->out_step;
+        float *v = parts->v + t * b->in_step, *m = parts->m + t * b->out_step;
         if (io->dw)
             self->conv->dot(&dot, m, v, parts->du + t * self->weights);
         if (io->dx)
-            fast__gemm_run(gemm, m, parts->u + t * self->weights, v);
+            fast__gemm_run(&b->gemm[count < b->block], m, parts->u + t * self->weights, v);
     }
 }
 
@@ -265,22 +291,22 @@ static void winograd_backward(const void *memory_of, const fast_conv_io *io)
 {
     const winograd *self = memory_of;
     const fast_winograd_kernels *k = self->kernels;
+    const blocking *b = &self->backward;
     memory parts;
-    lay_out(self, io->scratch, &parts);
     FAST_ASSERT(self->shape.train);
+    lay_out(self, b, true, io->scratch, &parts);
     if (io->dx)
         transform_weights(self, io->w, true, &parts);
     if (io->dw)
         memset(parts.du, 0, (size_t)(self->planes * self->weights) * sizeof *parts.du);
-    for (int64_t first = 0; first < self->positions; first += self->block) {
-        const int64_t left = self->positions - first;
-        const int64_t count = left < self->block ? left : self->block;
+    for (int64_t first = 0; first < self->positions; first += b->block) {
+        const int64_t left = self->positions - first, count = left < b->block ? left : b->block;
         if (io->dw)
-            transform_block(self, first, count, true, io->x, parts.v, NULL, k->input);
-        transform_block(self, first, count, false, io->dy, parts.m, NULL, k->output_grad);
+            transform_block(self, b, first, count, true, io->x, parts.v, NULL, k->input);
+        transform_block(self, b, first, count, false, io->dy, parts.m, NULL, k->output_grad);
         multiply_back(self, count, io, &parts);
         if (io->dx)
-            transform_block(self, first, count, true, io->dx, parts.v, NULL, k->input_grad);
+            transform_block(self, b, first, count, true, io->dx, parts.v, NULL, k->input_grad);
     }
     if (io->dw)
         finish_weights(self, &parts, io->dw);

@@ -4,16 +4,19 @@
 #include "engine/cpu/simd.h"
 
 /*
- * Transforms of tiles, 16 lanes and all channels a call. A tile of an image is n x n inputs or m x m
+ * Transforms of tiles, some vectors of 16 lanes and all channels a call. A tile of an image is n x n inputs or m x m
  * outputs; its transform is n x n planes, so that the products of all tiles in one plane are one
  * matrix product.
  */
+enum { FAST_WINOGRAD_VARIANTS = 5, FAST_WINOGRAD_VECTORS = 4 };
+
 typedef struct fast_winograd_tile {
     float *image;          /* the tile's first pixel, which may lie outside; never written through
                                 where a transform only reads */
     int64_t row, column;   /* floats from row to row, from pixel to pixel */
     int64_t channel;       /* floats from channel to channel */
     int64_t channels;      /* how many */
+    int64_t vectors;       /* of 16 lanes, adjacent in image and planes; up to 4 */
     int first[2], end[2];  /* the part inside the image, y and x, in pixels of the tile */
     int known[2];          /* rows and columns at the start that earlier tiles have written: a
                                 gradient is added there and written elsewhere */
@@ -36,7 +39,6 @@ typedef struct fast_winograd_kernels {
     void (*weights_grad)(const float *from, float *to, int64_t count);
 } fast_winograd_kernels;
 
-enum { FAST_WINOGRAD_VARIANTS = 5 };
 extern const fast_winograd_kernels fast__winograd_kernels_base[FAST_WINOGRAD_VARIANTS];
 #ifdef FAST_HAVE_X86_SIMD
 extern const fast_winograd_kernels fast__winograd_kernels_avx2[FAST_WINOGRAD_VARIANTS];

@@ -7,13 +7,22 @@
 #include "engine/cpu/winograd_kernels.h"
 #include "engine/cpu/winograd_transforms.h"
 
-#include <string.h>
-
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
 
 INLINE fast_vec splat(float x)
 {
     return (fast_vec){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
+}
+
+INLINE fast_vec load(const float *from)
+{
+    return *(const fast_vec *)(const void *)from;
+}
+
+INLINE void store(float *to, fast_vec x)
+{
+    *(fast_vec *)(void *)to = x;
 }
 
 INLINE fast_vec relu_vec(fast_vec x)
@@ -22,6 +31,13 @@ INLINE fast_vec relu_vec(fast_vec x)
     for (int i = 0; i < FAST_VEC; i++)
         y[i] = x[i] > 0.0f ? x[i] : 0.0f;
     return y;
+}
+
+/* Whether the whole tile, of `extent` pixels a side, lies in the image. */
+INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
+{
+    return tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == extent &&
+           tile->end[1] == extent;
 }
 
 #define NAME(x) x##_2_3

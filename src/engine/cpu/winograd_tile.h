@@ -1,150 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transforms of one variant F(M x M, R x R), included once for each with M, R and N = M + R - 1
- * defined; not a header of its own. A two-dimensional transform is the one-dimensional one on every
- * column, then on every row; between them lies a block that stays in the first-level cache. Tiles
- * that reach over the border go through a copy with zeros outside.
+ * and the maps defined; not a header of its own. A two-dimensional transform is the one-dimensional
+ * one on every column, then on every row; between them lies a block that stays in the first-level
+ * cache. All vectors of a pixel are done before the next pixel: pixels are often a multiple of 4 KiB
+ * apart, so that only a few fit into the ways of the cache at once. Tiles that reach over the border
+ * take a slower path with zeros outside.
  */
 
-/* One matrix on columns then rows: `out` x `out` results from `in` x `in`. */
-#define TWICE(map, in, out, load, store)                                                      \
-    do {                                                                                      \
-        fast_vec mid_[out][in], x_[in], y_[out];                                              \
-        for (int j_ = 0; j_ < (in); j_++) {                                                   \
-            _Pragma("GCC unroll 8") for (int i_ = 0; i_ < (in); i_++) x_[i_] = load(i_, j_);  \
-            map(x_, y_);                                                                      \
-            _Pragma("GCC unroll 8") for (int i_ = 0; i_ < (out); i_++) mid_[i_][j_] = y_[i_]; \
+/* Columns of the image at `from`, mapped, to mid. `inside` promises a tile without border. */
+#define COLUMNS_OF_IMAGE(map, in, out)                                              \
+    for (int j = 0; j < (in); j++) {                                                \
+        const bool column_in = inside || (j >= tile->first[1] && j < tile->end[1]); \
+        for (int64_t v = 0; v < tile->vectors; v++) {                               \
+            fast_vec x[in], y[out];                                                 \
+            UNROLL for (int i = 0; i < (in); i++)                                   \
+            {                                                                       \
+                const bool in_ = inside || (column_in && i >= tile->first[0] &&     \
+                                            i < tile->end[0]);                      \
+                x[i] = in_ ? load(image + i * tile->row + j * tile->column +        \
+                                  v * FAST_VEC)                                     \
+                           : splat(0.0f);                                           \
+            }                                                                       \
+            map(x, y);                                                              \
+            UNROLL for (int i = 0; i < (out); i++) mid[v][i][j] = y[i];             \
+        }                                                                           \
+    }
+
+/* Rows of mid, mapped, to the planes. */
+#define ROWS_TO_PLANES(map)                                                             \
+    for (int i = 0; i < N; i++) {                                                       \
+        for (int64_t v = 0; v < tile->vectors; v++) {                                   \
+            fast_vec y[N];                                                              \
+            map(mid[v][i], y);                                                          \
+            UNROLL for (int j = 0; j < N; j++)                                          \
+                store(plane + (i * N + j) * tile->plane_step + v * FAST_VEC, y[j]);     \
+        }                                                                               \
+    }
+
+/* Columns of the planes, mapped, to mid. */
+#define COLUMNS_OF_PLANES(map, out)                                                           \
+    for (int j = 0; j < N; j++) {                                                             \
+        for (int64_t v = 0; v < tile->vectors; v++) {                                         \
+            fast_vec x[N], y[out];                                                            \
+            UNROLL for (int i = 0; i < N; i++) x[i] =                                         \
+                load(plane + (i * N + j) * tile->plane_step + v * FAST_VEC);                  \
+            map(x, y);                                                                        \
+            UNROLL for (int i = 0; i < (out); i++) mid[v][i][j] = y[i];                       \
         }                                                                                     \
-        for (int i_ = 0; i_ < (out); i_++) {                                                  \
-            map(mid_[i_], y_);                                                                \
-            store(i_, y_);                                                                    \
-        }                                                                                     \
-    } while (0)
+    }
+
+INLINE void NAME(input_channel)(const fast_winograd_tile *tile, const float *image, float *plane,
+                                const bool inside)
+{
+    fast_vec mid[FAST_WINOGRAD_VECTORS][N][N];
+    COLUMNS_OF_IMAGE(MAP_BT, N, N)
+    ROWS_TO_PLANES(MAP_BT)
+}
 
 static void NAME(input)(const fast_winograd_tile *tile)
 {
-    const bool whole =
-        tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == N && tile->end[1] == N;
-    fast_vec copy[N][N];
-    if (!whole)
-        memset(copy, 0, sizeof copy);
+    const bool inside = is_inside(tile, N);
     for (int64_t c = 0; c < tile->channels; c++) {
         const float *image = tile->image + c * tile->channel;
         float *plane = tile->plane + c * tile->plane_channel;
-        int64_t row = tile->row, column = tile->column;
-        if (!whole) {
-            for (int i = tile->first[0]; i < tile->end[0]; i++)
-                for (int j = tile->first[1]; j < tile->end[1]; j++)
-                    copy[i][j] = *(const fast_vec *)(const void *)(image + i * row + j * column);
-            image = (const float *)copy;
-            row = N * FAST_VEC;
-            column = FAST_VEC;
-        }
-#define LOAD(i, j) (*(const fast_vec *)(const void *)(image + (i)*row + (j)*column))
-#define STORE(i, y)                                          \
-    _Pragma("GCC unroll 8") for (int k_ = 0; k_ < N; k_++) * \
-        (fast_vec *)(void *)(plane + ((i)*N + k_) * tile->plane_step) = (y)[k_]
-        TWICE(MAP_BT, N, N, LOAD, STORE);
-#undef LOAD
+        if (inside)
+            NAME(input_channel)(tile, image, plane, true);
+        else
+            NAME(input_channel)(tile, image, plane, false);
     }
+}
+
+INLINE void NAME(output_grad_channel)(const fast_winograd_tile *tile, const float *image,
+                                      float *plane, const bool inside)
+{
+    fast_vec mid[FAST_WINOGRAD_VECTORS][N][M];
+    COLUMNS_OF_IMAGE(MAP_A, M, N)
+    ROWS_TO_PLANES(MAP_A)
 }
 
 static void NAME(output_grad)(const fast_winograd_tile *tile)
 {
-    const bool whole =
-        tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == M && tile->end[1] == M;
-    fast_vec copy[M][M];
-    if (!whole)
-        memset(copy, 0, sizeof copy);
+    const bool inside = is_inside(tile, M);
     for (int64_t c = 0; c < tile->channels; c++) {
         const float *image = tile->image + c * tile->channel;
         float *plane = tile->plane + c * tile->plane_channel;
-        int64_t row = tile->row, column = tile->column;
-        if (!whole) {
-            for (int i = tile->first[0]; i < tile->end[0]; i++)
-                for (int j = tile->first[1]; j < tile->end[1]; j++)
-                    copy[i][j] = *(const fast_vec *)(const void *)(image + i * row + j * column);
-            image = (const float *)copy;
-            row = M * FAST_VEC;
-            column = FAST_VEC;
-        }
-#define LOAD(i, j) (*(const fast_vec *)(const void *)(image + (i)*row + (j)*column))
-        TWICE(MAP_A, M, N, LOAD, STORE);
-#undef LOAD
-#undef STORE
+        if (inside)
+            NAME(output_grad_channel)(tile, image, plane, true);
+        else
+            NAME(output_grad_channel)(tile, image, plane, false);
     }
 }
 
-#define LOAD(i, j) (*(const fast_vec *)(const void *)(plane + ((i)*N + (j)) * tile->plane_step))
+INLINE void NAME(output_channel)(const fast_winograd_tile *tile, float *image, const float *plane,
+                                 float bias, const bool inside)
+{
+    fast_vec mid[FAST_WINOGRAD_VECTORS][M][N];
+    COLUMNS_OF_PLANES(MAP_AT, M)
+    for (int i = 0; i < (inside ? M : tile->end[0]); i++) {
+        for (int64_t v = 0; v < tile->vectors; v++) {
+            float *to = image + i * tile->row + v * FAST_VEC;
+            fast_vec y[M];
+            MAP_AT(mid[v][i], y);
+            UNROLL for (int j = 0; j < M; j++)
+            {
+                const fast_vec sum = y[j] + splat(bias);
+                if (inside || j < tile->end[1])
+                    store(to + j * tile->column, tile->relu ? relu_vec(sum) : sum);
+            }
+        }
+    }
+}
 
 static void NAME(output)(const fast_winograd_tile *tile)
 {
+    const bool inside = is_inside(tile, M);
     for (int64_t c = 0; c < tile->channels; c++) {
         float *image = tile->image + c * tile->channel;
         const float *plane = tile->plane + c * tile->plane_channel;
-        const fast_vec bias = splat(tile->bias ? tile->bias[c] : 0.0f);
-#define STORE(i, y)                                                                   \
-    if ((i) < tile->end[0]) {                                                         \
-        _Pragma("GCC unroll 8") for (int k_ = 0; k_ < M; k_++) if (k_ < tile->end[1]) \
-        {                                                                             \
-            const fast_vec v_ = (y)[k_] + bias;                                       \
-            *(fast_vec *)(void *)(image + (i)*tile->row + k_ * tile->column) =        \
-                tile->relu ? relu_vec(v_) : v_;                                       \
-        }                                                                             \
+        const float bias = tile->bias ? tile->bias[c] : 0.0f;
+        if (inside)
+            NAME(output_channel)(tile, image, plane, bias, true);
+        else
+            NAME(output_channel)(tile, image, plane, bias, false);
     }
-        TWICE(MAP_AT, N, M, LOAD, STORE);
-#undef STORE
+}
+
+/* Write or add one row of a gradient; known columns are added to. */
+INLINE void NAME(add_row)(const fast_winograd_tile *tile, float *to, const fast_vec y[N],
+                          const int known, const bool inside)
+{
+    UNROLL for (int j = 0; j < N; j++)
+    {
+        float *at = to + j * tile->column;
+        if (!inside && (j < tile->first[1] || j >= tile->end[1]))
+            continue;
+        store(at, j < known ? load(at) + y[j] : y[j]);
+    }
+}
+
+INLINE void NAME(input_grad_channel)(const fast_winograd_tile *tile, float *image,
+                                     const float *plane, const bool inside)
+{
+    fast_vec mid[FAST_WINOGRAD_VECTORS][N][N];
+    COLUMNS_OF_PLANES(MAP_B, N)
+    for (int i = inside ? 0 : tile->first[0]; i < (inside ? N : tile->end[0]); i++) {
+        const int known = i < tile->known[0] ? N : tile->known[1];
+        for (int64_t v = 0; v < tile->vectors; v++) {
+            float *to = image + i * tile->row + v * FAST_VEC;
+            fast_vec y[N];
+            MAP_B(mid[v][i], y);
+            /* Known are none, the overlap with the tile to the left, or all: as constants. */
+            if (known == N)
+                NAME(add_row)(tile, to, y, N, inside);
+            else if (known == 0)
+                NAME(add_row)(tile, to, y, 0, inside);
+            else
+                NAME(add_row)(tile, to, y, N - M, inside);
+        }
     }
 }
 
 static void NAME(input_grad)(const fast_winograd_tile *tile)
 {
+    const bool inside = is_inside(tile, N);
     for (int64_t c = 0; c < tile->channels; c++) {
         float *image = tile->image + c * tile->channel;
         const float *plane = tile->plane + c * tile->plane_channel;
-#define STORE(i, y)                                                                          \
-    if ((i) >= tile->first[0] && (i) < tile->end[0]) {                                       \
-        const int known_ = (i) < tile->known[0] ? N : tile->known[1];                        \
-        _Pragma("GCC unroll 8") for (int k_ = 0; k_ < N;                                     \
-                                     k_++) if (k_ >= tile->first[1] && k_ < tile->end[1])    \
-        {                                                                                    \
-            fast_vec *to_ = (fast_vec *)(void *)(image + (i)*tile->row + k_ * tile->column); \
-            *to_ = k_ < known_ ? *to_ + (y)[k_] : (y)[k_];                                   \
-        }                                                                                    \
-    }
-        TWICE(MAP_B, N, N, LOAD, STORE);
-#undef STORE
+        if (inside)
+            NAME(input_grad_channel)(tile, image, plane, true);
+        else
+            NAME(input_grad_channel)(tile, image, plane, false);
     }
 }
-#undef LOAD
 
 static void NAME(weights)(const float *from, float *to, int64_t count)
 {
     for (int64_t q = 0; q < count; q += FAST_VEC) {
-#define LOAD(i, j) (*(const fast_vec *)(const void *)(from + ((i)*R + (j)) * count + q))
-#define STORE(i, y)                                          \
-    _Pragma("GCC unroll 8") for (int k_ = 0; k_ < N; k_++) * \
-        (fast_vec *)(void *)(to + ((i)*N + k_) * count + q) = (y)[k_]
-        TWICE(MAP_G, R, N, LOAD, STORE);
-#undef LOAD
-#undef STORE
+        fast_vec mid[N][R], x[R], y[N];
+        for (int j = 0; j < R; j++) {
+            UNROLL for (int i = 0; i < R; i++) x[i] = load(from + (i * R + j) * count + q);
+            MAP_G(x, y);
+            UNROLL for (int i = 0; i < N; i++) mid[i][j] = y[i];
+        }
+        for (int i = 0; i < N; i++) {
+            MAP_G(mid[i], y);
+            UNROLL for (int j = 0; j < N; j++) store(to + (i * N + j) * count + q, y[j]);
+        }
     }
 }
 
 static void NAME(weights_grad)(const float *from, float *to, int64_t count)
 {
     for (int64_t q = 0; q < count; q += FAST_VEC) {
-#define LOAD(i, j) (*(const fast_vec *)(const void *)(from + ((i)*N + (j)) * count + q))
-#define STORE(i, y)                                          \
-    _Pragma("GCC unroll 8") for (int k_ = 0; k_ < R; k_++) * \
-        (fast_vec *)(void *)(to + ((i)*R + k_) * count + q) = (y)[k_]
-        TWICE(MAP_GT, N, R, LOAD, STORE);
-#undef LOAD
-#undef STORE
+        fast_vec mid[R][N], x[N], y[R];
+        for (int j = 0; j < N; j++) {
+            UNROLL for (int i = 0; i < N; i++) x[i] = load(from + (i * N + j) * count + q);
+            MAP_GT(x, y);
+            UNROLL for (int i = 0; i < R; i++) mid[i][j] = y[i];
+        }
+        for (int i = 0; i < R; i++) {
+            MAP_GT(mid[i], y);
+            UNROLL for (int j = 0; j < R; j++) store(to + (i * R + j) * count + q, y[j]);
+        }
     }
 }
 
-#undef TWICE
+#undef COLUMNS_OF_IMAGE
+#undef ROWS_TO_PLANES
+#undef COLUMNS_OF_PLANES
 #undef NAME
 #undef M
 #undef R
