@@ -8,14 +8,10 @@
  *     BF16   1    8        7          bias 127: the upper half of an F32
  *
  * The formulas have no branches, so that the compiler turns the loops into vector code, three times
- * over (clones.h). Rounding to nearest even adds half of the last kept bit, less one, plus that bit
- * itself; the carry runs into the exponent and up to infinity by itself. Numbers below the normal
- * range of F16 are rounded by a float addition that shifts them into place:
- *
- *     x + 0.5 has the bits of x in F16 as its lowest mantissa bits
- *
- * (after Giesen, "half_to_float_fast5" and "float_to_half_fast3_rtne", 2012, public domain; written
- * anew). They hold in the default rounding mode.
+ * over (clones.h). Rounding to nearest even is left to the float adder where it can be: x + m, for a
+ * power of two m = 2^k 2^13, is rounded at the bit 2^k 2^-10, and has there, as the lowest bits of
+ * its mantissa, what F16 keeps of an x in [2^k, 2^(k+1)). The same with 1.5 * 2^23 rounds to whole
+ * numbers. It holds in the default rounding mode.
  */
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -37,20 +33,31 @@ static inline __attribute__((always_inline)) float float_of(uint32_t bits)
     return x;
 }
 
-/* F16. */
+static inline __attribute__((always_inline)) int32_t clamp(int32_t x, int32_t low, int32_t high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+/* F16. With the exponent k limited to -14, below which there is no implied bit, and to 16, from
+ * which on all is infinity:
+ *
+ *     h = (k + 14) 2^10 + x 2^(10 - k),  rounded, at most infinity
+ *
+ * The implied bit of x makes the first term one exponent larger. */
 
 static inline __attribute__((always_inline)) uint16_t f16_from(float x)
 {
-    const uint32_t all = bits_of(x);
-    const uint32_t sign = all >> 16 & 0x8000, u = all & 0x7fffffff;
-    /* Below 2^-14 the result has no implied bit: 0.5 has the last bit of F16 as its own. */
-    const uint32_t small = bits_of(float_of(u) + 0.5f) - bits_of(0.5f);
-    const uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
-    const uint32_t nan = 0x7e00 | (u >> 13 & 0x3ff);
-    uint32_t h = u < 113u << 23 ? small : normal;
-    h = u >= 143u << 23 ? 0x7c00 : h; /* 2^16 and above */
+    const int32_t infinity = 31 << 10, nan = 0x7e00;
+    const uint32_t sign = bits_of(x) >> 16 & 0x8000;
+    const int32_t u = (int32_t)(bits_of(x) & 0x7fffffff);
+    const int32_t exponent = clamp(u & 0x7f800000, 113 << 23, 143 << 23);
+    const int32_t m = exponent + (13 << 23);
+    const float sum = float_of((uint32_t)u) + float_of((uint32_t)m);
+    int32_t h = (int32_t)bits_of(sum) - m + (exponent >> 13) - (113 << 10);
+    h = h > infinity ? infinity : h;
     h = u > 0x7f800000 ? nan : h;
-    return (uint16_t)(sign | h);
+    return (uint16_t)(sign | (uint32_t)h);
 }
 
 static inline __attribute__((always_inline)) float f16_to(uint16_t h)
@@ -79,15 +86,14 @@ static inline __attribute__((always_inline)) float bf16_to(uint16_t h)
     return float_of((uint32_t)h << 16);
 }
 
-/* Whole numbers of 8 bits: 1.5 * 2^23 has 1 as the value of its last bit, so adding it rounds. */
+/* Whole numbers of 8 bits. The last byte of 1.5 * 2^23 is zero, so that of the sum is the answer. */
 
-static inline __attribute__((always_inline)) int32_t small_from(float x, float low, float high)
+static inline __attribute__((always_inline)) uint32_t small_from(float x, float low, float high)
 {
-    float v = x < low ? low : x;
+    float v = x == x ? x : 0;
+    v = v < low ? low : v;
     v = v > high ? high : v;
-    const float rounded = v + 0x1.8p23f;
-    const int32_t whole = (int32_t)(bits_of(rounded) - bits_of(0x1.8p23f));
-    return x == x ? whole : 0;
+    return bits_of(v + 0x1.8p23f);
 }
 
 static inline __attribute__((always_inline)) float scaled(float x, float scale)

@@ -66,6 +66,20 @@ FAST_CLONES static void dot_lanes(int64_t n, const float *x, const float *y,
     memcpy(lane, sum, sizeof sum);
 }
 
+/* The same with x = y, which is converted once. */
+FAST_CLONES static void norm2_lanes(int64_t n, const float *x, double lane[FAST_LANES])
+{
+    double sum[FAST_LANES] = { 0 };
+    for (int64_t i = 0; i < n; i += FAST_LANES) {
+        FAST_EACH
+        for (int j = 0; j < FAST_LANES; j++) {
+            const double v = (double)x[i + j];
+            sum[j] += v * v;
+        }
+    }
+    memcpy(lane, sum, sizeof sum);
+}
+
 /* Without their sign the bits of floats are ordered like the numbers, infinity above them and every
  * NaN above infinity: the largest bits are the answer to both questions. */
 FAST_CLONES static uint32_t max_bits(int64_t n, const float *x)
@@ -85,7 +99,11 @@ FAST_CLONES static uint32_t max_bits(int64_t n, const float *x)
 void fast__vector_fill(int64_t n, float a, float *y)
 {
     FAST_ASSERT(n >= 0);
-    fill(n, a, y);
+    const float zero = 0; /* the bits, not the value: -0 is not all zeros */
+    if (n > 0 && memcmp(&a, &zero, sizeof a) == 0)
+        memset(y, 0, (size_t)n * sizeof *y); /* writes without reading first where that pays */
+    else
+        fill(n, a, y);
 }
 
 void fast__vector_scale(int64_t n, float a, float *y)
@@ -112,14 +130,12 @@ void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y)
     axpby(n, a, x, b, y);
 }
 
-double fast__vector_dot(int64_t n, const float *x, const float *y)
+/* Add the products of the last n < FAST_LANES elements, and the lanes. */
+static double sum_lanes(int64_t n, const float *x, const float *y, double lane[FAST_LANES])
 {
-    FAST_ASSERT(n >= 0);
-    double lane[FAST_LANES];
-    const int64_t whole = n - n % FAST_LANES;
-    dot_lanes(whole, x, y, lane);
-    for (int64_t i = whole; i < n; i++)
-        lane[i - whole] += (double)x[i] * (double)y[i];
+    FAST_ASSERT(n < FAST_LANES);
+    for (int64_t i = 0; i < n; i++)
+        lane[i] += (double)x[i] * (double)y[i];
     for (int width = FAST_LANES / 2; width > 0; width /= 2) {
         for (int j = 0; j < width; j++)
             lane[j] += lane[j + width];
@@ -127,9 +143,22 @@ double fast__vector_dot(int64_t n, const float *x, const float *y)
     return lane[0];
 }
 
+double fast__vector_dot(int64_t n, const float *x, const float *y)
+{
+    FAST_ASSERT(n >= 0);
+    double lane[FAST_LANES];
+    const int64_t whole = n - n % FAST_LANES;
+    dot_lanes(whole, x, y, lane);
+    return sum_lanes(n - whole, x + whole, y + whole, lane);
+}
+
 double fast__vector_norm2(int64_t n, const float *x)
 {
-    return fast__vector_dot(n, x, x);
+    FAST_ASSERT(n >= 0);
+    double lane[FAST_LANES];
+    const int64_t whole = n - n % FAST_LANES;
+    norm2_lanes(whole, x, lane);
+    return sum_lanes(n - whole, x + whole, x + whole, lane);
 }
 
 float fast__vector_max_abs(int64_t n, const float *x)
