@@ -6,6 +6,7 @@
  */
 #include "engine/cpu/cpu.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "engine/loss.h"
 
@@ -221,6 +222,16 @@ static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
+/* Add what passed since `since` to time `at`, where a benchmark asks. */
+static void stamp(const fast_cpu_run *run, int at, int64_t *since)
+{
+    if (!run->workspace->times)
+        return;
+    const int64_t now = fast__clock_ns();
+    run->workspace->times[at] += now - *since;
+    *since = now;
+}
+
 static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
 {
     const fast_graph *graph = program->head.graph;
@@ -236,8 +247,11 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
     const fast_cpu_value *out = &program->values[program->out];
 
     fast__gemm_setup();
-    for (int s = 0; s < program->step_count; s++)
+    int64_t since = workspace->times ? fast__clock_ns() : 0;
+    for (int s = 0; s < program->step_count; s++) {
         program->steps[s].op->forward(&run, &program->steps[s]);
+        stamp(&run, s, &since);
+    }
     if (pass->outputs)
         program->elem->from_lanes(fast__cpu_memory(&run, out->data), run.lanes, out->rows,
                                   run.count, pass->outputs, out->rows);
@@ -245,12 +259,14 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
     pass->correct = pass->positions = 0;
     if (pass->batch->labels || pass->batch->targets)
         judge(&run);
+    stamp(&run, program->step_count, &since);
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];
         if (step->train)
             step->op->backward(&run, step);
         else if (step->op != &fast__cpu_permute)
             back_of_dead(&run, step);
+        stamp(&run, 2 * program->step_count - s, &since);
     }
     return FAST_OK;
 }

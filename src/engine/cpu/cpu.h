@@ -119,7 +119,8 @@ struct fast_program {
 struct fast_workspace {
     const fast_program *program;
     float *memory;
-    void **locals; /* per step: what a convolution keeps beside memory */
+    void **locals;  /* per step: what a convolution keeps beside memory */
+    int64_t *times; /* NULL, or [2 steps + 1]: nanoseconds are added at each time, for benchmarks */
 };
 
 struct fast_cpu_run {

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Question: where does a training step spend its time, step by step of the compiled program,
+ * measured in sequence (isolated timings mislead: caches), with the update applied to every
+ * reported range? Bound: the textbook's operations at the core's peak; what is printed beside each
+ * step is its share.
+ *
+ *     bench_step [model [batch [steps [optimizer]]]]
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "engine/cpu/cpu.h"
+#include "model/network.h"
+#include "rule/rule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bench {
+    fast_optimizer *optimizer;
+    float *w, *g;
+    int64_t step;
+    int64_t update_ns;
+} bench;
+
+static void update(void *ctx, int64_t offset, int64_t count)
+{
+    bench *b = ctx;
+    const int64_t start = fast__clock_ns();
+
+    fast__optimizer_apply(b->optimizer, b->step, 0.01, b->w, b->g, offset, count);
+    b->update_ns += fast__clock_ns() - start;
+}
+
+static void must(fast_err err)
+{
+    if (err) {
+        fprintf(stderr, "%s\n", fast_error_detail());
+        exit(1);
+    }
+}
+
+static void *floats(int64_t count)
+{
+    void *p;
+    must(fast__alloc("bench", count, sizeof(float), &p));
+    return p;
+}
+
+/* The least of every time: what the machine's other work did not disturb. */
+static void keep_least(int count, int64_t *times, int64_t *least)
+{
+    for (int i = 0; i < count; i++) {
+        if (times[i] < least[i] || !least[i])
+            least[i] = times[i];
+        times[i] = 0;
+    }
+}
+
+static void print_steps(const fast_program *program, const int64_t *times)
+{
+    const fast_graph *graph = program->head.graph;
+    const int S = program->step_count;
+
+    printf("%4s %-12s %9s %9s  %s\n", "step", "node", "there us", "back us", "by");
+    for (int s = 0; s < S; s++)
+        printf("%4d %-12s %9.1f %9.1f  %s\n", s,
+               fast__op_name(graph->nodes[program->steps[s].node].op), (double)times[s] / 1e3,
+               (double)times[2 * S - s] / 1e3, program->steps[s].note);
+    printf("     loss         %9.1f\n", (double)times[S] / 1e3);
+}
+
+int main(int argc, char **argv)
+{
+    const char *model = argc > 1 ? argv[1] : "mlp";
+    const int64_t batch = argc > 2 ? atoll(argv[2]) : 64, steps = argc > 3 ? atoll(argv[3]) : 200;
+    const fast_model_input input = {
+        .rank = 3, .shape = { 1, 28, 28 }, .outputs = 10, .positions = 1
+    };
+    const fast_model_input tokens = {
+        .rank = 1, .shape = { 64 }, .outputs = 96, .tokens = true, .vocabulary = 96, .positions = 64
+    };
+    const bool text = strstr("rnn lstm gru gpt", model) != NULL;
+    fast_graph *graph;
+    char *source;
+    fast_program *program;
+    fast_workspace *workspace;
+    bench b = { 0 };
+
+    must(fast__model_open(model, text ? &tokens : &input, &graph, &source));
+    must(fast__optimizer_new(argc > 4 ? argv[4] : "momentum:momentum=0.9", &graph->params,
+                             &b.optimizer));
+    must(fast__engine_cpu.compile(
+        graph, &(fast_engine_options){ .batch = batch, .train = true, .plan_path = getenv("PLAN") },
+        &program));
+    must(fast__engine_cpu.workspace_new(program, &workspace));
+    b.w = floats(graph->params.count);
+    b.g = floats(graph->params.count);
+    float *state = floats(graph->state.count), *x = floats(batch * graph->nodes[0].count);
+    int32_t *labels = floats(batch * graph->positions);
+    fast__graph_init(graph, 1, b.w, state);
+    for (int64_t i = 0; i < batch * graph->nodes[0].count; i++)
+        x[i] = text ? (float)(i * 7 % 96) : (float)(i * 2654435761u % 1000u) / 1000.0f - 0.3f;
+    for (int64_t i = 0; i < batch * graph->positions; i++)
+        labels[i] = (int32_t)(i * 7 % graph->outputs);
+    const fast_batch data = { .count = batch, .x = x, .labels = labels };
+    fast_pass pass = { .params = b.w,
+                       .state = state,
+                       .batch = &data,
+                       .grad = b.g,
+                       .train = true,
+                       .report = update,
+                       .ctx = &b };
+    const int time_count = 2 * program->step_count + 2;
+    int64_t *times = floats(2 * time_count), *least = floats(2 * time_count);
+    int64_t best = INT64_MAX, total = 0;
+
+    for (int64_t s = -steps / 10 - 1; s < steps; s++) {
+        workspace->times = times;
+        b.update_ns = 0;
+        const int64_t start = fast__clock_ns();
+        b.step++;
+        must(fast__engine_cpu.run(program, workspace, &pass));
+        const int64_t time = fast__clock_ns() - start;
+        best = time < best ? time : best;
+        total += s < 0 ? 0 : time;
+        times[time_count - 1] = b.update_ns;
+        keep_least(time_count, times, least);
+    }
+    print_steps(program, least);
+    const double mean = (double)total / (double)steps;
+    printf("%s: update %.1f us of %.1f us a step (best %.1f); %.0f samples/s (best %.0f); %.1f "
+           "GFLOP/s of the textbook's at best; workspace %.1f MB; loss %g\n",
+           model, (double)least[time_count - 1] / 1e3, mean / 1e3, (double)best / 1e3,
+           1e9 * (double)batch / mean, 1e9 * (double)batch / (double)best,
+           program->head.flops_train * (double)batch / (double)best, (double)program->memory_count * 4e-6,
+           pass.loss);
+    return 0;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: the vector functions keep the errors that vec.h states, NaN passes where it must, and
+ * transposes are right for odd sizes; with every instruction set of this machine. Method: floats of
+ * all magnitudes against the C library in double; transposes against their definition.
+ */
+#include "engine/cpu/kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1 << 16 };
+
+static _Alignas(64) float x[COUNT], y[COUNT], z[COUNT];
+
+static double wanted(fast_act act, double v)
+{
+    switch (act) {
+    case FAST_ACT_TANH:
+        return tanh(v);
+    case FAST_ACT_SIGMOID:
+        return 1 / (1 + exp(-v));
+    default:
+        return 0.5 * v * erfc(-v * sqrt(0.5));
+    }
+}
+
+/* Numbers from 1e-6 to `largest`, both signs, evenly in the logarithm. */
+static void fill(double largest)
+{
+    for (int i = 0; i < COUNT; i++) {
+        const double size = exp(log(1e-6) + (log(largest) - log(1e-6)) * (i / 2) / (COUNT / 2));
+        x[i] = (float)(i % 2 ? -size : size);
+    }
+}
+
+static void check_act(const fast_elem_kernels *k, fast_act act, double largest, double bound,
+                      bool relative)
+{
+    fill(largest);
+    k->act(COUNT, act, 0, x, y);
+    for (int i = 0; i < COUNT; i++) {
+        const double want = wanted(act, (double)x[i]);
+        const double scale = relative ? fabs(want) : fmax(1, fabs((double)x[i]));
+        if (!(fabs((double)y[i] - want) <= bound * scale))
+            fail_msg("act %d at %g: %.9g instead of %.9g", act, (double)x[i], (double)y[i], want);
+    }
+}
+
+static void check_nan(const fast_elem_kernels *k)
+{
+    static const fast_act acts[] = { FAST_ACT_RELU, FAST_ACT_LEAKY, FAST_ACT_GELU };
+
+    memset(x, 0, 16 * sizeof *x);
+    x[3] = NAN;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        k->act(16, acts[i], 0.1f, x, y);
+        assert_true(isnan(y[3]));
+        assert_true(y[2] == 0);
+    }
+}
+
+static void check_transposes(const fast_elem_kernels *k)
+{
+    for (int64_t count = 1; count <= 37; count += 4)
+        for (int64_t columns = 1; columns <= 50; columns += 7) {
+            const int64_t lanes = (count + 15) / 16 * 16 + 16;
+            for (int64_t i = 0; i < count * columns; i++)
+                x[i] = (float)(i + 1);
+            memset(y, 0xff, (size_t)(columns * lanes) * sizeof *y);
+            k->to_lanes(x, columns, count, columns, lanes, y, lanes);
+            for (int64_t f = 0; f < columns; f++)
+                for (int64_t i = 0; i < lanes; i++)
+                    assert_true(y[f * lanes + i] == (i < count ? x[i * columns + f] : 0));
+            memset(z, 0, (size_t)(count * columns + 1) * sizeof *z);
+            k->from_lanes(y, lanes, columns, count, z, columns);
+            assert_memory_equal(x, z, (size_t)(count * columns) * sizeof *x);
+            assert_true(z[count * columns] == 0);
+        }
+}
+
+static void check_softmax(const fast_loss_kernels *k)
+{
+    static const float rows[3] = { -100, 3, 88 };
+
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < 16; i++)
+            x[c * 16 + i] = rows[c] * (float)(i + 1);
+    k->softmax(3, 16, x, y);
+    for (int i = 0; i < 16; i++) {
+        const double a = exp((double)(x[i] - x[32 + i])), b = exp((double)(x[16 + i] - x[32 + i]));
+        assert_true(fabs((double)y[32 + i] - 1 / (1 + a + b)) < 2e-7);
+        assert_true(y[i] >= 0 && y[16 + i] >= 0);
+    }
+}
+
+static void test_every_instruction_set(void **state)
+{
+    const fast_isa best = fast__isa();
+
+    (void)state;
+    for (int isa = FAST_ISA_BASE; isa <= (int)best; isa++) {
+        const fast_elem_kernels *k = FAST_KERNELS_PICK(elem, (fast_isa)isa);
+        check_act(k, FAST_ACT_TANH, 100, 2e-7, true);
+        check_act(k, FAST_ACT_SIGMOID, 80, 3e-7, true);
+        check_act(k, FAST_ACT_GELU, 100, 2e-7, false);
+        check_nan(k);
+        check_transposes(k);
+        check_softmax(FAST_KERNELS_PICK(loss, (fast_isa)isa));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_instruction_set) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
