@@ -45,8 +45,9 @@ typedef struct job {
     const char *network[OPTIONS_MAX]; /* lines; empty: by the options */
 } job;
 
-static const char *const always[] = { "engine=ref", "data=digits:train=80,test=24", "batch=8",
-                                      "plan=no" };
+static const char *const always[] = { "data=digits:train=80,test=24", "batch=8" };
+static char engine[64] = "engine=ref"; /* of every job; some tests try them all */
+static char plan[OPTION_MAX];          /* "plan=FILE": what is measured once is then read */
 
 static const job sgd = { { "model=mlp:hidden=12", "optimizer=sgd", "steps=25" }, { NULL } };
 static const job momentum = {
@@ -69,6 +70,8 @@ static fast_err open_job(const job *j, const char *const *more, fast_network **n
     int count = 0;
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
         options[count++] = always[i];
+    options[count++] = engine;
+    options[count++] = plan;
     for (int i = 0; j->options[i]; i++)
         options[count++] = j->options[i];
     for (int i = 0; more && more[i]; i++)
@@ -125,9 +128,20 @@ static void assert_same(const fast_result *a, const fast_result *b)
 static const job *const jobs[] = { &sgd, &momentum, &adam, &lamb, &images };
 enum { JOB_COUNT = sizeof jobs / sizeof jobs[0] };
 
-static void same_seed_same_bits(void **state)
+/* Call `check` once for each engine of the build. */
+static void for_engines(void (*check)(void))
 {
-    (void)state;
+    int64_t count = 0;
+    const fast_part *engines = fast_part_list("engine", &count);
+    for (int64_t i = 0; i < count; i++) {
+        snprintf(engine, sizeof engine, "engine=%s", engines[i].name);
+        check();
+    }
+    snprintf(engine, sizeof engine, "engine=ref");
+}
+
+static void check_same_seed(void)
+{
     for (size_t i = 0; i < JOB_COUNT; i++) {
         const fast_result a = train_job(jobs[i], NULL);
         const fast_result b = train_job(jobs[i], NULL);
@@ -138,6 +152,12 @@ static void same_seed_same_bits(void **state)
         const fast_result c = train_job(jobs[i], (const char *const[]){ "seed=2", NULL });
         assert_int_not_equal(a.params_hash, c.params_hash);
     }
+}
+
+static void same_seed_same_bits(void **state)
+{
+    (void)state;
+    for_engines(check_same_seed);
 }
 
 /* Prefetching changes when batches are made, never what they are. */
@@ -184,9 +204,8 @@ static void stop_job(const job *j, int64_t k, const char *const *more)
 
 /* The evaluation that the stopped half made at every step is not the whole run's; the last one of
  * both is at the end. */
-static void resume_same_bits(void **state)
+static void check_resume(void)
 {
-    (void)state;
     const int64_t stops[] = { 1, 7, 10, 13, 20, 24 };
     char checkpoint[OPTION_MAX];
     char resume[OPTION_MAX];
@@ -200,6 +219,12 @@ static void resume_same_bits(void **state)
             assert_same(&whole, &parts);
         }
     }
+}
+
+static void resume_same_bits(void **state)
+{
+    (void)state;
+    for_engines(check_resume);
 }
 
 /* Several stops in one run; a resumed run without a checkpoint of its own keeps the old file. */
@@ -610,12 +635,45 @@ static void parts_are_listed(void **state)
     assert_true(count >= 4);
 }
 
+/* The bench reports the whole model first, then each layer with products, all with figures. */
+static void on_measure(void *ctx, const fast_measure *measure)
+{
+    int *count = ctx;
+    assert_string_equal(measure->model, "lenet");
+    assert_true((*count == 0) == (measure->layer == NULL));
+    assert_true(measure->samples_per_s > 0 && isfinite(measure->samples_per_s));
+    assert_true(measure->gflops > 0 && measure->bound_fraction > 0);
+    (*count)++;
+}
+
+static void check_bench(void)
+{
+    int count = 0;
+    const char *const options[] = { "model=lenet", "data=digits:train=80,test=24",
+                                    "batch=8",     engine,
+                                    plan,          NULL };
+    if (fast_bench_engine(options, on_measure, &count) != FAST_OK)
+        fail_msg("%s", fast_error_detail());
+    assert_int_equal(count, 5); /* conv1, conv2, dense1, dense2 */
+}
+
+static void bench_measures(void **state)
+{
+    (void)state;
+    for_engines(check_bench);
+    const char *const wrong[] = { "model=lennet", NULL };
+    assert_int_equal(fast_bench_engine(wrong, on_measure, NULL), FAST_EINVAL);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
     const char *tmp = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/fast_run_test.XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
+    if (!mkdtemp(folder))
+        return -1;
+    file_option("plan", "plan", plan);
+    return 0;
 }
 
 static int remove_folder(void **state)
@@ -647,6 +705,7 @@ int main(void)
         cmocka_unit_test(own_regression_data),
         cmocka_unit_test(text_models),
         cmocka_unit_test(parts_are_listed),
+        cmocka_unit_test(bench_measures),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
