@@ -77,7 +77,7 @@ static void open_trial(trial *t, const fast_engine *engine)
     test_runner_open(&t->runner, engine, &t->g.graph, t->g.n);
     const fast_node *op = &t->g.nodes[t->g.op];
     for (int k = 0; k < t->g.input_count; k++) {
-        char name[8];
+        char name[32];
         snprintf(name, sizeof(name), "x%d", k);
         load(t, name, t->g.n * t->g.x_count[k],
              t->g.x[k] < 0 ? t->job.x : t->job.params + t->g.params[t->g.x[k]].offset);
@@ -122,7 +122,7 @@ static void expect_answers(trial *t)
 {
     const fast_node *op = &t->g.nodes[t->g.op];
     for (int k = 0; k < t->g.input_count; k++) {
-        char name[8];
+        char name[32];
         snprintf(name, sizeof(name), "dx%d", k);
         if (t->g.x[k] >= 0)
             expect(t, name, t->g.n * t->g.x_count[k], t->job.grad + t->g.params[t->g.x[k]].offset);
