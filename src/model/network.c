@@ -55,6 +55,16 @@ static const char *layer_label(const void *ctx, int64_t i)
     return ((const fast_network *)ctx)->layers[i].label;
 }
 
+/* The layer of this name, or -1. The option parser's search also looks for near names, which is too
+ * slow for a question that each line asks. */
+static int find_label(const fast_network *network, const char *name)
+{
+    for (int i = network->layer_count - 1; i >= 0; i--)
+        if (strcmp(network->layers[i].label, name) == 0)
+            return i;
+    return -1;
+}
+
 /* Copy the line without its comment, and cut it into words. */
 static fast_err split_words(draft *d, const char *line, size_t size)
 {
@@ -86,8 +96,7 @@ static fast_err split_words(draft *d, const char *line, size_t size)
 /* Take a name for the layer: right in form, and not in use. */
 static fast_err set_label(draft *d, const char *name)
 {
-    const char *unused = NULL;
-    int64_t other = 0;
+    int other = 0;
 
     if (!is_letter(name[0]))
         return fast__fail(FAST_EINVAL, "line %d: \"%.40s\" is no name; begin with a letter",
@@ -106,7 +115,7 @@ static fast_err set_label(draft *d, const char *name)
                           "line %d: the name \"%s\" is taken by the language; choose "
                           "another",
                           d->line, name);
-    other = fast__name_find(name, layer_label, d->network, d->network->layer_count, &unused);
+    other = find_label(d->network, name);
     if (other >= 0)
         return fast__fail(FAST_EINVAL, "line %d: the name \"%s\" is taken by line %d", d->line,
                           name, d->network->layers[other].line);
@@ -129,8 +138,10 @@ static fast_err add_input(draft *d, const char *name)
 {
     const fast_network *network = d->network;
     const char *nearest = NULL;
-    const int64_t i = fast__name_find(name, layer_label, network, network->layer_count, &nearest);
+    const int i = find_label(network, name);
 
+    if (i < 0)
+        fast__name_find(name, layer_label, network, network->layer_count, &nearest);
     if (i < 0 && nearest)
         return fast__fail(FAST_EINVAL, "%s: no layer is named \"%.40s\"; did you mean \"%s\"?",
                           d->where, name, nearest);
@@ -141,7 +152,7 @@ static fast_err add_input(draft *d, const char *name)
     for (int j = 0; j < d->layer.input_count; j++)
         if (d->layer.inputs[j] == i)
             return fast__fail(FAST_EINVAL, "%s: \"%s\" is named twice", d->where, name);
-    d->layer.inputs[d->layer.input_count++] = (int)i;
+    d->layer.inputs[d->layer.input_count++] = i;
     return FAST_OK;
 }
 
