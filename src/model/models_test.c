@@ -210,6 +210,37 @@ static void test_files(void **state)
     assert_null(words);
 }
 
+/* The networks that users see first. */
+static void test_examples(void **state)
+{
+    (void)state;
+    static const fast_model_input lines = {
+        .rank = 1, .shape = { 64 }, .outputs = 96, .tokens = true, .vocabulary = 96, .positions = 64
+    };
+    static const struct {
+        const char *name;
+        const fast_model_input *input;
+        int64_t count; /* of parameters; 0: any */
+    } examples[] = { { "lenet", &fashion, 431080 },
+                     { "residual", &cifar, 0 },
+                     { "transformer", &lines, 0 },
+                     { "regression", &line, 0 } };
+
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        char spec[512];
+        fast_graph *graph = NULL;
+        char *words = NULL;
+        snprintf(spec, sizeof spec, "file:%s/examples/networks/%s.txt", FAST_SOURCE_FOLDER,
+                 examples[i].name);
+        if (fast__model_open(spec, examples[i].input, &graph, &words))
+            fail_msg("%s: %s", spec, fast_error_detail());
+        if (examples[i].count > 0)
+            assert_int_equal(graph->params.count, examples[i].count);
+        fast__graph_free(graph);
+        fast__free(words);
+    }
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -236,9 +267,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),        cmocka_unit_test(test_models_and_data),
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_files),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_counts),   cmocka_unit_test(test_models_and_data),
+        cmocka_unit_test(test_options),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_examples), cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
