@@ -29,6 +29,15 @@ const fast_data_kind *const fast__data_kinds[] = {
 
 enum { KIND_COUNT = sizeof fast__data_kinds / sizeof fast__data_kinds[0] - 1, NAME_MAX_SIZE = 64 };
 
+#ifdef FAST_HAVE_ZLIB
+static const char digits_note[] = "Fashion-MNIST is not installed (package dataset-fashion-mnist): "
+                                  "training on rendered digits";
+#else
+static const char digits_note[] =
+    "this build has no zlib to unpack Fashion-MNIST with: training on "
+    "rendered digits";
+#endif
+
 /* Names for messages: the kinds, then "auto". */
 static const char *name_at(const void *ctx, int64_t i)
 {
@@ -63,9 +72,7 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
         if (text != NULL && text[0] != 0)
             return fast__fail(FAST_EINVAL, "data auto has no options; name a data set");
         const bool found = fast__fashion_mnist_found();
-        if (!found)
-            note = "Fashion-MNIST is not installed (package dataset-fashion-mnist): training on "
-                   "rendered digits";
+        note = found ? NULL : digits_note;
         strcpy(name, found ? fast__data_fashion_mnist.name : fast__data_digits.name);
     }
     const int64_t i = fast__name_find(name, name_at, NULL, KIND_COUNT, &(const char *){ NULL });

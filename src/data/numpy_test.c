@@ -33,11 +33,11 @@ static void put(bytes *b, const void *from, size_t size)
     b->size += size;
 }
 
-/* The `width` low bytes of a value, little endian. */
+/* A value of `width` bytes, little endian. */
 static void put_little(bytes *b, uint64_t value, int width)
 {
     for (int i = 0; i < width; i++) {
-        const uint8_t byte = (uint8_t)(value >> (8 * i));
+        const uint8_t byte = i < 8 ? (uint8_t)(value >> (8 * i)) : 0;
         put(b, &byte, 1);
     }
 }

@@ -22,7 +22,6 @@
 
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
-#endif
 
 enum { CHUNK = 1 << 20 }; /* bytes asked of zlib at once: its counts are int */
 
@@ -31,6 +30,7 @@ static int64_t deflate_bound(int64_t size)
     return size > INT64_MAX / FAST_DEFLATE_RATIO_MAX - 1 ? INT64_MAX
                                                          : (size + 1) * FAST_DEFLATE_RATIO_MAX;
 }
+#endif
 
 static fast_err open_gzip(int fd, int64_t size, fast_stream *stream)
 {
