@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs by hand, for tests of engines. The words of a line become attributes, and shapes and weights
- * follow from them, by the rules of engine/graph.h. This is a second way to build graphs on purpose:
- * tests of engines do not depend on the network language, nor its mistakes.
+ * Graphs by hand, for tests of engines. The words of a line become attributes, and shapes and
+ * weights follow from them, by the rules of engine/graph.h. This is a second way to build graphs on
+ * purpose: tests of engines do not depend on the network language, nor its mistakes.
  */
 #include "graphs.h"
 

@@ -48,9 +48,9 @@ extern const char *const test_cases[];
 /* Set the loss; the last node gives the outputs. */
 void test_graph_end(test_graph *g, fast_loss loss, float label_smoothing);
 
-/* The graph of a case. The inputs of its operator are parameters (rows of embeddings, one a sample),
- * so that their gradients can be seen; with `direct` they are the batch itself, as in the first layer
- * of a network. The loss is the mean of squares. */
+/* The graph of a case. The inputs of its operator are parameters (rows of embeddings, one a
+ * sample), so that their gradients can be seen; with `direct` they are the batch itself, as in the
+ * first layer of a network. The loss is the mean of squares. */
 void test_graph_case(test_graph *g, const char *text, bool direct);
 
 /* The number after "key=" in a line, or the standard value; and whether "key=value" is there. */

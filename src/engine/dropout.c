@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dropout masks (Srivastava et al., JMLR 2014), shared by the engines: element i of sample s at node
- * v is dropped where the i-th number of the stream (seed, dropout, v, step, s) is below p. Kept
- * values are scaled by 1 / (1 - p), so that evaluation needs no scaling. A mask is a pure function
- * of its key: the same for every engine, every division of a batch and every resumed run.
+ * Dropout masks (Srivastava et al., JMLR 2014), shared by the engines: element i of sample s at
+ * node v is dropped where the i-th number of the stream (seed, dropout, v, step, s) is below p.
+ * Kept values are scaled by 1 / (1 - p), so that evaluation needs no scaling. A mask is a pure
+ * function of its key: the same for every engine, every division of a batch and every resumed run.
  */
 #include "engine/dropout.h"
 

@@ -26,8 +26,8 @@ typedef enum fast_op {
     FAST_OP_SIGMOID,
     FAST_OP_GELU,       /* exact: x Phi(x), by erf */
     FAST_OP_SOFTMAX,    /* over the last dimension of [C] and [T, C] */
-    FAST_OP_BATCH_NORM, /* per channel; weight, bias [C]; state mean, var [C]; a = eps, b = momentum;
-                           ghost = samples per statistic, 0 for the batch */
+    FAST_OP_BATCH_NORM, /* per channel; weight, bias [C]; state mean, var [C]; a = eps, b =
+                           momentum; ghost = samples per statistic, 0 for the batch */
     FAST_OP_LAYER_NORM, /* over the last dimension of [C], [T, C]; weight, bias [C]; a = eps */
     FAST_OP_DROPOUT,    /* a = probability; kept values are scaled by 1 / (1 - a) */
     FAST_OP_EMBED,      /* input [T] of whole numbers -> [T, C]; weight [vocabulary, C]; position =
@@ -35,13 +35,13 @@ typedef enum fast_op {
     FAST_OP_RNN,        /* Elman, tanh: h = tanh(Wih x + bih + Whh h + bhh); [T, C] -> [T, H] */
     FAST_OP_LSTM,       /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
     FAST_OP_GRU,        /* gates r, z, n; PyTorch's */
-    FAST_OP_ATTENTION, /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] + bias,
-                           out_proj [C, C] + bias; heads */
-    FAST_OP_ADD,       /* sum of inputs of one shape */
-    FAST_OP_CONCAT,    /* along C of [C, H, W], [T, C], [C] */
-    FAST_OP_LAST,      /* last position of a sequence: [T, C] -> [C] */
-    FAST_OP_FLATTEN,   /* [C, H, W] or [T, C] -> [C], row major */
-    FAST_OP_CUSTOM,    /* an operator of the user's */
+    FAST_OP_ATTENTION,  /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] +
+                           bias, out_proj [C, C] + bias; heads */
+    FAST_OP_ADD,        /* sum of inputs of one shape */
+    FAST_OP_CONCAT,     /* along C of [C, H, W], [T, C], [C] */
+    FAST_OP_LAST,       /* last position of a sequence: [T, C] -> [C] */
+    FAST_OP_FLATTEN,    /* [C, H, W] or [T, C] -> [C], row major */
+    FAST_OP_CUSTOM,     /* an operator of the user's */
     FAST_OP_COUNT
 } fast_op;
 
@@ -112,8 +112,9 @@ double fast__node_flops_backward(const fast_graph *graph, int node, bool input_n
 double fast__graph_flops_forward(const fast_graph *graph);
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs);
 
-/* Check what an engine relies on: inputs before their nodes, segments that follow each other without
- * holes and belong to exactly one node, outputs that fit the loss. FAST_EINVAL names the node. */
+/* Check what an engine relies on: inputs before their nodes, segments that follow each other
+ * without holes and belong to exactly one node, outputs that fit the loss. FAST_EINVAL names the
+ * node. */
 fast_err fast__graph_check(const fast_graph *graph);
 
 /* Rows and columns of a dense layer for one sample: a product per position of [T, C], one of the

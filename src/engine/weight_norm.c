@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weight normalisation (Salimans and Kingma, NIPS 2016), shared by the engines: a weight's length is
- * a parameter of its own, per output o:
+ * Weight normalisation (Salimans and Kingma, NIPS 2016), shared by the engines: a weight's length
+ * is a parameter of its own, per output o:
  *
  *     w = g v / |v|      dg = dw . v / |v|      dv = (g / |v|) (dw - dg v / |v|)
  *

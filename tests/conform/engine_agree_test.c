@@ -3,10 +3,10 @@
  * Goal: all engines compute the same thing.
  *
  * Method: every case of cases.c and every network of jobs.c runs on each engine and on `ref`, in
- * training and in evaluation, with full and partial batches; outputs, loss, right answers, state and
- * gradients must agree. Engines sum in different orders, in fp32: the bound of 1e-4 of the largest
- * element is some hundred times the rounding of sums of these lengths. Gradients that are zero by
- * mathematics (a bias before batch norm) are judged against the whole gradient's size.
+ * training and in evaluation, with full and partial batches; outputs, loss, right answers, state
+ * and gradients must agree. Engines sum in different orders, in fp32: the bound of 1e-4 of the
+ * largest element is some hundred times the rounding of sums of these lengths. Gradients that are
+ * zero by mathematics (a bias before batch norm) are judged against the whole gradient's size.
  */
 #include "jobs.h"
 

@@ -363,7 +363,8 @@ static void partial_batches_give_the_same_outputs(void **state)
     each(check_partial);
 }
 
-/* Masks follow a sample's id, not its place in the batch: sample 4 alone, as the first of a batch. */
+/* Masks follow a sample's id, not its place in the batch: sample 4 alone, as the first of a
+ * batch. */
 static void dropout_follows_the_sample(void **state)
 {
     (void)state;

@@ -2,11 +2,12 @@
 /*
  * Goal: every engine computes what PyTorch computes, forward and backward, operator by operator.
  *
- * Method: tests/oracle/operators.safetensors (made by make_operators.py) holds cases as lines of text
- * with inputs, weights, upstream gradients and PyTorch's answers in double precision. Each case runs
- * with its inputs as parameters, so that their gradients can be seen, and again as the first layer.
- * The upstream gradient dy comes from the mean squared error with targets y - dy N / 2. What remains
- * is fp32's rounding in sums of at most some hundred terms: the bound is 2e-5 of the largest element.
+ * Method: tests/oracle/operators.safetensors (made by make_operators.py) holds cases as lines of
+ * text with inputs, weights, upstream gradients and PyTorch's answers in double precision. Each
+ * case runs with its inputs as parameters, so that their gradients can be seen, and again as the
+ * first layer. The upstream gradient dy comes from the mean squared error with targets y - dy N /
+ * 2. What remains is fp32's rounding in sums of at most some hundred terms: the bound is 2e-5 of
+ * the largest element.
  */
 #include "jobs.h"
 

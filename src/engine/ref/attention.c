@@ -7,8 +7,8 @@
  *     z = P v, heads side by side                     y = z Wout' + bout
  *
  * Back, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
- * dk = dS' q / sqrt(D), then through the two linear maps. Kept: qkv, P and z. The whole T x T square
- * is computed; for the lengths that this engine is for, skipping half of it would not pay.
+ * dk = dS' q / sqrt(D), then through the two linear maps. Kept: qkv, P and z. The whole T x T
+ * square is computed; for the lengths that this engine is for, skipping half of it would not pay.
  */
 #include "engine/ref/ref.h"
 

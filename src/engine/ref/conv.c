@@ -10,7 +10,8 @@
  *     dW = dy U'      dU = W' dy, folded: every element is added to the input it came from
  *     db[o] = sum of dy[o][p] over pixels and samples
  *
- * Weight norm as in dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a product.
+ * Weight norm as in dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a
+ * product.
  */
 #include "engine/ref/ref.h"
 #include "engine/weight_norm.h"

@@ -91,7 +91,8 @@ static void max_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_max_pool = { max_need, max_forward, max_backward };
 
-/* Average forward (dx == NULL) or backward, which differ in the direction of the inner line only. */
+/* Average forward (dx == NULL) or backward, which differ in the direction of the inner line
+ * only. */
 static void average(const fast_ref_call *call, const float *x, float *y, const float *dy, float *dx)
 {
     const fast_node *node = call->node;
@@ -129,7 +130,8 @@ static void avg_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_avg_pool = { NULL, avg_forward, avg_backward };
 
-/* Images lie as [C][pixels], sequences as [T][C]: strides of what is averaged and of the channel. */
+/* Images lie as [C][pixels], sequences as [T][C]: strides of what is averaged and of the
+ * channel. */
 typedef struct global_shape {
     int64_t count, step; /* averaged elements, and how far they lie apart */
     int64_t channels, channel_step;

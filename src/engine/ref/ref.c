@@ -8,10 +8,10 @@
  *     loss       outputs -> loss and dy of the last node
  *     backward   for each node in reverse: dx += dy df/dx, grad = dy df/dw, report grad
  *
- * Every node has its own output, and in training its own gradient, which starts at zero and to which
- * each consumer adds: so a node may have any number of consumers. A workspace is one block; a pass
- * allocates nothing. A node's gradient is read once, when its turn comes, so a segment is final as
- * soon as its node has gone back.
+ * Every node has its own output, and in training its own gradient, which starts at zero and to
+ * which each consumer adds: so a node may have any number of consumers. A workspace is one block; a
+ * pass allocates nothing. A node's gradient is read once, when its turn comes, so a segment is
+ * final as soon as its node has gone back.
  */
 #include "engine/ref/ref.h"
 
