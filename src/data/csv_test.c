@@ -144,10 +144,16 @@ static void tasks_are_guessed_and_given(void **state)
 static void numbers_are_exact(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "0.1",  "123456789012345",    "1234567890.12345", "-0.00001", "3.", ".5",
-        "1e-3", "1234567890123456789"
-    };
+    static const char *const texts[] = { "0.1",
+                                         "123456789012345",
+                                         "1234567890.12345",
+                                         "-0.00001",
+                                         "3.",
+                                         ".5",
+                                         "1e-3",
+                                         "1234567890123456789",
+                                         "0.12345678901234567890123",
+                                         "98765432109876543210.5" };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         double value;
         const fast_csv_field field = { .at = texts[i], .size = (int64_t)strlen(texts[i]) };

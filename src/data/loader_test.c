@@ -323,6 +323,44 @@ static void prefetching_changes_nothing(void **state)
     fast_data_free(data);
 }
 
+/* What is added to a sample depends on epoch and sample, and not on who loads it. */
+static void augmentation_varies_by_epoch(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    fast_data *data = numbered(COUNT, 10);
+    const fast_loader_options options = {
+        .seed = 4, .batch = COUNT, .shuffle = true, .augment = "noise:0.1"
+    };
+    fast_loader *whole = open_loader(data, options);
+    float noise[2][COUNT];
+    const fast_batch *batch;
+    for (int epoch = 0; epoch < 2; epoch++) {
+        assert_int_equal(fast__loader_get(whole, epoch, &batch), FAST_OK);
+        for (int i = 0; i < COUNT; i++) {
+            const int sample = (int)roundf(batch->x[i]); /* the noise is small */
+            noise[epoch][sample] = batch->x[i] - (float)sample;
+        }
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_true(noise[0][i] != 0 && noise[0][i] != noise[1][i]);
+    for (int k = 0; k < 2; k++) {
+        fast_loader_options half = options;
+        half.batch = COUNT / 2;
+        half.workers = 2;
+        half.worker = k;
+        fast_loader *loader = open_loader(data, half);
+        assert_int_equal(fast__loader_get(loader, 1, &batch), FAST_OK);
+        for (int i = 0; i < COUNT / 2; i++) {
+            const int sample = (int)roundf(batch->x[i]);
+            assert_true(batch->x[i] - (float)sample == noise[1][sample]);
+        }
+        fast__loader_free(loader);
+    }
+    fast__loader_free(whole);
+    fast_data_free(data);
+}
+
 static void nothing_is_allocated_after_new(void **state)
 {
     (void)state;
@@ -404,6 +442,7 @@ int main(void)
         cmocka_unit_test(labels_shard_is_sorted),
         cmocka_unit_test(dirichlet_skews),
         cmocka_unit_test(prefetching_changes_nothing),
+        cmocka_unit_test(augmentation_varies_by_epoch),
         cmocka_unit_test(nothing_is_allocated_after_new),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(out_of_memory_is_survived),

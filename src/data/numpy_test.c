@@ -353,6 +353,12 @@ static void stored_arrays(void **state)
     zip(&scratch, 0, &x_file, (uint32_t)x_file.size, crc_of(&x_file));
     memset(scratch.at + size - 6, 0xff, 4);
     refuse_zip("", FAST_EFORMAT, "zip64");
+    /* The directory is 2 entries of 51 bytes before the end record of 22; the sizes of x, at 20
+     * and 24 in its entry, reach beyond the file. */
+    zip(&scratch, 0, &x_file, (uint32_t)x_file.size, crc_of(&x_file));
+    memset(scratch.at + size - 22 - 2 * 51 + 20 + 2, 0x7f, 2);
+    memset(scratch.at + size - 22 - 2 * 51 + 24 + 2, 0x7f, 2);
+    refuse_zip("", FAST_EFORMAT, "ends outside");
     zip(&scratch, 12, &x_file, (uint32_t)x_file.size, 0);
     refuse_zip("", FAST_EFORMAT, "method 12");
     zip(&scratch, 0, &x_file, 1 << 30, 0);
