@@ -118,16 +118,20 @@ static void test_below(void **state)
             chi += pow(counts[k] - expected, 2) / expected;
         assert_true(chi < 65);
     }
-    /* Just above half of the range, a plain remainder would give the lower third twice as often. */
+    /* Of three quarters of the range, a plain remainder would give the lower third twice as often,
+     * and a plain multiplication every third number. */
     for (int wide = 0; wide < 2; wide++) {
         const uint64_t bound = wide ? 0xC000000000000000u : 0xC0000000u;
-        int low = 0;
+        int low = 0, third[3] = { 0 };
         for (int i = 0; i < 30000; i++) {
             const uint64_t k = fast__rng_below(&rng, bound);
             assert_true(k < bound);
             low += k < bound / 3;
+            third[k % 3]++;
         }
         assert_true(abs(low - 10000) < 410);
+        for (int i = 0; i < 3; i++)
+            assert_true(abs(third[i] - 10000) < 410);
     }
 }
 

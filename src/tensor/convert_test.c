@@ -158,6 +158,14 @@ static void test_bytes(void **state)
             assert_int_equal(u8[i], cases[c].u8);
         }
     }
+    /* A NaN whose last byte is not zero. */
+    const uint32_t bits = 0xffc00055;
+    float nan;
+    int8_t zero = 1;
+    memcpy(&nan, &bits, sizeof nan);
+    fast__vector_convert(1, FAST_F32, &nan, FAST_I8, &zero, 1);
+    assert_int_equal(zero, 0);
+
     int8_t i8[256];
     uint8_t u8[256];
     float from_i8[256], from_u8[256];
