@@ -54,6 +54,7 @@ typedef struct fast_layer_config {
 typedef struct fast_layer {
     fast_op op;
     char label[FAST_LABEL_MAX]; /* unique in the network */
+    uint64_t hash;              /* of the label, for a quick search */
     int line;                   /* where it stands, from 1; 0 for an input that no line gives */
     int input_count;
     int inputs[FAST_INPUTS_MAX]; /* layers before this one */

@@ -230,7 +230,7 @@ static void test_examples(void **state)
         char spec[512];
         fast_graph *graph = NULL;
         char *words = NULL;
-        snprintf(spec, sizeof spec, "file:%s/examples/networks/%s.txt", FAST_SOURCE_FOLDER,
+        snprintf(spec, sizeof spec, "file:%s/examples/networks/%s.net", FAST_SOURCE_FOLDER,
                  examples[i].name);
         if (fast__model_open(spec, examples[i].input, &graph, &words))
             fail_msg("%s: %s", spec, fast_error_detail());

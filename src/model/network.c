@@ -13,6 +13,7 @@
  * Text is untrusted: every length and count has a limit, and only printable ASCII passes.
  */
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "model/layer.h"
 #include "model/text.h"
@@ -59,8 +60,10 @@ static const char *layer_label(const void *ctx, int64_t i)
  * slow for a question that each line asks. */
 static int find_label(const fast_network *network, const char *name)
 {
+    const uint64_t hash = fast__hash(name, strlen(name), 0);
+
     for (int i = network->layer_count - 1; i >= 0; i--)
-        if (strcmp(network->layers[i].label, name) == 0)
+        if (network->layers[i].hash == hash && strcmp(network->layers[i].label, name) == 0)
             return i;
     return -1;
 }
@@ -120,6 +123,7 @@ static fast_err set_label(draft *d, const char *name)
         return fast__fail(FAST_EINVAL, "line %d: the name \"%s\" is taken by line %d", d->line,
                           name, d->network->layers[other].line);
     memcpy(d->layer.label, name, strlen(name) + 1);
+    d->layer.hash = fast__hash(name, strlen(name), 0);
     return FAST_OK;
 }
 
@@ -281,7 +285,9 @@ static fast_err append(fast_network *network, const fast_layer *layer)
 /* A network whose first line is not `input` takes the data's shape. */
 static fast_err append_implicit_input(fast_network *network)
 {
-    const fast_layer input = { .op = FAST_OP_INPUT, .label = "input" };
+    const fast_layer input = { .op = FAST_OP_INPUT,
+                               .label = "input",
+                               .hash = fast__hash("input", strlen("input"), 0) };
 
     return network->layer_count > 0 ? FAST_OK : append(network, &input);
 }
