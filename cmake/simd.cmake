@@ -7,8 +7,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND isas avx2 avx512)
   list(APPEND FAST_DEFINITIONS FAST_HAVE_X86_SIMD)
 endif()
-# Kernels are optimised in every build type: without it they are not kernels, and a plan measured by one
-# build would mislead the others.
+# Kernels are optimised in every build type: without that they are not kernels, and a plan measured by
+# one build would mislead the others. Sanitizers would take minutes to compile so.
+set(simd_flags -ffp-contract=fast -Wno-psabi)
+if(NOT FAST_SANITIZE)
+  list(APPEND simd_flags -O3)
+endif()
 set(isa_flags_base "")
 set(isa_flags_avx2 -mavx2 -mfma)
 set(isa_flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vector-width=512)
@@ -16,7 +20,7 @@ if(simd_sources AND FAST_CPU_ENGINE)
   foreach(isa IN LISTS isas)
     add_library(fast_simd_${isa} OBJECT ${simd_sources})
     target_include_directories(fast_simd_${isa} PRIVATE include src)
-    target_compile_options(fast_simd_${isa} PRIVATE ${isa_flags_${isa}} -ffp-contract=fast -Wno-psabi -O3)
+    target_compile_options(fast_simd_${isa} PRIVATE ${isa_flags_${isa}} ${simd_flags})
     target_compile_definitions(fast_simd_${isa} PRIVATE FAST_ISA=${isa})
     list(APPEND FAST_SIMD_OBJECTS $<TARGET_OBJECTS:fast_simd_${isa}>)
   endforeach()

@@ -37,6 +37,10 @@ const fast_conv_method *const fast__conv_registry[] = {
     &fast__conv_winograd_6x6_3x3,
     &fast__conv_winograd_2x2_5x5,
     &fast__conv_winograd_4x4_5x5,
+#ifdef FAST_HAVE_ONEDNN
+    &fast__conv_onednn,
+    &fast__conv_onednn_winograd,
+#endif
     NULL,
 };
 enum {
@@ -80,6 +84,10 @@ const char *const *fast__conv_methods(void)
         "winograd_6x6_3x3",
         "winograd_2x2_5x5",
         "winograd_4x4_5x5",
+#ifdef FAST_HAVE_ONEDNN
+        "onednn",
+        "onednn_winograd",
+#endif
         NULL,
     };
     _Static_assert(sizeof names / sizeof names[0] == METHODS + 1, "a name for every method");
