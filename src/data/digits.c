@@ -129,15 +129,15 @@ typedef struct digits_config {
     int64_t train;  /* training samples */
     int64_t test;   /* test samples */
     double noise;   /* standard deviation of a pixel's noise, of a range of 1 */
-    double distort; /* 1: as they are drawn; 0: all alike */
+    double distort; /* how much they vary; 0: all alike but for the noise */
     int normalize;  /* a fast_normalize */
 } digits_config;
 
 static const fast_option digits_options[] = {
     FAST_OPT_INT(digits_config, train, "12000", 1, 10000000, "training samples"),
     FAST_OPT_INT(digits_config, test, "2000", 1, 10000000, "test samples"),
-    FAST_OPT_REAL(digits_config, noise, "0.1", 0, 1, "standard deviation of a pixel's noise"),
-    FAST_OPT_REAL(digits_config, distort, "1", 0, 2,
+    FAST_OPT_REAL(digits_config, noise, "0.18", 0, 1, "standard deviation of a pixel's noise"),
+    FAST_OPT_REAL(digits_config, distort, "1.25", 0, 2,
                   "how much shift, turn, slant, size and shape vary"),
     FAST_OPT_CHOICE(digits_config, normalize, "unit", FAST_NORMALIZE_CHOICES,
                     "bytes divided by 255, mean 0 and deviation 1, or as they are"),
