@@ -185,9 +185,15 @@ def run_window(case, x):
     return F.conv2d(x, w, b, stride, pad, dilation, groups)
 
 
+def norm_weights(case, C):
+    if not case.whole("bias", 1):
+        return None, None
+    return case.given("weight", C), case.given("bias", C)
+
+
 def run_batch_norm(case, x):
     C = x.shape[2] if x.dim() == 3 else x.shape[1]
-    w, b = (case.given("weight", C), case.given("bias", C)) if case.whole("bias", 1) else (None, None)
+    w, b = norm_weights(case, C)
     mean, var = torch.rand(C), torch.rand(C) + 0.5
     case.tensors.update(mean=mean, var=var)
     mean, var = mean.double(), var.double()
@@ -249,7 +255,7 @@ def run_dense(case, x):
 
 def run_layer_norm(case, x):
     C = x.shape[-1]
-    w, b = (case.given("weight", C), case.given("bias", C)) if case.whole("bias", 1) else (None, None)
+    w, b = norm_weights(case, C)
     return F.layer_norm(x, (C,), w, b, case.number("a", 1e-5))
 
 
