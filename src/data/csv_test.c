@@ -5,13 +5,9 @@
  */
 #include "data/csv_scan.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "data/fixture.h"
+
+#include <stdlib.h>
 
 enum { HEAP_MAX = 1 << 20 };
 

@@ -6,17 +6,12 @@
  */
 #include "data/data.h"
 
+#include "data/fixture.h"
 #include "data/gather.h"
 #include "data/make.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
-
-#include "data/fixture.h"
 
 enum { HEAP_MAX = 1 << 20 };
 

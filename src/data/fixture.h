@@ -3,15 +3,18 @@
 
 /*
  * For the tests of readers: files that live in memory, and the checks that every reader passes.
- * Include after cmocka.h.
  */
 #include "base/memory.h"
 #include "data/data.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 enum { FIXTURE_PATH = 64, FIXTURE_SPEC = 1024 };
 

@@ -6,13 +6,9 @@
  */
 #include "data/data.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "data/fixture.h"
+
+#include <stdlib.h>
 
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
