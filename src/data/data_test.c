@@ -278,8 +278,8 @@ static void copy_repeats(void **state)
     fast_data_free(test);
 }
 
-/* Without noise, two samples of one feature fix the line that the others lie on. Friedman's function
- * has about mean 0 and variance 1. */
+/* Without noise, two samples of one feature fix the line that the others lie on. Friedman's
+ * function has about mean 0 and variance 1. */
 static void linear_is_linear(void **state)
 {
     (void)state;

@@ -9,6 +9,7 @@
 #include "data/fashion_mnist.h"
 #include "data/make.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const fast_data_kind *const fast__data_kinds[] = {
@@ -51,8 +52,8 @@ static fast_err open_kind(const fast_data_kind *kind, const char *text, uint64_t
     void *config;
     FAST_TRY(fast__alloc("a data set's options", 1, kind->config_size, &config));
     fast__options_default(kind->options, config);
-    char where[NAME_MAX_SIZE + 8] = "data ";
-    strncat(where, kind->name, NAME_MAX_SIZE);
+    char where[NAME_MAX_SIZE + 8];
+    snprintf(where, sizeof where, "data %s", kind->name);
     fast_err err = fast__options_parse(where, kind->options, config, text);
     if (!err)
         err = kind->open(config, seed, train_out, test_out);
@@ -73,7 +74,8 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
             return fast__fail(FAST_EINVAL, "data auto has no options; name a data set");
         const bool found = fast__fashion_mnist_found();
         note = found ? NULL : digits_note;
-        strcpy(name, found ? fast__data_fashion_mnist.name : fast__data_digits.name);
+        snprintf(name, sizeof name, "%s",
+                 found ? fast__data_fashion_mnist.name : fast__data_digits.name);
     }
     const int64_t i = fast__name_find(name, name_at, NULL, KIND_COUNT, &(const char *){ NULL });
     if (i < 0)

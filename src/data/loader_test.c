@@ -252,7 +252,8 @@ static void labels_shard_is_sorted(void **state)
     fast_data_free(data);
 }
 
-/* The share of a worker's largest class, averaged: 1/classes for an even split, 1 for a full skew. */
+/* The share of a worker's largest class, averaged: 1/classes for an even split, 1 for a full
+ * skew. */
 static double skew(const fast_data *data, double alpha)
 {
     enum { WORKERS = 10 };
