@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: an error's detail is one clean line that belongs to the actor that failed.
- * Method: fail with long, dirty and self-referring texts, from two threads and with swapped buffers.
+ * Method: fail with long, dirty and self-referring texts, from two threads and with two buffers.
  */
 #include "base/err.h"
 #include "base/log.h"

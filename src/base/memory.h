@@ -32,6 +32,6 @@ typedef struct fast_arena {
     size_t used;         /* grows past `size` while measuring */
 } fast_arena;
 
-/* The next `count` elements of `size` bytes, aligned to FAST_ALIGN; while measuring (base == NULL) an offset that
- * must not be dereferenced. Asserts that a real arena is large enough. */
+/* The next `count` elements of `size` bytes, aligned to FAST_ALIGN; while measuring (base == NULL)
+ * an offset that must not be dereferenced. Asserts that a real arena is large enough. */
 void *fast__arena_take(fast_arena *arena, int64_t count, size_t size);

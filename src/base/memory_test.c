@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: memory is aligned, zeroed and bounded, fails where a test asks for it, and an arena that was
- * measured is exactly large enough.
+ * Goal: memory is aligned, zeroed and bounded, fails where a test asks for it, and an arena that
+ * was measured is exactly large enough; under the address sanitizer it has red zones.
  * Method: limits of the checked arithmetic, absurd sizes, the fault hook, and a measured layout.
  */
 #include "base/memory.h"
 #include "base/thread.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,6 +149,12 @@ static void test_arena(void **state)
         assert_int_equal(((unsigned char *)l.a)[67], 1);
         assert_int_equal(((unsigned char *)l.b)[0], 2);
         assert_int_equal(((unsigned char *)l.b)[23], 2);
+#if defined(__SANITIZE_ADDRESS__)
+        assert_false(__asan_address_is_poisoned((char *)l.a + 67));
+        assert_true(__asan_address_is_poisoned((char *)l.a + 68));
+        assert_true(__asan_address_is_poisoned((char *)l.b + 24));
+        assert_true(__asan_address_is_poisoned(l.c + 64));
+#endif
     }
     fast__free(arena.base);
 }

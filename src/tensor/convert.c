@@ -8,10 +8,10 @@
  *     BF16   1    8        7          bias 127: the upper half of an F32
  *
  * The formulas have no branches, so that the compiler turns the loops into vector code, three times
- * over (clones.h). Rounding to nearest even is left to the float adder where it can be: x + m, for a
- * power of two m = 2^k 2^13, is rounded at the bit 2^k 2^-10, and has there, as the lowest bits of
- * its mantissa, what F16 keeps of an x in [2^k, 2^(k+1)). The same with 1.5 * 2^23 rounds to whole
- * numbers. It holds in the default rounding mode.
+ * over (clones.h). Rounding to nearest even is left to the float adder where it can be: x + m, for
+ * a power of two m = 2^k 2^13, is rounded at the bit 2^k 2^-10, and has there, as the lowest bits
+ * of its mantissa, what F16 keeps of an x in [2^k, 2^(k+1)). The same with 1.5 * 2^23 rounds to
+ * whole numbers. It holds in the default rounding mode.
  */
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -86,14 +86,18 @@ static inline __attribute__((always_inline)) float bf16_to(uint16_t h)
     return float_of((uint32_t)h << 16);
 }
 
-/* Whole numbers of 8 bits. The last byte of 1.5 * 2^23 is zero, so that of the sum is the answer. */
+/* Whole numbers of 8 bits. The limits are applied to bits, since compilers make branches of limits
+ * of floats; the sign is out of the way then, and all that is above 256 can only saturate. */
 
-static inline __attribute__((always_inline)) uint32_t small_from(float x, float low, float high)
+static inline __attribute__((always_inline)) int32_t small_from(float x, int32_t low, int32_t high)
 {
-    float v = x == x ? x : 0;
-    v = v < low ? low : v;
-    v = v > high ? high : v;
-    return bits_of(v + 0x1.8p23f);
+    const uint32_t sign = bits_of(x) & 0x80000000;
+    const int32_t u = (int32_t)(bits_of(x) & 0x7fffffff);
+    const int32_t size = clamp(u, 0, (int32_t)bits_of(256.0f));
+    const float rounded = float_of(sign | (uint32_t)size) + 0x1.8p23f;
+    const int32_t whole = clamp((int32_t)(bits_of(rounded) - bits_of(0x1.8p23f)), low, high);
+    const int32_t is_number = -(u <= 0x7f800000); /* all bits, or none */
+    return whole & is_number;
 }
 
 static inline __attribute__((always_inline)) float scaled(float x, float scale)

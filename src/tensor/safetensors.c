@@ -8,8 +8,8 @@
  *     8 + n  the bytes of the tensors; offsets count from here
  *
  * The header is gone over twice with the same code: once to check its grammar and to measure what
- * it holds, once to store it in memory of just that size. A tensor takes at least 48 bytes of header
- * and 112 bytes of memory, so that the memory is at most a small multiple of the file. Then tensors
+ * it holds, once to store it in memory of just that size. A tensor takes at least 48 bytes of
+ * header and 112 bytes of memory, so the memory is at most a small multiple of the file. Then they
  * are sorted by offset, which must leave neither holes nor overlaps, and by name, which finds
  * duplicates and serves the look-up. Cost: n log n in the number of tensors.
  */

@@ -2,8 +2,8 @@
 /*
  * Goal: what is saved is read back, what others save is read, and hostile files get an error.
  * Method: a round trip with every type and odd names; headers written by hand, valid and wrong in
- * one thing each; every prefix of a valid file; memory that fails; and, where python is installed, a
- * file that a few lines of python check and another that they write.
+ * one thing each; every prefix of a valid file; memory that fails; and, where python is installed,
+ * a file that a few lines of python check and another that they write.
  */
 #include "base/file.h"
 #include "base/memory.h"
