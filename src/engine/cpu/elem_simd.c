@@ -50,7 +50,7 @@ static inline void transpose_block(const float *src, int64_t src_stride, int64_t
 {
 #ifdef __AVX512F__
     const __mmask16 in = (__mmask16)((1u << columns) - 1u);
-    const __mmask16 out = fill ? (__mmask16)0xffff : (__mmask16)((1u << rows) - 1u);
+    const __mmask16 out = (__mmask16)(fill ? 0xffffu : (1u << rows) - 1u);
     __m512 r[16];
 
     if (rows == 16 && columns == 16) {

@@ -27,7 +27,7 @@ enum {
 enum { TURNED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
 
 enum {
-    SLAB_FLOATS = 32768 /* 128 KiB: with weights and momentum of the same range, under half of L2 */
+    SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of the same range, a third of L2 */
 };
 
 static int slab_rows(int64_t inputs, int64_t outputs)
