@@ -2,8 +2,8 @@
 /*
  * Goal: the kernels compute what their formulas say, to the bit, at every length and alignment.
  * Method: plain loops beside them, for lengths around the lanes and vectors, from every offset,
- * with guards around; sums against the definition of the lanes, written out once more; NaN, infinity and
- * negative zero.
+ * with guards around; sums against the definition of the lanes, written out once more; NaN,
+ * infinity and negative zero.
  */
 #include "base/memory.h"
 #include "base/rng.h"
