@@ -15,7 +15,10 @@ it is printed.
 """
 from fractions import Fraction as F
 
-POINTS = {4: [0, 1, -1], 6: [0, 1, -1, 2, -2], 8: [0, 1, -1, 2, -2, F(1, 2), F(-1, 2)]}
+# For n = 6 these are three times as exact as 1, -1, 2, -2; for n = 8 the usual ones are among the best.
+POINTS = {4: [0, 1, -1],
+          6: [0, F(3, 4), F(-3, 4), F(3, 2), F(-3, 2)],
+          8: [0, 1, -1, 2, -2, F(1, 2), F(-1, 2)]}
 VARIANTS = [(2, 3), (4, 3), (6, 3), (2, 5), (4, 5)]
 
 
@@ -144,8 +147,8 @@ def main():
  *
  *   y = A' ((G g) . (B' d))
  *
- * Points: n = 4: 0, 1, -1; n = 6: also 2, -2; n = 8: also 1/2, -1/2; and infinity. x and y may not
- * overlap.
+ * Points: n = 4: 0, 1, -1; n = 6: 0, 3/4, -3/4, 3/2, -3/2; n = 8: 0, 1, -1, 2, -2, 1/2, -1/2; and
+ * infinity. x and y may not overlap.
  */
 #define WINOGRAD_INLINE static inline __attribute__((always_inline, unused))
 /* clang-format off */""")

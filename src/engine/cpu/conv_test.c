@@ -348,6 +348,47 @@ static void gradients_alone(void **state)
     problem_close(&p);
 }
 
+/* The accuracy that winograd.c promises, on layers of lenet and resnet8 (relative to the largest
+ * value; forward, gradient of the input, of the weights). */
+static void winograd_accuracy(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        int64_t kernel;
+        double limit;
+    } promises[] = {
+        { "winograd_2x2_3x3", 3, 5e-7 }, { "winograd_4x4_3x3", 3, 3e-6 },
+        { "winograd_6x6_3x3", 3, 2e-5 }, { "winograd_2x2_5x5", 5, 5e-6 },
+        { "winograd_4x4_5x5", 5, 2e-5 },
+    };
+    const fast_conv_shape shapes[] = { shape(16, 28, 28, 16, 3, 1, 1, 1, 1, 16),
+                                       shape(64, 7, 7, 64, 3, 1, 1, 1, 1, 32),
+                                       shape(20, 12, 12, 50, 5, 1, 0, 1, 1, 64) };
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        problem p;
+        problem_open(&p, &shapes[k], k);
+        for (size_t i = 0; i < sizeof promises / sizeof promises[0]; i++) {
+            fast_conv *conv;
+            results r;
+            if (promises[i].kernel != shapes[k].kernel[0])
+                continue;
+            assert_int_equal(fast__conv_new(&shapes[k], NULL, promises[i].method, &conv), FAST_OK);
+            results_open(&r, &p);
+            compute(&p, conv, &r);
+            const double errors[3] = { difference(r.y, p.y, p.out), difference(r.dx, p.dx, p.in),
+                                       difference(r.dw, p.dw, p.weights) };
+            print_message("%s, %lld channels: %.1e %.1e %.1e\n", promises[i].method,
+                          (long long)shapes[k].in_c, errors[0], errors[1], errors[2]);
+            for (int e = 0; e < 3; e++)
+                assert_true(errors[e] < promises[i].limit);
+            results_close(&r);
+            fast__conv_free(conv);
+        }
+        problem_close(&p);
+    }
+}
+
 static void names_and_fits(void **state)
 {
     (void)state;
@@ -422,8 +463,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(corner_shapes),   cmocka_unit_test(random_shapes),
-        cmocka_unit_test(gradients_alone), cmocka_unit_test(names_and_fits),
-        cmocka_unit_test(plan_is_obeyed),  cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(gradients_alone), cmocka_unit_test(winograd_accuracy),
+        cmocka_unit_test(names_and_fits),  cmocka_unit_test(plan_is_obeyed),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

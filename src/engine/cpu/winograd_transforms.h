@@ -10,8 +10,8 @@
  *
  *   y = A' ((G g) . (B' d))
  *
- * Points: n = 4: 0, 1, -1; n = 6: also 2, -2; n = 8: also 1/2, -1/2; and infinity. x and y may not
- * overlap.
+ * Points: n = 4: 0, 1, -1; n = 6: 0, 3/4, -3/4, 3/2, -3/2; n = 8: 0, 1, -1, 2, -2, 1/2, -1/2; and
+ * infinity. x and y may not overlap.
  */
 #define WINOGRAD_INLINE static inline __attribute__((always_inline, unused))
 /* clang-format off */
@@ -40,16 +40,16 @@ WINOGRAD_INLINE void winograd_b_4(const fast_vec x[4], fast_vec y[4])
 /* B', n = 6: inputs. */
 WINOGRAD_INLINE void winograd_bt_6(const fast_vec x[6], fast_vec y[6])
 {
-    const fast_vec e1 = x[4] - 4.0f * x[2];
-    const fast_vec o1 = x[3] - 4.0f * x[1];
+    const fast_vec e1 = x[4] - 2.25f * x[2];
+    const fast_vec o1 = -1.6875f * x[1] + 0.75f * x[3];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = x[4] - x[2];
-    const fast_vec o3 = -2.0f * x[1] + 2.0f * x[3];
+    const fast_vec e3 = x[4] - 0.5625f * x[2];
+    const fast_vec o3 = -0.84375f * x[1] + 1.5f * x[3];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
-    y[0] = x[4] + 4.0f * x[0] - 5.0f * x[2];
-    y[5] = x[5] + 4.0f * x[1] - 5.0f * x[3];
+    y[0] = x[4] + 1.265625f * x[0] - 2.8125f * x[2];
+    y[5] = x[5] + 1.265625f * x[1] - 2.8125f * x[3];
 }
 
 /* B, n = 6: gradient of inputs. */
@@ -57,10 +57,10 @@ WINOGRAD_INLINE void winograd_b_6(const fast_vec x[6], fast_vec y[6])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
     const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
-    y[0] = 4.0f * x[0];
-    y[1] = 4.0f * x[5] - 4.0f * d1 - 2.0f * d3;
-    y[2] = -s3 - 5.0f * x[0] - 4.0f * s1;
-    y[3] = d1 - 5.0f * x[5] + 2.0f * d3;
+    y[0] = 1.265625f * x[0];
+    y[1] = 1.265625f * x[5] - 1.6875f * d1 - 0.84375f * d3;
+    y[2] = -2.8125f * x[0] - 2.25f * s1 - 0.5625f * s3;
+    y[3] = -2.8125f * x[5] + 0.75f * d1 + 1.5f * d3;
     y[4] = x[0] + s1 + s3;
     y[5] = x[5];
 }
@@ -145,20 +145,20 @@ WINOGRAD_INLINE void winograd_at_4_3(const fast_vec x[6], fast_vec y[4])
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
     const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
     y[0] = x[0] + s1 + s3;
-    y[1] = d1 + 2.0f * d3;
-    y[2] = s1 + 4.0f * s3;
-    y[3] = x[5] + d1 + 8.0f * d3;
+    y[1] = 0.75f * d1 + 1.5f * d3;
+    y[2] = 0.5625f * s1 + 2.25f * s3;
+    y[3] = x[5] + 0.421875f * d1 + 3.375f * d3;
 }
 
 /* A, F(4, 3): gradient of outputs. */
 WINOGRAD_INLINE void winograd_a_4_3(const fast_vec x[4], fast_vec y[6])
 {
-    const fast_vec e1 = x[0] + x[2];
-    const fast_vec o1 = x[1] + x[3];
+    const fast_vec e1 = x[0] + 0.5625f * x[2];
+    const fast_vec o1 = 0.75f * x[1] + 0.421875f * x[3];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = x[0] + 4.0f * x[2];
-    const fast_vec o3 = 2.0f * x[1] + 8.0f * x[3];
+    const fast_vec e3 = x[0] + 2.25f * x[2];
+    const fast_vec o3 = 1.5f * x[1] + 3.375f * x[3];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
     y[0] = x[0];
@@ -168,15 +168,15 @@ WINOGRAD_INLINE void winograd_a_4_3(const fast_vec x[4], fast_vec y[6])
 /* G, F(4, 3): weights. */
 WINOGRAD_INLINE void winograd_g_4_3(const fast_vec x[3], fast_vec y[6])
 {
-    const fast_vec e1 = -0.16666666666666666f * x[0] - 0.16666666666666666f * x[2];
-    const fast_vec o1 = -0.16666666666666666f * x[1];
+    const fast_vec e1 = -0.5267489711934157f * x[0] - 0.2962962962962963f * x[2];
+    const fast_vec o1 = -0.3950617283950617f * x[1];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = 0.041666666666666664f * x[0] + 0.16666666666666666f * x[2];
-    const fast_vec o3 = 0.08333333333333333f * x[1];
+    const fast_vec e3 = 0.13168724279835392f * x[0] + 0.2962962962962963f * x[2];
+    const fast_vec o3 = 0.19753086419753085f * x[1];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
-    y[0] = 0.25f * x[0];
+    y[0] = 0.7901234567901234f * x[0];
     y[5] = x[2];
 }
 
@@ -185,9 +185,9 @@ WINOGRAD_INLINE void winograd_gt_4_3(const fast_vec x[6], fast_vec y[3])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
     const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
-    y[0] = 0.25f * x[0] - 0.16666666666666666f * s1 + 0.041666666666666664f * s3;
-    y[1] = -0.16666666666666666f * d1 + 0.08333333333333333f * d3;
-    y[2] = x[5] - 0.16666666666666666f * s1 + 0.16666666666666666f * s3;
+    y[0] = 0.7901234567901234f * x[0] - 0.5267489711934157f * s1 + 0.13168724279835392f * s3;
+    y[1] = -0.3950617283950617f * d1 + 0.19753086419753085f * d3;
+    y[2] = x[5] - 0.2962962962962963f * s1 + 0.2962962962962963f * s3;
 }
 
 /* A', F(6, 3): outputs. */
@@ -259,18 +259,18 @@ WINOGRAD_INLINE void winograd_at_2_5(const fast_vec x[6], fast_vec y[2])
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
     const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
     y[0] = x[0] + s1 + s3;
-    y[1] = x[5] + d1 + 2.0f * d3;
+    y[1] = x[5] + 0.75f * d1 + 1.5f * d3;
 }
 
 /* A, F(2, 5): gradient of outputs. */
 WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
 {
     const fast_vec e1 = x[0];
-    const fast_vec o1 = x[1];
+    const fast_vec o1 = 0.75f * x[1];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
     const fast_vec e3 = x[0];
-    const fast_vec o3 = 2.0f * x[1];
+    const fast_vec o3 = 1.5f * x[1];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
     y[0] = x[0];
@@ -280,15 +280,15 @@ WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
 /* G, F(2, 5): weights. */
 WINOGRAD_INLINE void winograd_g_2_5(const fast_vec x[5], fast_vec y[6])
 {
-    const fast_vec e1 = -0.16666666666666666f * x[0] - 0.16666666666666666f * x[2] - 0.16666666666666666f * x[4];
-    const fast_vec o1 = -0.16666666666666666f * x[1] - 0.16666666666666666f * x[3];
+    const fast_vec e1 = -0.5267489711934157f * x[0] - 0.2962962962962963f * x[2] - 0.16666666666666666f * x[4];
+    const fast_vec o1 = -0.3950617283950617f * x[1] - 0.2222222222222222f * x[3];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = 0.041666666666666664f * x[0] + 0.16666666666666666f * x[2] + 0.6666666666666666f * x[4];
-    const fast_vec o3 = 0.08333333333333333f * x[1] + 0.3333333333333333f * x[3];
+    const fast_vec e3 = 0.13168724279835392f * x[0] + 0.2962962962962963f * x[2] + 0.6666666666666666f * x[4];
+    const fast_vec o3 = 0.19753086419753085f * x[1] + 0.4444444444444444f * x[3];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
-    y[0] = 0.25f * x[0];
+    y[0] = 0.7901234567901234f * x[0];
     y[5] = x[4];
 }
 
@@ -297,10 +297,10 @@ WINOGRAD_INLINE void winograd_gt_2_5(const fast_vec x[6], fast_vec y[5])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
     const fast_vec s3 = x[3] + x[4], d3 = x[3] - x[4];
-    y[0] = 0.25f * x[0] - 0.16666666666666666f * s1 + 0.041666666666666664f * s3;
-    y[1] = -0.16666666666666666f * d1 + 0.08333333333333333f * d3;
-    y[2] = -0.16666666666666666f * s1 + 0.16666666666666666f * s3;
-    y[3] = -0.16666666666666666f * d1 + 0.3333333333333333f * d3;
+    y[0] = 0.7901234567901234f * x[0] - 0.5267489711934157f * s1 + 0.13168724279835392f * s3;
+    y[1] = -0.3950617283950617f * d1 + 0.19753086419753085f * d3;
+    y[2] = -0.2962962962962963f * s1 + 0.2962962962962963f * s3;
+    y[3] = -0.2222222222222222f * d1 + 0.4444444444444444f * d3;
     y[4] = x[5] - 0.16666666666666666f * s1 + 0.6666666666666666f * s3;
 }
 
