@@ -371,6 +371,21 @@ static void fashion_mnist(void **state)
     fast_data_free(test);
 }
 
+/* "auto" never fails, and says so where it is not Fashion-MNIST. */
+static void auto_is_always_there(void **state)
+{
+    (void)state;
+    fast_data *train, *test;
+    const char *note = "untouched";
+    assert_int_equal(fast__data_open("auto", 1, &train, &test, &note), FAST_OK);
+    assert_int_equal(train->features, 784);
+    assert_true((train->count == 60000) == (note == NULL));
+    if (note != NULL)
+        assert_non_null(strstr(note, "digits"));
+    fast_data_free(train);
+    fast_data_free(test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +400,7 @@ int main(void)
         cmocka_unit_test(text_predicts_the_next_character),
         cmocka_unit_test(names_are_found_or_suggested),
         cmocka_unit_test(fashion_mnist),
+        cmocka_unit_test(auto_is_always_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,9 @@
 
 enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, PREFETCH_MAX = 1024 };
 
+/* Making a batch takes microseconds: after a minute something is wrong with the machine. */
+static const int64_t prefetch_deadline_ns = 60 * INT64_C(1000000000);
+
 /* Memory for one batch. */
 typedef struct slot {
     fast_batch batch;  /* views of the arrays below */
@@ -190,7 +193,8 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
         FAST_TRY(alloc_slot(loader, &loader->slots[i]));
     /* Last, because the thread uses everything above. */
     if (o->prefetch > 0)
-        FAST_TRY(fast__prefetch_new(make, loader, o->prefetch, &loader->prefetch));
+        FAST_TRY(
+            fast__prefetch_new(make, loader, o->prefetch, prefetch_deadline_ns, &loader->prefetch));
     return FAST_OK;
 }
 

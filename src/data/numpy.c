@@ -3,9 +3,9 @@
  * Data sets from numpy's arrays: two NPY files (plain or gzipped), or two arrays of an NPZ file.
  *
  * The first dimension counts samples. As images, [N, H, W] has one channel and [N, C, H, W]
- * several; as sequences, [N, T, C] has T positions of C features; as tokens, [N, T] has whole numbers below
- * the vocabulary. Answers: integers [N] or [N, positions] are classes, floats [N] or [N, outputs]
- * are regression targets. Bytes stay bytes; other numbers become floats.
+ * several; as sequences, [N, T, C] has T positions of C features; as tokens, [N, T] has whole
+ * numbers below the vocabulary. Answers: integers [N] or [N, positions] are classes, floats [N] or
+ * [N, outputs] are regression targets. Bytes stay bytes; other numbers become floats.
  */
 #include "base/file.h"
 #include "base/memory.h"

@@ -20,12 +20,11 @@
 
 #include <time.h>
 
-static const int64_t deadline_ns = 60 * INT64_C(1000000000);
-
 struct fast_prefetch {
-    fast_prefetch_fn *make; /* constant after new, as are ctx and depth */
+    fast_prefetch_fn *make; /* constant after new, as the next three */
     void *ctx;
-    int64_t depth; /* steps ahead at most */
+    int64_t depth;       /* steps ahead at most */
+    int64_t deadline_ns; /* how long a get waits at most */
     fast_thread thread;
     pthread_mutex_t mutex;
     pthread_cond_t made;  /* signalled by the maker: next has grown */
@@ -60,7 +59,8 @@ static void *maker_main(void *ctx)
     return NULL;
 }
 
-fast_err fast__prefetch_new(fast_prefetch_fn *make, void *ctx, int64_t depth, fast_prefetch **out)
+fast_err fast__prefetch_new(fast_prefetch_fn *make, void *ctx, int64_t depth, int64_t deadline_ns,
+                            fast_prefetch **out)
 {
     FAST_ASSERT(make != NULL && depth > 0);
     fast_prefetch *p;
@@ -68,6 +68,7 @@ fast_err fast__prefetch_new(fast_prefetch_fn *make, void *ctx, int64_t depth, fa
     p->make = make;
     p->ctx = ctx;
     p->depth = depth;
+    p->deadline_ns = deadline_ns;
     p->held = -1;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -116,16 +117,15 @@ fast_err fast__prefetch_get(fast_prefetch *p, int64_t step, int64_t *slot_out)
     }
     p->held = step;
     pthread_cond_signal(&p->moved);
-    const int64_t deadline = fast__clock_ns() + deadline_ns;
+    const int64_t deadline = fast__clock_ns() + p->deadline_ns;
     const struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000),
                                     .tv_nsec = (long)(deadline % 1000000000) };
     while (p->next <= step && !err) {
         if (pthread_cond_timedwait(&p->made, &p->mutex, &until) != 0 && p->next <= step)
             err = fast__fail(FAST_ETIMEDOUT,
                              "the batch of step %lld was not made by the prefetching thread within "
-                             "%lld s; it is at step %lld",
-                             (long long)step, (long long)(deadline_ns / 1000000000),
-                             (long long)p->next);
+                             "%g s; it is at step %lld",
+                             (long long)step, (double)p->deadline_ns * 1e-9, (long long)p->next);
     }
     pthread_mutex_unlock(&p->mutex);
     if (!err)
