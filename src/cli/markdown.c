@@ -104,6 +104,11 @@ static void put_topic(FILE *out, const cli_topic *topic)
     const fast_part *parts = fast_part_list(topic->kind, &count);
 
     fprintf(out, "\n## %s\n\n%s\n", topic->title, topic->how);
+    /* Engines differ from build to build; this page must not. */
+    if (strcmp(topic->kind, "engine") == 0) {
+        fputs("`fast info` shows those of a build, the fastest first.\n", out);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         fprintf(out, "\n### %s (%s)\n\n", parts[i].name, topic->kind);
         put(out, parts[i].summary ? parts[i].summary : "");
