@@ -101,11 +101,11 @@ static uint64_t network_hash(const fast_run *run)
 
 static const fast_option *find_option(const char *name)
 {
-    for (const fast_option *o = fast__run_options; o->name; o++)
-        if (strcmp(o->name, name) == 0)
-            return o;
-    FAST_ASSERT(!"an option of the table");
-    return NULL;
+    const fast_option *option = fast__run_options;
+    while (option->name && strcmp(option->name, name) != 0)
+        option++;
+    FAST_ASSERT(option->name != NULL);
+    return option;
 }
 
 static void describe_run(fast_run *run, meta *m)

@@ -22,56 +22,98 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #include <zlib.h>
 #endif
 
-static char onednn_version[32], xsmm_version[32], blas_version[64];
+/* The version of a library that is running, or NULL where the build has it not. */
 
-static fast_feature features[] = {
-    { "cpu engine", false, NULL,
-      "training at the machine's speed; without it the ref engine trains" },
-    { "oneDNN", false, NULL,
-      "convolution methods of its own, direct and Winograd, to choose from" },
-    { "libxsmm", false, NULL, "small products with the batch innermost: the fastest convolutions" },
-    { "OpenBLAS", false, NULL, "matrix products for dense layers, and for convolutions by im2col" },
-    { "zlib", false, NULL, "gzipped IDX files (Fashion-MNIST as packaged) and compressed NPZ" },
-};
-
-static void have(int i, const char *version)
-{
-    features[i].present = true;
-    features[i].version = version;
-}
-
-static void fill(void)
+static const char *version_of_cpu(void)
 {
 #ifdef FAST_HAVE_CPU_ENGINE
-    have(0, fast_version());
+    return fast_version();
+#else
+    return NULL;
 #endif
+}
+
+static const char *version_of_onednn(void)
+{
 #ifdef FAST_HAVE_ONEDNN
+    static char text[32];
     const dnnl_version_t *v = dnnl_version();
-    snprintf(onednn_version, sizeof onednn_version, "%d.%d.%d", v->major, v->minor, v->patch);
-    have(1, onednn_version);
+    snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+#else
+    return NULL;
 #endif
+}
+
+static const char *version_of_xsmm(void)
+{
 #ifdef FAST_HAVE_XSMM
-    snprintf(xsmm_version, sizeof xsmm_version, "%d.%d.%d", LIBXSMM_VERSION_MAJOR,
-             LIBXSMM_VERSION_MINOR, LIBXSMM_VERSION_UPDATE);
-    have(2, xsmm_version);
+    static char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", LIBXSMM_VERSION_MAJOR, LIBXSMM_VERSION_MINOR,
+             LIBXSMM_VERSION_UPDATE);
+    return text;
+#else
+    return NULL;
 #endif
+}
+
+static const char *version_of_blas(void)
+{
 #ifdef FAST_HAVE_BLAS
     /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ...": the second word. */
+    static char text[64];
     const char *config = openblas_get_config();
     const char *word = strchr(config, ' ');
     word = word ? word + 1 : config;
-    snprintf(blas_version, sizeof blas_version, "%.*s", (int)strcspn(word, " "), word);
-    have(3, blas_version);
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(word, " "), word);
+    return text;
+#else
+    return NULL;
 #endif
+}
+
+static const char *version_of_zlib(void)
+{
 #ifdef FAST_HAVE_ZLIB
-    have(4, zlibVersion());
+    return zlibVersion();
+#else
+    return NULL;
 #endif
+}
+
+static const struct {
+    const char *name;
+    const char *(*version)(void);
+    const char *brings;
+} table[] = {
+    { "cpu engine", version_of_cpu,
+      "training at the machine's speed; without it the ref engine trains" },
+    { "oneDNN", version_of_onednn,
+      "convolution methods of its own, direct and Winograd, to choose from" },
+    { "libxsmm", version_of_xsmm,
+      "small products with the batch innermost: the fastest convolutions" },
+    { "OpenBLAS", version_of_blas,
+      "matrix products for dense layers, and for convolutions by im2col" },
+    { "zlib", version_of_zlib, "gzipped IDX files (Fashion-MNIST as packaged) and compressed NPZ" },
+};
+
+enum { FEATURE_COUNT = sizeof table / sizeof table[0] };
+
+/* Written once, under pthread_once(), and constant from then on. */
+static fast_feature features[FEATURE_COUNT];
+
+static void fill(void)
+{
+    for (int i = 0; i < FEATURE_COUNT; i++) {
+        const char *version = table[i].version();
+        features[i] = (fast_feature){ table[i].name, version != NULL, version, table[i].brings };
+    }
 }
 
 const fast_feature *fast_feature_list(int64_t *count_out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill);
-    *count_out = (int64_t)(sizeof features / sizeof features[0]);
+    *count_out = FEATURE_COUNT;
     return features;
 }
