@@ -33,7 +33,7 @@ static void put(bytes *b, const void *from, size_t size)
 static void put_little(bytes *b, uint64_t value, int width)
 {
     for (int i = 0; i < width; i++) {
-        const uint8_t byte = i < 8 ? (uint8_t)(value >> (8 * i)) : 0;
+        const uint8_t byte = (uint8_t)(i < 8 ? value >> (8 * i) : 0);
         put(b, &byte, 1);
     }
 }
