@@ -252,6 +252,24 @@ static void transform_block(const winograd *self, const blocking *b, int64_t fir
     }
 }
 
+/* With one input channel the products are one each: the transform of the outputs makes them, and
+ * they need not go through memory. */
+static void outputs_of_one(const winograd *self, int64_t first, int64_t count,
+                           const fast_conv_io *io, const memory *parts)
+{
+    for (int64_t p = 0; p < count; p += self->vectors) {
+        fast_winograd_tile tile = tile_at(self, &self->forward, first + p, false, io->y);
+        tile.plane = parts->v + p * FAST_VEC;
+        tile.plane_step = self->forward.in_step;
+        tile.plane_channel = 0;
+        tile.scale = parts->u;
+        tile.scale_step = self->weights;
+        tile.bias = io->bias;
+        tile.relu = io->relu;
+        self->kernels->output(&tile);
+    }
+}
+
 static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 {
     const winograd *self = memory_of;
@@ -262,6 +280,10 @@ static void winograd_forward(const void *memory_of, const fast_conv_io *io)
     for (int64_t first = 0; first < self->positions; first += b->block) {
         const int64_t left = self->positions - first, count = left < b->block ? left : b->block;
         transform_block(self, b, first, count, true, io->x, parts.v, NULL, self->kernels->input);
+        if (self->shape.in_c == 1) {
+            outputs_of_one(self, first, count, io, &parts);
+            continue;
+        }
         for (int64_t t = 0; t < self->planes; t++)
             fast__gemm_run(&b->gemm[count < b->block], parts.v + t * b->in_step,
                            parts.u + t * self->weights, parts.m + t * b->out_step);

@@ -23,8 +23,11 @@ typedef struct fast_winograd_tile {
     float *plane;          /* plane 0, channel 0 */
     int64_t plane_step;    /* floats from plane to plane */
     int64_t plane_channel; /* floats from channel to channel in a plane */
-    const float *bias;     /* [channels] or NULL; outputs only */
-    bool relu;             /* outputs only */
+    const float *scale;    /* outputs only: NULL, or the weights that the planes of a single input
+                              channel are multiplied by: [plane][channel], scale_step apart */
+    int64_t scale_step;
+    const float *bias; /* [channels] or NULL; outputs only */
+    bool relu;         /* outputs only */
 } fast_winograd_tile;
 
 typedef struct fast_winograd_kernels {

@@ -25,6 +25,11 @@ INLINE void store(float *to, fast_vec x)
     *(fast_vec *)(void *)to = x;
 }
 
+INLINE fast_vec scaled(const float *from, const float *scale)
+{
+    return scale ? load(from) * splat(*scale) : load(from);
+}
+
 INLINE fast_vec relu_vec(fast_vec x)
 {
     fast_vec y;

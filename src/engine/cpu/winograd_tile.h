@@ -38,13 +38,14 @@
         }                                                                               \
     }
 
-/* Columns of the planes, mapped, to mid. */
+/* Columns of the planes, times one weight each where there are, mapped, to mid. */
 #define COLUMNS_OF_PLANES(map, out)                                                           \
     for (int j = 0; j < N; j++) {                                                             \
         for (int64_t v = 0; v < tile->vectors; v++) {                                         \
             fast_vec x[N], y[out];                                                            \
             UNROLL for (int i = 0; i < N; i++) x[i] =                                         \
-                load(plane + (i * N + j) * tile->plane_step + v * FAST_VEC);                  \
+                scaled(plane + (i * N + j) * tile->plane_step + v * FAST_VEC,                 \
+                       scale ? scale + (i * N + j) * tile->scale_step : NULL);                \
             map(x, y);                                                                        \
             UNROLL for (int i = 0; i < (out); i++) mid[v][i][j] = y[i];                       \
         }                                                                                     \
@@ -93,7 +94,7 @@ static void NAME(output_grad)(const fast_winograd_tile *tile)
 }
 
 INLINE void NAME(output_channel)(const fast_winograd_tile *tile, float *image, const float *plane,
-                                 float bias, const bool inside)
+                                 const float *scale, float bias, const bool inside)
 {
     fast_vec mid[FAST_WINOGRAD_VECTORS][M][N];
     COLUMNS_OF_PLANES(MAP_AT, M)
@@ -112,6 +113,15 @@ INLINE void NAME(output_channel)(const fast_winograd_tile *tile, float *image, c
     }
 }
 
+static void NAME(output_scaled)(const fast_winograd_tile *tile, float *image, const float *plane,
+                                const float *scale, float bias, bool inside)
+{
+    if (inside)
+        NAME(output_channel)(tile, image, plane, scale, bias, true);
+    else
+        NAME(output_channel)(tile, image, plane, scale, bias, false);
+}
+
 static void NAME(output)(const fast_winograd_tile *tile)
 {
     const bool inside = is_inside(tile, M);
@@ -119,10 +129,12 @@ static void NAME(output)(const fast_winograd_tile *tile)
         float *image = tile->image + c * tile->channel;
         const float *plane = tile->plane + c * tile->plane_channel;
         const float bias = tile->bias ? tile->bias[c] : 0.0f;
-        if (inside)
-            NAME(output_channel)(tile, image, plane, bias, true);
+        if (tile->scale)
+            NAME(output_scaled)(tile, image, plane, tile->scale + c, bias, inside);
+        else if (inside)
+            NAME(output_channel)(tile, image, plane, NULL, bias, true);
         else
-            NAME(output_channel)(tile, image, plane, bias, false);
+            NAME(output_channel)(tile, image, plane, NULL, bias, false);
     }
 }
 
@@ -142,6 +154,7 @@ INLINE void NAME(add_row)(const fast_winograd_tile *tile, float *to, const fast_
 INLINE void NAME(input_grad_channel)(const fast_winograd_tile *tile, float *image,
                                      const float *plane, const bool inside)
 {
+    const float *const scale = NULL;
     fast_vec mid[FAST_WINOGRAD_VECTORS][N][N];
     COLUMNS_OF_PLANES(MAP_B, N)
     for (int i = inside ? 0 : tile->first[0]; i < (inside ? N : tile->end[0]); i++) {
