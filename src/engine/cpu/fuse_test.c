@@ -134,16 +134,23 @@ static void dense_on_image(test_graph *g)
     test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
 }
 
+/* A window whose places do not fit a byte. */
+static void large_window(test_graph *g)
+{
+    test_graph_begin(g, "2x18x18", 0);
+    test_graph_then(g, "conv out=3 kernel=1");
+    test_graph_then(g, "max_pool kernel=17 stride=1");
+    test_graph_then(g, "relu");
+    test_graph_then(g, "dense out=4");
+    test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
+}
+
 static const test_network fusions[] = {
-    { "pool_then_relu", pool_then_relu },
-    { "relu_then_pool", relu_then_pool },
-    { "norm_relu_pool", norm_relu_pool },
-    { "shared_conv", shared_conv },
-    { "residuals", residuals },
-    { "sums", sums },
-    { "image_out", image_out },
-    { "dense_on_image", dense_on_image },
-    { NULL, NULL },
+    { "pool_then_relu", pool_then_relu }, { "relu_then_pool", relu_then_pool },
+    { "norm_relu_pool", norm_relu_pool }, { "shared_conv", shared_conv },
+    { "residuals", residuals },           { "sums", sums },
+    { "image_out", image_out },           { "dense_on_image", dense_on_image },
+    { "large_window", large_window },     { NULL, NULL },
 };
 
 static void compare(const test_network *network, int64_t batch, int64_t count)

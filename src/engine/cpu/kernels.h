@@ -66,13 +66,14 @@ typedef struct fast_pool_shape {
     int64_t channels, in_h, in_w, out_h, out_w, lanes;
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
     int64_t row_p, row_c;
+    int64_t high; /* windows of more than FAST_POOL_BYTE_MAX: where the high bytes of `won` begin */
 } fast_pool_shape;
 
-enum { FAST_POOL_WINDOW_MAX = 255, FAST_POOL_DEAD = 255 };
+enum { FAST_POOL_BYTE_MAX = 255, FAST_POOL_WINDOW_MAX = 65535 };
 
 typedef struct fast_pool_kernels {
-    /* y = act(max(window) + bias[c]); won: the winner's place in its window, one byte an output, or
-     * FAST_POOL_DEAD where relu cut it off. bias and won may be NULL. */
+    /* y = act(max(window) + bias[c]); won: the winner's place in its window, one byte an output (two
+     * for large windows), all ones where relu cut it off. bias may be NULL. */
     void (*max)(const fast_pool_shape *s, const float *x, const float *bias, bool relu, float *y,
                 uint8_t *won);
     /* dx = or += dy at the winners; db[c] = the sum of what passed. db may be NULL. scratch:

@@ -28,6 +28,8 @@ static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *st
         s.pad[i] = node->pad[i];
         s.dilation[i] = node->dilation[i] > 0 ? node->dilation[i] : 1;
     }
+    if (s.kernel[0] * s.kernel[1] > FAST_POOL_BYTE_MAX)
+        s.high = node->count * run->lanes;
     s.row_p = planar ? 1 : s.channels;
     s.row_c = planar ? s.out_h * s.out_w : 1;
     return s;
@@ -41,7 +43,8 @@ static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
         return fast__fail(FAST_ENOTSUP, "engine cpu pools windows of at most %d, not %lld x %lld",
                           FAST_POOL_WINDOW_MAX, (long long)node->kernel[0],
                           (long long)node->kernel[1]);
-    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / 4,
+    const int bytes = node->kernel[0] * node->kernel[1] > FAST_POOL_BYTE_MAX ? 2 : 1;
+    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / 4 * bytes,
                             &step->buffer[WON]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, node->shape[0] * 2 * FAST_VEC, &step->buffer[SUMS]));

@@ -17,16 +17,28 @@ static inline vec_int beats(fast_vec a, fast_vec b)
 }
 
 static inline void finish(fast_vec best, vec_int place, fast_vec bias, bool relu, float *y,
-                          uint8_t *won)
+                          uint8_t *won, int64_t high)
 {
     best += bias;
     if (relu) {
-        place |= (best <= 0.0f) & FAST_POOL_DEAD;
+        place |= best <= 0.0f;
         best = vec_max(vec_set(0), best);
     }
     vec_store(y, best);
-    if (won)
-        *(vec_byte *)(void *)won = __builtin_convertvector(place, vec_byte);
+    *(vec_byte *)(void *)won = __builtin_convertvector(place, vec_byte);
+    if (high)
+        *(vec_byte *)(void *)(won + high) = __builtin_convertvector(place >> 8, vec_byte);
+}
+
+/* The places of 16 winners; -1 where relu cut them off. */
+static inline vec_int places(const uint8_t *won, int64_t high)
+{
+    vec_int place = __builtin_convertvector(*(const vec_byte *)(const void *)won, vec_int);
+
+    if (!high)
+        return place | (place == FAST_POOL_BYTE_MAX);
+    place |= __builtin_convertvector(*(const vec_byte *)(const void *)(won + high), vec_int) << 8;
+    return place | (place == FAST_POOL_WINDOW_MAX);
 }
 
 static bool pairs(const fast_pool_shape *s)
@@ -57,7 +69,7 @@ static inline void max_pair(const fast_pool_shape *s, const float *x, int64_t ri
             const fast_vec u = vec_select(m1, x1, x0), v = vec_select(m3, x3, x2);
             const vec_int m = beats(v, u);
             const vec_int place = choose(m, choose(m3, zero + 3, zero + 2), m1 & 1);
-            finish(vec_select(m, v, u), place, b, relu, y + out, won ? won + out : NULL);
+            finish(vec_select(m, v, u), place, b, relu, y + out, won + out, 0);
         }
     }
 }
@@ -87,7 +99,7 @@ static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int
                     best = vec_select(m, v, best);
                     first = false;
                 }
-            finish(best, place, vec_set(bias ? bias[c] : 0), relu, y + out, won ? won + out : NULL);
+            finish(best, place, vec_set(bias ? bias[c] : 0), relu, y + out, won + out, s->high);
         }
 }
 
@@ -102,9 +114,9 @@ static void max_forward(const fast_pool_shape *s, const float *x, const float *b
             const int64_t p = (oy * s->out_w + ox) * out;
             if (fast)
                 max_pair(s, x + (2 * oy * s->in_w + 2 * ox) * pixel, pixel, s->in_w * pixel, bias,
-                         relu, y + p, won ? won + p : NULL);
+                         relu, y + p, won + p);
             else
-                max_window(s, x, oy, ox, bias, relu, y + p, won ? won + p : NULL);
+                max_window(s, x, oy, ox, bias, relu, y + p, won + p);
         }
 }
 
@@ -115,14 +127,13 @@ static inline fast_vec back_pair(int64_t lanes, const uint8_t *won, const float 
     fast_vec sum = vec_set(0);
 
     for (int64_t i = 0; i < lanes; i += FAST_VEC) {
-        const vec_int place =
-            __builtin_convertvector(*(const vec_byte *)(const void *)(won + i), vec_int);
+        const vec_int place = places(won + i, 0);
         const fast_vec d = vec_load(dy + i);
         vec_store(dx + i, vec_and(place == 0, d));
         vec_store(dx + i + right, vec_and(place == 1, d));
         vec_store(dx + i + down, vec_and(place == 2, d));
         vec_store(dx + i + down + right, vec_and(place == 3, d));
-        sum += vec_and(place != FAST_POOL_DEAD, d);
+        sum += vec_and(place >= 0, d);
     }
     return sum;
 }
@@ -134,8 +145,7 @@ static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const 
     fast_vec sum = vec_set(0);
 
     for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
-        const vec_int place =
-            __builtin_convertvector(*(const vec_byte *)(const void *)(won + i), vec_int);
+        const vec_int place = places(won + i, s->high);
         const fast_vec d = vec_load(dy + i);
         for (int64_t ky = 0; ky < s->kernel[0]; ky++)
             for (int64_t kx = 0; kx < s->kernel[1]; kx++) {
@@ -145,7 +155,7 @@ static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const 
                 float *at = dx + ((iy * s->in_w + ix) * s->channels + c) * s->lanes + i;
                 vec_store(at, vec_load(at) + vec_and(place == (int)(ky * s->kernel[1] + kx), d));
             }
-        sum += vec_and(place != FAST_POOL_DEAD, d);
+        sum += vec_and(place >= 0, d);
     }
     return sum;
 }
