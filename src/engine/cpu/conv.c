@@ -139,7 +139,7 @@ static fast_err find_method(const char *name, const fast_conv_method **out)
     return fast__name_unknown("convolution method", name, method_name, NULL, METHODS);
 }
 
-/* What a choice depends on. */
+/* What a choice depends on. The number after "conv" changes when the methods do. */
 static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
 {
     const char *blas = "none", *xsmm = "none";
@@ -159,7 +159,7 @@ static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
     build = "sanitized";
 #endif
     snprintf(key, KEY_MAX,
-             "conv 1 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
+             "conv 2 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
              "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d isa %s "
              "build %s xsmm %s onednn %s blas %.64s",
              (long long)s->in_c, (long long)s->in_h, (long long)s->in_w, (long long)s->out_c,

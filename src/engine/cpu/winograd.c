@@ -312,6 +312,34 @@ static void multiply_back(const winograd *self, int64_t count, const fast_conv_i
     }
 }
 
+/* The gradient of the weights for one input channel: as outputs_of_one(), the products are made in
+ * the transform. The sums over lanes take the place of M. */
+static void weights_of_one(const winograd *self, const fast_conv_io *io, const memory *parts)
+{
+    const blocking *b = &self->backward;
+    const int64_t sums = self->shape.out_c * self->planes;
+    memset(parts->m, 0, (size_t)(sums * FAST_VEC) * sizeof *parts->m);
+    for (int64_t first = 0; first < self->positions; first += b->block) {
+        const int64_t left = self->positions - first, count = left < b->block ? left : b->block;
+        transform_block(self, b, first, count, true, io->x, parts->v, NULL, self->kernels->input);
+        for (int64_t p = 0; p < count; p += self->vectors) {
+            fast_winograd_tile tile = tile_at(self, b, first + p, false, io->dy);
+            tile.plane = parts->v + p * FAST_VEC;
+            tile.plane_step = b->in_step;
+            self->kernels->weights_one(&tile, parts->m);
+        }
+    }
+    for (int64_t i = 0; i < sums; i++) {
+        const float *lane = parts->m + i * FAST_VEC;
+        float sum[4] = { 0 };
+        for (int k = 0; k < FAST_VEC; k++)
+            sum[k % 4] += lane[k];
+        parts->du[i % self->planes * self->weights + i / self->planes] =
+            (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+    finish_weights(self, parts, io->dw);
+}
+
 static void winograd_backward(const void *memory_of, const fast_conv_io *io)
 {
     const winograd *self = memory_of;
@@ -320,6 +348,10 @@ static void winograd_backward(const void *memory_of, const fast_conv_io *io)
     memory parts;
     FAST_ASSERT(self->shape.train);
     lay_out(self, b, true, io->scratch, &parts);
+    if (self->shape.in_c == 1 && io->dw && !io->dx) {
+        weights_of_one(self, io, &parts);
+        return;
+    }
     if (io->dx)
         transform_weights(self, io->w, true, &parts);
     if (io->dw)

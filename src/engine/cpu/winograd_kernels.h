@@ -37,6 +37,10 @@ typedef struct fast_winograd_kernels {
     void (*output_grad)(const fast_winograd_tile *tile); /* planes = A image A' */
     void (*input_grad)(const fast_winograd_tile *tile);  /* image = or += B planes B' */
 
+    /* For a single input channel, whose planes are tile->plane: add the products of (A image A') with
+     * them to sums[channel][n n][16]. The gradient of the planes itself goes nowhere. */
+    void (*weights_one)(const fast_winograd_tile *tile, float *sums);
+
     /* to[n n][count] = G from[r r][count] G', and from = G' to G: count is a multiple of 16. */
     void (*weights)(const float *from, float *to, int64_t count);
     void (*weights_grad)(const float *from, float *to, int64_t count);

@@ -105,12 +105,12 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_GT  winograd_gt_4_5
 #include "engine/cpu/winograd_tile.h"
 
-#define KERNELS(m_, r_)                                                       \
-    {                                                                         \
-        .m = m_, .r = r_, .n = m_ + r_ - 1, .input = input_##m_##_##r_,       \
-        .output = output_##m_##_##r_, .output_grad = output_grad_##m_##_##r_, \
-        .input_grad = input_grad_##m_##_##r_, .weights = weights_##m_##_##r_, \
-        .weights_grad = weights_grad_##m_##_##r_                              \
+#define KERNELS(m_, r_)                                                                  \
+    {                                                                                    \
+        .m = m_, .r = r_, .n = m_ + r_ - 1, .input = input_##m_##_##r_,                  \
+        .output = output_##m_##_##r_, .output_grad = output_grad_##m_##_##r_,            \
+        .input_grad = input_grad_##m_##_##r_, .weights = weights_##m_##_##r_,            \
+        .weights_grad = weights_grad_##m_##_##r_, .weights_one = weights_one_##m_##_##r_ \
     }
 
 const fast_winograd_kernels FAST_SIMD(fast__winograd_kernels)[FAST_WINOGRAD_VARIANTS] = {

@@ -93,6 +93,37 @@ static void NAME(output_grad)(const fast_winograd_tile *tile)
     }
 }
 
+INLINE void NAME(weights_one_channel)(const fast_winograd_tile *tile, const float *image,
+                                      float *sums, const bool inside)
+{
+    fast_vec mid[FAST_WINOGRAD_VECTORS][N][M];
+    COLUMNS_OF_IMAGE(MAP_A, M, N)
+    for (int i = 0; i < N; i++) {
+        const float *plane = tile->plane + i * N * tile->plane_step;
+        fast_vec sum[N];
+        UNROLL for (int j = 0; j < N; j++) sum[j] = load(sums + (i * N + j) * FAST_VEC);
+        for (int64_t v = 0; v < tile->vectors; v++) {
+            fast_vec y[N];
+            MAP_A(mid[v][i], y);
+            UNROLL for (int j = 0; j < N; j++) sum[j] +=
+                y[j] * load(plane + j * tile->plane_step + v * FAST_VEC);
+        }
+        UNROLL for (int j = 0; j < N; j++) store(sums + (i * N + j) * FAST_VEC, sum[j]);
+    }
+}
+
+static void NAME(weights_one)(const fast_winograd_tile *tile, float *sums)
+{
+    const bool inside = is_inside(tile, M);
+    for (int64_t c = 0; c < tile->channels; c++) {
+        const float *image = tile->image + c * tile->channel;
+        if (inside)
+            NAME(weights_one_channel)(tile, image, sums + c * N * N * FAST_VEC, true);
+        else
+            NAME(weights_one_channel)(tile, image, sums + c * N * N * FAST_VEC, false);
+    }
+}
+
 INLINE void NAME(output_channel)(const fast_winograd_tile *tile, float *image, const float *plane,
                                  const float *scale, float bias, const bool inside)
 {
