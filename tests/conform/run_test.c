@@ -587,6 +587,30 @@ static void own_regression_data(void **state)
     plane_fini(&p);
 }
 
+/* --log appends a line per evaluation. */
+static void log_has_a_line_per_evaluation(void **state)
+{
+    (void)state;
+    char option[OPTION_MAX];
+    file_option("log", "log.jsonl", option);
+    for (int round = 1; round <= 2; round++) {
+        train_job(&sgd, (const char *const[]){ option, "evaluate=10steps", NULL });
+        FILE *file = fopen(path_of("log.jsonl"), "r");
+        assert_non_null(file);
+        char line[512];
+        int count = 0;
+        while (fgets(line, sizeof line, file)) {
+            const char *steps[] = { "{\"step\": 10,", "{\"step\": 20,", "{\"step\": 25," };
+            assert_int_equal(strncmp(line, steps[count % 3], strlen(steps[0])), 0);
+            assert_non_null(strstr(line, "\"test_accuracy\": 0"));
+            assert_int_equal(line[strlen(line) - 2], '}');
+            count++;
+        }
+        fclose(file);
+        assert_int_equal(count, 3 * round);
+    }
+}
+
 /* Sequences: a few steps of each kind of model are better than guessing. */
 static void text_models(void **state)
 {
@@ -706,6 +730,7 @@ int main(void)
         cmocka_unit_test(text_models),
         cmocka_unit_test(parts_are_listed),
         cmocka_unit_test(bench_measures),
+        cmocka_unit_test(log_has_a_line_per_evaluation),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
