@@ -38,8 +38,8 @@ typedef struct fast_result {
     int64_t param_count;
     int64_t memory_peak; /* bytes resident at most, of the whole process */
     bool canceled;       /* fast_run_cancel() ended it; a checkpoint was saved where asked */
-    const char *stop;    /* why it ended: "done", "target", "canceled", "diverged" (the loss is not a
-                            finite number); "" while it goes on */
+    const char *stop;    /* why it ended: "done", "target", "canceled", "diverged" (the loss is
+                            not a finite number); "" while it goes on */
 } fast_result;
 
 /* What happened: given to the callback of fast_run_watch(). */
@@ -93,12 +93,13 @@ FAST_API const char *fast_run_option(const fast_run *run, const char *name);
 /* Save the weights as safetensors. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
 
-/* Save the whole run, to go on with resume=PATH exactly where it is. path NULL: a file of FAST's own
- * cache folder, named by an event FAST_EVENT_SAVE. Not while the run trains: use checkpoint=PATH. */
+/* Save the whole run, to go on with resume=PATH exactly where it is. path NULL: a file of FAST's
+ * own cache folder, named by an event FAST_EVENT_SAVE. Not while the run trains: for that there is
+ * checkpoint=PATH. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
-/* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data set
- * holds them; its normalisation is applied here. */
+/* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data
+ * set holds them; its normalisation is applied here. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_predict(fast_run *run, int64_t count, const float *x,
                                                    float *outputs);
 FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `fast train`: flags to options, a run, and what a person and a program want to know of it. The
- * flags are the options of fast_part_list("train"), with hyphens; those of the command itself are
- * in `own`. Talk goes to standard error; with --json one object is the last line of standard output.
+ * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
+ * goes to standard error; with --json one object is the last line of standard output.
  *
- * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go on,
- * and the program exits 75. A second one ends the program at once; files are replaced atomically, so
- * the last checkpoint stays whole.
+ * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go
+ * on, and the program exits 75. A second one ends the program at once; files are replaced
+ * atomically, so the last checkpoint stays whole.
  */
 #include "cli.h"
 #include "json.h"
@@ -166,7 +166,7 @@ static void put_quoted(FILE *file, const char *word)
     fputc('\'', file);
 }
 
-/* The command that goes on from `checkpoint`: the same words, but for where the weights come from. */
+/* The command that goes on from `checkpoint`: the same words, but for where weights come from. */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
     fputs("go on with: fast train", file);

@@ -5,16 +5,18 @@
  *
  * A layer is timed as the difference of two small networks, forward and backward:
  *
- *     images:   input -> lead -> layer -> mean, mse         minus   input -> lead -> mean, mse
- *     vectors:  input -> lead -> layer + layer -> mean, mse minus   input -> lead -> layer -> mean, mse
+ *     images:    input -> lead -> layer -> mean, mse
+ *        minus   input -> lead -> mean, mse
+ *     vectors:   input -> lead -> layer + layer -> mean, mse
+ *        minus   input -> lead -> layer -> mean, mse
  *
- * The lead is a norm, whose weights make the engine compute the layer's gradient of its input as it
- * does in the model; the first layer needs none and has no lead. The mean over an image or a
+ * The lead is a norm, whose weights make the engine compute the layer's gradient of its input as
+ * it does in the model; the first layer needs none and has no lead. The mean over an image or a
  * sequence keeps the loss small; a second copy of a small layer costs about what the layer does,
- * while the lead alone has another loss than the layer. Both networks run in turn, and the fastest pass of each counts:
- * other work on the machine only slows a pass down. Layers alone have their operands in the cache,
- * so that the parts do not add up to the whole: the whole is the figure that counts. Only layers
- * with matrix products are shown.
+ * while the lead alone has another loss than the layer. Both networks run in turn, and the
+ * fastest pass of each counts: other work on the machine only slows a pass down. Layers alone
+ * have their operands in the cache, so that the parts do not add up to the whole: the whole is
+ * the figure that counts. Only layers with matrix products are shown.
  */
 #include "base/clock.h"
 #include "base/memory.h"

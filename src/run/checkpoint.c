@@ -16,8 +16,8 @@
  *              engine, plan_hash   what computed; another one is allowed, with a note
  *              option.NAME         every option that must be the same (see `matching`)
  *
- * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The file
- * is replaced atomically: after a crash there is the old one or the new one.
+ * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The
+ * file is replaced atomically: after a crash there is the old one or the new one.
  */
 #include "base/file.h"
 #include "base/hash.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every part that can be chosen by name, as one kind of list: what `--help`, the manual and shell
- * completion are made of. The registries are lists of pointers to the parts' own types; their names,
- * summaries and tables are copied here once, at the first question.
+ * completion are made of. The registries are lists of pointers to the parts' own types; their
+ * names, summaries and tables are copied here once, at the first question.
  */
 #include "run/run.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bound that arithmetic sets: how many multiply-adds a second this core does when nothing waits
- * for memory. A loop over CHAINS independent registers hides the latency of one multiply-add (4 to 5
- * cycles, two a cycle: at least 10 chains); the best of a few short runs counts, because other work
- * on the machine only slows it down.
+ * The bound that arithmetic sets: how many multiply-adds a second this core does when nothing
+ * waits for memory. A loop over CHAINS independent registers hides the latency of one of them
+ * (4 to 5 cycles, two a cycle: at least 10 chains); the best of a few short runs counts, because
+ * other work on the machine only slows it down.
  */
 #include "base/clock.h"
 #include "run/run.h"

@@ -191,6 +191,6 @@ void fast__weights_describe(const fast_layout *layout, const float *vector, cons
 /* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
 fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
                              const fast_layout *layout, const char *prefix);
-/* Copy them into `vector`; after the check this cannot fail but for memory (other types than F32). */
+/* Copy them into `vector`; after the check only memory can be missing (other types than F32). */
 fast_err fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
                             const char *prefix, float *vector);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs through the public header alone. Goal: a run repeats to the bit, also when it is stopped
- * anywhere and resumed; it stops where it is asked to; it refuses what does not fit, with the reason,
- * before anything is written. Method: small models on small data, compared by params_hash, by the
- * running means and by the last evaluation.
+ * anywhere and resumed; it stops where it is asked to; it refuses what does not fit, with the
+ * reason, before anything is written. Method: small models on small data, compared by
+ * params_hash, by the running means and by the last evaluation.
  */
 #include "fast/run.h"
 
