@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: what the cpu engine fuses, aliases and permutes computes what the nodes say, at every batch
- * and with every instruction set. Method: networks made of each fusion, and near misses of them, run
- * on `cpu` and on `ref`; outputs, state and gradients must agree within 1e-4 of the largest element,
- * some hundred times the rounding of such sums. What was fused is read from the descriptions.
+ * and with every instruction set. Method: networks made of each fusion, and near misses of them,
+ * run on `cpu` and on `ref`; outputs, state and gradients must agree within 1e-4 of the largest
+ * element, some hundred times the rounding of such sums. What was fused is read from the
+ * descriptions.
  */
 #include "engine/cpu/cpu.h"
 #include "jobs.h"

@@ -72,8 +72,8 @@ typedef struct fast_pool_shape {
 enum { FAST_POOL_BYTE_MAX = 255, FAST_POOL_WINDOW_MAX = 65535 };
 
 typedef struct fast_pool_kernels {
-    /* y = act(max(window) + bias[c]); won: the winner's place in its window, one byte an output (two
-     * for large windows), all ones where relu cut it off. bias may be NULL. */
+    /* y = act(max(window) + bias[c]); won: the winner's place in its window, one byte an output
+     * (two for large windows), all ones where relu cut it off. bias may be NULL. */
     void (*max)(const fast_pool_shape *s, const float *x, const float *bias, bool relu, float *y,
                 uint8_t *won);
     /* dx = or += dy at the winners; db[c] = the sum of what passed. db may be NULL. scratch:
