@@ -16,6 +16,9 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/fast-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/fast-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fast)
 
+# Found from where the file lies, so that `cmake --install --prefix` and unpacked packages work too.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+           OUTPUT_VARIABLE FAST_PC_UP)
 configure_file(cmake/fast.pc.in fast.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/fast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)

@@ -56,7 +56,7 @@ int main(void)
     if (err == FAST_OK)
         err = fast_network_add_operator(network, "swish", &swish, NULL, NULL);
     if (err == FAST_OK)
-        err = fast_network_add(network, "dense 3");
+        err = fast_network_add(network, "dense 2");
     if (err == FAST_OK)
         err = fast_run_open_with(options, network, NULL, NULL, &run);
     if (err == FAST_OK)

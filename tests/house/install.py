@@ -17,9 +17,10 @@ text = open(pkg[0]).read()
 flags = ["-I" + os.path.join(prefix, "include"), "-L" + libdir, "-Wl,-rpath," + libdir, "-lfast", "-lm"]
 if shutil.which("pkg-config"):
     env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pkg[0]))
-    out = subprocess.run(["pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", "fast"],
+    out = subprocess.run(["pkg-config", "--cflags", "--libs", "fast"],
                          capture_output=True, text=True, check=True, env=env).stdout.split()
     assert "-lfast" in out, out
+    assert os.path.samefile(next(flag[2:] for flag in out if flag.startswith("-L")), libdir), out
     flags = out + ["-Wl,-rpath," + libdir, "-lm"]
 
 examples = sorted(glob.glob(os.path.join(root, "examples", "[0-9][0-9]_*.c")))
