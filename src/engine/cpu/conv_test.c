@@ -9,15 +9,20 @@
 #include "engine/cpu/conv.h"
 #include "engine/cpu/conv_method.h"
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "engine/cpu/simd.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -422,7 +427,7 @@ static void names_and_fits(void **state)
     fast__conv_free(NULL);
 }
 
-/* What was measured is read again, a choice from the plan is obeyed, nonsense is measured anew. */
+/* What was measured once is not measured again. */
 static void plan_is_obeyed(void **state)
 {
     (void)state;
@@ -442,6 +447,70 @@ static void plan_is_obeyed(void **state)
         fast__conv_free(conv);
     }
     fast__plan_close(plan);
+}
+
+/* Replace the file's only line by one with the same key and another choice. */
+static void rewrite_choice(const char *path, const char *choice)
+{
+    char *text, pair[1024];
+    size_t size;
+    assert_int_equal(fast__file_read(path, 4096, &text, &size), FAST_OK);
+    char *tab = strchr(text, '\t');
+    assert_non_null(tab);
+    *tab = '\0';
+    snprintf(pair, sizeof pair, "%s\t%s", text + 17, choice); /* 16 digits and a space */
+    fast__free(text);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "%016llx %s\n", (unsigned long long)fast__hash(pair, strlen(pair), 0), pair);
+    fclose(file);
+}
+
+static void describe_with_plan(const fast_conv_shape *s, const char *path, char text[256])
+{
+    fast_plan *plan;
+    fast_conv *conv;
+    assert_int_equal(fast__plan_open(path, &plan), FAST_OK);
+    assert_int_equal(fast__conv_new(s, plan, NULL, &conv), FAST_OK);
+    snprintf(text, 256, "%s", fast__conv_describe(conv));
+    fast__conv_free(conv);
+    fast__plan_close(plan);
+}
+
+/* The file decides; what it cannot decide is measured; another instruction set is another key. */
+static void plan_file_decides(void **state)
+{
+    (void)state;
+    const fast_conv_shape s = shape(2, 6, 6, 3, 3, 2, 1, 1, 1, 16);
+    char path[] = "/tmp/fast-conv-XXXXXX", lock[64], text[256];
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    describe_with_plan(&s, path, text);
+    rewrite_choice(path, "im2col / im2col / im2col");
+    describe_with_plan(&s, path, text);
+    assert_string_equal(text, "im2col");
+    static const char *const nonsense[] = { "im2cool", "im2col / im2col", "winograd_2x2_3x3", " / ",
+                                            "im2col / im2col / im2col / im2col" };
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        rewrite_choice(path, nonsense[i]);
+        describe_with_plan(&s, path, text);
+        assert_string_not_equal(text, nonsense[i]);
+    }
+    rewrite_choice(path, "im2col");
+    assert_int_equal(setenv("FAST_ISA", "base", 1), 0);
+    describe_with_plan(&s, path, text);
+    assert_int_equal(unsetenv("FAST_ISA"), 0);
+    char *all;
+    size_t size, lines = 0;
+    assert_int_equal(fast__file_read(path, 4096, &all, &size), FAST_OK);
+    for (size_t i = 0; i < size; i++)
+        lines += all[i] == '\n';
+    fast__free(all);
+    assert_int_equal(lines, fast__isa() == FAST_ISA_BASE ? 1 : 2);
+    unlink(path);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    unlink(lock);
 }
 
 static void out_of_memory(void **state)
@@ -481,7 +550,8 @@ int main(void)
         cmocka_unit_test(corner_shapes),     cmocka_unit_test(random_shapes),
         cmocka_unit_test(first_layers),      cmocka_unit_test(gradients_alone),
         cmocka_unit_test(winograd_accuracy), cmocka_unit_test(names_and_fits),
-        cmocka_unit_test(plan_is_obeyed),    cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(plan_is_obeyed),    cmocka_unit_test(plan_file_decides),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,9 @@
  *
  * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash and
  * is ignored, so its shape is measured again. When a plan is closed its new choices are merged into
- * what the file holds by then, under a lock beside it; for a key that another run wrote meanwhile the
- * file's choice stays, since the runs after it already depend on it. The file is replaced as a whole,
- * so that a reader never sees half of one.
+ * what the file holds by then, under a lock beside it. For a key that another run wrote meanwhile the
+ * file's choice stays, since the runs after it already depend on it, unless this run could not use
+ * it. The file is replaced as a whole, so that a reader never sees half of one.
  */
 #include "engine/cpu/plan.h"
 
@@ -37,6 +37,7 @@ typedef struct plan_entry {
     char *key;    /* owned; the choice follows it in the same block */
     char *choice; /* lent from `key`'s block */
     bool fresh;   /* not yet in the file */
+    bool instead; /* replaces a choice that this run could not use */
 } plan_entry;
 
 struct fast_plan {
@@ -197,11 +198,14 @@ static fast_err write_entries(void *ctx, void *stream)
 /* Read the file again, add our new choices, replace it. The caller holds the lock. */
 static fast_err merge(const fast_plan *plan)
 {
-    fast_plan merged = { 0 };
+    uint64_t hash = 0;
+    fast_plan merged = { .hash = &hash };
     fast_err err = read_file(&merged, plan->path);
     for (int64_t i = 0; i < plan->count && !err; i++) {
         const plan_entry *e = &plan->entries[i];
-        if (!find(&merged, e->key))
+        if (e->instead)
+            err = fast__plan_put(&merged, e->key, e->choice);
+        else if (!find(&merged, e->key))
             err = add(&merged, e->key, strlen(e->key), e->choice, strlen(e->choice), false);
     }
     if (!err)
@@ -273,11 +277,12 @@ fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
     for (int64_t i = 0; i < plan->count; i++) {
         if (strcmp(plan->entries[i].key, key) != 0)
             continue;
-        /* Put again: the new choice replaces the old one here, as a block of its own. */
+        /* Put again: the new choice replaces the old one, here and in the file. */
         if (strcmp(plan->entries[i].choice, choice) != 0) {
             plan_entry old = plan->entries[i];
             FAST_TRY(add(plan, key, strlen(key), choice, strlen(choice), true));
             plan->entries[i] = plan->entries[--plan->count];
+            plan->entries[i].instead = true;
             fast__free(old.key);
         }
         count_in(plan, &plan->entries[i]);

@@ -97,6 +97,17 @@ static void put_again_replaces(void **state)
     assert_string_equal(fast__plan_get(plan, "a"), "longer than before");
     assert_string_equal(fast__plan_get(plan, "b"), "x");
     fast__plan_close(plan);
+
+    /* In the file too. */
+    unlink(path);
+    for (int i = 0; i < 3; i++) {
+        static const char *const choices[] = { "old", "new", "new" };
+        plan = reopen(path);
+        if (i == 2)
+            assert_string_equal(fast__plan_get(plan, "a"), "new");
+        assert_int_equal(fast__plan_put(plan, "a", choices[i]), FAST_OK);
+        fast__plan_close(plan);
+    }
 }
 
 /* Change each byte of the file in turn, and cut it anywhere: the line concerned is gone, the other
