@@ -21,7 +21,7 @@ static void watch(void *ctx, const fast_event *event)
 int main(void)
 {
     const char *options[] = {
-        "model=lenet", "data=digits:train=2000,test=500", "epochs=3", "seed=1", NULL,
+        "model=lenet", "data=digits:train=6000,test=1000", "epochs=3", "seed=1", NULL,
     };
     fast_run *run;
     if (fast_run_open(options, &run) != FAST_OK) {
