@@ -77,12 +77,8 @@ static fast_err compile_steps(fast_cpu_compile *compile)
     }
     const int64_t labels =
         program->lanes * (compile->graph->positions + program->values[program->out].rows);
-    const int end = 2 * program->step_count;
     FAST_TRY(fast__cpu_buffer_new(compile, labels, program->step_count, program->step_count,
                                   &program->soft));
-    if (program->conv_scratch_count)
-        FAST_TRY(fast__cpu_buffer_new(compile, program->conv_scratch_count, 0, end,
-                                      &program->conv_scratch));
     return fast__cpu_buffers_place(program);
 }
 
@@ -106,7 +102,6 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
     program->norm = FAST_KERNELS_PICK(norm, program->isa);
     program->cell = FAST_KERNELS_PICK(cell, program->isa);
     program->attention = FAST_KERNELS_PICK(attention, program->isa);
-    program->conv_scratch = -1;
     compile.program = program;
     fast__gemm_setup();
     fast_err err = fast__plan_open(options->plan_path, &compile.plan);
@@ -148,12 +143,10 @@ static fast_err workspace_fill(fast_workspace *workspace)
         const fast_cpu_step *step = &program->steps[s];
         if (!step->conv)
             continue;
-        FAST_TRY(fast__conv_local_new(
-            step->conv, workspace->memory + program->buffers[step->buffer[0]].offset,
-            program->conv_scratch < 0
-                ? NULL
-                : workspace->memory + program->buffers[program->conv_scratch].offset,
-            &workspace->locals[s]));
+        /* Scratch memory differs by direction and comes with each call. */
+        FAST_TRY(fast__conv_local_new(step->conv,
+                                      workspace->memory + program->buffers[step->buffer[0]].offset,
+                                      NULL, &workspace->locals[s]));
     }
     return FAST_OK;
 }

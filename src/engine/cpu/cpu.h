@@ -106,13 +106,11 @@ struct fast_program {
     fast_cpu_value *values;
     fast_cpu_buffer *buffers;
     int buffer_max;
-    int out;          /* value that the loss judges */
-    int *step_of;     /* per node: step that computes it */
-    int *value_of;    /* per node: its value, or -1 inside a step */
-    bool *needs;      /* per node: somebody needs the gradient of its output */
-    int soft;         /* buffer of labels and targets in lanes */
-    int conv_scratch; /* buffer shared by convolutions, or -1 */
-    int64_t conv_scratch_count;
+    int out;              /* value that the loss judges */
+    int *step_of;         /* per node: step that computes it */
+    int *value_of;        /* per node: its value, or -1 inside a step */
+    bool *needs;          /* per node: somebody needs the gradient of its output */
+    int soft;             /* buffer of labels and targets in lanes */
     int64_t memory_count; /* floats of a workspace */
 };
 

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD };
+enum { KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
 
 static int64_t filter_count(const fast_graph *graph, int node)
 {
@@ -40,8 +40,8 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     }
     FAST_TRY(fast__conv_new(&shape, compile->plan, compile->options->method, &step->conv));
     const int64_t scratch = fast__conv_scratch_count(step->conv);
-    if (scratch > program->conv_scratch_count)
-        program->conv_scratch_count = scratch;
+    FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch, &step->buffer[SCRATCH]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, scratch, &step->buffer[SCRATCH_BACK]));
     FAST_TRY(fast__cpu_keep(compile, step, fast__conv_keep_count(step->conv), &step->buffer[KEEP]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, shape.out_c * 2 * FAST_VEC, &step->buffer[SUMS]));
@@ -60,14 +60,13 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
-static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step)
+static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step, int scratch)
 {
     const bool normed = run->graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
-    const int scratch = run->program->conv_scratch;
 
     return (fast_conv_io){ .local = run->workspace->locals[step->index],
                            .keep = fast__cpu_memory(run, step->buffer[KEEP]),
-                           .scratch = scratch < 0 ? NULL : fast__cpu_memory(run, scratch),
+                           .scratch = fast__cpu_memory(run, step->buffer[scratch]),
                            .x = fast__cpu_in(run, step, 0),
                            .w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT])
                                        : fast__cpu_param(run, step->node, FAST_W_WEIGHT) };
@@ -77,7 +76,7 @@ static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     const int64_t O = node->shape[0], P = node->count / O;
-    fast_conv_io io = conv_io(run, step);
+    fast_conv_io io = conv_io(run, step, SCRATCH);
 
     if (node->weight[FAST_W_GAIN] >= 0)
         fast__weight_norm_forward(O, filter_count(run->graph, step->node) / O,
@@ -99,7 +98,7 @@ static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
     const bool normed = node->weight[FAST_W_GAIN] >= 0;
     float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
     float *dw = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
-    fast_conv_io io = conv_io(run, step);
+    fast_conv_io io = conv_io(run, step, SCRATCH_BACK);
 
     if (!step->no_bias) {
         run->program->elem->bias_act_back(P, O, L, fast__cpu_out(run, step), step->act, step->slope,
