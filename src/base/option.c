@@ -150,6 +150,18 @@ static const char *shown(const char *where, const char *name, char out[NAME_SIZE
     return out;
 }
 
+/* No name is near: show all of them. */
+static fast_err fail_with_list(const char *where, const fast_option *table, const char *name)
+{
+    char list[FAST_DETAIL_MAX] = "";
+    size_t used = 0;
+    for (const fast_option *row = table; row->name && used < sizeof list; row++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", row == table ? "" : ", ",
+                                 row->name);
+    return fast__fail(FAST_EINVAL, "%s: no option \"%.*s\"; there are: %s", where, NAME_SIZE, name,
+                      list);
+}
+
 static fast_err row_find(const char *where, const fast_option *table, const char *name,
                          const fast_option **out)
 {
@@ -169,6 +181,8 @@ static fast_err row_find(const char *where, const fast_option *table, const char
     if (close_one)
         return fast__fail(FAST_EINVAL, "%s: no option \"%s\"; did you mean \"%s\"?", where,
                           shown(where, name, typed), shown(where, close_one, right));
+    if (table && strncmp(where, "fast ", 5) != 0) /* a command has help of its own */
+        return fail_with_list(where, table, name);
     return fast__fail(FAST_EINVAL, "%s: no option \"%s\"", where, shown(where, name, typed));
 }
 

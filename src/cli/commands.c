@@ -47,7 +47,7 @@ static const cli_example train_examples[] = {
     { "fast train --optimizer adamw:weight_decay=0.05 --lr 0.001 --schedule cosine:warmup=1",
       "a part's own options follow its name" },
     { "fast train --target 0.91 --save lenet.safetensors", "stop at 91% and keep the weights" },
-    { "fast train --checkpoint run.fast", "Ctrl-C saves; --resume run.fast goes on" },
+    { "fast train --checkpoint run.safetensors", "Ctrl-C saves; --resume run.safetensors goes on" },
     { "fast train --quiet --json", "for programs: the result as one JSON object" },
     { NULL, NULL },
 };

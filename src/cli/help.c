@@ -178,7 +178,11 @@ static int no_topic(const char *name)
     nearest = cli_nearest(name, name_at, names, used);
     if (nearest)
         return cli_fail(CLI_USAGE, "no help on \"%.60s\"; did you mean \"%s\"?", name, nearest);
-    return cli_fail(CLI_USAGE, "no help on \"%.60s\"; fast help lists commands and topics", name);
+    return cli_fail(
+        CLI_USAGE,
+        "no help on \"%.60s\"; fast help lists commands and topics (models, data, layers of "
+        "networks, ...)",
+        name);
 }
 
 int cli_help_topic(const char *name)

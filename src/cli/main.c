@@ -88,8 +88,17 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+/* What the library warns of, such as a plan that cannot be kept. */
+static void show_warning(void *ctx, fast_log_level level, const char *line)
+{
+    (void)ctx;
+    if (level >= FAST_LOG_WARN)
+        fprintf(stderr, "note: %s\n", line);
+}
+
 int main(int argc, char **argv)
 {
+    fast_log_set(show_warning, NULL);
     if (argc < 2 || is_help(argv[1])) {
         char name[] = "help";
         char *help[] = { name, NULL };

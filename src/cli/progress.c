@@ -154,6 +154,6 @@ void cli_progress_show(cli_progress *progress, const fast_event *event)
         line(progress, event, true);
     else if (event->kind == FAST_EVENT_PROGRESS && progress->terminal)
         draw(progress, event);
-    else if (event->kind == FAST_EVENT_PROGRESS && event->result->time_s - progress->line_s >= 30)
+    else if (event->step < event->step_count && event->result->time_s - progress->line_s >= 30)
         line(progress, event, false);
 }
