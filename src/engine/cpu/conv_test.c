@@ -498,16 +498,17 @@ static void plan_file_decides(void **state)
         assert_string_not_equal(text, nonsense[i]);
     }
     rewrite_choice(path, "im2col");
+    const fast_isa isa = fast__isa(); /* which the environment may have lowered */
     assert_int_equal(setenv("FAST_ISA", "base", 1), 0);
     describe_with_plan(&s, path, text);
-    assert_int_equal(unsetenv("FAST_ISA"), 0);
+    assert_int_equal(setenv("FAST_ISA", fast__isa_name(isa), 1), 0);
     char *all;
     size_t size, lines = 0;
     assert_int_equal(fast__file_read(path, 4096, &all, &size), FAST_OK);
     for (size_t i = 0; i < size; i++)
         lines += all[i] == '\n';
     fast__free(all);
-    assert_int_equal(lines, fast__isa() == FAST_ISA_BASE ? 1 : 2);
+    assert_int_equal(lines, isa == FAST_ISA_BASE ? 1 : 2);
     unlink(path);
     snprintf(lock, sizeof lock, "%s.lock", path);
     unlink(lock);
