@@ -72,10 +72,10 @@ static void show_measure(void *ctx, const fast_measure *measure)
 
     if (!show->json) {
         if (!show->head)
-            printf("%-12s %-16s %-24s %12s %10s %8s\n", "model", "layer", "method", "samples/s",
+            printf("%-12s %-16s %-36s %12s %10s %8s\n", "model", "layer", "method", "samples/s",
                    "GFLOP/s", "of bound");
         show->head = true;
-        printf("%-12s %-16s %-24s %12.0f %10.1f %7.0f%%\n", measure->model,
+        printf("%-12s %-16s %-36s %12.0f %10.1f %7.0f%%\n", measure->model,
                measure->layer ? measure->layer : "(all)", measure->method ? measure->method : "",
                measure->samples_per_s, measure->gflops, 100 * measure->bound_fraction);
     } else {
