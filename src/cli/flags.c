@@ -125,6 +125,17 @@ static const fast_option *find(const cli_command *command, const flag_list *list
     return NULL;
 }
 
+/* A BOOL's value as "yes" or "no", from the words that options take; NULL for any other. */
+static const char *yes_or_no(const char *value)
+{
+    static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(value, words[i]) == 0)
+            return words[i % 2];
+    return NULL;
+}
+
 int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn *set, void *ctx)
 {
     const flag_list list = flags_of(command);
@@ -155,6 +166,10 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
                 value = argv[++i];
             else
                 return cli_fail(CLI_USAGE, "%s needs a value: %s", word, option->help);
+            if (option->type == FAST_OPTION_BOOL)
+                value = yes_or_no(value);
+            if (!value)
+                return cli_fail(CLI_USAGE, "%s: write yes or no", word);
         }
         code = set(ctx, option, value);
         if (code != CLI_DONE)

@@ -6,6 +6,7 @@
  */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static void show_warning(void *ctx, fast_log_level level, const char *line)
         fprintf(stderr, "note: %s\n", line);
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     fast_log_set(show_warning, NULL);
     if (argc < 2 || is_help(argv[1])) {
@@ -122,4 +123,23 @@ int main(int argc, char **argv)
     if (nearest)
         return cli_fail(CLI_USAGE, "no command \"%s\"; did you mean \"%s\"?", argv[1], nearest);
     return cli_fail(CLI_USAGE, "no command \"%s\"; fast help lists them", argv[1]);
+}
+
+/* A standard stream that the caller closed must not be the number of the next file that is opened,
+ * or talk would go into it: what reads nothing and takes nothing holds its place. */
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            _exit(CLI_FAILED);
+}
+
+/* What was printed is only done once it is written: a full disk must not look like success. */
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    const int code = run_command(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    return cli_fail(code == CLI_DONE ? CLI_FAILED : code, "cannot write standard output");
 }
