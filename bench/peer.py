@@ -7,6 +7,7 @@ machine hurts both; the medians' ratio is the answer. The expected answer and th
 docs/performance.md. With --epochs 3 or so it also compares the test accuracies.
 
 usage: bench/peer.py [--fast build/release/fast] [--rounds 3] [--epochs 1] [--seeds] [MODEL ...]
+FMNIST in the environment names the folder of the data set.
 """
 import argparse
 import gzip
@@ -97,6 +98,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="*", default=["mlp", "lenet", "resnet8"])
     parser.add_argument("--fast", default="build/release/fast")
+    parser.add_argument("--python", default="/usr/bin/python3", help="the one that has torch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=64)
@@ -112,9 +114,10 @@ def main():
         ours, peers = [], []
         for i in range(args.rounds):
             seed = 1 + (i if args.seeds else 0)
-            peers.append(run(["/usr/bin/python3", __file__, "--torch", f"{model}:{seed}", "--epochs",
+            peers.append(run([args.python, __file__, "--torch", f"{model}:{seed}", "--epochs",
                               str(args.epochs), "--batch", str(args.batch), "--lr", str(args.lr)]))
-            ours.append(run([args.fast, "train", "--model", model, "--data", "fashion-mnist", "--workers",
+            ours.append(run([args.fast, "train", "--model", model, "--data",
+                             f"fashion-mnist:folder={FOLDER}", "--workers",
                              "1", "--epochs", str(args.epochs), "--batch", str(args.batch), "--optimizer",
                              "momentum", "--schedule", "constant", "--lr", str(args.lr), "--seed",
                              str(seed), "--json"]))
