@@ -10,11 +10,11 @@
  *              step_count          of the whole run
  *              sums                of the epoch so far: loss (bits), batches, correct, positions
  *              judged              the last evaluation: step, loss (bits), accuracy (bits)
- *              hash                of parameters and state, to find damage
  *              data_hash           of the training set's samples and labels
  *              network             hash of the network's text
  *              engine, plan_hash   what computed; another one is allowed, with a note
  *              option.NAME         every option that must be the same (see `matching`)
+ *              hash                of all the above, metadata and tensors: finds damage
  *
  * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The
  * file is replaced atomically: after a crash there is the old one or the new one.
@@ -35,6 +35,14 @@
 static const char *const matching[] = { "model", "data",      "workers",  "batch",
                                         "lr",    "optimizer", "schedule", "seed",
                                         "shard", "alpha",     "augment",  NULL };
+
+/* The metadata apart from the options and the hash. */
+static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
+                                         "judged",          "data_hash", "network",    "engine",
+                                         "plan_hash",       NULL };
+
+/* Steps that a run can have taken: the loaders count no further. */
+static const int64_t step_max = 500000000000;
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX, SLOT_PREFIX_MAX = 32 };
 
@@ -118,12 +126,10 @@ static void describe_run(fast_run *run, meta *m)
              sums->batches, sums->correct, sums->positions);
     meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->step_judged,
              bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
-    fast__run_measure_all(run);
-    meta_put(m, "hash", "%016" PRIx64, run->result.params_hash);
     meta_put(m, "data_hash", "%016" PRIx64, data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
-    meta_put(m, "plan_hash", "%016" PRIx64, run->result.plan_hash);
+    meta_put(m, "plan_hash", "%016" PRIx64, fast__program_head(run->program)->plan_hash);
     for (const char *const *name = matching; *name; name++) {
         char key[32];
         char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
@@ -131,7 +137,43 @@ static void describe_run(fast_run *run, meta *m)
         fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
         meta_put(m, key, "%s", value);
     }
-    FAST_ASSERT(m->count / 2 < META_MAX);
+    FAST_ASSERT(m->count / 2 < META_MAX - 1);
+}
+
+/* The value of a key, in a file or in metadata under construction; "" where it has none. */
+typedef const char *get_fn(const void *from, const char *key);
+
+static const char *get_described(const void *from, const char *key)
+{
+    const meta *m = from;
+    for (int i = 0; i < m->count; i += 2)
+        if (strcmp(m->pairs[i], key) == 0)
+            return m->pairs[i + 1];
+    return "";
+}
+
+static const char *get_saved(const void *from, const char *key)
+{
+    const char *value = fast__tensors_meta(from, key);
+    return value ? value : "";
+}
+
+static uint64_t hash_meta(get_fn *get, const void *from)
+{
+    uint64_t hash = 0;
+    for (const char *const *key = described; *key; key++)
+        hash = fast__hash(get(from, *key), strlen(get(from, *key)), hash);
+    for (const char *const *name = matching; *name; name++) {
+        char key[32];
+        snprintf(key, sizeof key, "option.%s", *name);
+        hash = fast__hash(get(from, key), strlen(get(from, key)), hash);
+    }
+    return hash;
+}
+
+static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
+{
+    return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
 }
 
 static int slot_count(const fast_run *run)
@@ -147,7 +189,7 @@ static void slot_prefix(int slot, char prefix[SLOT_PREFIX_MAX])
     snprintf(prefix, SLOT_PREFIX_MAX, "optimizer/%d/", slot);
 }
 
-static fast_err save_described(fast_run *run, const char *path, const meta *m)
+static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
     const fast_learner *learner = run->learner;
     const int slots = slot_count(run);
@@ -170,6 +212,10 @@ static fast_err save_described(fast_run *run, const char *path, const meta *m)
                                names + at, tensors + at);
     }
     fast__weights_describe(&learner->state, learner->s, "", names + at, tensors + at);
+    uint64_t hash = hash_meta(get_described, m);
+    for (int64_t i = 0; i < count; i++)
+        hash = hash_tensor(&tensors[i], hash);
+    meta_put(m, "hash", "%016" PRIx64, hash);
     err = fast__tensors_save(path, tensors, count, m->pairs);
     fast__free(tensors);
 
@@ -196,14 +242,7 @@ typedef struct saved {
     int64_t step_judged;
     double test_loss;
     double test_accuracy;
-    uint64_t hash;
 } saved;
-
-static const char *meta_get(const fast_tensors *tensors, const char *key)
-{
-    const char *value = fast__tensors_meta(tensors, key);
-    return value ? value : "";
-}
 
 static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *out)
 {
@@ -218,14 +257,13 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
     uint64_t test_loss = 0;
     uint64_t test_accuracy = 0;
     const bool whole =
-        sscanf(meta_get(tensors, "step"), "%" SCNd64, &out->step) == 1 &&
-        sscanf(meta_get(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
-        sscanf(meta_get(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
+        sscanf(get_saved(tensors, "step"), "%" SCNd64, &out->step) == 1 &&
+        sscanf(get_saved(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
+        sscanf(get_saved(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
                &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
-        sscanf(meta_get(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
-               &test_loss, &test_accuracy) == 3 &&
-        sscanf(meta_get(tensors, "hash"), "%" SCNx64, &out->hash) == 1;
-    if (!whole || out->step < 0 || out->step > ((int64_t)1 << 52))
+        sscanf(get_saved(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
+               &test_loss, &test_accuracy) == 3;
+    if (!whole || out->step < 0 || out->step > step_max)
         return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
     out->sums.loss = value_of(loss);
     out->test_loss = value_of(test_loss);
@@ -242,7 +280,7 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
     for (const char *const *name = matching; *name && !err; name++) {
         char key[32];
         snprintf(key, sizeof key, "option.%s", *name);
-        const char *theirs = meta_get(tensors, key);
+        const char *theirs = get_saved(tensors, key);
         fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
         if (strcmp(theirs, ours) != 0)
             err =
@@ -258,11 +296,11 @@ static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors
 {
     char text[32];
     snprintf(text, sizeof text, "%016" PRIx64, network_hash(run));
-    if (strcmp(meta_get(tensors, "network"), text) != 0)
+    if (strcmp(get_saved(tensors, "network"), text) != 0)
         return fast__fail(FAST_EINVAL, "%s was saved with another network under the name %.100s",
                           path, run->config.model);
     snprintf(text, sizeof text, "%016" PRIx64, data_hash(run));
-    if (strcmp(meta_get(tensors, "data_hash"), text) != 0)
+    if (strcmp(get_saved(tensors, "data_hash"), text) != 0)
         return fast__fail(FAST_EINVAL,
                           "%s was saved with other training data under the name %.100s", path,
                           run->config.data);
@@ -292,39 +330,30 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
     return FAST_OK;
 }
 
-/* The parameters' hash as result.c computes it, from the file: damage is found before w is
- * touched. */
-static fast_err check_content(fast_run *run, const char *path, const fast_tensors *tensors,
-                              uint64_t expected)
+/* Everything that the file says, against its hash: damage is found before anything is touched. The
+ * tensors are hashed in the file's order, which is that of saving. */
+static fast_err check_content(const char *path, const fast_tensors *tensors)
 {
-    const fast_learner *learner = run->learner;
-    float *copy = NULL;
-    FAST_TRY(fast__alloc("a copy of the parameters", learner->params.count + learner->state.count,
-                         sizeof *copy, &copy));
-    fast_err err = fast__weights_copy(tensors, &learner->params, "", copy);
-    float *state = copy + learner->params.count;
-    if (err == FAST_OK)
-        err = fast__weights_copy(tensors, &learner->state, "", state);
-    uint64_t hash = fast__hash(copy, (size_t)learner->params.count * sizeof *copy, 0);
-    if (learner->state.count > 0)
-        hash = fast__hash(state, (size_t)learner->state.count * sizeof *copy, hash);
-    fast__free(copy);
-    if (err == FAST_OK && hash != expected)
-        err = fast__fail(FAST_EFORMAT,
-                         "%s is damaged: its parameters are not those that were saved", path);
-    return err;
+    uint64_t hash = hash_meta(get_saved, tensors);
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
+        hash = hash_tensor(fast__tensors_at(tensors, i), hash);
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    if (strcmp(get_saved(tensors, "hash"), text) != 0)
+        return fast__fail(FAST_EFORMAT, "%s is damaged: it is not what was saved", path);
+    return FAST_OK;
 }
 
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
 {
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__program_head(run->program)->plan_hash);
-    if (strcmp(meta_get(tensors, "engine"), run->config.engine) != 0)
+    if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
         snprintf(run->resume_note, sizeof run->resume_note,
                  "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
                  "to the bit",
-                 meta_get(tensors, "engine"), run->config.engine);
-    else if (strcmp(meta_get(tensors, "plan_hash"), plan) != 0)
+                 get_saved(tensors, "engine"), run->config.engine);
+    else if (strcmp(get_saved(tensors, "plan_hash"), plan) != 0)
         snprintf(run->resume_note, sizeof run->resume_note,
                  "the engine's measured choices are not those of the checkpoint: the run goes on, "
                  "but not to the bit");
@@ -343,7 +372,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(check_options(run, path, tensors));
     FAST_TRY(check_hashes(run, path, tensors));
     FAST_TRY(check_tensors(run, path, tensors));
-    FAST_TRY(check_content(run, path, tensors, s.hash));
+    FAST_TRY(check_content(path, tensors));
 
     fast_learner *learner = run->learner;
     FAST_TRY(fast__weights_copy(tensors, &learner->params, "", learner->w));

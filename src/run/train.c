@@ -92,7 +92,7 @@ static double evaluations_left(const fast_run *run)
     case FAST_PERIOD_STEPS:
         return ceil(steps / (double)period.count);
     case FAST_PERIOD_EPOCHS:
-        return ceil(steps / (double)(period.count * run->learner->epoch_steps));
+        return ceil(steps / ((double)period.count * (double)run->learner->epoch_steps));
     }
     return 0;
 }
@@ -103,8 +103,8 @@ static double seconds_left(const fast_run *run)
     const double rate = run->result.samples_per_s;
     if (!(rate > 0) || times->compute_ns < 200000000)
         return NAN;
-    const int64_t steps = run->step_count - run->step;
-    double seconds = (double)(steps * run->config.batch * run->config.workers) / rate;
+    const double steps = (double)(run->step_count - run->step);
+    double seconds = steps * (double)(run->config.batch * run->config.workers) / rate;
     if (times->evaluations > 0)
         seconds +=
             evaluations_left(run) * (double)times->evaluate_ns * 1e-9 / (double)times->evaluations;

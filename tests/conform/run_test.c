@@ -425,6 +425,20 @@ static void damaged_checkpoints(void **state)
     write_bytes(path_of("t.safetensors"), bytes, size);
     assert_int_equal(resume_file("t.safetensors"), FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "damaged"));
+    bytes[size / 4] ^= 1;
+
+    /* One bit, anywhere: in the position, the sums or the rule's state as in the parameters. */
+    uint64_t header;
+    memcpy(&header, bytes, sizeof header);
+    assert_true(header < size);
+    for (size_t at = 0; at < size; at += at < 8 + header ? 5 : 3989) {
+        const char bit = (char)(1 << at % 7);
+        bytes[at] ^= bit;
+        write_bytes(path_of("t.safetensors"), bytes, size);
+        if (resume_file("t.safetensors") == FAST_OK)
+            fail_msg("byte %zu of %zu, header %zu", at, size, (size_t)header);
+        bytes[at] ^= bit;
+    }
 
     file_option("save", "w2.safetensors", option);
     train_job(&momentum, (const char *const[]){ option, NULL });
