@@ -184,7 +184,7 @@ static void concurrent(void **state)
         assert_true(child >= 0);
         if (child == 0) {
             fast_plan *plan;
-            char key[32], choice[32];
+            char key[48], choice[32];
             if (fast__plan_open(path, &plan) != FAST_OK)
                 _exit(1);
             for (int k = 0; k < KEYS; k++) {
@@ -206,7 +206,7 @@ static void concurrent(void **state)
     }
     fast_plan *plan = reopen(path);
     for (int i = 0; i < WRITERS * KEYS; i++) {
-        char key[32];
+        char key[48];
         snprintf(key, sizeof key, "writer %d key %d", i / KEYS, i % KEYS);
         assert_non_null(fast__plan_get(plan, key));
     }
