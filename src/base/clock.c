@@ -9,10 +9,20 @@
 
 #include <time.h>
 
-int64_t fast__clock_ns(void)
+static int64_t read_clock(clockid_t clock)
 {
     struct timespec now;
-    const int failed = clock_gettime(CLOCK_MONOTONIC, &now);
+    const int failed = clock_gettime(clock, &now);
     FAST_ASSERT(!failed);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t fast__clock_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t fast__clock_thread_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }

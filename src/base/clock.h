@@ -6,3 +6,7 @@
 /* Monotonic nanoseconds. Only transports, prefetching and benchmarks may ask; what trains asks its
  * transport, or runs in the simulator would not repeat. */
 int64_t fast__clock_ns(void);
+
+/* Nanoseconds that this thread has computed: what other programs take does not count. For choosing
+ * among methods by measurement on a busy machine. */
+int64_t fast__clock_thread_ns(void);

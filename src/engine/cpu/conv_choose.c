@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which method computes a convolution. Each one that fits a shape is opened and timed: forward, the
- * gradient of the input alone, of the weights alone, and both at once, since a method may share work
- * between them. The fastest forward pass and the fastest way back are taken, from up to three
- * methods. All passes of a method are timed in turn, so that each finds the caches as the ones before
- * left them, and the shortest of several times counts: what disturbs a measurement only ever adds to
- * it. The clock is the thread's own, so that a busy machine disturbs little. A method that is far
- * behind is not timed again. About 0.2 s a shape.
+ * gradient of the input alone, of the weights alone, and both at once, since a method may share
+ * work between them. The fastest forward pass and the fastest way back are taken, from up to three
+ * methods. All passes of a method are timed in turn, so that each finds the caches as the ones
+ * before left them, and the shortest of several times counts: what disturbs a measurement only ever
+ * adds to it. The clock is the thread's own, so that a busy machine disturbs little. A method that
+ * is far behind is not timed again. About 0.2 s a shape.
  */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "engine/cpu/conv_method.h"
 #include "engine/cpu/simd.h"
-
-#include <time.h>
 
 enum { METHODS = FAST_CONV_METHODS_MAX };
 enum { BOTH = FAST_CONV_PASSES, TIMES }; /* what is timed: the passes, and both gradients at once */
@@ -40,15 +39,6 @@ static void trial_close(conv_trial *trial)
     fast__free(trial);
 }
 
-/* Nanoseconds that this thread has computed: what other programs take does not count. */
-static int64_t busy_ns(void)
-{
-    struct timespec now;
-    const int got = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    FAST_ASSERT(got == 0);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Time one pass of one method. */
 static int64_t time_pass(const fast_conv_method *method, const void *self, const fast_conv_io *io,
                          int pass)
@@ -58,12 +48,12 @@ static int64_t time_pass(const fast_conv_method *method, const void *self, const
         one.dw = NULL;
     if (pass == FAST_CONV_WEIGHTS)
         one.dx = NULL;
-    const int64_t start = busy_ns();
+    const int64_t start = fast__clock_thread_ns();
     if (pass == FAST_CONV_FORWARD)
         method->forward(self, &one);
     else
         method->backward(self, &one);
-    return busy_ns() - start;
+    return fast__clock_thread_ns() - start;
 }
 
 /* All passes of one method, in turn; keeps the shortest time of each. Returns their sum. */
@@ -96,8 +86,8 @@ static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
 {
     bool behind[METHODS] = { false };
     int64_t best = INT64_MAX;
-    const int64_t start = busy_ns();
-    for (int round = 0; round < ROUNDS && busy_ns() - start < BUSY_NS_MAX; round++) {
+    const int64_t start = fast__clock_thread_ns();
+    for (int round = 0; round < ROUNDS && fast__clock_thread_ns() - start < BUSY_NS_MAX; round++) {
         for (int i = 0; fast__conv_registry[i]; i++) {
             if (!trial->open[i] || behind[i])
                 continue;
@@ -117,7 +107,7 @@ static fast_err trial_memory(conv_trial *trial, const fast_conv_shape *s, int64_
     FAST_TRY(fast__alloc("a convolution's measurement", 2 * (in + out + padded) + scratch,
                          sizeof *trial->memory, &trial->memory));
     float *at = trial->memory;
-    /* The values matter little, but zeros and tiny numbers may be faster or slower than real ones. */
+    /* The values matter little, but zeros and tiny numbers may be faster or slower than others. */
     for (int64_t i = 0; i < in + out + padded; i++)
         at[i] = (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
     trial->io = (fast_conv_io){ .x = at, .dy = at + in, .w = at + in + out };
