@@ -36,7 +36,7 @@ install: all
 	cmake --install build/release
 
 format:
-	find include src tests bench examples -name '*.[ch]' -exec clang-format -i {} +
+	find include src tests bench examples '(' -name '*.[ch]' -o -name '*.inc' ')' -exec clang-format -i {} +
 
 clean:
 	rm -rf build

@@ -108,6 +108,15 @@ def column_pairs(a):
     return pairs, used
 
 
+def say(line):
+    """Print a line of code, broken after an operator where it is too long."""
+    while len(line) > 100:
+        cut = max(line.rfind(" + ", 0, 98), line.rfind(" - ", 0, 98))
+        print(line[:cut + 2])
+        line = " " * 8 + line[cut + 3:]
+    print(line)
+
+
 def emit(name, a, comment):
     rows, columns = len(a), len(a[0])
     print(f"\n/* {comment} */")
@@ -116,21 +125,21 @@ def emit(name, a, comment):
     cpairs, cused = column_pairs(a)
     if len(cused) > len(used):
         for i, k in cpairs:
-            print(f"    const fast_vec s{i} = x[{i}] + x[{k}], d{i} = x[{i}] - x[{k}];")
+            say(f"    const fast_vec s{i} = x[{i}] + x[{k}], d{i} = x[{i}] - x[{k}];")
         for r, row in enumerate(a):
             terms = [(c, f"x[{j}]") for j, c in enumerate(row) if j not in cused]
             for i, k in cpairs:
                 terms.append((row[i], f"s{i}" if row[i] == row[k] else f"d{i}"))
-            print(f"    y[{r}] = {chain(terms)};")
+            say(f"    y[{r}] = {chain(terms)};")
     else:
         for i, k, even, odd in pairs:
             names = [f"x[{j}]" for j in range(columns)]
-            print(f"    const fast_vec e{i} = {chain(list(zip(even, names)))};")
-            print(f"    const fast_vec o{i} = {chain(list(zip(odd, names)))};")
+            say(f"    const fast_vec e{i} = {chain(list(zip(even, names)))};")
+            say(f"    const fast_vec o{i} = {chain(list(zip(odd, names)))};")
             print(f"    y[{i}] = e{i} + o{i};\n    y[{k}] = e{i} - o{i};")
         for r, row in enumerate(a):
             if r not in used:
-                print(f"    y[{r}] = {chain([(c, f'x[{j}]') for j, c in enumerate(row)])};")
+                say(f"    y[{r}] = {chain([(c, f'x[{j}]') for j, c in enumerate(row)])};")
     print("}")
 
 
@@ -142,7 +151,7 @@ def main():
 
 /*
  * The one-dimensional transforms of Winograd's convolutions (Lavin and Gray, "Fast Algorithms for
- * Convolutional Neural Networks", 2015), made and checked exactly by tools/winograd.py: change that.
+ * Convolutional Neural Networks", 2015), made and checked by tools/winograd.py: change that.
  * F(m, r) is m outputs of a filter with r taps, from n = m + r - 1 inputs:
  *
  *   y = A' ((G g) . (B' d))

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Winograd's convolutions F(m x m, r x r) with the batch innermost (Lavin and Gray, "Fast Algorithms
- * for Convolutional Neural Networks", 2015), for stride 1, any padding, r = 3 or 5. With n = m + r - 1
- * an m x m tile of outputs takes n n products a pair of channels instead of m m r r:
+ * Winograd's convolutions F(m x m, r x r) with the batch innermost (Lavin and Gray, "Fast
+ * Algorithms for Convolutional Neural Networks", 2015), for stride 1, any padding, r = 3 or 5. With
+ * n = m + r - 1 an m x m tile of outputs takes n n products a pair of channels instead of m m r r:
  *
- *   V = B' x B    U = G w G'    M = U V (for each of the n n planes)     y = A' M A
- *   dM = A dy A'    dU = sum over tiles and lanes of dM V    dw = G' dU G    dx = sum of B (U' dM) B'
+ *   V = B' x B     U = G w G'     M = U V (for each of the n n planes)     y = A' M A
+ *   dM = A dy A'   dU = sum over tiles and lanes of dM V   dw = G' dU G   dx = sum of B (U' dM) B'
  *
  *   F(2x2,3x3) saves 2.25 times, F(4x4,3x3) 4, F(6x6,3x3) 5.06, F(2x2,5x5) 2.78, F(4x4,5x5) 6.25.
  *
  * The price is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
  * 2e-5 (direct sums: 2e-7), which training does not notice.
  *
- * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed back
- * while its planes are in the second-level cache; nothing is kept between passes, since making V again
- * costs less than bringing it from memory. In the way back dM serves both gradients, and the gradient
- * of V takes V's place. A plane is [channel][position][16], so a product has positions times 16 rows.
+ * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed
+ * back while its planes are in the second-level cache; nothing is kept between passes, since making
+ * V again costs less than bringing it from memory. In the way back dM serves both gradients, and
+ * the gradient of V takes V's place. A plane is [channel][position][16], so a product has positions
+ * times 16 rows.
  */
 #include "base/memory.h"
 #include "engine/cpu/conv_kernels.h"

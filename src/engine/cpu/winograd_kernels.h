@@ -4,9 +4,9 @@
 #include "engine/cpu/simd.h"
 
 /*
- * Transforms of tiles, some vectors of 16 lanes and all channels a call. A tile of an image is n x n inputs or m x m
- * outputs; its transform is n x n planes, so that the products of all tiles in one plane are one
- * matrix product.
+ * Transforms of tiles, some vectors of 16 lanes and all channels a call. A tile of an image is n x
+ * n inputs or m x m outputs; its transform is n x n planes, so that the products of all tiles in
+ * one plane are one matrix product.
  */
 enum { FAST_WINOGRAD_VARIANTS = 5, FAST_WINOGRAD_VECTORS = 4 };
 
@@ -37,8 +37,8 @@ typedef struct fast_winograd_kernels {
     void (*output_grad)(const fast_winograd_tile *tile); /* planes = A image A' */
     void (*input_grad)(const fast_winograd_tile *tile);  /* image = or += B planes B' */
 
-    /* For a single input channel, whose planes are tile->plane: add the products of (A image A') with
-     * them to sums[channel][n n][16]. The gradient of the planes itself goes nowhere. */
+    /* For a single input channel, whose planes are tile->plane: add the products of (A image A')
+     * with them to sums[channel][n n][16]. The gradient of the planes itself goes nowhere. */
     void (*weights_one)(const fast_winograd_tile *tile, float *sums);
 
     /* to[n n][count] = G from[r r][count] G', and from = G' to G: count is a multiple of 16. */

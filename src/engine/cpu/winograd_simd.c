@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16 lanes,
- * so the arithmetic of a transform is that of the scalar formula and no shuffle is needed. The
- * variants differ in their constants only; winograd_tile.h is expanded for each.
+ * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16
+ * lanes, so the arithmetic of a transform is that of the scalar formula and no shuffle is needed.
+ * The variants differ in their constants only; winograd_tile.inc is expanded for each.
  */
 #include "engine/cpu/winograd_kernels.h"
 #include "engine/cpu/winograd_transforms.h"
@@ -55,7 +55,7 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_A   winograd_a_2_3
 #define MAP_G   winograd_g_2_3
 #define MAP_GT  winograd_gt_2_3
-#include "engine/cpu/winograd_tile.h"
+#include "engine/cpu/winograd_tile.inc"
 
 #define NAME(x) x##_4_3
 #define M       4
@@ -67,7 +67,7 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_A   winograd_a_4_3
 #define MAP_G   winograd_g_4_3
 #define MAP_GT  winograd_gt_4_3
-#include "engine/cpu/winograd_tile.h"
+#include "engine/cpu/winograd_tile.inc"
 
 #define NAME(x) x##_6_3
 #define M       6
@@ -79,7 +79,7 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_A   winograd_a_6_3
 #define MAP_G   winograd_g_6_3
 #define MAP_GT  winograd_gt_6_3
-#include "engine/cpu/winograd_tile.h"
+#include "engine/cpu/winograd_tile.inc"
 
 #define NAME(x) x##_2_5
 #define M       2
@@ -91,7 +91,7 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_A   winograd_a_2_5
 #define MAP_G   winograd_g_2_5
 #define MAP_GT  winograd_gt_2_5
-#include "engine/cpu/winograd_tile.h"
+#include "engine/cpu/winograd_tile.inc"
 
 #define NAME(x) x##_4_5
 #define M       4
@@ -103,7 +103,7 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 #define MAP_A   winograd_a_4_5
 #define MAP_G   winograd_g_4_5
 #define MAP_GT  winograd_gt_4_5
-#include "engine/cpu/winograd_tile.h"
+#include "engine/cpu/winograd_tile.inc"
 
 #define KERNELS(m_, r_)                                                                  \
     {                                                                                    \

@@ -5,7 +5,7 @@
 
 /*
  * The one-dimensional transforms of Winograd's convolutions (Lavin and Gray, "Fast Algorithms for
- * Convolutional Neural Networks", 2015), made and checked exactly by tools/winograd.py: change that.
+ * Convolutional Neural Networks", 2015), made and checked by tools/winograd.py: change that.
  * F(m, r) is m outputs of a filter with r taps, from n = m + r - 1 inputs:
  *
  *   y = A' ((G g) . (B' d))
@@ -280,11 +280,13 @@ WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
 /* G, F(2, 5): weights. */
 WINOGRAD_INLINE void winograd_g_2_5(const fast_vec x[5], fast_vec y[6])
 {
-    const fast_vec e1 = -0.5267489711934157f * x[0] - 0.2962962962962963f * x[2] - 0.16666666666666666f * x[4];
+    const fast_vec e1 = -0.5267489711934157f * x[0] - 0.2962962962962963f * x[2] -
+        0.16666666666666666f * x[4];
     const fast_vec o1 = -0.3950617283950617f * x[1] - 0.2222222222222222f * x[3];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = 0.13168724279835392f * x[0] + 0.2962962962962963f * x[2] + 0.6666666666666666f * x[4];
+    const fast_vec e3 = 0.13168724279835392f * x[0] + 0.2962962962962963f * x[2] +
+        0.6666666666666666f * x[4];
     const fast_vec o3 = 0.19753086419753085f * x[1] + 0.4444444444444444f * x[3];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
@@ -338,15 +340,18 @@ WINOGRAD_INLINE void winograd_a_4_5(const fast_vec x[4], fast_vec y[8])
 /* G, F(4, 5): weights. */
 WINOGRAD_INLINE void winograd_g_4_5(const fast_vec x[5], fast_vec y[8])
 {
-    const fast_vec e1 = -0.2222222222222222f * x[0] - 0.2222222222222222f * x[2] - 0.2222222222222222f * x[4];
+    const fast_vec e1 = -0.2222222222222222f * x[0] - 0.2222222222222222f * x[2] -
+        0.2222222222222222f * x[4];
     const fast_vec o1 = -0.2222222222222222f * x[1] - 0.2222222222222222f * x[3];
     y[1] = e1 + o1;
     y[2] = e1 - o1;
-    const fast_vec e3 = 0.011111111111111112f * x[0] + 0.044444444444444446f * x[2] + 0.17777777777777778f * x[4];
+    const fast_vec e3 = 0.011111111111111112f * x[0] + 0.044444444444444446f * x[2] +
+        0.17777777777777778f * x[4];
     const fast_vec o3 = 0.022222222222222223f * x[1] + 0.08888888888888889f * x[3];
     y[3] = e3 + o3;
     y[4] = e3 - o3;
-    const fast_vec e5 = 0.7111111111111111f * x[0] + 0.17777777777777778f * x[2] + 0.044444444444444446f * x[4];
+    const fast_vec e5 = 0.7111111111111111f * x[0] + 0.17777777777777778f * x[2] +
+        0.044444444444444446f * x[4];
     const fast_vec o5 = 0.35555555555555557f * x[1] + 0.08888888888888889f * x[3];
     y[5] = e5 + o5;
     y[6] = e5 - o5;
