@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Question: how fast is each convolution method on the layers of lenet and resnet8, batch 64, one
- * thread? Prints microseconds of the thread and GFLOP/s by the textbook's operations (2 C O K K H W a sample) for
- * the forward pass, each gradient, and both gradients together. The bound is the core's peak
- * (vector lanes x 2 x frequency) for direct methods; Winograd's may exceed it by its savings.
+ * thread? Prints microseconds of the thread and GFLOP/s by the textbook's operations (2 C O K K H W
+ * a sample) for the forward pass, each gradient, and both gradients together. The bound is the
+ * core's peak (vector lanes x 2 x frequency) for direct methods; Winograd's may exceed it by its
+ * savings.
  *
  * Usage: bench_conv [method] [layer]
  */
@@ -57,7 +58,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Least microseconds (what disturbs only ever adds) of one pass: 0 forward, 1 data, 2 weights, 3 both. */
+/* Least microseconds (what disturbs only ever adds) of a pass (3: both gradients). */
 static void measure(const fast_conv *conv, fast_conv_io io, double us[4])
 {
     int64_t time[4][ROUNDS];

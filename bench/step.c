@@ -134,7 +134,7 @@ int main(int argc, char **argv)
            "GFLOP/s of the textbook's at best; workspace %.1f MB; loss %g\n",
            model, (double)least[time_count - 1] / 1e3, mean / 1e3, (double)best / 1e3,
            1e9 * (double)batch / mean, 1e9 * (double)batch / (double)best,
-           program->head.flops_train * (double)batch / (double)best, (double)program->memory_count * 4e-6,
-           pass.loss);
+           program->head.flops_train * (double)batch / (double)best,
+           (double)program->memory_count * 4e-6, pass.loss);
     return 0;
 }

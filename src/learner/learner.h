@@ -9,8 +9,8 @@
  */
 typedef struct fast_learner fast_learner;
 
-/* As in an engine's pass: g[offset .. offset + count) is final and w of that range is not read again
- * by this gradient. Ranges cover the vector exactly once. May only post: never block. */
+/* As in an engine's pass: g[offset .. offset + count) is final and w of that range is not read
+ * again by this gradient. Ranges cover the vector exactly once. May only post: never block. */
 typedef void fast_learner_report_fn(void *ctx, int64_t offset, int64_t count);
 
 typedef struct fast_gradient {

@@ -2,10 +2,10 @@
 /*
  * A network and the shape of its data to a graph: nodes, segments, loss.
  *
- * Layers become nodes in the order of their lines, which is topological because a line can only name
- * lines above it; a stack of recurrent layers becomes one node each. Segments follow in the same
- * order, packed without gaps, so that the vector's length is the number of parameters. The graph is
- * one block of memory: header, nodes, segments of the parameters, segments of the state.
+ * Layers become nodes in the order of their lines, which is topological because a line can only
+ * name lines above it; a stack of recurrent layers becomes one node each. Segments follow in the
+ * same order, packed without gaps, so that the vector's length is the number of parameters. The
+ * graph is one block of memory: header, nodes, segments of the parameters, segments of the state.
  */
 #include "base/memory.h"
 #include "model/layer.h"

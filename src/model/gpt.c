@@ -6,8 +6,8 @@
  *     x <- x + dense(gelu(dense_4w(norm(x))))
  *
  * Its context is the data's length. Weights begin normal with standard deviation 0.02, those of the
- * dense layer that ends a block smaller by sqrt(2 depth), so that the sum keeps its size with depth.
- * Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+ * dense layer that ends a block smaller by sqrt(2 depth), so that the sum keeps its size with
+ * depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
  */
 #include "model/models.h"
 

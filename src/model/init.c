@@ -3,12 +3,12 @@
  * Initial weights. A segment is drawn from a Philox stream of its own, keyed by the seed and the
  * segment's index: it depends on nothing else, so replicas, shards and resumed runs begin alike.
  *
- *   uniform      w = a (2 u - 1)      Xavier (Glorot and Bengio 2010): a = sqrt(6 / (fan_in + fan_out));
- *                                     PyTorch's dense and conv: a = 1 / sqrt(fan_in)
- *   normal       w = a n              He et al. 2015: a = sqrt(2 / fan_in)
- *   orthogonal   Gram-Schmidt on a normal matrix (Saxe et al. 2013), the shorter side's vectors made
- *                orthonormal, sums in double. Each vector is projected twice, which leaves errors of
- *                rounding only (Giraud et al. 2005), and no memory besides w is needed.
+ *   uniform      w = a (2 u - 1)   Xavier (Glorot, Bengio 2010): a = sqrt(6 / (fan_in + fan_out));
+ *                                  PyTorch's dense and conv: a = 1 / sqrt(fan_in)
+ *   normal       w = a n           He et al. 2015: a = sqrt(2 / fan_in)
+ *   orthogonal   Gram-Schmidt on a normal matrix (Saxe et al. 2013), the shorter side's vectors
+ *                made orthonormal, sums in double. Each vector is projected twice, which leaves
+ *                errors of rounding only (Giraud et al. 2005), and no memory besides w is needed.
  *
  * Cost: linear, but orthogonal: 4 n^2 m for n vectors of m.
  */

@@ -6,7 +6,8 @@
 #include "model/network.h"
 
 /*
- * Between a line of text and a node: the table of layers, parsed lines, and the building of a graph.
+ * Between a line of text and a node: the table of layers, parsed lines, and the building of a
+ * graph.
  *
  *   line of text --network.c--> fast_layer --build.c, shapes.c--> fast_node and its segments
  */

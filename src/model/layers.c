@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of layers: what a line of a network may say. It is the only place where a layer's name,
- * summary and options exist; the parser, help, completion and docs are made of it. Rows stand in the
- * order of fast_op, so that an operator is its own index.
+ * summary and options exist; the parser, help, completion and docs are made of it. Rows stand in
+ * the order of fast_op, so that an operator is its own index.
  *
  * First values (option `init`): dense and conv begin as PyTorch's do, uniform within
  * 1 / sqrt(fan_in), which is calm enough for the learning rates that people carry over from there;

@@ -77,7 +77,8 @@ static void test_counts(void **state)
     }
 }
 
-/* Which models take which data. A letter a model, in the order of the registry: y fits, n does not. */
+/* Which models take which data. A letter a model, in the order of the registry: y fits, n does not.
+ * */
 static void test_models_and_data(void **state)
 {
     (void)state;

@@ -2,7 +2,8 @@
 /*
  * From a layer's options and the shapes of its inputs to its own shape, attributes and weights.
  *
- *   window of a convolution or pooling: out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1
+ *   window of a convolution or pooling:
+ *   out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1
  *
  * Weights have PyTorch's names and shapes, in the order of its parameters():
  *   dense, conv        weight [, bias]; with weight norm weight_v, weight_g

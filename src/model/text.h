@@ -12,7 +12,8 @@ typedef struct fast_text {
     size_t capacity; /* bytes of data */
 } fast_text;
 
-/* Append as printf does. FAST_EINVAL past FAST_TEXT_MAX, FAST_ENOMEM; the text is then as it was. */
+/* Append as printf does. FAST_EINVAL past FAST_TEXT_MAX, FAST_ENOMEM; the text is then as it was.
+ * */
 fast_err fast__text_add(fast_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

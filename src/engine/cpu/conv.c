@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A convolution: the methods chosen for its shape, and the passes through them. The choice is read
- * from the plan, or measured (conv_choose.c) and put there, under a key of the shape, the instruction
- * set and the versions of the libraries; it is written "forward / data / weights", or as one name
- * where one method does all.
+ * from the plan, or measured (conv_choose.c) and put there, under a key of the shape, the
+ * instruction set and the versions of the libraries; it is written "forward / data / weights", or
+ * as one name where one method does all.
  */
 #include "engine/cpu/conv.h"
 

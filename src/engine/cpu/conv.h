@@ -6,9 +6,9 @@
 
 /*
  * Convolutions with the batch innermost. Activations are [y][x][c][lanes]: `lanes` is the batch
- * padded to a multiple of 16, pixels are contiguous along x, so the (kx, c) part of a filter's window
- * is one contiguous run and no im2col is needed. Weights and their gradients are [o][c/g][ky][kx],
- * as they lie in the parameters; methods bring them into their own order.
+ * padded to a multiple of 16, pixels are contiguous along x, so the (kx, c) part of a filter's
+ * window is one contiguous run and no im2col is needed. Weights and their gradients are
+ * [o][c/g][ky][kx], as they lie in the parameters; methods bring them into their own order.
  *
  * fast__conv_new() measures the methods that fit a shape, or reads what an earlier run on this
  * machine measured from the plan file, and keeps the best.
@@ -25,8 +25,8 @@ typedef struct fast_conv_shape {
 
 typedef struct fast_conv fast_conv; /* immutable: chosen methods, kernels */
 
-/* `method` forces one by name (FAST_EINVAL with the nearest name if unknown; FAST_ENOTSUP if it does
- * not fit the shape); NULL picks. */
+/* `method` forces one by name (FAST_EINVAL with the nearest name if unknown; FAST_ENOTSUP if it
+ * does not fit the shape); NULL picks. */
 fast_err fast__conv_new(const fast_conv_shape *shape, fast_plan *plan, const char *method,
                         fast_conv **out);
 void fast__conv_free(fast_conv *conv);
@@ -62,6 +62,6 @@ typedef struct fast_conv_io {
 
 void fast__conv_forward(const fast_conv *conv, const fast_conv_io *io);
 
-/* After the forward pass of the same batch with the same keep. Padding lanes of dy are zero. Reads w
- * before it writes dw. The bias gradient is the caller's (a sum over pixels and lanes). */
+/* After the forward pass of the same batch with the same keep. Padding lanes of dy are zero. Reads
+ * w before it writes dw. The bias gradient is the caller's (a sum over pixels and lanes). */
 void fast__conv_backward(const fast_conv *conv, const fast_conv_io *io);

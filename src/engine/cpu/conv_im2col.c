@@ -3,8 +3,8 @@
  * Convolution by im2col and a matrix product: the method that fits every shape and needs no library
  * but one for products.
  *
- * The window under an output pixel is copied to a matrix [(c, ky, kx)][lanes], zeros where it leaves
- * the image; then the weights are a matrix [o][(c, ky, kx)] as they lie in the parameters, and
+ * The window under an output pixel is copied to a matrix [(c, ky, kx)][lanes], zeros where it
+ * leaves the image; then the weights are a matrix [o][(c, ky, kx)] as they lie in the parameters:
  *
  *   Y = col W',   dcol = dY W (then added back to where the window came from),   dW = sum dY' col
  *

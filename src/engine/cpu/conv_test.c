@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: every convolution method computes what the definition says, for every shape that it accepts.
- * Method: fixed corner shapes and random ones (odd sizes, strides, dilation, groups, padding, one
- * channel, 1x1 kernels, 16 to 80 lanes), forward with bias and ReLU, gradient of the input and of the
- * weights, together and alone, against loops in double precision; twice to the bit. Then the choice:
- * forced names, names that do not exist, choices read from a plan, and memory that runs out.
+ * Goal: every convolution method computes what the definition says, for every shape that it
+ * accepts. Method: fixed corner shapes and random ones (odd sizes, strides, dilation, groups,
+ * padding, one channel, 1x1 kernels, 16 to 80 lanes), forward with bias and ReLU, gradient of the
+ * input and of the weights, together and alone, against loops in double precision; twice to the
+ * bit. Then the choice: forced names, names that do not exist, choices read from a plan, and memory
+ * that runs out.
  */
 #include "engine/cpu/conv.h"
 #include "engine/cpu/conv_method.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Direct convolution by libxsmm's batch-reduce products, with the batch innermost (Georganas et al.,
- * "High-Performance Deep Learning via a Single Building Block", 2019; the layout C x H x W x N).
+ * Direct convolution by libxsmm's batch-reduce products, with the batch innermost (Georganas et
+ * al., "High-Performance Deep Learning via a Single Building Block", 2019; the layout C x H x W x
+ * N).
  *
  * An output pixel is a matrix [o][lanes]. Under one ky, the inputs of all kx and channels are one
  * contiguous matrix [kx][c][lanes], so a pixel is the sum over ky of products

@@ -4,11 +4,11 @@
  *
  *   <hash, 16 hexadecimal digits> <key>\t<choice>\n
  *
- * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash and
- * is ignored, so its shape is measured again. When a plan is closed its new choices are merged into
- * what the file holds by then, under a lock beside it. For a key that another run wrote meanwhile the
- * file's choice stays, since the runs after it already depend on it, unless this run could not use
- * it. The file is replaced as a whole, so that a reader never sees half of one.
+ * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash
+ * and is ignored, so its shape is measured again. When a plan is closed its new choices are merged
+ * into what the file holds by then, under a lock beside it. For a key that another run wrote
+ * meanwhile the file's choice stays, since the runs after it already depend on it, unless this run
+ * could not use it. The file is replaced as a whole, so that a reader never sees half of one.
  */
 #include "engine/cpu/plan.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: a plan that was written is read again; damage costs a measurement, never an error; runs that
- * write at once lose nothing. Method: files in a temporary folder, written by the plan itself, then
- * damaged byte by byte, or by several processes at once.
+ * Goal: a plan that was written is read again; damage costs a measurement, never an error; runs
+ * that write at once lose nothing. Method: files in a temporary folder, written by the plan itself,
+ * then damaged byte by byte, or by several processes at once.
  */
 #include "engine/cpu/plan.h"
 
