@@ -213,7 +213,7 @@ static void wrong_options_are_refused(void **state)
     (void)state;
     open_badly("idx", FAST_EINVAL, "images=", HEAP_MAX);
     open_badly("idx:images=/none,labels=/none", FAST_ENOENT, "/none", HEAP_MAX);
-    open_badly("idx:images=/,labels=/", FAST_EIO, "not a regular file", HEAP_MAX);
+    open_badly("idx:images=/,labels=/", FAST_EFORMAT, "not a regular file", HEAP_MAX);
     open_badly("idx:images=a,labels=b,test_images=c", FAST_EINVAL, "test_labels", HEAP_MAX);
     open_badly("idx:image=a", FAST_EINVAL, "images", HEAP_MAX);
     open_badly("fashion-mnist:folder=/none", FAST_ENOENT, "dataset-fashion-mnist", HEAP_MAX);

@@ -71,7 +71,7 @@ fast_err fast__stream_open(const char *path, fast_stream *out)
     if (fstat(fd, &status) != 0)
         err = fast__fail(FAST_EIO, "cannot read %s: %s", path, strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        err = fast__fail(FAST_EIO, "%s is not a regular file", path);
+        err = fast__fail(FAST_EFORMAT, "%s is not a regular file", path);
     if (!err) {
         uint8_t magic[2] = { 0, 0 };
         const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;

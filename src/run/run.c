@@ -22,14 +22,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file that the run will write must have a folder that can be written. */
-static fast_err check_writable(const char *option, const char *path)
+/* A file that the run will write must have a folder that can be written. One that is replaced whole
+ * must be a plain file, and its name leave room for that of the new file beside it. */
+static fast_err check_writable(const char *option, const char *path, bool replaced)
 {
+    enum { NAME_LENGTH_MAX = 255 - 25 }; /* of what file systems take; ".PID.N.tmp" */
     if (!path[0])
         return FAST_OK;
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    const bool is_there = stat(path, &st) == 0;
+    if (is_there && S_ISDIR(st.st_mode))
         return fast__fail(FAST_EINVAL, "%s=%s is a folder; name a file in it", option, path);
+    if (replaced && is_there && !S_ISREG(st.st_mode))
+        return fast__fail(FAST_EINVAL, "%s=%s is not a regular file; it is not replaced", option,
+                          path);
+    const char *name = strrchr(path, '/');
+    if (replaced && strlen(name ? name + 1 : path) > NAME_LENGTH_MAX)
+        return fast__fail(FAST_EINVAL, "%s=%.100s...: the file's name is longer than %d bytes",
+                          option, path, NAME_LENGTH_MAX);
     char folder[FAST_PATH_MAX];
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
@@ -59,9 +69,9 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->lr, 1, 1, c->batch },
                                 &schedule));
     fast__schedule_free(schedule);
-    FAST_TRY(check_writable("save", c->save));
-    FAST_TRY(check_writable("checkpoint", c->checkpoint));
-    return check_writable("log", c->log);
+    FAST_TRY(check_writable("save", c->save, true));
+    FAST_TRY(check_writable("checkpoint", c->checkpoint, true));
+    return check_writable("log", c->log, false);
 }
 
 static fast_err open_data(fast_run *run, const fast_data *train, const fast_data *test)

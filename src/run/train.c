@@ -16,9 +16,11 @@
 #include "run/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The report of a gradient: the range is final, so its update can be made now. */
 static void apply_range(void *ctx, int64_t offset, int64_t count)
@@ -149,7 +151,15 @@ static void write_log(fast_run *run)
     put_number(file, "test_loss", r->test_loss);
     put_number(file, "test_accuracy", r->test_accuracy);
     fputs("}\n", file);
-    fflush(file);
+    if (fflush(file) == 0 && !ferror(file))
+        return;
+    /* The log does not end hours of training, but a hole in it is said, once. */
+    char note[FAST_PATH_MAX + 128];
+    snprintf(note, sizeof note, "cannot write %s: %s; the log ends here", run->config.log,
+             strerror(errno));
+    fclose(file);
+    run->log = NULL;
+    fast__run_tell(run, FAST_EVENT_NOTE, note);
 }
 
 static fast_err evaluate(fast_run *run)
@@ -249,9 +259,17 @@ static fast_err open_log(fast_run *run)
 {
     if (!run->config.log[0] || run->log)
         return FAST_OK;
-    run->log = fopen(run->config.log, "ae");
-    if (!run->log)
+    /* Without O_NONBLOCK a named pipe would wait for a reader, and no signal would end that. */
+    const int fd =
+        open(run->config.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0)
         return fast__fail(FAST_EIO, "cannot write %s: %s", run->config.log, strerror(errno));
+    fcntl(fd, F_SETFL, O_APPEND);
+    run->log = fdopen(fd, "a");
+    if (!run->log) {
+        close(fd);
+        return fast__fail(FAST_ENOMEM, "no memory to write %s", run->config.log);
+    }
     return FAST_OK;
 }
 
