@@ -105,6 +105,9 @@ static fast_err config_check(C *c)
     }
     FAST_TRY(period_parse("evaluate", c->evaluate, &c->evaluate_period));
     FAST_TRY(period_parse("checkpoint_every", c->checkpoint_every, &c->checkpoint_period));
+    if (!c->checkpoint[0] && strcmp(c->checkpoint_every, "1") != 0)
+        return fast__fail(FAST_EINVAL, "checkpoint_every=%s needs a file: give checkpoint=FILE too",
+                          c->checkpoint_every);
     if (c->target > 0 && c->evaluate_period.unit == FAST_PERIOD_NEVER)
         return fast__fail(FAST_EINVAL, "target=%g needs evaluation; leave out evaluate=%s",
                           c->target, c->evaluate);
