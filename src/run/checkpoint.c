@@ -41,9 +41,6 @@ static const char *const described[] = { "fast_checkpoint", "step",      "step_c
                                          "judged",          "data_hash", "network",    "engine",
                                          "plan_hash",       NULL };
 
-/* Steps that a run can have taken: the loaders count no further. */
-static const int64_t step_max = 500000000000;
-
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX, SLOT_PREFIX_MAX = 32 };
 
 /* Metadata under construction: pairs of texts, kept in one block. */
@@ -263,7 +260,7 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
                &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
         sscanf(get_saved(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
                &test_loss, &test_accuracy) == 3;
-    if (!whole || out->step < 0 || out->step > step_max)
+    if (!whole || out->step < 0 || out->step > FAST_STEPS_MAX)
         return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
     out->sums.loss = value_of(loss);
     out->test_loss = value_of(test_loss);

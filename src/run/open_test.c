@@ -84,6 +84,24 @@ static void every_allocation_may_fail(void **state)
     fast_run_close(run);
 }
 
+/* Random streams number steps with 32 bits: a file that claims more is refused, not believed. */
+static void steps_are_bounded(void **state)
+{
+    (void)state;
+    fast_run *run;
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    run->step = FAST_STEPS_MAX + 1;
+    assert_int_equal(fast_run_checkpoint(run, path), FAST_OK);
+    fast_run_close(run);
+    assert_int_equal(fast_run_open(options_resume, &run), FAST_EFORMAT);
+    assert_int_equal(unlink(path), 0);
+
+    const char *const more[] = { "engine=ref", "model=mlp:hidden=4", "data=digits:train=80,test=8",
+                                 "batch=8",    "epochs=1G",          NULL };
+    assert_int_equal(fast_run_open(more, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "epochs=1000000000"));
+}
+
 /* A child that writes checkpoints until it dies. */
 _Noreturn static void write_forever(void)
 {
@@ -144,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(steps_are_bounded),
         cmocka_unit_test(killed_while_saving),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

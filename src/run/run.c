@@ -178,8 +178,10 @@ static fast_err open_rule(fast_run *run)
     const fast_run_config *c = &run->config;
     const int64_t epoch_steps = fast__loader_steps(run->loader);
     run->step_count = c->steps;
-    if (c->steps == 0 && !fast__mul_size(c->epochs, epoch_steps, &run->step_count))
-        return fast__fail(FAST_EINVAL, "epochs=%lld is too many", (long long)c->epochs);
+    if (c->steps == 0 && (!fast__mul_size(c->epochs, epoch_steps, &run->step_count) ||
+                          run->step_count > FAST_STEPS_MAX))
+        return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
+                          (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
     FAST_TRY(fast__optimizer_new(c->optimizer, &run->graph->params, &run->optimizer));
     run->by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,

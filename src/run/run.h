@@ -25,6 +25,9 @@
 
 enum { FAST_TEXT_MAX = 512, FAST_PATH_MAX = 4096 };
 
+/* Steps of a run at most: random streams number them with 32 bits (base/rng.h). */
+#define FAST_STEPS_MAX ((int64_t)UINT32_MAX)
+
 /* How often something happens: evaluation, checkpoints. */
 typedef enum fast_period_unit {
     FAST_PERIOD_NEVER, /* not at all, also not at the end */
