@@ -41,7 +41,7 @@ static const char *const described[] = { "fast_checkpoint", "step",      "step_c
                                          "judged",          "data_hash", "network",    "engine",
                                          "plan_hash",       NULL };
 
-enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX, SLOT_PREFIX_MAX = 32 };
+enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 
 /* Metadata under construction: pairs of texts, kept in one block. */
 typedef struct meta {
@@ -181,43 +181,16 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
-static void slot_prefix(int slot, char prefix[SLOT_PREFIX_MAX])
-{
-    snprintf(prefix, SLOT_PREFIX_MAX, "optimizer/%d/", slot);
-}
-
 static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
-    const fast_learner *learner = run->learner;
-    const int slots = slot_count(run);
-    const int64_t each = learner->params.segment_count;
-    const int64_t count = each * (1 + slots) + learner->state.segment_count;
-    char(*names)[FAST_TENSOR_NAME_MAX] = NULL;
-    fast_tensor *tensors = NULL;
-    fast_err err = fast__alloc("tensor names", count, sizeof *names, &names);
-    if (err)
-        return err;
-    err = fast__alloc("tensors", count, sizeof *tensors, &tensors);
-    if (err)
-        goto undo_names;
-    fast__weights_describe(&learner->params, learner->w, "", names, tensors);
-    int64_t at = each;
-    for (int slot = 0; slot < slots; slot++, at += each) {
-        char prefix[SLOT_PREFIX_MAX];
-        slot_prefix(slot, prefix);
-        fast__weights_describe(&learner->params, fast__optimizer_slot(run->optimizer, slot), prefix,
-                               names + at, tensors + at);
-    }
-    fast__weights_describe(&learner->state, learner->s, "", names + at, tensors + at);
+    fast_weights weights;
+    FAST_TRY(fast__weights_list(run, slot_count(run), &weights));
     uint64_t hash = hash_meta(get_described, m);
-    for (int64_t i = 0; i < count; i++)
-        hash = hash_tensor(&tensors[i], hash);
+    for (int64_t i = 0; i < weights.count; i++)
+        hash = hash_tensor(&weights.tensors[i], hash);
     meta_put(m, "hash", "%016" PRIx64, hash);
-    err = fast__tensors_save(path, tensors, count, m->pairs);
-    fast__free(tensors);
-
-undo_names:
-    fast__free(names);
+    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, m->pairs);
+    fast__weights_fini(&weights);
     return err;
 }
 
@@ -311,8 +284,8 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
     FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
     const int slots = slot_count(run);
     for (int slot = 0; slot < slots; slot++) {
-        char prefix[SLOT_PREFIX_MAX];
-        slot_prefix(slot, prefix);
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
         FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
     }
     const int64_t count =
@@ -372,20 +345,19 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(check_content(path, tensors));
 
     fast_learner *learner = run->learner;
-    FAST_TRY(fast__weights_copy(tensors, &learner->params, "", learner->w));
-    FAST_TRY(fast__weights_copy(tensors, &learner->state, "", learner->s));
+    fast__weights_copy(tensors, &learner->params, "", learner->w);
+    fast__weights_copy(tensors, &learner->state, "", learner->s);
     for (int slot = 0; slot < slot_count(run); slot++) {
-        char prefix[SLOT_PREFIX_MAX];
-        slot_prefix(slot, prefix);
-        FAST_TRY(fast__weights_copy(tensors, &learner->params, prefix,
-                                    fast__optimizer_slot(run->optimizer, slot)));
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
+        fast__weights_copy(tensors, &learner->params, prefix,
+                           fast__optimizer_slot(run->optimizer, slot));
     }
     run->step = s.step;
     run->sums = s.sums;
     run->step_judged = s.step_judged;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
-    run->resumed = true;
     note_changes(run, tensors, &s);
     return FAST_OK;
 }

@@ -112,7 +112,6 @@ struct fast_run {
     fast_run_config config;
     char *texts;           /* canonical text of every option, one after the other */
     const char *data_note; /* said at the start; or NULL */
-    bool resumed;          /* the run began from a checkpoint */
     char resume_note[256]; /* said at the start; "" */
 
     /* The parts, in the order in which they are made; freed in reverse. */
@@ -185,15 +184,24 @@ fast_err fast__weights_save(const fast_run *run, const char *path);
 fast_err fast__weights_load(fast_run *run, const char *path);
 
 struct fast_tensors;
-struct fast_tensor;
-/* Describe the segments of a layout as tensors over `vector`; `prefix` goes before the names, which
- * are written to `names`. */
-enum { FAST_TENSOR_NAME_MAX = FAST_SEGMENT_NAME_MAX + 32 };
-void fast__weights_describe(const fast_layout *layout, const float *vector, const char *prefix,
-                            char (*names)[FAST_TENSOR_NAME_MAX], struct fast_tensor *tensors);
+enum {
+    FAST_SLOT_PREFIX_MAX = 32,
+    FAST_TENSOR_NAME_MAX = FAST_SLOT_PREFIX_MAX + FAST_SEGMENT_NAME_MAX
+};
+/* What goes before the names of a slot of the optimizer's state. */
+void fast__weights_slot_prefix(int slot, char prefix[FAST_SLOT_PREFIX_MAX]);
+/* What a file will hold: parameters, the first `slots` slots of the optimizer, state. The tensors'
+ * data is the run's. */
+typedef struct fast_weights {
+    struct fast_tensor *tensors;         /* in the order of the file */
+    char (*names)[FAST_TENSOR_NAME_MAX]; /* theirs */
+    int64_t count;                       /* of them */
+} fast_weights;
+fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
+void fast__weights_fini(fast_weights *weights);
 /* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
 fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
                              const fast_layout *layout, const char *prefix);
-/* Copy them into `vector`; after the check only memory can be missing (other types than F32). */
-fast_err fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
-                            const char *prefix, float *vector);
+/* Copy them, checked before, into `vector`, converted where they are not F32. */
+void fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
+                        const char *prefix, float *vector);

@@ -13,9 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void fast__weights_describe(const fast_layout *layout, const float *vector, const char *prefix,
-                            char (*names)[FAST_TENSOR_NAME_MAX], fast_tensor *tensors)
+/* Append the segments of a layout, over `vector`; `prefix` goes before their names. */
+static void describe(fast_weights *weights, const fast_layout *layout, const float *vector,
+                     const char *prefix)
 {
+    char(*names)[FAST_TENSOR_NAME_MAX] = weights->names + weights->count;
+    fast_tensor *tensors = weights->tensors + weights->count;
+    weights->count += layout->segment_count;
     for (int64_t i = 0; i < layout->segment_count; i++) {
         const fast_segment *segment = &layout->segments[i];
         snprintf(names[i], sizeof names[i], "%s%s", prefix, segment->name);
@@ -76,20 +80,8 @@ fast_err fast__weights_check(const char *path, const fast_tensors *tensors,
     return FAST_OK;
 }
 
-/* Other types are converted through an aligned copy: the file's bytes lie anywhere. */
-static fast_err copy_converted(const fast_tensor *tensor, float *out)
-{
-    const size_t size = fast__dtype_size(tensor->dtype);
-    void *copy = NULL;
-    FAST_TRY(fast__alloc("weights to convert", tensor->count, size, &copy));
-    memcpy(copy, tensor->data, (size_t)tensor->count * size);
-    fast__vector_convert(tensor->count, tensor->dtype, copy, FAST_F32, out, 1.0f);
-    fast__free(copy);
-    return FAST_OK;
-}
-
-fast_err fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout,
-                            const char *prefix, float *vector)
+void fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout, const char *prefix,
+                        float *vector)
 {
     for (int64_t i = 0; i < layout->segment_count; i++) {
         const fast_segment *segment = &layout->segments[i];
@@ -97,12 +89,9 @@ fast_err fast__weights_copy(const fast_tensors *tensors, const fast_layout *layo
         snprintf(name, sizeof name, "%s%s", prefix, segment->name);
         const fast_tensor *tensor = fast__tensors_find(tensors, name);
         FAST_ASSERT(tensor && tensor->count == segment->count);
-        if (tensor->dtype == FAST_F32)
-            memcpy(vector + segment->offset, tensor->data, (size_t)segment->count * sizeof(float));
-        else
-            FAST_TRY(copy_converted(tensor, vector + segment->offset));
+        fast__vector_convert(tensor->count, tensor->dtype, tensor->data, FAST_F32,
+                             vector + segment->offset, 1.0f);
     }
-    return FAST_OK;
 }
 
 static bool layout_has(const fast_layout *layout, const char *name)
@@ -136,8 +125,9 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
     FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
     FAST_TRY(check_foreign(path, tensors, run));
-    FAST_TRY(fast__weights_copy(tensors, &learner->params, "", learner->w));
-    return fast__weights_copy(tensors, &learner->state, "", learner->s);
+    fast__weights_copy(tensors, &learner->params, "", learner->w);
+    fast__weights_copy(tensors, &learner->state, "", learner->s);
+    return FAST_OK;
 }
 
 fast_err fast__weights_load(fast_run *run, const char *path)
@@ -149,27 +139,49 @@ fast_err fast__weights_load(fast_run *run, const char *path)
     return err;
 }
 
-fast_err fast__weights_save(const fast_run *run, const char *path)
+void fast__weights_slot_prefix(int slot, char prefix[FAST_SLOT_PREFIX_MAX])
+{
+    snprintf(prefix, FAST_SLOT_PREFIX_MAX, "optimizer/%d/", slot);
+}
+
+fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out)
 {
     const fast_learner *learner = run->learner;
-    const int64_t count = learner->params.segment_count + learner->state.segment_count;
-    char(*names)[FAST_TENSOR_NAME_MAX] = NULL;
-    fast_tensor *tensors = NULL;
-    fast_err err = fast__alloc("tensor names", count, sizeof *names, &names);
-    if (err)
+    const int64_t count =
+        learner->params.segment_count * (1 + slots) + learner->state.segment_count;
+    fast_weights weights = { NULL, NULL, 0 };
+    FAST_TRY(fast__alloc("tensor names", count, sizeof *weights.names, &weights.names));
+    const fast_err err = fast__alloc("tensors", count, sizeof *weights.tensors, &weights.tensors);
+    if (err) {
+        fast__weights_fini(&weights);
         return err;
-    err = fast__alloc("tensors", count, sizeof *tensors, &tensors);
-    if (err)
-        goto undo_names;
-    fast__weights_describe(&learner->params, learner->w, "", names, tensors);
-    const int64_t first = learner->params.segment_count;
-    fast__weights_describe(&learner->state, learner->s, "", names + first, tensors + first);
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
-    err = fast__tensors_save(path, tensors, count, meta);
-    fast__free(tensors);
+    }
+    describe(&weights, &learner->params, learner->w, "");
+    for (int slot = 0; slot < slots; slot++) {
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
+        describe(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot), prefix);
+    }
+    describe(&weights, &learner->state, learner->s, "");
+    FAST_ASSERT(weights.count == count);
+    *out = weights;
+    return FAST_OK;
+}
 
-undo_names:
-    fast__free(names);
+void fast__weights_fini(fast_weights *weights)
+{
+    fast__free(weights->tensors);
+    fast__free(weights->names);
+    *weights = (fast_weights){ NULL, NULL, 0 };
+}
+
+fast_err fast__weights_save(const fast_run *run, const char *path)
+{
+    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    fast_weights weights;
+    FAST_TRY(fast__weights_list(run, 0, &weights));
+    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
+    fast__weights_fini(&weights);
     return err;
 }
 
