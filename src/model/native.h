@@ -8,13 +8,14 @@
 /* The native learner: a graph run by an engine on batches of a loader. Everything is borrowed and
  * lives longer than the learner. */
 typedef struct fast_native_options {
-    const fast_graph *graph;
-    const fast_engine *engine;
-    const fast_program *program;
-    fast_workspace *workspace; /* may be shared by learners that never run at once */
-    fast_loader *loader;       /* training batches */
-    fast_loader *test;         /* evaluation batches: file order, partial; or NULL */
-    uint64_t seed;
+    const fast_graph *graph;     /* the program's */
+    const fast_engine *engine;   /* that compiled it */
+    const fast_program *program; /* for batches of the loaders' size */
+    fast_workspace *workspace;   /* may be shared by learners that never run at once */
+    fast_loader *loader;         /* training batches */
+    fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
+    uint64_t seed;               /* of the run: first values, dropout */
 } fast_native_options;
 
+/* Its parameters and state have their first values (fast__graph_init). */
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out);

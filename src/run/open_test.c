@@ -7,6 +7,8 @@
  */
 #include "base/memory.h"
 #include "run/run.h"
+#include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -81,6 +83,55 @@ static void every_allocation_may_fail(void **state)
 
     open_until_ok(options_resume, &run);
     assert_int_equal(fast_run_result(run)->params_hash, hash);
+    fast_run_close(run);
+}
+
+/* Weights of other programs: every type that is read, at odd addresses, gives the same numbers. */
+static void weights_of_other_types(void **state)
+{
+    (void)state;
+    static const fast_dtype types[] = { FAST_F32, FAST_F64, FAST_F16, FAST_BF16 };
+    enum { TENSORS_MAX = 8 };
+    fast_run *run;
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    const fast_layout *layout = &run->learner->params;
+    float *w = run->learner->w;
+    assert_in_range(layout->segment_count, 1, TENSORS_MAX - 1);
+    for (int64_t i = 0; i < layout->count; i++)
+        w[i] = (float)(i % 256 - 128) * 0.5f; /* exact in all of them */
+    fast__run_measure_all(run);
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        fast_tensor tensors[TENSORS_MAX] = { { .name = "a.num_batches_tracked",
+                                               .dtype = FAST_U8,
+                                               .rank = 1,
+                                               .shape = { 3 },
+                                               .count = 3,
+                                               .data = "odd" } };
+        char *bytes;
+        assert_int_equal(fast__alloc("bytes", layout->count, sizeof(double), &bytes), FAST_OK);
+        fast__vector_convert(layout->count, FAST_F32, w, types[t], bytes, 1.0f);
+        for (int64_t i = 0; i < layout->segment_count; i++) {
+            const fast_segment *segment = &layout->segments[i];
+            tensors[i + 1] = (fast_tensor){
+                .name = segment->name,
+                .dtype = types[t],
+                .rank = segment->rank,
+                .shape = { segment->shape[0], segment->rank > 1 ? segment->shape[1] : 0 },
+                .count = segment->count,
+                .data = bytes + (size_t)segment->offset * fast__dtype_size(types[t]),
+            };
+        }
+        assert_int_equal(fast__tensors_save(path, tensors, layout->segment_count + 1, NULL),
+                         FAST_OK);
+        fast__free(bytes);
+        fast_run *other;
+        assert_int_equal(fast_run_open(options, &other), FAST_OK);
+        assert_int_equal(fast__weights_load(other, path), FAST_OK);
+        fast__run_measure_all(other);
+        assert_int_equal(fast_run_result(other)->params_hash, fast_run_result(run)->params_hash);
+        fast_run_close(other);
+    }
+    assert_int_equal(unlink(path), 0);
     fast_run_close(run);
 }
 
@@ -162,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(weights_of_other_types),
         cmocka_unit_test(steps_are_bounded),
         cmocka_unit_test(killed_while_saving),
     };

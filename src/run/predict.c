@@ -3,18 +3,14 @@
  * Outputs of the model for samples of the caller's, in batches of the size that the program was
  * compiled for. The samples are normalised as the training set is:
  *
- *   x' = (x - mean[c]) * scale[c]     per channel c
+ *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
+ *
+ * A batch without labels and targets is a prediction: the engine judges nothing.
  */
 #include "run/run.h"
 
-#include <string.h>
-
-static void normalise(const fast_data *data, int64_t count, const float *x, float *out)
+static void normalize(const fast_data *data, int64_t count, const float *x, float *out)
 {
-    if (data->tokens || data->channels == 0 || !data->mean || !data->scale) {
-        memcpy(out, x, (size_t)(count * data->features) * sizeof *x);
-        return;
-    }
     const int64_t plane = data->features / data->channels;
     for (int64_t n = 0; n < count; n++)
         for (int64_t c = 0; c < data->channels; c++)
@@ -27,16 +23,11 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
     FAST_ASSERT(run != NULL && count >= 0);
     const int64_t inputs = fast_run_inputs(run);
     const int64_t each = fast_run_outputs(run);
-    const bool labels = run->graph->loss == FAST_LOSS_CROSS_ENTROPY;
     for (int64_t done = 0; done < count;) {
         const int64_t left = count - done;
-        fast_batch batch = { .count = left < run->config.batch ? left : run->config.batch,
-                             .x = run->predict_x };
-        if (labels)
-            batch.labels = run->predict_y;
-        else
-            batch.targets = run->predict_y;
-        normalise(run->train, batch.count, x + done * inputs, run->predict_x);
+        const fast_batch batch = { .count = left < run->config.batch ? left : run->config.batch,
+                                   .x = run->predict_x };
+        normalize(run->train, batch.count, x + done * inputs, run->predict_x);
         fast_pass pass = { .params = run->learner->w,
                            .state = run->learner->s,
                            .batch = &batch,

@@ -110,7 +110,7 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     return FAST_OK;
 }
 
-/* A graph, by name or of the caller's, that fits the data. */
+/* A graph, by name or of the caller's. The model's level checks that it fits the data. */
 static fast_err open_graph(fast_run *run, const fast_network *network)
 {
     const fast_data *data = run->train;
@@ -121,34 +121,10 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
                                .regression = data->classes == 0,
                                .positions = data->positions };
     memcpy(input.shape, data->shape, sizeof input.shape);
-    if (network) {
-        FAST_TRY(fast__network_fit(network, &input, &run->graph));
-        snprintf(run->config.model, sizeof run->config.model, "own");
-    } else {
-        FAST_TRY(fast__model_open(run->config.model, &input, &run->graph, &run->model_text));
-    }
-
-    const fast_graph *graph = run->graph;
-    if (graph->nodes[0].count != data->features)
-        return fast__fail(FAST_EINVAL,
-                          "the model takes %lld values a sample, and the data has %lld",
-                          (long long)graph->nodes[0].count, (long long)data->features);
-    if (graph->outputs != data->outputs || (data->labels && graph->positions != data->positions))
-        return fast__fail(FAST_EINVAL,
-                          "the model gives %lld outputs at %lld positions, and the data "
-                          "wants %lld at %lld",
-                          (long long)graph->outputs, (long long)graph->positions,
-                          (long long)data->outputs, (long long)data->positions);
-    if (graph->tokens != data->tokens || (data->tokens && graph->vocabulary < data->vocabulary))
-        return fast__fail(FAST_EINVAL, "the model takes %s, and the data has %s",
-                          graph->tokens ? "tokens" : "numbers",
-                          !data->tokens   ? "numbers"
-                          : graph->tokens ? "more different tokens"
-                                          : "tokens");
-    if (graph->loss == FAST_LOSS_MSE && data->labels)
-        return fast__fail(FAST_EINVAL, "the model's loss is mse, and the data has labels; use loss "
-                                       "cross_entropy");
-    return FAST_OK;
+    if (!network)
+        return fast__model_open(run->config.model, &input, &run->graph, &run->model_text);
+    snprintf(run->config.model, sizeof run->config.model, "own");
+    return fast__network_fit(network, &input, &run->graph);
 }
 
 static fast_err open_loaders(fast_run *run)
@@ -220,23 +196,16 @@ static fast_err open_learner(fast_run *run)
                                          .loader = run->loader,
                                          .test = run->test_loader,
                                          .seed = (uint64_t)c->seed };
-    FAST_TRY(fast__native_new(&native, &run->learner));
-    fast__graph_init(run->graph, (uint64_t)c->seed, run->learner->w, run->learner->s);
-    return FAST_OK;
+    return fast__native_new(&native, &run->learner);
 }
 
 /* Memory of fast_run_predict(), taken here so that nothing is allocated later. */
 static fast_err open_predict(fast_run *run)
 {
-    const fast_graph *graph = run->graph;
     int64_t count = 0;
     if (!fast__mul_size(run->config.batch, run->train->features, &count))
         return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
-    FAST_TRY(fast__alloc("samples to predict", count, sizeof(float), &run->predict_x));
-    const int64_t each = graph->loss == FAST_LOSS_MSE ? graph->outputs : graph->positions;
-    if (!fast__mul_size(run->config.batch, each, &count))
-        return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
-    return fast__alloc("labels to predict", count, sizeof(float), &run->predict_y);
+    return fast__alloc("samples to predict", count, sizeof(float), &run->predict_x);
 }
 
 /* The text of every option, "auto" resolved, for fast_run_option(). */
@@ -312,7 +281,6 @@ void fast_run_close(fast_run *run)
     if (run->log)
         fclose(run->log);
     fast__free(run->texts);
-    fast__free(run->predict_y);
     fast__free(run->predict_x);
     if (run->learner)
         run->learner->ops->free(run->learner);

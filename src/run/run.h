@@ -131,7 +131,6 @@ struct fast_run {
     fast_schedule *schedule;
     void *log;          /* FILE of --log, or NULL */
     float *predict_x;   /* [batch][features]: normalised samples of fast_run_predict() */
-    void *predict_y;    /* [batch][positions or outputs] zeros: the loss wants something */
     uint64_t data_hash; /* of the training set; 0 until it is asked for */
 
     /* Progress. */
