@@ -198,25 +198,17 @@ static fast_err keep(fast_run *run, const char *path)
     return FAST_OK;
 }
 
-/* The file of a run that was asked to keep checkpoints, or NULL: a resumed run keeps its own. */
-static const char *keep_path(const fast_run *run)
-{
-    return run->config.checkpoint[0] ? run->config.checkpoint : NULL;
-}
-
 /* What is to be done between two steps. A checkpoint in mid-run that cannot be written does not
  * end hours of training: the user is told, and the next one may succeed. */
 static fast_err rest(fast_run *run)
 {
     if (run->step != run->step_judged && is_due(run, run->config.evaluate_period))
         FAST_TRY(evaluate(run));
-    const char *path = keep_path(run);
+    const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
-    if (path && !last && run->step != run->step_saved &&
-        is_due(run, run->config.checkpoint_period) && keep(run, path) != FAST_OK) {
-        run->step_saved = run->step;
+    if (path[0] && !last && run->step != run->step_saved &&
+        is_due(run, run->config.checkpoint_period) && keep(run, path) != FAST_OK)
         fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
-    }
     return FAST_OK;
 }
 
@@ -273,7 +265,8 @@ static fast_err open_log(fast_run *run)
     return FAST_OK;
 }
 
-/* Files that a run leaves behind. A run that diverged leaves its older ones as they are. */
+/* Files that a run leaves behind. A run that diverged leaves its older ones as they are; a resumed
+ * run without a checkpoint of its own that is canceled goes back into the file it came from. */
 static fast_err write_files(fast_run *run)
 {
     if (strcmp(run->result.stop, "diverged") == 0) {
@@ -282,10 +275,10 @@ static fast_err write_files(fast_run *run)
                        "try a smaller learning rate, or clipping");
         return FAST_OK;
     }
-    const char *path = keep_path(run);
-    if (!path && run->result.canceled && run->config.resume[0])
+    const char *path = run->config.checkpoint;
+    if (!path[0] && run->result.canceled)
         path = run->config.resume;
-    if (path && run->step != run->step_saved)
+    if (path[0] && run->step != run->step_saved)
         FAST_TRY(keep(run, path));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));
@@ -299,6 +292,8 @@ fast_err fast_run_train(fast_run *run)
     FAST_ASSERT(run != NULL);
     FAST_TRY(open_log(run));
     run->result.canceled = false;
+    if (!run->finished)
+        run->result.stop = "";
     run->times.start_ns = fast__run_now(run);
     run->times.progress_ns = run->times.start_ns;
     fast__run_tell(run, FAST_EVENT_START, NULL);

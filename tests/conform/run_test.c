@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -242,6 +243,13 @@ static void resume_again_and_again(void **state)
     assert_same(&whole, &parts);
 }
 
+/* A run that goes on has no reason yet why it ended. */
+static void expect_no_stop(void *ctx, const fast_event *event)
+{
+    (void)ctx;
+    assert_string_equal(event->result->stop, "");
+}
+
 /* The same run goes on where it was canceled. */
 static void cancel_and_train_again(void **state)
 {
@@ -254,10 +262,44 @@ static void cancel_and_train_again(void **state)
     assert_int_equal(fast_run_train(run), FAST_OK);
     assert_true(fast_run_result(run)->canceled);
     assert_int_equal(fast_run_result(run)->steps, 0);
+    fast_run_watch(run, expect_no_stop, NULL);
     assert_int_equal(fast_run_train(run), FAST_OK);
     assert_false(fast_run_result(run)->canceled);
+    assert_string_equal(fast_run_result(run)->stop, "done");
     const fast_result parts = *fast_run_result(run);
     assert_same(&whole, &parts);
+    fast_run_close(run);
+}
+
+/* Where checkpoints cannot be written any more: note it, and stop there. */
+static void cancel_at_note(void *ctx, const fast_event *event)
+{
+    stopper *s = ctx;
+    if (event->kind == FAST_EVENT_START)
+        assert_int_equal(rmdir(path_of("gone")), 0);
+    if (event->kind == FAST_EVENT_NOTE) {
+        s->step = event->step;
+        fast_run_cancel(s->run);
+    }
+}
+
+/* A checkpoint that fails in mid-run is a note; the one that a cancel asks for is not: a run that
+ * could not be saved does not end well. */
+static void checkpoint_cannot_be_written(void **state)
+{
+    (void)state;
+    char checkpoint[OPTION_MAX];
+    file_option("checkpoint", "gone/c.safetensors", checkpoint);
+    assert_int_equal(mkdir(path_of("gone"), 0700), 0);
+    const char *const options[] = { checkpoint, "checkpoint_every=7steps", NULL };
+    fast_network *network;
+    fast_run *run;
+    assert_int_equal(open_job(&sgd, options, &network, &run), FAST_OK);
+    stopper s = { run, -1 };
+    fast_run_watch(run, cancel_at_note, &s);
+    assert_int_equal(fast_run_train(run), FAST_ENOENT);
+    assert_int_equal(s.step, 7);
+    assert_int_equal(fast_run_result(run)->steps, 7);
     fast_run_close(run);
 }
 
@@ -730,6 +772,7 @@ int main(void)
         cmocka_unit_test(resume_same_bits),
         cmocka_unit_test(resume_again_and_again),
         cmocka_unit_test(cancel_and_train_again),
+        cmocka_unit_test(checkpoint_cannot_be_written),
         cmocka_unit_test(cancel_from_a_thread),
         cmocka_unit_test(cancel_from_a_signal),
         cmocka_unit_test(target_stops),
