@@ -85,22 +85,22 @@ typedef enum fast_option_type {
 } fast_option_type;
 
 typedef struct fast_option {
-    const char *name;     /* lower_snake; a flag writes it with hyphens */
-    const char *standard; /* the default, as the user would write it */
-    const char *help;     /* one line, no full stop */
-    fast_option_type type;
-    size_t offset;       /* of the field in the part's configuration: bool, int64_t, double,
-                            char[size], int */
-    size_t size;         /* TEXT: of the field */
-    double min;          /* INT, REAL: smallest valid value */
-    double max;          /* INT, REAL: largest; no limits where min == max */
-    const char *choices; /* CHOICE: "a|b|c"; TEXT: the kind of part it names, "file",
-                            or NULL */
+    const char *name;      /* lower_snake; a flag writes it with hyphens */
+    const char *standard;  /* the default, as the user would write it */
+    const char *help;      /* one line, no full stop */
+    fast_option_type type; /* says what the field is */
+    size_t offset;         /* of the field in the part's configuration: bool, int64_t, double,
+                              char[size], int */
+    size_t size;           /* TEXT: of the field */
+    double min;            /* INT, REAL: smallest valid value */
+    double max;            /* INT, REAL: largest; no limits where min == max */
+    const char *choices;   /* CHOICE: "a|b|c"; TEXT: the kind of part it names, "file",
+                              or NULL */
 } fast_option;
 
 /* A part that can be chosen by name. */
 typedef struct fast_part {
-    const char *name;
+    const char *name;           /* as it is typed */
     const char *summary;        /* one line, no full stop */
     const fast_option *options; /* ends with a row whose name is NULL; may be NULL */
 } fast_part;

@@ -17,10 +17,10 @@ extern "C" {
  * several threads at once, on different memory.
  */
 typedef struct fast_operator {
-    const char *name;
+    const char *name; /* for messages, and for layers that are given no name */
 
     /* The shape of one sample's output, from those of its inputs (rank 1 to 3: [C], [T, C],
-     * [C, H, W]). FAST_EINVAL where they do not fit. */
+     * [C, H, W]). Anything but FAST_OK refuses them. */
     fast_err (*shape)(const void *config, int input_count, const int *ranks,
                       const int64_t (*shapes)[3], int *rank_out, int64_t shape_out[3]);
 
@@ -44,13 +44,14 @@ FAST_API void fast_network_free(fast_network *network);
 /* Add one line of the network language. FAST_EINVAL names what is wrong and the nearest word. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add(fast_network *network, const char *line);
 
-/* Add a layer that runs `op`, on the layers named in `inputs` (separated by spaces; NULL: the last
- * one). `op` and `config` must live as long as every run of the network. */
+/* Add a layer `name` (NULL: one is made of the operator's) that runs `op` on the layers named in
+ * `inputs` (separated by spaces; NULL: the last one). `op` and `config`, which op's functions are
+ * given, must live as long as every run of the network. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add_operator(fast_network *network, const char *name,
                                                             const fast_operator *op, void *config,
                                                             const char *inputs);
 
-/* Read a network file. */
+/* Read a network file. FAST_ENOENT, FAST_EINVAL as above. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_open(const char *path, fast_network **out);
 
 /* A data set in memory. */
@@ -58,18 +59,19 @@ typedef struct fast_data fast_data;
 
 /* Zero means none. Copied, so the arrays may go away. */
 typedef struct fast_data_options {
-    int64_t count; /* samples */
-    int rank;      /* of one sample: 1 to 3 */
-    int64_t shape[3];
+    int64_t count;         /* samples */
+    int rank;              /* of one sample: 1 to 3 */
+    int64_t shape[3];      /* [C], [T, C] or [C, H, W]: the first `rank` count */
     const float *x;        /* [count][shape], row major */
     const int32_t *labels; /* [count][positions]: classification */
     int64_t positions;     /* labels a sample; 0 means 1 */
     int64_t classes;       /* labels are below it */
     const float *targets;  /* [count][outputs]: regression, instead of labels */
-    int64_t outputs;
+    int64_t outputs;       /* targets a sample */
 } fast_data_options;
 
-/* Copy a data set. FAST_EINVAL if a label is out of range or a value is not finite. */
+/* Copy a data set; it is used as it is, without normalisation. FAST_EINVAL if sizes or arrays make
+ * no sense, FAST_EFORMAT if a label is out of range or a value is not finite. */
 FAST_API FAST_MUST_CHECK fast_err fast_data_new(const fast_data_options *options, fast_data **out);
 FAST_API void fast_data_free(fast_data *data);
 

@@ -4,7 +4,7 @@
 /*
  * run.h - train a model. The rules of fast.h hold.
  *
- *     fast_run *run;
+ *     fast_run *run = NULL;
  *     const char *options[] = { "model=lenet", "epochs=3", NULL };
  *     if (fast_run_open(options, &run) == FAST_OK && fast_run_train(run) == FAST_OK)
  *         printf("%.2f%%\n", 100 * fast_run_result(run)->test_accuracy);
@@ -35,11 +35,11 @@ typedef struct fast_result {
     double time_to_target_s; /* NAN while the target is not reached */
     uint64_t params_hash;    /* of parameters and state */
     uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
-    int64_t param_count;
-    int64_t memory_peak; /* bytes resident at most, of the whole process */
-    bool canceled;       /* fast_run_cancel() ended it; a checkpoint was saved where asked */
-    const char *stop;    /* why it ended: "done", "target", "canceled", "diverged" (the loss is
-                            not a finite number); "" while it goes on */
+    int64_t param_count;     /* trainable numbers of the model */
+    int64_t memory_peak;     /* bytes resident at most, of the whole process */
+    bool canceled;           /* fast_run_cancel() ended it; a checkpoint was saved where asked */
+    const char *stop;        /* why it ended: "done", "target", "canceled", "diverged" (the loss is
+                                not a finite number); "" while it goes on */
 } fast_result;
 
 /* What happened: given to the callback of fast_run_watch(). */
@@ -51,16 +51,18 @@ typedef enum fast_event_kind {
     FAST_EVENT_NOTE      /* `text` says something that the user should know */
 } fast_event_kind;
 
+/* The event, its result and its text are lent for the call. */
 typedef struct fast_event {
-    fast_event_kind kind;
-    int64_t step;
-    int64_t step_count;  /* in all */
-    int64_t epoch;       /* from 0 */
-    double seconds_left; /* estimate; NAN at first */
-    const fast_result *result;
-    const char *text;
+    fast_event_kind kind;      /* what happened */
+    int64_t step;              /* steps taken */
+    int64_t step_count;        /* in all */
+    int64_t epoch;             /* from 0 */
+    double seconds_left;       /* estimate; NAN at first */
+    const fast_result *result; /* what was measured so far */
+    const char *text;          /* SAVE, NOTE; otherwise NULL */
 } fast_event;
 
+/* It may call fast_run_cancel() and what takes a const fast_run, and nothing else on the run. */
 typedef void fast_event_fn(void *ctx, const fast_event *event);
 
 /* Open a run. Options are "name=value", in the words of `fast train` (docs/options.md), ended by
@@ -74,13 +76,15 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
                                                      const fast_data *train, const fast_data *test,
                                                      fast_run **out);
 
-/* Call `watch` as the run goes on, on the thread that trains. */
+/* Call `watch` as the run goes on, on the thread that trains; NULL stops that. */
 FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);
 
-/* Train to the end, the target or a cancel; all are FAST_OK, and the result says which. */
+/* Train to the end, the target, a cancel or a loss that is not finite; all are FAST_OK, and the
+ * result says which. A canceled run goes on where it was when this is called again. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_train(fast_run *run);
 
-/* Finish the step, save where asked, return. [any thread, and signal handlers] */
+/* Let fast_run_train() finish its step, save where asked and return; before it is called, let it
+ * return at once. [any thread, and signal handlers] */
 FAST_API void fast_run_cancel(fast_run *run);
 
 /* What was measured so far. Lent until the next call on the run. */
@@ -110,15 +114,16 @@ FAST_API void fast_run_close(fast_run *run);
 
 /* One measurement of `fast bench engine`. */
 typedef struct fast_measure {
-    const char *model;
-    const char *layer;  /* NULL for the whole model */
-    const char *method; /* what the engine chose for it; may be NULL */
-    double samples_per_s;
-    double gflops;         /* by the textbook's count of operations */
+    const char *model;     /* as the options name it */
+    const char *layer;     /* NULL for the whole model */
+    const char *method;    /* what the engine chose for it; may be NULL */
+    double samples_per_s;  /* trained, forward and backward */
+    double gflops;         /* a second, by the textbook's count of operations */
     double bound_fraction; /* of what this core's multiply-adds allow; can pass 1 where a method
                               needs fewer operations than the textbook's */
 } fast_measure;
 
+/* Called once for each measurement, which is lent for the call. */
 typedef void fast_measure_fn(void *ctx, const fast_measure *measure);
 
 /* Measure the engine on a model ("lenet", ...), whole and per layer. Options as for a run; those
@@ -126,14 +131,15 @@ typedef void fast_measure_fn(void *ctx, const fast_measure *measure);
 FAST_API FAST_MUST_CHECK fast_err fast_bench_engine(const char *const *options,
                                                     fast_measure_fn *report, void *ctx);
 
-/* What this build and this machine have, a line each, for `fast info`. */
+/* An optional library that this build has, or has not. */
 typedef struct fast_feature {
-    const char *name; /* "oneDNN" */
-    bool present;
-    const char *version; /* or NULL */
+    const char *name;    /* "oneDNN" */
+    bool present;        /* in this build */
+    const char *version; /* that is running; or NULL */
     const char *brings;  /* what it is for, or what is missing without it */
 } fast_feature;
 
+/* The list, and its length. [any thread] */
 FAST_API const fast_feature *fast_feature_list(int64_t *count_out);
 
 #ifdef __cplusplus
