@@ -28,27 +28,27 @@ void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t 
     FAST_ASSERT(fan_in > 0);
     FAST_ASSERT(fan_out > 0);
     switch (rule) {
-    case FAST_RULE_TORCH:
+    case FAST_INIT_RULE_TORCH:
         segment->init = FAST_INIT_UNIFORM;
         segment->init_a = (float)(1 / sqrt(in));
         break;
-    case FAST_RULE_XAVIER:
+    case FAST_INIT_RULE_XAVIER:
         segment->init = FAST_INIT_UNIFORM;
         segment->init_a = (float)sqrt(6 / (in + out));
         break;
-    case FAST_RULE_HE:
+    case FAST_INIT_RULE_HE:
         segment->init = FAST_INIT_NORMAL;
         segment->init_a = (float)sqrt(2 / in);
         break;
-    case FAST_RULE_ORTHOGONAL:
+    case FAST_INIT_RULE_ORTHOGONAL:
         segment->init = FAST_INIT_ORTHOGONAL;
         segment->init_a = 1;
         break;
-    case FAST_RULE_NORMAL:
+    case FAST_INIT_RULE_NORMAL:
         segment->init = FAST_INIT_NORMAL;
         segment->init_a = (float)std;
         break;
-    case FAST_RULE_ZEROS:
+    case FAST_INIT_RULE_ZEROS:
         segment->init = FAST_INIT_ZEROS;
         break;
     }
@@ -57,7 +57,7 @@ void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t 
 void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
 {
     FAST_ASSERT(fan_in > 0);
-    if (rule != FAST_RULE_TORCH)
+    if (rule != FAST_INIT_RULE_TORCH)
         return;
     segment->init = FAST_INIT_UNIFORM;
     segment->init_a = (float)(1 / sqrt((double)fan_in));

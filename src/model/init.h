@@ -22,16 +22,17 @@ typedef enum fast_init {
 
 /* The option `init` of a layer, in the order of its choices. */
 typedef enum fast_init_rule {
-    FAST_RULE_TORCH,
-    FAST_RULE_XAVIER,
-    FAST_RULE_HE,
-    FAST_RULE_ORTHOGONAL,
-    FAST_RULE_NORMAL,
-    FAST_RULE_ZEROS
+    FAST_INIT_RULE_TORCH,      /* as PyTorch's layer of this kind */
+    FAST_INIT_RULE_XAVIER,     /* Glorot and Bengio 2010 */
+    FAST_INIT_RULE_HE,         /* He et al. 2015 */
+    FAST_INIT_RULE_ORTHOGONAL, /* Saxe et al. 2013 */
+    FAST_INIT_RULE_NORMAL,     /* with the option `std` */
+    FAST_INIT_RULE_ZEROS
 } fast_init_rule;
 #define FAST_INIT_CHOICES "torch|xavier|he|orthogonal|normal|zeros"
 
-/* The values of a weight's segment under a rule, and of the bias beside it. */
+/* Set how a weight's segment is drawn under a rule, and the bias beside it; `std` is of
+ * FAST_INIT_RULE_NORMAL only. */
 void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t fan_out,
                        fast_segment *segment);
 void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment);

@@ -22,7 +22,8 @@ enum {
                                         table: that one has no line */
 };
 
-/* Elements of one sample in a node, and of one segment, at most. */
+/* Elements of one sample in a node, of one segment, and of attention's scores of one sample, at
+ * most: products with a batch then fit 64 bits. */
 #define FAST_COUNT_MAX ((int64_t)1 << 31)
 
 /* The options of all layers. */

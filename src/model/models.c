@@ -149,13 +149,12 @@ static fast_err open_network(const char *spec, const fast_model_input *input, fa
     int64_t count = 0;
     int64_t i = 0;
     const char *rest = NULL;
-    const char *unused = NULL;
     char name[64];
 
     while (fast__models[count])
         count++;
     FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
-    i = fast__name_find(name, model_name, NULL, count, &unused);
+    i = fast__name_find(name, model_name, NULL, count, NULL);
     if (i < 0)
         return fast__name_unknown("model", name, model_name, NULL, count);
     if (fast__models[i] == &model_file && rest && *rest)

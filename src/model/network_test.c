@@ -299,6 +299,7 @@ static const struct {
     { "input 8 tokens=4\nrelu", "takes numbers, but its input is tokens" },
     { "input 8 tokens=4\nembed 4\nembed 4", "line 3: embed2: takes tokens" },
     { "input 8 6\nattention 4", "4 heads do not divide the width 6" },
+    { "input 268435456 4\nattention 4", "4 heads over 268435456 positions are too many" },
     { "input 8\nlstm 4", "takes a sequence" },
     { "input 8\na: dense 4\nb: dense 5 from input\nadd a b", "shapes 4 and 5, which do not fit" },
     { "input 3 8 8\na: conv 4 kernel=3\nconcat a input\nflatten",

@@ -111,7 +111,7 @@ static fast_err add_weights(fast_build *build, fast_node *node, int rank, const 
     return FAST_OK;
 }
 
-/* A product that only the check of a segment's size needs: large values stay large. */
+/* A fan. Where it overflows the weight is too large as well, which add_segment() says better. */
 static int64_t product(int64_t a, int64_t b)
 {
     int64_t out = FAST_COUNT_MAX;
@@ -244,14 +244,14 @@ static fast_err infer_embed(fast_build *build, fast_node *node)
     FAST_TRY(fast__build_param(build, node, FAST_W_WEIGHT, "weight", 2,
                                (int64_t[]){ vocabulary, config->outputs }, &segment));
     /* PyTorch's embedding begins with variance 1, not with the rule of its dense layers. */
-    fast__init_weight(rule == FAST_RULE_TORCH ? FAST_RULE_NORMAL : rule,
-                      rule == FAST_RULE_TORCH ? 1 : config->std, vocabulary, config->outputs,
+    fast__init_weight(rule == FAST_INIT_RULE_TORCH ? FAST_INIT_RULE_NORMAL : rule,
+                      rule == FAST_INIT_RULE_TORCH ? 1 : config->std, vocabulary, config->outputs,
                       segment);
     if (config->position) {
         FAST_TRY(fast__build_param(build, node, FAST_W_BIAS, "position.weight", 2, node->shape,
                                    &segment));
-        fast__init_weight(rule == FAST_RULE_TORCH ? FAST_RULE_NORMAL : rule,
-                          rule == FAST_RULE_TORCH ? 1 : config->std, node->shape[0],
+        fast__init_weight(rule == FAST_INIT_RULE_TORCH ? FAST_INIT_RULE_NORMAL : rule,
+                          rule == FAST_INIT_RULE_TORCH ? 1 : config->std, node->shape[0],
                           config->outputs, segment);
     }
     return FAST_OK;
@@ -278,12 +278,13 @@ static fast_err infer_recurrent(fast_build *build, fast_node *node)
         snprintf(suffix, sizeof suffix, "%s%d", names[i], (int)build->part);
         FAST_TRY(fast__build_param(build, node, slots[i], suffix, i < 2 ? 2 : 1, shape, &segment));
         /* PyTorch draws all four within 1 / sqrt(hidden). */
-        if (rule == FAST_RULE_TORCH) {
+        if (rule == FAST_INIT_RULE_TORCH) {
             fast__init_weight(rule, 0, hidden, hidden, segment);
         } else if (i < 2) {
-            fast__init_weight(i == 0 && rule == FAST_RULE_ORTHOGONAL ? FAST_RULE_XAVIER : rule,
+            fast__init_weight(i == 0 && rule == FAST_INIT_RULE_ORTHOGONAL ? FAST_INIT_RULE_XAVIER
+                                                                          : rule,
                               config->std, shape[1], hidden, segment);
-            if (i == 1 && rule == FAST_RULE_ORTHOGONAL)
+            if (i == 1 && rule == FAST_INIT_RULE_ORTHOGONAL)
                 segment->init = FAST_INIT_GATES;
         } else if (i == 2 && node->op == FAST_OP_LSTM) {
             segment->init = FAST_INIT_FORGET;
@@ -300,17 +301,22 @@ static fast_err infer_attention(fast_build *build, fast_node *node)
     const fast_init_rule rule = (fast_init_rule)config->init;
     const int64_t width = x->shape[1];
     fast_segment *segment = NULL;
+    int64_t scores = 0;
 
     FAST_TRY(need(build, x, SEQUENCE));
     copy_shape(node, x);
     node->heads = config->heads;
+    if (!fast__mul_size(x->shape[0], x->shape[0], &scores) ||
+        !fast__mul_size(scores, node->heads, &scores) || scores >= FAST_COUNT_MAX)
+        return FAST_LAYER_FAIL(build, "%lld heads over %lld positions are too many",
+                               (long long)node->heads, (long long)x->shape[0]);
     if (width % node->heads)
         return FAST_LAYER_FAIL(build, "%lld heads do not divide the width %lld",
                                (long long)node->heads, (long long)width);
     FAST_TRY(fast__build_param(build, node, FAST_W_WEIGHT, "in_proj_weight", 2,
                                (int64_t[]){ 3 * width, width }, &segment));
-    fast__init_weight(rule == FAST_RULE_TORCH ? FAST_RULE_XAVIER : rule, config->std, width,
-                      3 * width, segment);
+    fast__init_weight(rule == FAST_INIT_RULE_TORCH ? FAST_INIT_RULE_XAVIER : rule, config->std,
+                      width, 3 * width, segment);
     FAST_TRY(fast__build_param(build, node, FAST_W_BIAS, "in_proj_bias", 1,
                                (int64_t[]){ 3 * width }, &segment));
     FAST_TRY(fast__build_param(build, node, FAST_W_WEIGHT2, "out_proj.weight", 2,
