@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 enum {
-    PATH_SIZE = 4096,         /* of the longest path */
     STREAM_SIZE = 64 * 1024,  /* of the buffer of a stream */
     TEMPORARY_COUNT_MAX = 100 /* names that are tried for a temporary file */
 };
@@ -36,8 +35,9 @@ typedef struct file_stream {
     unsigned char buffer[STREAM_SIZE]; /* not yet written */
 } file_stream;
 
-static fast_err open_for_reading(const char *path, int *fd_out, size_t *size_out)
+fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
 {
+    FAST_ASSERT(path != NULL);
     /* Without O_NONBLOCK a named pipe would wait for a writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -54,7 +54,7 @@ static fast_err open_for_reading(const char *path, int *fd_out, size_t *size_out
         return fast__fail(FAST_EFORMAT, "\"%s\" is not a regular file", path);
     }
     *fd_out = fd;
-    *size_out = (size_t)info.st_size;
+    *size_out = (int64_t)info.st_size;
     return FAST_OK;
 }
 
@@ -79,18 +79,18 @@ fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *s
     FAST_ASSERT(path != NULL);
     FAST_ASSERT(out != NULL);
     int fd;
-    size_t size;
-    FAST_TRY(open_for_reading(path, &fd, &size));
+    int64_t size;
+    FAST_TRY(fast__file_open(path, &fd, &size));
 
     unsigned char *bytes = NULL;
     fast_err err;
-    if (size > size_max || size >= INT64_MAX)
-        err = fast__fail(FAST_EFORMAT, "\"%s\" has %zu bytes; at most %zu are read", path, size,
-                         size_max);
+    if ((size_t)size > size_max || size == INT64_MAX)
+        err = fast__fail(FAST_EFORMAT, "\"%s\" has %lld bytes; at most %zu are read", path,
+                         (long long)size, size_max);
     else
-        err = fast__alloc("a file", (int64_t)size + 1, 1, &bytes);
+        err = fast__alloc("a file", size + 1, 1, &bytes);
     if (!err)
-        err = read_all(fd, path, bytes, size);
+        err = read_all(fd, path, bytes, (size_t)size);
     close(fd);
     if (err) {
         fast__free(bytes);
@@ -99,7 +99,7 @@ fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *s
     /* `out` is a pointer to a pointer of any type. */
     memcpy(out, &bytes, sizeof bytes);
     if (size_out)
-        *size_out = size;
+        *size_out = (size_t)size;
     return FAST_OK;
 }
 
@@ -142,11 +142,12 @@ fast_err fast__file_put(void *to, const void *bytes, size_t size)
 
 /* Create a file beside `path` that did not exist. Two processes that replace the same file at once
  * get different names. */
-static fast_err temporary_open(const char *path, char temporary[PATH_SIZE], int *fd_out)
+static fast_err temporary_open(const char *path, char temporary[FAST_PATH_MAX], int *fd_out)
 {
     for (int i = 0; i < TEMPORARY_COUNT_MAX; i++) {
-        const int length = snprintf(temporary, PATH_SIZE, "%s.%ld.%d.tmp", path, (long)getpid(), i);
-        if (length < 0 || length >= PATH_SIZE)
+        const int length =
+            snprintf(temporary, FAST_PATH_MAX, "%s.%ld.%d.tmp", path, (long)getpid(), i);
+        if (length < 0 || length >= FAST_PATH_MAX)
             return fast__fail(FAST_EINVAL, "the path \"%.64s...\" is too long", path);
         const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0) {
@@ -163,7 +164,7 @@ static fast_err temporary_open(const char *path, char temporary[PATH_SIZE], int 
 /* Make the new name of a file survive a crash. File systems that cannot do so say EINVAL. */
 static fast_err folder_sync(const char *path)
 {
-    char folder[PATH_SIZE];
+    char folder[FAST_PATH_MAX];
     const char *slash = strrchr(path, '/');
     const size_t length = slash ? (size_t)(slash - path) : 0;
     FAST_ASSERT(length < sizeof folder);
@@ -192,7 +193,7 @@ fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void
 
     file_stream *stream;
     FAST_TRY(fast__alloc("a file's buffer", 1, sizeof *stream, &stream));
-    char temporary[PATH_SIZE];
+    char temporary[FAST_PATH_MAX];
     stream->path = path;
     fast_err err = temporary_open(path, temporary, &stream->fd);
     if (err)
@@ -223,7 +224,7 @@ undo_stream:
 
 fast_err fast__file_make_folder(const char *path)
 {
-    char part[PATH_SIZE];
+    char part[FAST_PATH_MAX];
     const size_t length = strlen(path);
     if (length == 0 || length >= sizeof part)
         return fast__fail(FAST_EINVAL, "the path \"%.64s\" is empty or too long", path);
@@ -235,8 +236,10 @@ fast_err fast__file_make_folder(const char *path)
         const char end = *c;
         *c = 0;
         struct stat info;
-        if (mkdir(part, 0777) && (stat(part, &info) || !S_ISDIR(info.st_mode)))
-            return fast__fail(FAST_EIO, "cannot make the folder \"%s\": %s", part, strerror(errno));
+        const int reason = mkdir(part, 0777) ? errno : 0;
+        if (reason && (stat(part, &info) || !S_ISDIR(info.st_mode)))
+            return fast__fail(FAST_EIO, "cannot make the folder \"%s\": %s", part,
+                              strerror(reason));
         *c = end;
         if (end == 0)
             return FAST_OK;

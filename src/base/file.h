@@ -3,6 +3,13 @@
 
 #include "base/err.h"
 
+/* Bytes of a path at most, with its zero byte. */
+enum { FAST_PATH_MAX = 4096 };
+
+/* Open a regular file for reading, never waiting for one. FAST_ENOENT if it does not exist,
+ * FAST_EFORMAT if it is something else, FAST_EIO. The caller closes *fd_out. */
+fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out);
+
 /* Read a regular file whole into memory that the caller frees with fast__free(). FAST_ENOENT if it
  * does not exist, FAST_EFORMAT if it is larger than `size_max`. One zero byte follows the data. */
 fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *size_out);

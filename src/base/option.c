@@ -242,7 +242,7 @@ static bool in_range(const fast_option *row, double value)
     return row->min == row->max || (value >= row->min && value <= row->max);
 }
 
-/* The nearest of "a|b|c" for a word that is not among them, and the list as people write it. */
+/* A word that is not among "a|b|c"; the list as people write it. */
 static fast_err fail_choice(const char *where, const fast_option *row, const char *text)
 {
     char name[NAME_SIZE + 3], list[FAST_DETAIL_MAX];

@@ -11,8 +11,9 @@
 /* Set every field of `config` to its default. The defaults must parse: anything else is a bug. */
 void fast__options_default(const fast_option *table, void *config);
 
-/* Set one field from text. FAST_EINVAL for an unknown name (the detail names the nearest), a
- * malformed value or one out of range; `config` is then as it was. */
+/* Set one field from text, or only check it where `config` is NULL. FAST_EINVAL for an unknown name
+ * (the detail names the nearest), a malformed value or one out of range; `config` is then as it
+ * was. */
 fast_err fast__options_set(const char *where, const fast_option *table, void *config,
                            const char *name, const char *value);
 
@@ -24,8 +25,8 @@ fast_err fast__options_parse(const char *where, const fast_option *table, void *
  * FAST_EINVAL if the name is empty or does not fit. */
 fast_err fast__spec_split(const char *spec, char *name, size_t name_size, const char **rest_out);
 
-/* Find `name` in a list of parts given by `name_at(ctx, i)`, count of them; -1 if absent, and
- * then *nearest_out is the closest name, or NULL when none is close. */
+/* Find `name` in a list of `count` names, given by name_at(ctx, i); -1 if absent, and then
+ * *nearest_out, which may be left out, is the closest name, or NULL when none is close. */
 int64_t fast__name_find(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
                         const void *ctx, int64_t count, const char **nearest_out);
 

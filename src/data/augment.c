@@ -46,8 +46,7 @@ static fast_err parse_word(char *word, const fast_data *data, fast_augment *augm
     char *value = strchr(word, ':');
     if (value != NULL)
         *value++ = 0;
-    const char *nearest;
-    const int64_t which = fast__name_find(word, name_at, NULL, NAME_COUNT, &nearest);
+    const int64_t which = fast__name_find(word, name_at, NULL, NAME_COUNT, NULL);
     if (which < 0)
         return fast__name_unknown("augment", word, name_at, NULL, NAME_COUNT);
     if (which != NOISE && data->rank != 3)

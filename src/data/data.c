@@ -55,7 +55,7 @@ static fast_err alloc_arrays(fast_data *data)
         !fast__mul_size(data->count, data->classes > 0 ? data->positions : data->outputs, &answers))
         return fast__fail(FAST_ENOMEM, "%lld samples of %lld features are too many",
                           (long long)data->count, (long long)data->features);
-    FAST_TRY(fast__alloc("samples", values, data->dtype == FAST_U8 ? 1 : sizeof(float), &data->x));
+    FAST_TRY(fast__alloc("samples", values, fast__dtype_size(data->dtype), &data->x));
     FAST_TRY(fast__alloc("channel means", data->channels, sizeof(float), &data->mean));
     FAST_TRY(fast__alloc("channel scales", data->channels, sizeof(float), &data->scale));
     for (int64_t c = 0; c < data->channels; c++)

@@ -77,7 +77,7 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
         snprintf(name, sizeof name, "%s",
                  found ? fast__data_fashion_mnist.name : fast__data_digits.name);
     }
-    const int64_t i = fast__name_find(name, name_at, NULL, KIND_COUNT, &(const char *){ NULL });
+    const int64_t i = fast__name_find(name, name_at, NULL, KIND_COUNT, NULL);
     if (i < 0)
         return fast__name_unknown("data", name, name_at, NULL, KIND_COUNT + 1);
     FAST_TRY(open_kind(fast__data_kinds[i], text, seed, train_out, test_out));

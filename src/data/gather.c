@@ -39,16 +39,21 @@ static void scale_columns(const float *restrict x, int64_t count, const float *r
         out[i] = (x[i] - mean[i]) * scale[i];
 }
 
+/* Bytes of a sample. */
+static size_t row_size(const fast_data *data)
+{
+    return (size_t)data->features * fast__dtype_size(data->dtype);
+}
+
 static const char *row(const fast_data *data, uint32_t sample)
 {
-    const size_t size = (size_t)data->features * (data->dtype == FAST_U8 ? 1 : sizeof(float));
-    return (const char *)data->x + sample * size;
+    return (const char *)data->x + sample * row_size(data);
 }
 
 void fast__gather_request(const fast_data *data, uint32_t sample)
 {
     const char *at = row(data, sample);
-    const size_t size = (size_t)data->features * (data->dtype == FAST_U8 ? 1 : sizeof(float));
+    const size_t size = row_size(data);
     /* Beyond a page the processor's own prefetcher follows. */
     const size_t end = size < 4096 ? size : 4096;
     for (size_t i = 0; i < end; i += LINE)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/file.h"
 #include "data/data.h"
 
 /*
@@ -9,7 +10,7 @@
  */
 
 /* Limits that keep a hostile file from asking for a model of absurd size. */
-enum { FAST_CLASSES_MAX = 65536, FAST_PATH_MAX = 1024 };
+enum { FAST_CLASSES_MAX = 65536 };
 
 /* How x becomes what a model sees; an option of most kinds. */
 typedef enum fast_normalize {

@@ -69,7 +69,7 @@ void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
 /* Copy `part->count` samples of `all`, from position `first` of the shuffle. */
 static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_data *part)
 {
-    const size_t x_size = (size_t)all->features * (all->dtype == FAST_U8 ? 1 : sizeof(float));
+    const size_t x_size = (size_t)all->features * fast__dtype_size(all->dtype);
     const size_t label_size = (size_t)all->positions * sizeof(int32_t);
     const size_t target_size = (size_t)all->outputs * sizeof(float);
     for (int64_t i = 0; i < part->count; i++) {

@@ -10,14 +10,12 @@
  */
 #include "data/stream.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef FAST_HAVE_ZLIB
@@ -62,22 +60,12 @@ static fast_err open_plain(int fd, int64_t size, fast_stream *stream)
 fast_err fast__stream_open(const char *path, fast_stream *out)
 {
     fast_stream stream = { .name = path };
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return fast__fail(errno == ENOENT ? FAST_ENOENT : FAST_EIO, "cannot open %s: %s", path,
-                          strerror(errno));
-    struct stat status;
-    fast_err err = FAST_OK;
-    if (fstat(fd, &status) != 0)
-        err = fast__fail(FAST_EIO, "cannot read %s: %s", path, strerror(errno));
-    else if (!S_ISREG(status.st_mode))
-        err = fast__fail(FAST_EFORMAT, "%s is not a regular file", path);
-    if (!err) {
-        uint8_t magic[2] = { 0, 0 };
-        const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
-        err = gzipped ? open_gzip(fd, (int64_t)status.st_size, &stream)
-                      : open_plain(fd, (int64_t)status.st_size, &stream);
-    }
+    int fd;
+    int64_t size;
+    FAST_TRY(fast__file_open(path, &fd, &size));
+    uint8_t magic[2] = { 0, 0 };
+    const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    const fast_err err = gzipped ? open_gzip(fd, size, &stream) : open_plain(fd, size, &stream);
     if (err) {
         close(fd);
         return err;

@@ -22,7 +22,7 @@ typedef struct fast_stream {
 /* Deflate codes at most 258 bytes in 2 bits: no file holds more than this many times its size. */
 enum { FAST_DEFLATE_RATIO_MAX = 1032 };
 
-/* Open a regular file; gzip is seen by its magic. FAST_ENOENT, FAST_EIO, and FAST_ENOTSUP for a
+/* Open a regular file (as fast__file_open does); gzip is seen by its magic. FAST_ENOTSUP for a
  * gzipped one in a build without zlib. `path` is borrowed until close. */
 fast_err fast__stream_open(const char *path, fast_stream *out);
 

@@ -36,8 +36,7 @@ fast_err fast__engine_find(const char *name, const fast_engine **out)
         return FAST_OK;
     }
     const int64_t count = (int64_t)(sizeof(fast__engines) / sizeof(fast__engines[0])) - 1;
-    const char *nearest = NULL;
-    const int64_t i = fast__name_find(name, engine_name, NULL, count, &nearest);
+    const int64_t i = fast__name_find(name, engine_name, NULL, count, NULL);
     if (i >= 0) {
         *out = fast__engines[i];
         return FAST_OK;

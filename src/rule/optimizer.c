@@ -33,12 +33,11 @@ static const char *rule_name_at(const void *ctx, int64_t i)
 
 static fast_err rule_find(const char *name, const fast_rule **out)
 {
-    const char *nearest;
     int64_t count = 0, i;
 
     while (fast__rules[count])
         count++;
-    i = fast__name_find(name, rule_name_at, fast__rules, count, &nearest);
+    i = fast__name_find(name, rule_name_at, fast__rules, count, NULL);
     if (i < 0)
         return fast__name_unknown("optimizer", name, rule_name_at, fast__rules, count);
     *out = fast__rules[i];

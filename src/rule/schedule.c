@@ -155,12 +155,12 @@ const fast_part *fast__schedule_list(int64_t *count_out)
 /* The kind and the configuration of a spec. */
 static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
 {
-    const char *options, *nearest;
+    const char *options;
     char name[32], where[64];
     int64_t kind;
 
     FAST_TRY(fast__spec_split(spec, name, sizeof name, &options));
-    kind = fast__name_find(name, part_name_at, schedule_parts, SCHEDULE_COUNT, &nearest);
+    kind = fast__name_find(name, part_name_at, schedule_parts, SCHEDULE_COUNT, NULL);
     if (kind < 0)
         return fast__name_unknown("schedule", name, part_name_at, schedule_parts, SCHEDULE_COUNT);
     snprintf(where, sizeof where, "schedule %s", name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/file.h"
 #include "base/option.h"
 #include "data/loader.h"
 #include "engine/engine.h"
@@ -21,9 +22,13 @@
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured
+ *   predict.c     outputs for the caller's samples
+ *   bench.c       `fast bench engine`, beside the bound that peak.c measures
+ *   parts.c       every registry as one kind of list; features.c: what this build has
+ *   clock.c       the time, asked for in one place
  */
 
-enum { FAST_TEXT_MAX = 512, FAST_PATH_MAX = 4096 };
+enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
 
 /* Steps of a run at most: random streams number them with 32 bits (base/rng.h). */
 #define FAST_STEPS_MAX ((int64_t)UINT32_MAX)
@@ -52,13 +57,13 @@ typedef struct fast_run_config {
     int64_t batch;                  /* samples per worker and step */
     int64_t global_batch;           /* 0: by batch */
     double lr;                      /* base learning rate */
-    char optimizer[FAST_TEXT_MAX];  /* name:key=value,... */
-    char schedule[FAST_TEXT_MAX];   /* likewise */
+    char optimizer[FAST_SPEC_MAX];  /* name:key=value,... */
+    char schedule[FAST_SPEC_MAX];   /* likewise */
     int64_t seed;                   /* of everything random */
     double target;                  /* test accuracy that ends the run; 0: none */
     int shard;                      /* fast_shard */
     double alpha;                   /* Dirichlet's */
-    char augment[FAST_TEXT_MAX];    /* as the loader takes it; "no" */
+    char augment[FAST_SPEC_MAX];    /* as the loader takes it; "no" */
     char prefetch[32];              /* auto, or a count */
     char evaluate[32];              /* a period */
     char save[FAST_PATH_MAX];       /* weights at the end; "" */
@@ -70,10 +75,10 @@ typedef struct fast_run_config {
     char method[64];                /* auto, or a convolution method */
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
 
-    /* Read from the texts above by fast__config_check(). */
+    /* Read from the texts above when they are parsed. */
     fast_period evaluate_period;
     fast_period checkpoint_period;
-    int64_t prefetch_count;
+    int64_t prefetch_count; /* batches ahead */
 } fast_run_config;
 
 /* The table, and its one part for fast_part_list("train"). */
@@ -98,13 +103,13 @@ typedef struct fast_run_sums {
 
 /* Where the time of this process went. */
 typedef struct fast_run_times {
-    int64_t start_ns;    /* of fast_run_train(), moved so that pauses between calls do not count */
+    int64_t start_ns;    /* of the call of fast_run_train() that goes on; 0 between calls */
     int64_t compute_ns;  /* in gradients and updates */
     int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
     int64_t evaluate_ns; /* the part of it that is evaluation */
     int64_t evaluations; /* their number */
     int64_t total_ns;    /* of finished calls of fast_run_train() */
-    int64_t progress_ns; /* when the last progress event was */
+    int64_t progress_ns; /* when the last progress event was, or the call began */
     int64_t samples;     /* trained by this process */
 } fast_run_times;
 
