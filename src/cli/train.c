@@ -291,6 +291,10 @@ static int train(const train_line *line, int argc, char **argv)
     if (err) {
         cli_fail_err(err);
         code = CLI_FAILED;
+        /* What could not be saved where it was asked for is kept in FAST's own folder. */
+        show.checkpoint[0] = '\0';
+        if (fast_run_result(show.run)->canceled)
+            code = finish_canceled(&show, argc, argv);
     } else {
         const fast_result *result = fast_run_result(show.run);
         if (!line->quiet)

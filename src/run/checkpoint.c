@@ -401,7 +401,6 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
         path = own;
     }
     FAST_TRY(fast__checkpoint_save(run, path));
-    run->step_saved = run->step;
     fast__run_tell(run, FAST_EVENT_SAVE, path);
     return FAST_OK;
 }

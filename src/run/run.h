@@ -147,6 +147,7 @@ struct fast_run {
     fast_result result;
     bool finished;        /* the target was reached, or the loss is not a number */
     int64_t step_saved;   /* of the last checkpoint; -1 before one */
+    bool keep_failed;     /* the last checkpoint in mid-run could not be written, which was said */
     int64_t step_judged;  /* of the last evaluation; -1 before one */
     bool by_range;        /* the optimizer may be applied as gradients are reported */
     atomic_bool cancel;   /* set by any thread and by signal handlers */

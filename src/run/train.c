@@ -199,7 +199,7 @@ static fast_err keep(fast_run *run, const char *path)
 }
 
 /* What is to be done between two steps. A checkpoint in mid-run that cannot be written does not
- * end hours of training: the user is told, and the next one may succeed. */
+ * end hours of training: the user is told, once, and the next one may succeed. */
 static fast_err rest(fast_run *run)
 {
     if (run->step != run->step_judged && is_due(run, run->config.evaluate_period))
@@ -207,8 +207,12 @@ static fast_err rest(fast_run *run)
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
     if (path[0] && !last && run->step != run->step_saved &&
-        is_due(run, run->config.checkpoint_period) && keep(run, path) != FAST_OK)
-        fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
+        is_due(run, run->config.checkpoint_period)) {
+        const bool failed = keep(run, path) != FAST_OK;
+        if (failed && !run->keep_failed)
+            fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
+        run->keep_failed = failed;
+    }
     return FAST_OK;
 }
 
