@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LABEL_MAX = 128, GUESS_CLASSES_MAX = 1000, SHOWN_MAX = 32 };
 static const size_t file_size_max = (size_t)1 << 34;
@@ -108,6 +109,39 @@ static fast_err find_name(const csv_config *c, table *t)
                       t->name, c->label);
 }
 
+/* Words that stand for a number where there is none: a line with one of them has values. */
+static bool is_no_number(const fast_csv_field *field)
+{
+    static const char *const words[] = { "nan", "inf", "infinity" };
+    const bool sign = field->size > 0 && (field->at[0] == '-' || field->at[0] == '+');
+    const size_t size = (size_t)field->size - sign;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (size == strlen(words[i]) && strncasecmp(field->at + sign, words[i], size) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the first record has names, where the user does not say: it does if no feature of it is a
+ * number. One word among numbers is a mistake in a sample, not a name. */
+static fast_err guess_header(const table *t, bool *out)
+{
+    fast_csv scan = t->start;
+    fast_csv_field field = { 0 };
+    int64_t words = 0, numbers = 0;
+    for (int64_t i = 0; i < t->columns; i++) {
+        double value;
+        FAST_TRY(fast__csv_next(&scan, &field));
+        if (i == t->label || field.size == 0)
+            continue;
+        if (fast__csv_number(&field, &value) || is_no_number(&field))
+            numbers++;
+        else
+            words++;
+    }
+    *out = words > 0 && numbers == 0;
+    return FAST_OK;
+}
+
 /* Look at the first record: columns, the label's place, and whether it is a header. */
 static fast_err look(const csv_config *c, table *t)
 {
@@ -135,14 +169,8 @@ static fast_err look(const csv_config *c, table *t)
         return fast__fail(FAST_EINVAL, "label=%s is not one of %s's %lld columns", c->label,
                           t->name, (long long)t->columns);
     bool header = named || c->header == HEADER_YES;
-    fast_csv first = t->start;
-    for (int64_t i = 0; i < t->columns; i++) {
-        double value;
-        FAST_TRY(fast__csv_next(&first, &field));
-        if (c->header == HEADER_AUTO && i != t->label && field.size > 0 &&
-            !fast__csv_number(&field, &value))
-            header = true;
-    }
+    if (!header && c->header == HEADER_AUTO)
+        FAST_TRY(guess_header(t, &header));
     if (header)
         t->start = scan;
     return FAST_OK;
