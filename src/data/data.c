@@ -40,9 +40,12 @@ static fast_err derive(fast_data *data)
         data->positions = 1;
     if (data->classes > 0)
         data->outputs = data->classes;
-    if (data->classes < 0 || data->classes > FAST_CLASSES_MAX || data->positions < 1)
+    if (data->classes < 0 || data->classes > FAST_CLASSES_MAX)
         return fast__fail(FAST_EINVAL, "a data set has at most %d classes, not %lld",
                           FAST_CLASSES_MAX, (long long)data->classes);
+    if (data->positions < 1)
+        return fast__fail(FAST_EINVAL, "a sample has at least 1 position, not %lld",
+                          (long long)data->positions);
     if (data->outputs < 1)
         return fast__fail(FAST_EINVAL, "a data set needs classes or regression outputs");
     return FAST_OK;
