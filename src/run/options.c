@@ -90,6 +90,27 @@ static fast_err period_parse(const char *name, const char *text, fast_period *ou
                       name, text);
 }
 
+/* Two files of one name would replace each other at the end of a run. */
+static fast_err check_files(const C *c)
+{
+    const struct {
+        const char *name;
+        const char *path;
+    } files[] = { { "save", c->save },
+                  { "checkpoint", c->checkpoint },
+                  { "log", c->log },
+                  { "resume", c->resume } };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        for (size_t j = 0; j < i; j++) {
+            const bool going_on =
+                strcmp(files[j].name, "checkpoint") == 0 && strcmp(files[i].name, "resume") == 0;
+            if (files[i].path[0] && strcmp(files[i].path, files[j].path) == 0 && !going_on)
+                return fast__fail(FAST_EINVAL, "%s and %s are both %.100s; name two files",
+                                  files[j].name, files[i].name, files[i].path);
+        }
+    return FAST_OK;
+}
+
 /* What the table alone cannot say. */
 static fast_err config_check(C *c)
 {
@@ -118,6 +139,7 @@ static fast_err config_check(C *c)
         FAST_TRY(fast__parse_int("prefetch", c->prefetch, &c->prefetch_count));
     if (c->prefetch_count < 0 || c->prefetch_count > 1024)
         return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
+    FAST_TRY(check_files(c));
     if (c->load[0] && c->resume[0])
         return fast__fail(FAST_EINVAL,
                           "load=%s and resume=%s: a checkpoint has its own weights; "

@@ -94,13 +94,15 @@ static void periods(void **state)
 static void together(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = { { "target=0.5", "evaluate=no" },
-                                          { "load=a", "resume=b" },
-                                          { "workers=3", NULL },
-                                          { "prefetch=2000", NULL },
-                                          { "prefetch=some", NULL } };
+    static const char *const bad[][2] = {
+        { "target=0.5", "evaluate=no" }, { "load=a", "resume=b" },  { "save=a", "checkpoint=a" },
+        { "checkpoint=a", "log=a" },     { "log=a", "save=a" },     { "save=a", "resume=a" },
+        { "workers=3", NULL },           { "prefetch=2000", NULL }, { "prefetch=some", NULL }
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(parse(bad[i][0], bad[i][1]), FAST_EINVAL);
+    assert_int_equal(parse("checkpoint=a", "resume=a"), FAST_OK);
+    assert_int_equal(parse("load=a", "save=a"), FAST_OK);
     assert_int_equal(parse("global_batch=96", "batch=7"), FAST_OK);
     assert_int_equal(config.batch, 96);
     assert_int_equal(parse("augment=flip", NULL), FAST_OK);
