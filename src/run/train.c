@@ -162,6 +162,16 @@ static void write_log(fast_run *run)
     fast__run_tell(run, FAST_EVENT_NOTE, note);
 }
 
+/* End the run where the last evaluation reached the target. */
+static void look_at_target(fast_run *run)
+{
+    if (run->config.target > 0 && run->result.test_accuracy >= run->config.target) {
+        run->finished = true;
+        run->result.stop = "target";
+        run->result.time_to_target_s = run->result.time_s;
+    }
+}
+
 static fast_err evaluate(fast_run *run)
 {
     const int64_t begin_ns = fast__run_now(run);
@@ -175,11 +185,7 @@ static fast_err evaluate(fast_run *run)
     run->result.test_loss = evaluation.loss;
     run->result.test_accuracy = evaluation.accuracy;
     fast__run_measure(run);
-    if (run->config.target > 0 && evaluation.accuracy >= run->config.target) {
-        run->finished = true;
-        run->result.stop = "target";
-        run->result.time_to_target_s = run->result.time_s;
-    }
+    look_at_target(run);
     fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
     write_log(run);
     return FAST_OK;
@@ -202,7 +208,9 @@ static fast_err keep(fast_run *run, const char *path)
  * end hours of training: the user is told, once, and the next one may succeed. */
 static fast_err rest(fast_run *run)
 {
-    if (run->step != run->step_judged && is_due(run, run->config.evaluate_period))
+    if (run->step == run->step_judged) /* by the run that this one resumes */
+        look_at_target(run);
+    else if (is_due(run, run->config.evaluate_period))
         FAST_TRY(evaluate(run));
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;

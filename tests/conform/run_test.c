@@ -359,11 +359,20 @@ static void target_stops(void **state)
                                     "lr=0.02",
                                     "data=digits:train=400,test=60,noise=0,distort=0.2",
                                     NULL };
-    const fast_result r = train_job(&momentum, options);
+    char file[OPTION_MAX];
+    file_option("checkpoint", "target.safetensors", file);
+    const char *more[] = { options[0], options[1], options[2], options[3], options[4], file, NULL };
+    const fast_result r = train_job(&momentum, more);
     assert_string_equal(r.stop, "target");
     assert_true(r.test_accuracy >= 0.5);
     assert_true(r.steps < 5000 && r.steps % 50 == 0);
     assert_true(r.time_to_target_s > 0 && r.time_to_target_s <= r.time_s);
+
+    /* Resumed, it is still at the target. */
+    file_option("resume", "target.safetensors", file);
+    const fast_result again = train_job(&momentum, more);
+    assert_string_equal(again.stop, "target");
+    assert_same(&r, &again);
 }
 
 static void save_and_load(void **state)
