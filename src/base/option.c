@@ -123,6 +123,21 @@ fast_err fast__parse_real(const char *what, const char *text, double *out)
     return FAST_OK;
 }
 
+void fast__real_text(double value, char *text, size_t size)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    FAST_ASSERT(plain != (locale_t)0);
+    const locale_t before = uselocale(plain);
+    double back = 0;
+    for (int digits = 12; digits <= 17; digits++) { /* 17 are always enough */
+        snprintf(text, size, "%.*g", digits, value);
+        if (real_read(text, &back) && back == value)
+            break;
+    }
+    uselocale(before);
+    freelocale(plain);
+}
+
 /* Rows of a table. */
 
 static const char *row_name(const void *table, int64_t i)

@@ -40,6 +40,9 @@ fast_err fast__name_unknown(const char *kind, const char *name,
 fast_err fast__parse_int(const char *what, const char *text, int64_t *out);
 fast_err fast__parse_real(const char *what, const char *text, double *out);
 
+/* A finite number as a short text that fast__parse_real() reads back to the bit, no locale. */
+void fast__real_text(double value, char *text, size_t size);
+
 /* Rows of a table, so that it reads as data. `config` is the configuration's type. */
 #define FAST_OPT_BOOL(config, field, standard, help)                                     \
     {                                                                                    \

@@ -189,7 +189,7 @@ void fast__config_text(const fast_option *option, const fast_run_config *config,
         snprintf(text, size, "%lld", (long long)*(const int64_t *)(const void *)field);
         break;
     case FAST_OPTION_REAL:
-        snprintf(text, size, "%.12g", *(const double *)(const void *)field);
+        fast__real_text(*(const double *)(const void *)field, text, size);
         break;
     case FAST_OPTION_TEXT:
         snprintf(text, size, "%s", field);

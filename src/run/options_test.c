@@ -47,11 +47,16 @@ static void defaults_parse_and_read_back(void **state)
 static void texts_are_canonical(void **state)
 {
     (void)state;
-    static const char *const same[][3] = {
-        { "lr", "0.1", "0.1" },     { "lr", "0.10", "0.1" },  { "lr", "1e-1", "0.1" },
-        { "batch", "1k", "1000" },  { "seed", "007", "7" },   { "shard", "label", "label" },
-        { "target", "0.9", "0.9" }, { "model", "mlp", "mlp" }
-    };
+    static const char *const same[][3] = { { "lr", "0.1", "0.1" },
+                                           { "lr", "0.10", "0.1" },
+                                           { "lr", "1e-1", "0.1" },
+                                           { "batch", "1k", "1000" },
+                                           { "seed", "007", "7" },
+                                           { "shard", "label", "label" },
+                                           { "target", "0.9", "0.9" },
+                                           { "model", "mlp", "mlp" },
+                                           { "lr", "0.05000000000000001", "0.05000000000000001" },
+                                           { "lr", "1e-07", "1e-07" } };
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         char option[64];
         char text[FAST_PATH_MAX];
