@@ -7,7 +7,17 @@
 
 /*
  * A data set: samples in memory in the type they were read in, normalised when a batch is made.
- * Immutable once made; any number of loaders read it at once.
+ * Immutable once made; any number of loaders read it at once. The way of data through this folder:
+ *
+ *   datasets.c                   "csv:file=iris.csv" -> a kind of set, opened
+ *   idx.c, fashion_mnist.c       kinds that read files, and below them what they read with:
+ *   csv.c, numpy.c, text.c       csv_scan.c (fields), npy.c (one array), zip.c (members of an NPZ),
+ *                                stream.c (bytes, gunzipped)
+ *   digits.c, points.c           kinds that are drawn, by way of synthetic.c: images, classes in
+ *   regression.c, copy.c         space, regression, memory
+ *   data.c, split.c              a set made and checked; divided and normalised (make.h)
+ *   loader.c                     set -> batch of a step: shard.c (whose samples), gather.c (bytes to
+ *                                normalised floats), augment.c, prefetch.c (a thread ahead)
  */
 struct fast_data {
     int64_t count;    /* samples */
@@ -19,25 +29,25 @@ struct fast_data {
     /* x' = (x - mean[c]) * scale[c], where channel c is the c-th run of features / channels
      * elements: C for [C, H, W], each column of a table, else one channel. */
     int64_t channels;
-    float *mean;
-    float *scale;
+    float *mean;  /* [channels] */
+    float *scale; /* [channels] */
     /* Exactly one of the two: */
-    int32_t *labels; /* [count][positions] */
-    float *targets;  /* [count][outputs] */
-    int64_t positions;
-    int64_t classes; /* 0 for regression */
-    int64_t outputs; /* classes, or regression outputs */
-    bool tokens;     /* x holds whole numbers below `vocabulary` */
-    int64_t vocabulary;
-    char *alphabet; /* text as characters: vocabulary bytes, or NULL */
+    int32_t *labels;    /* [count][positions] */
+    float *targets;     /* [count][outputs] */
+    int64_t positions;  /* labels a sample */
+    int64_t classes;    /* 0 for regression */
+    int64_t outputs;    /* classes, or regression outputs */
+    bool tokens;        /* x holds whole numbers below `vocabulary` */
+    int64_t vocabulary; /* of tokens */
+    char *alphabet;     /* text as characters: vocabulary bytes, or NULL */
 };
 
 /* A kind of data set that can be named: --data idx:images=...,labels=... */
 typedef struct fast_data_kind {
-    const char *name;
-    const char *summary;
-    const fast_option *options;
-    size_t config_size;
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, for help */
+    const fast_option *options; /* of its configuration */
+    size_t config_size;         /* bytes of it */
     /* Make the training and the test set. `*test_out` may be NULL where there is none. The seed
      * draws synthetic sets; files ignore it. Errors name file, place and what was expected. */
     fast_err (*open)(const void *config, uint64_t seed, fast_data **train_out,

@@ -16,36 +16,36 @@ typedef void fast_learner_report_fn(void *ctx, int64_t offset, int64_t count);
 typedef struct fast_gradient {
     int64_t step;                   /* in: which batch */
     fast_learner_report_fn *report; /* in: may be NULL */
-    void *ctx;
-    double loss;       /* out: mean over the batch */
-    int64_t correct;   /* out */
-    int64_t positions; /* out: judged */
-    int64_t samples;   /* out */
-    double flops;      /* out: operations spent, for a transport that charges them */
+    void *ctx;                      /* in: for report */
+    double loss;                    /* out: mean over the batch */
+    int64_t correct;                /* out: right positions, by the largest output */
+    int64_t positions;              /* out: judged */
+    int64_t samples;                /* out: of the batch */
+    double flops;                   /* out: operations spent, for a transport that charges them */
 } fast_gradient;
 
 typedef struct fast_evaluation {
     double loss;     /* mean over the test set */
     double accuracy; /* NAN for regression */
-    int64_t samples;
+    int64_t samples; /* of the test set */
 } fast_evaluation;
 
 typedef struct fast_learner_ops {
-    const char *name;
+    const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
     fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
     /* Loss and accuracy of w on the test set; FAST_ENOTSUP without one. */
     fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
-    void (*free)(fast_learner *learner);
+    void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 
 /* Every learner begins with this. */
 struct fast_learner {
-    const fast_learner_ops *ops;
-    fast_layout params; /* of w, g and each slot of an optimiser */
-    fast_layout state;  /* of s: not trainable, averaged where weights are averaged */
-    float *w;
-    float *g;
-    float *s;
-    int64_t epoch_steps; /* batches of an epoch */
+    const fast_learner_ops *ops; /* what it can do */
+    fast_layout params;          /* of w, g and each slot of an optimizer */
+    fast_layout state;           /* of s: not trainable, averaged where weights are averaged */
+    float *w;                    /* parameters; a strategy may write them between gradients */
+    float *g;                    /* the last gradient */
+    float *s;                    /* state */
+    int64_t epoch_steps;         /* batches of an epoch */
 };

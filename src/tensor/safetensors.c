@@ -26,7 +26,7 @@
 #error "safetensors are read and written as they are in memory: little-endian hosts only"
 #endif
 
-enum { HEADER_SIZE_MAX = 100000000, SHAPE_MAX = 8 };
+enum { HEADER_SIZE_MAX = 100000000 };
 
 /* Files are read whole; larger ones than any memory are refused by name. */
 static const size_t FILE_SIZE_MAX = (size_t)1 << 40;
@@ -100,7 +100,7 @@ static fast_err read_shape(fast_json *json, fast_tensor *tensor)
         FAST_TRY(fast__json_next(json, ']', first, &more));
         if (!more)
             return FAST_OK;
-        if (tensor->rank == SHAPE_MAX)
+        if (tensor->rank == FAST_TENSOR_RANK_MAX)
             return fast__json_fail(json, "more than 8 dimensions");
         int64_t *length = &tensor->shape[tensor->rank++];
         FAST_TRY(fast__json_count(json, length));
@@ -217,7 +217,7 @@ static fast_err read_header(fast_tensors *t, fast_json json)
 
 /* Order, holes, duplicates. */
 
-static size_t tensor_size(const fast_tensor *tensor)
+size_t fast__tensor_size(const fast_tensor *tensor)
 {
     return (size_t)tensor->count * fast__dtype_size(tensor->dtype);
 }
@@ -228,7 +228,7 @@ static int compare_offsets(const void *a, const void *b)
     const fast_tensor *x = a, *y = b;
     if (x->data != y->data)
         return (const char *)x->data < (const char *)y->data ? -1 : 1;
-    const size_t x_size = tensor_size(x), y_size = tensor_size(y);
+    const size_t x_size = fast__tensor_size(x), y_size = fast__tensor_size(y);
     if (x_size != y_size)
         return x_size < y_size ? -1 : 1;
     return strcmp(x->name, y->name);
@@ -254,7 +254,7 @@ static fast_err check_order(fast_tensors *t, const char *where)
             return fast__fail(FAST_EFORMAT, "%s: %s before tensor \"%s\"", where,
                               (const unsigned char *)tensor->data > next ? "a hole" : "an overlap",
                               tensor->name);
-        next += tensor_size(tensor);
+        next += fast__tensor_size(tensor);
         t->sorted[i] = tensor;
     }
     if (next != t->data + t->data_size)

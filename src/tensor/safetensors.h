@@ -11,15 +11,21 @@
  */
 typedef struct fast_tensors fast_tensors; /* a file, read whole */
 
+enum { FAST_TENSOR_RANK_MAX = 8 };
+
 typedef struct fast_tensor {
-    const char *name;
-    fast_dtype dtype;
-    int rank;
-    int64_t shape[8];
-    int64_t count;
-    const void *data; /* aligned to 1 only */
+    const char *name;                    /* unique in its file */
+    fast_dtype dtype;                    /* of its elements */
+    int rank;                            /* dimensions */
+    int64_t shape[FAST_TENSOR_RANK_MAX]; /* row major */
+    int64_t count;                       /* product of shape */
+    const void *data;                    /* aligned to 1 only */
 } fast_tensor;
 
+/* The bytes of its elements. */
+size_t fast__tensor_size(const fast_tensor *tensor);
+
+/* Read a file. FAST_ENOENT, FAST_EIO, FAST_EFORMAT. */
 fast_err fast__tensors_open(const char *path, fast_tensors **out);
 /* From memory, which is borrowed until close. For fuzzing and embedded files. */
 fast_err fast__tensors_parse(const void *bytes, size_t size, fast_tensors **out);

@@ -94,11 +94,6 @@ static fast_err put_meta(tensors_writer *w)
     return put_text(w, "}");
 }
 
-static size_t tensor_size(const fast_tensor *tensor)
-{
-    return (size_t)tensor->count * fast__dtype_size(tensor->dtype);
-}
-
 static fast_err put_header(tensors_writer *w)
 {
     const bool has_meta = w->meta && w->meta[0];
@@ -108,7 +103,7 @@ static fast_err put_header(tensors_writer *w)
         FAST_TRY(put_meta(w));
     int64_t begin = 0;
     for (int64_t i = 0; i < w->count; i++) {
-        const int64_t size = (int64_t)tensor_size(&w->tensors[i]);
+        const int64_t size = (int64_t)fast__tensor_size(&w->tensors[i]);
         FAST_TRY(put_text(w, i || has_meta ? "," : ""));
         FAST_TRY(put_tensor(w, &w->tensors[i], begin, size));
         begin += size;
@@ -128,7 +123,7 @@ static fast_err write_file(void *ctx, void *stream)
     FAST_TRY(put_header(w));
     FAST_ASSERT(w->size == header_size);
     for (int64_t i = 0; i < w->count; i++)
-        FAST_TRY(fast__file_put(stream, w->tensors[i].data, tensor_size(&w->tensors[i])));
+        FAST_TRY(fast__file_put(stream, w->tensors[i].data, fast__tensor_size(&w->tensors[i])));
     return FAST_OK;
 }
 
@@ -138,7 +133,7 @@ static fast_err check_tensor(const fast_tensor *tensor, int64_t *total)
     FAST_ASSERT(tensor->name != NULL);
     FAST_ASSERT(tensor->data != NULL || tensor->count == 0);
     int64_t count = 1, size;
-    bool fits = tensor->rank >= 0 && tensor->rank <= (int)(sizeof tensor->shape / sizeof(int64_t));
+    bool fits = tensor->rank >= 0 && tensor->rank <= FAST_TENSOR_RANK_MAX;
     for (int i = 0; fits && i < tensor->rank; i++)
         fits = fast__mul_size(count, tensor->shape[i], &count);
     if (!fits || count != tensor->count || strcmp(tensor->name, "__metadata__") == 0 ||

@@ -6,22 +6,22 @@
 enum { FAST_RANK_MAX = 4, FAST_SEGMENT_NAME_MAX = 64 };
 
 /* A named tensor inside a flat vector. All parameters of a learner are one vector of floats, and
- * so are their gradients and each slot of an optimiser's state: the same table describes them. */
+ * so are their gradients and each slot of an optimizer's state: the same table describes them. */
 typedef struct fast_segment {
     char name[FAST_SEGMENT_NAME_MAX]; /* "conv1.weight": unique, as it is saved */
     int64_t offset;                   /* first element in the vector */
     int64_t count;                    /* product of shape */
     int64_t shape[FAST_RANK_MAX];     /* row major, PyTorch's order */
-    int rank;
-    int layer;    /* node of the graph that owns it */
-    bool decay;   /* weight decay applies: matrices and filters, not biases and norms */
-    float init_a; /* see model/init.h: parameters of the initialisation */
-    int init;
+    int rank;                         /* dimensions */
+    int layer;                        /* node of the graph that owns it */
+    bool decay;                       /* weight decay applies: not to biases and norms */
+    int init;                         /* how it is first drawn: the model's business, as is ... */
+    float init_a;                     /* ... the parameter of it (model/init.h) */
 } fast_segment;
 
 /* A flat vector's layout. */
 typedef struct fast_layout {
-    const fast_segment *segments;
-    int64_t segment_count;
-    int64_t count; /* elements in the vector */
+    const fast_segment *segments; /* in the order of their offsets */
+    int64_t segment_count;        /* of them */
+    int64_t count;                /* elements in the vector */
 } fast_layout;

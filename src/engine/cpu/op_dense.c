@@ -7,7 +7,7 @@
  *     dW [O][C] = dY [O][L] X' [L][C]            m = C, k = lanes, A = X sample-major
  *
  * dW is made in slabs of output rows that fit the second-level cache, and each slab is reported at
- * once: an optimiser that runs in the report finds it there. A first layer takes X sample-major
+ * once: an optimizer that runs in the report finds it there. A first layer takes X sample-major
  * from the batch itself; others transpose. dX comes before dW, because a report gives the weights
  * away.
  */

@@ -43,7 +43,7 @@ static fast_ref_need batch_need(const fast_graph *graph, int index, int64_t batc
     return (fast_ref_need){ groups * 2 * s.channels, 0 };
 }
 
-/* Call it for every run of `inner` elements of channel c in samples [first, end). */
+/* A loop over the places `at` of channel c in samples [first, end). */
 #define FOR_RUNS(s, c, first, end, at)                                                    \
     for (int64_t at_row_ = (first) * (s)->outer; at_row_ < (end) * (s)->outer; at_row_++) \
         for (int64_t at = (at_row_ * (s)->channels + (c)) * (s)->inner,                   \

@@ -10,11 +10,11 @@
 
 /* One operator on one batch. The same struct serves the way there and the way back. */
 typedef struct fast_ref_call {
-    const fast_graph *graph;
-    const fast_node *node;
-    const fast_node *in; /* the first input's node */
-    int index;           /* of the node */
-    const fast_pass *pass;
+    const fast_graph *graph;         /* of the program */
+    const fast_node *node;           /* that is computed */
+    const fast_node *in;             /* the first input's node */
+    int index;                       /* of the node */
+    const fast_pass *pass;           /* that this is a part of */
     int64_t n;                       /* samples */
     const float *x[FAST_INPUTS_MAX]; /* inputs */
     float *y;                        /* output */
@@ -25,14 +25,14 @@ typedef struct fast_ref_call {
     bool factored; /* out: the weight's gradient went away as factors, and is not in `grad` */
 } fast_ref_call;
 
-/* Floats that a node needs for batches of `batch`; `train` when it will also go back. */
+/* Floats that a node needs beyond its output. */
 typedef struct fast_ref_need {
-    int64_t keep;
-    int64_t scratch;
+    int64_t keep;    /* from forward to backward */
+    int64_t scratch; /* during one call */
 } fast_ref_need;
 
 typedef struct fast_ref_op {
-    /* Memory beyond the output; NULL where there is none. */
+    /* What it needs for batches of at most `batch`; NULL: nothing. */
     fast_ref_need (*need)(const fast_graph *graph, int node, int64_t batch);
     /* y = f(x); fills keep when pass->train. */
     void (*forward)(fast_ref_call *call);
