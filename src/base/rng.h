@@ -20,7 +20,7 @@ typedef enum fast_purpose {
 } fast_purpose;
 
 typedef struct fast_rng {
-    uint32_t key[2];
+    uint32_t key[2];     /* of the seed and the purpose */
     uint32_t counter[4]; /* block, sample, step, actor */
     uint32_t block[4];   /* the words of the current block */
     int left;            /* unused words of it */

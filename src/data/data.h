@@ -16,8 +16,8 @@
  *   digits.c, points.c           kinds that are drawn, by way of synthetic.c: images, classes in
  *   regression.c, copy.c         space, regression, memory
  *   data.c, split.c              a set made and checked; divided and normalised (make.h)
- *   loader.c                     set -> batch of a step: shard.c (whose samples), gather.c (bytes to
- *                                normalised floats), augment.c, prefetch.c (a thread ahead)
+ *   loader.c                     set -> batch of a step, by way of shard.c (whose samples), of
+ *                                gather.c (to normalised floats), of augment.c and of prefetch.c
  */
 struct fast_data {
     int64_t count;    /* samples */

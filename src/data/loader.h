@@ -21,11 +21,11 @@ typedef enum fast_shard {
 } fast_shard;
 
 typedef struct fast_loader_options {
-    uint64_t seed;
-    int64_t batch;   /* samples per worker and step */
-    int64_t workers; /* 0 means 1 */
-    int64_t worker;
-    fast_shard shard;
+    uint64_t seed;       /* of the run: orders, parts, augmentation */
+    int64_t batch;       /* samples per worker and step */
+    int64_t workers;     /* 0 means 1 */
+    int64_t worker;      /* which of them, from 0 */
+    fast_shard shard;    /* how the set is divided */
     double alpha;        /* Dirichlet's */
     const char *augment; /* "shift:2+flip+crop:4+noise:0.1", or NULL */
     int64_t prefetch;    /* batches made ahead by a thread; 0: made when asked for */

@@ -32,47 +32,47 @@ typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
  * not compute the product, does not write that segment's gradient and does not report it. Valid
  * during the call only. */
 typedef struct fast_factors {
-    int64_t segment;
-    int64_t rows; /* samples (times positions) */
-    int64_t outputs, inputs;
-    const float *u; /* [outputs][u_stride] */
-    const float *v; /* [inputs][v_stride] */
-    int64_t u_stride, v_stride;
+    int64_t segment;            /* of the weight, in the graph's params */
+    int64_t rows;               /* samples (times positions) */
+    int64_t outputs, inputs;    /* rows and columns of dW */
+    const float *u;             /* [outputs][u_stride] */
+    const float *v;             /* [inputs][v_stride] */
+    int64_t u_stride, v_stride; /* at least `rows` */
 } fast_factors;
 typedef bool fast_factor_fn(void *ctx, const fast_factors *factors);
 
 /* One pass over one batch: in, then out. Without `grad` it goes forward only. */
 typedef struct fast_pass {
-    const float *params;
-    float *state; /* batch-norm statistics: read in evaluation, updated in training */
-    const fast_batch *batch;
-    float *grad;   /* NULL: forward only; else overwritten, mean over the batch */
-    bool train;    /* dropout on, batch statistics; required with grad */
-    uint64_t seed; /* of the run, and the step: key the dropout masks */
-    uint64_t step;
-    fast_report_fn *report; /* may be NULL */
-    fast_factor_fn *factor; /* may be NULL */
-    void *ctx;              /* for both */
-    float *outputs;         /* NULL, or receives [count][outputs of the last node], row major */
-    double loss;            /* out: mean over the batch; NAN for a forward pass over a batch that
+    const float *params;     /* in the graph's layout */
+    float *state;            /* batch-norm statistics: read in evaluation, updated in training */
+    const fast_batch *batch; /* what to compute on */
+    float *grad;             /* NULL: forward only; else overwritten, mean over the batch */
+    bool train;              /* dropout on, batch statistics; required with grad */
+    uint64_t seed;           /* of the run; with the step it keys the dropout masks */
+    uint64_t step;           /* of the run */
+    fast_report_fn *report;  /* may be NULL */
+    fast_factor_fn *factor;  /* may be NULL */
+    void *ctx;               /* for both */
+    float *outputs;          /* NULL, or receives [count][outputs of the last node], row major */
+    double loss;             /* out: mean over the batch; NAN for a forward pass over a batch that
                                has neither labels nor targets (a prediction) */
-    int64_t correct;        /* out: right positions, by the largest output; 0 for regression */
-    int64_t positions;      /* out: positions judged: samples times positions of each */
+    int64_t correct;         /* out: right positions, by the largest output; 0 for regression */
+    int64_t positions;       /* out: positions judged: samples times positions of each */
 } fast_pass;
 
 /* What every program begins with. */
 typedef struct fast_program_head {
-    const struct fast_engine *engine;
-    const fast_graph *graph; /* borrowed: lives longer than the program */
-    int64_t batch;
+    const struct fast_engine *engine; /* that compiled it */
+    const fast_graph *graph;          /* borrowed: lives longer than the program */
+    int64_t batch;                    /* samples of a pass at most */
     double flops_forward; /* arithmetic of one sample, by the textbook: multiply and add are two */
     double flops_train;   /* forward and backward */
     uint64_t plan_hash;   /* of the measured choices; 0 where nothing was measured */
 } fast_program_head;
 
 typedef struct fast_engine {
-    const char *name;
-    const char *summary;
+    const char *name;    /* as it is typed */
+    const char *summary; /* one line, for help */
 
     /* Compile. May measure (seconds) where the plan file knows a shape not yet. FAST_ENOTSUP names
      * what the engine cannot do. */

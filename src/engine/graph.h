@@ -65,35 +65,35 @@ enum {
 };
 
 typedef struct fast_node {
-    fast_op op;
-    int input_count;
-    int inputs[FAST_INPUTS_MAX]; /* nodes before this one */
-    int rank;                    /* of the output */
-    int64_t shape[3];
+    fast_op op;                       /* what it computes */
+    int input_count;                  /* 0 for the input, else at least 1 */
+    int inputs[FAST_INPUTS_MAX];      /* nodes before this one */
+    int rank;                         /* of the output */
+    int64_t shape[3];                 /* of one sample's output; 0 past the rank */
     int64_t count;                    /* product of shape */
     int64_t weight[FAST_WEIGHTS_MAX]; /* segment index in params, or -1 */
     int64_t state[2];                 /* segment index in state: mean, var; or -1 */
     /* Attributes; those that the operator does not use are 0. */
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
-    int64_t groups;
-    int64_t heads;
-    int64_t ghost;
-    float a, b;
-    const fast_operator *custom; /* FAST_OP_CUSTOM */
-    void *custom_config;
+    int64_t groups;                                    /* conv: independent groups of channels */
+    int64_t heads;                                     /* attention */
+    int64_t ghost;                                     /* batch norm: samples per statistic */
+    float a, b;                                        /* as fast_op says */
+    const fast_operator *custom;                       /* FAST_OP_CUSTOM; borrowed */
+    void *custom_config;                               /* for its functions; borrowed */
 } fast_node;
 
 typedef struct fast_graph {
-    fast_node *nodes;
-    int node_count;
-    fast_layout params; /* trainable */
-    fast_layout state;  /* not trainable: averaged wherever weights are averaged */
-    fast_loss loss;
-    float label_smoothing;
-    int64_t positions; /* labels a sample: T where the output is [T, C], else 1 */
-    int64_t outputs;   /* classes, or regression outputs */
-    bool tokens;       /* the input holds whole numbers below `vocabulary` */
-    int64_t vocabulary;
+    fast_node *nodes;      /* in topological order */
+    int node_count;        /* of them */
+    fast_layout params;    /* trainable */
+    fast_layout state;     /* not trainable: averaged wherever weights are averaged */
+    fast_loss loss;        /* what is minimised */
+    float label_smoothing; /* of cross-entropy: probability given to all classes alike */
+    int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
+    int64_t outputs;       /* classes, or regression outputs */
+    bool tokens;           /* the input holds whole numbers below `vocabulary` */
+    int64_t vocabulary;    /* of tokens */
 } fast_graph;
 
 /* How much a graph computes, and where gradients flow: what every engine needs to know. */

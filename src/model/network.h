@@ -23,8 +23,8 @@
 
 /* What a model must fit. */
 typedef struct fast_model_input {
-    int rank; /* of one sample: [C], [T, C], [C, H, W]; [T] for tokens */
-    int64_t shape[3];
+    int rank;           /* of one sample: [C], [T, C], [C, H, W]; [T] for tokens */
+    int64_t shape[3];   /* of it */
     int64_t outputs;    /* classes, or regression outputs */
     bool tokens;        /* whole numbers below `vocabulary` */
     int64_t vocabulary; /* of tokens */
@@ -54,10 +54,10 @@ const fast_part *fast__layer_list(int64_t *count_out);
 struct fast_text; /* model/text.h: a growing buffer */
 
 typedef struct fast_model {
-    const char *name;
-    const char *summary;
-    const fast_option *options;
-    size_t config_size;
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, for help */
+    const fast_option *options; /* of its configuration */
+    size_t config_size;         /* bytes of it */
     /* Append the network's text to `text`. */
     fast_err (*write)(const void *config, const fast_model_input *input, struct fast_text *text);
 } fast_model;

@@ -16,10 +16,10 @@
 
 /* The head of every rule's configuration. */
 typedef struct fast_rule_common {
-    double weight_decay;
-    bool decay_all;    /* biases and norms too */
-    double clip_norm;  /* of the whole gradient; 0: off */
-    double clip_value; /* of each element; 0: off */
+    double weight_decay; /* of matrices and filters */
+    bool decay_all;      /* biases and norms too */
+    double clip_norm;    /* of the whole gradient; 0: off */
+    double clip_value;   /* of each element; 0: off */
 } fast_rule_common;
 
 /* The rows of a rule's table for them. */
@@ -36,10 +36,10 @@ typedef struct fast_rule_common {
 
 /* How a slice's gradient becomes the one that a rule sees: clip(scale * g) + decay * w. */
 typedef struct fast_rule_terms {
-    float scale;
-    float clip; /* INFINITY: off */
-    float decay;
-    bool plain; /* nothing to do: the rule sees g itself */
+    float scale; /* multiplies g: clipping by norm */
+    float clip;  /* INFINITY: off */
+    float decay; /* 0: off */
+    bool plain;  /* nothing to do: the rule sees g itself */
 } fast_rule_terms;
 
 /* `decay` is 0 where the rule decouples it from the gradient. */

@@ -12,21 +12,21 @@
 enum { FAST_RULE_SLOTS_MAX = 3 };
 
 typedef struct fast_rule_slice {
-    float *w;
-    const float *g;
+    float *w;                          /* parameters, updated */
+    const float *g;                    /* their gradient */
     float *state[FAST_RULE_SLOTS_MAX]; /* slot i, the same slice */
-    int64_t count;
-    double lr;     /* of this step */
-    int64_t step;  /* from 1 */
-    float g_scale; /* multiplies g first: clipping by norm, averaging */
-    float decay;   /* weight decay here; 0 where it does not apply: biases and norms */
-    bool adapt;    /* a by_segment rule scales its rate by norms here: likewise not for those */
+    int64_t count;                     /* elements of each */
+    double lr;                         /* of this step */
+    int64_t step;                      /* from 1 */
+    float g_scale;                     /* multiplies g first: clipping by norm, averaging */
+    float decay; /* weight decay here; 0 where it does not apply: biases and norms */
+    bool adapt;  /* a by_segment rule scales its rate by norms here: likewise not for those */
 } fast_rule_slice;
 
 typedef struct fast_rule {
-    const char *name;
-    const char *summary;
-    const fast_option *options;
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, for help */
+    const fast_option *options; /* of its configuration */
     size_t config_size; /* the configuration begins with a fast_rule_common (rule/kernel.h) */
     int slots; /* vectors of state at most, each of the parameters' length, zero at the start */
     bool by_segment; /* needs whole segments (norms per layer): LARS, LAMB */

@@ -14,13 +14,13 @@
  * machine measured from the plan file, and keeps the best.
  */
 typedef struct fast_conv_shape {
-    int64_t in_c, in_h, in_w;
-    int64_t out_c, out_h, out_w;
+    int64_t in_c, in_h, in_w;                          /* of the input, all groups */
+    int64_t out_c, out_h, out_w;                       /* of the output */
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
-    int64_t groups;
-    int64_t lanes;
-    bool train; /* backward passes are needed */
-    bool data;  /* the gradient of the input is needed (not for the first layer) */
+    int64_t groups;                                    /* of channels */
+    int64_t lanes;                                     /* padded batch */
+    bool train;                                        /* backward passes are needed */
+    bool data; /* the gradient of the input is needed (not for the first layer) */
 } fast_conv_shape;
 
 typedef struct fast_conv fast_conv; /* immutable: chosen methods, kernels */
@@ -47,9 +47,9 @@ fast_err fast__conv_local_new(const fast_conv *conv, float *keep, float *scratch
 void fast__conv_local_free(const fast_conv *conv, void *local);
 
 typedef struct fast_conv_io {
-    void *local;
-    float *keep;
-    float *scratch;
+    void *local;       /* of fast__conv_local_new() */
+    float *keep;       /* fast__conv_keep_count() floats */
+    float *scratch;    /* fast__conv_scratch_count() floats */
     const float *x;    /* [in_h][in_w][in_c][lanes] */
     const float *w;    /* [out_c][in_c / groups][kh][kw] */
     const float *bias; /* [out_c] or NULL; forward only */

@@ -16,6 +16,18 @@
  * Compiling makes steps: a node, or several that run as one pass over memory. All memory of a run
  * is one block; every buffer has a lifetime in steps, and buffers whose lifetimes are apart share
  * memory.
+ *
+ * Where to look:
+ *
+ *   cpu.c                    compile and run: the engine's contract
+ *   fuse.c, buffer.c         nodes -> steps; where their memory lies
+ *   op_x.c, ops.c            a step of each kind, forward and back; the table of them
+ *   x_simd.c, kernels.h      the loops that steps call, compiled once per instruction set (simd.h,
+ *                            vec.h)
+ *   gemm.c                   matrix products, by libxsmm or OpenBLAS
+ *   conv.c, conv_choose.c    a convolution: its methods, the choice among them
+ *   conv_xsmm.c, conv_im2col.c, conv_onednn.c, winograd.c    the methods (conv_method.h)
+ *   plan.c                   the file that choices are kept in
  */
 extern const fast_engine fast__engine_cpu;
 
@@ -34,13 +46,13 @@ typedef struct fast_cpu_buffer {
 } fast_cpu_buffer;
 
 typedef struct fast_cpu_value {
-    int64_t rows;
-    bool planar; /* an image whose rows are [channel][position]: what a dense layer reads */
-    bool needs;  /* somebody needs its gradient */
-    int source;  /* step that writes it */
-    int data;    /* buffer */
-    int grad;    /* buffer, or -1 */
-    int grad2;   /* a second summand of the gradient that the source adds when it reads; or -1 */
+    int64_t rows; /* of `lanes` floats */
+    bool planar;  /* an image whose rows are [channel][position]: what a dense layer reads */
+    bool needs;   /* somebody needs its gradient */
+    int source;   /* step that writes it */
+    int data;     /* buffer */
+    int grad;     /* buffer, or -1 */
+    int grad2;    /* a second summand of the gradient that the source adds when it reads; or -1 */
 } fast_cpu_value;
 
 /* What the way back does with the gradient of a step's input. */
@@ -53,7 +65,7 @@ typedef enum fast_cpu_how {
 } fast_cpu_how;
 
 typedef struct fast_cpu_op {
-    const char *name;
+    const char *name;  /* for describe, where a step leaves no note */
     bool reads_input;  /* the way back reads the inputs' values */
     bool reads_output; /* ... and the output's */
     bool overwrites;   /* cannot accumulate: may be asked for FAST_CPU_SECOND */
@@ -61,75 +73,78 @@ typedef struct fast_cpu_op {
     int alias;         /* input whose gradient may be FAST_CPU_ALIAS, or -1 */
     /* Choose kernels, ask for buffers, write the note. */
     fast_err (*plan)(fast_cpu_compile *compile, fast_cpu_step *step);
+    /* Writes the output, and what the way back will read. */
     void (*forward)(fast_cpu_run *run, const fast_cpu_step *step);
     /* Writes the gradients of inputs and weights and reports the latter. */
     void (*backward)(fast_cpu_run *run, const fast_cpu_step *step);
 } fast_cpu_op;
 
 struct fast_cpu_step {
-    const fast_cpu_op *op;
-    int index;
-    int node; /* that does the work */
-    int last; /* node that gives the result: the last one that is part of this step */
-    int out;  /* value */
-    int in_count;
+    const fast_cpu_op *op; /* what it does */
+    int index;             /* among the program's steps */
+    int node;              /* that does the work */
+    int last;              /* node that gives the result: the last one that is part of this step */
+    int out;               /* value */
+    int in_count;          /* inputs */
     int in[FAST_INPUTS_MAX];           /* values */
     int in_node[FAST_INPUTS_MAX];      /* the nodes that they belong to: their shapes */
     fast_cpu_how how[FAST_INPUTS_MAX]; /* gradients of inputs */
     fast_act act;                      /* fused activation */
-    float slope;
-    int bias;                     /* conv whose bias this pooling adds, or -1 */
-    bool no_bias;                 /* this conv leaves its bias to the pooling after it */
-    bool add;                     /* batch norm: in[1] is added before the activation */
-    bool dead;                    /* nothing depends on it: its weights' gradients are zero */
-    bool train;                   /* a way back is compiled */
-    int64_t count;                /* operator's own number */
-    int buffer[FAST_CPU_BUFFERS]; /* operator's own memory */
-    fast_gemm gemm[FAST_CPU_GEMMS];
-    fast_conv *conv;
-    char note[FAST_CPU_NOTE_MAX]; /* for describe */
+    float slope;                       /* of a leaky one */
+    int bias;                          /* conv whose bias this pooling adds, or -1 */
+    bool no_bias;                      /* this conv leaves its bias to the pooling after it */
+    bool add;                          /* batch norm: in[1] is added before the activation */
+    bool dead;                         /* nothing depends on it: its weights' gradients are zero */
+    bool train;                        /* a way back is compiled */
+    int64_t count;                     /* operator's own number */
+    int buffer[FAST_CPU_BUFFERS];      /* operator's own memory */
+    fast_gemm gemm[FAST_CPU_GEMMS];    /* operator's own products */
+    fast_conv *conv;                   /* of a convolution; else NULL */
+    char note[FAST_CPU_NOTE_MAX];      /* for describe */
 };
 
 struct fast_program {
     fast_program_head head;
-    bool train;
-    int64_t lanes;
-    fast_isa isa;
+    bool train;    /* a way back is compiled */
+    int64_t lanes; /* the batch rounded up */
+    fast_isa isa;  /* of the kernels: */
     const fast_elem_kernels *elem;
     const fast_loss_kernels *loss;
     const fast_pool_kernels *pool;
     const fast_norm_kernels *norm;
     const fast_cell_kernels *cell;
     const fast_attention_kernels *attention;
-    int step_count, value_count, buffer_count;
-    fast_cpu_step *steps;
-    fast_cpu_value *values;
-    fast_cpu_buffer *buffers;
-    int buffer_max;
-    int out;              /* value that the loss judges */
-    int *step_of;         /* per node: step that computes it */
-    int *value_of;        /* per node: its value, or -1 inside a step */
+    int step_count, value_count, buffer_count; /* of the three arrays */
+    fast_cpu_step *steps;                      /* in the order of running */
+    fast_cpu_value *values;                    /* what steps give */
+    fast_cpu_buffer *buffers;                  /* of values, gradients and steps */
+    int buffer_max;                            /* room for them */
+    int out;                                   /* value that the loss judges */
+    int *step_of;                              /* per node: step that computes it */
+    int *value_of;                             /* per node: its value, or -1 inside a step */
     bool *needs;          /* per node: somebody needs the gradient of its output */
     int soft;             /* buffer of labels and targets in lanes */
     int64_t memory_count; /* floats of a workspace */
 };
 
 struct fast_workspace {
-    const fast_program *program;
-    float *memory;
-    void **locals;  /* per step: what a convolution keeps beside memory */
+    const fast_program *program; /* that it was made for */
+    float *memory;               /* all buffers */
+    void **locals;               /* per step: what a convolution keeps beside memory */
     int64_t *times; /* NULL, or [2 steps + 1]: nanoseconds are added at each time, for benchmarks */
 };
 
+/* A pass that goes on: what steps are given. */
 struct fast_cpu_run {
     const fast_program *program;
     fast_workspace *workspace;
     fast_pass *pass;
-    const fast_graph *graph;
-    int64_t lanes;
-    int64_t count; /* samples of this pass */
+    const fast_graph *graph; /* the program's */
+    int64_t lanes;           /* likewise */
+    int64_t count;           /* samples of this pass */
 };
 
+/* A program under construction. */
 struct fast_cpu_compile {
     const fast_graph *graph;
     const fast_engine_options *options;

@@ -10,11 +10,11 @@
  * weights, B[j][i] at j * ldb + i, which is a weight matrix [n][k] as it lies in the parameters.
  */
 typedef struct fast_gemm {
-    int m, n, k;
-    int lda, ldb, ldc;
-    bool trans_b;    /* B lies as [k][n]: element (i, j) at i * ldb + j */
-    bool accumulate; /* C += A B */
-    void *kernel;    /* libxsmm's code, or NULL: OpenBLAS */
+    int m, n, k;       /* C is m x n, A m x k, B k x n */
+    int lda, ldb, ldc; /* floats from one column to the next */
+    bool trans_b;      /* B lies as [k][n]: element (i, j) at i * ldb + j */
+    bool accumulate;   /* C += A B */
+    void *kernel;      /* libxsmm's code, or NULL: OpenBLAS */
 } fast_gemm;
 
 /* Choose the kernel for the fields above. Never fails: there is always a way, if a slow one. Call
