@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 
 static char path[256];   /* a checkpoint */
 static char resume[300]; /* the option for it */
+static char gone[256];   /* a folder that goes away */
 
 static const char *const options[] = { "engine=ref",   "model=mlp:hidden=4",
                                        "batch=8",      "data=digits:train=16,test=8",
@@ -153,6 +155,40 @@ static void steps_are_bounded(void **state)
     assert_non_null(strstr(fast_error_detail(), "epochs=1000000000"));
 }
 
+/* Where checkpoints cannot be written any more: note it, and stop there. */
+static void cancel_at_note(void *ctx, const fast_event *event)
+{
+    fast_run *run = ctx;
+    if (event->kind == FAST_EVENT_START)
+        assert_int_equal(rmdir(gone), 0);
+    if (event->kind == FAST_EVENT_NOTE)
+        fast_run_cancel(run);
+}
+
+/* A checkpoint that fails in mid-run is a note; the one that a cancel asks for is not: a run that
+ * could not be saved does not end well. */
+static void checkpoint_cannot_be_written(void **state)
+{
+    (void)state;
+    char checkpoint[300];
+    snprintf(checkpoint, sizeof checkpoint, "checkpoint=%s/c.safetensors", gone);
+    const char *const job[] = { "engine=ref",
+                                "model=mlp:hidden=4",
+                                "data=digits:train=80,test=8",
+                                "batch=8",
+                                "plan=no",
+                                "checkpoint_every=7steps",
+                                checkpoint,
+                                NULL };
+    assert_int_equal(mkdir(gone, 0700), 0);
+    fast_run *run;
+    assert_int_equal(fast_run_open(job, &run), FAST_OK);
+    fast_run_watch(run, cancel_at_note, run);
+    assert_int_equal(fast_run_train(run), FAST_ENOENT);
+    assert_int_equal(fast_run_result(run)->steps, 7);
+    fast_run_close(run);
+}
+
 /* A child that writes checkpoints until it dies. */
 _Noreturn static void write_forever(void)
 {
@@ -198,6 +234,7 @@ static int make_folder(void **state)
         return -1;
     snprintf(path, sizeof path, "%s/c.safetensors", folder);
     snprintf(resume, sizeof resume, "resume=%s", path);
+    snprintf(gone, sizeof gone, "%s/gone", folder);
     return 0;
 }
 
@@ -212,9 +249,8 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(weights_of_other_types),
-        cmocka_unit_test(steps_are_bounded),
+        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(weights_of_other_types),
+        cmocka_unit_test(steps_are_bounded),         cmocka_unit_test(checkpoint_cannot_be_written),
         cmocka_unit_test(killed_while_saving),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

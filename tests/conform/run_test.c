@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -268,38 +267,6 @@ static void cancel_and_train_again(void **state)
     assert_string_equal(fast_run_result(run)->stop, "done");
     const fast_result parts = *fast_run_result(run);
     assert_same(&whole, &parts);
-    fast_run_close(run);
-}
-
-/* Where checkpoints cannot be written any more: note it, and stop there. */
-static void cancel_at_note(void *ctx, const fast_event *event)
-{
-    stopper *s = ctx;
-    if (event->kind == FAST_EVENT_START)
-        assert_int_equal(rmdir(path_of("gone")), 0);
-    if (event->kind == FAST_EVENT_NOTE) {
-        s->step = event->step;
-        fast_run_cancel(s->run);
-    }
-}
-
-/* A checkpoint that fails in mid-run is a note; the one that a cancel asks for is not: a run that
- * could not be saved does not end well. */
-static void checkpoint_cannot_be_written(void **state)
-{
-    (void)state;
-    char checkpoint[OPTION_MAX];
-    file_option("checkpoint", "gone/c.safetensors", checkpoint);
-    assert_int_equal(mkdir(path_of("gone"), 0700), 0);
-    const char *const options[] = { checkpoint, "checkpoint_every=7steps", NULL };
-    fast_network *network;
-    fast_run *run;
-    assert_int_equal(open_job(&sgd, options, &network, &run), FAST_OK);
-    stopper s = { run, -1 };
-    fast_run_watch(run, cancel_at_note, &s);
-    assert_int_equal(fast_run_train(run), FAST_ENOENT);
-    assert_int_equal(s.step, 7);
-    assert_int_equal(fast_run_result(run)->steps, 7);
     fast_run_close(run);
 }
 
@@ -781,7 +748,6 @@ int main(void)
         cmocka_unit_test(resume_same_bits),
         cmocka_unit_test(resume_again_and_again),
         cmocka_unit_test(cancel_and_train_again),
-        cmocka_unit_test(checkpoint_cannot_be_written),
         cmocka_unit_test(cancel_from_a_thread),
         cmocka_unit_test(cancel_from_a_signal),
         cmocka_unit_test(target_stops),
