@@ -33,7 +33,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for script in scripts:
             subprocess.run([sys.executable, script, folder], check=True)
-        for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+        paths = sorted(glob.glob(os.path.join(folder, "*.safetensors")))
+        assert len(paths) >= len(scripts), "a script wrote nothing to the folder that it was given"
+        for path in paths:
             stored = read(os.path.join(ROOT, "tests", "oracle", os.path.basename(path)))
             fresh = read(path)
             assert stored.keys() == fresh.keys(), os.path.basename(path)
