@@ -102,7 +102,10 @@ static void memory_is_bounded(void **state)
 {
     (void)state;
 #ifndef FAST_SANITIZED
-    const char *const options[] = { "steps=3", "evaluate=end", "plan=no", NULL };
+    const char *options[] = { "steps=3", "evaluate=end", "plan=no", NULL, NULL };
+#ifdef FAST_SLOW
+    options[3] = "data=digits:train=6000,test=100";
+#endif
     fast_run *run;
     if (fast_run_open(options, &run) != FAST_OK)
         fail_msg("%s", fast_error_detail());

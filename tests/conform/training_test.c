@@ -21,11 +21,12 @@
 
 enum { STEPS = 20, BATCHES = 4, X_KEY = 1000, LABEL_KEY = 2000 };
 
-/* Sanitizers look at memory, not at numbers: a few steps of the small cases are enough for them. */
-#ifdef FAST_SANITIZED
-enum { RUN_STEPS = 3, SANITIZED = 1 };
+/* Sanitizers look at memory, not at numbers, and emulators at a few of them: there some steps of
+ * the small cases are enough. */
+#ifdef FAST_SLOW
+enum { RUN_STEPS = 3, SLOW = 1 };
 #else
-enum { RUN_STEPS = STEPS, SANITIZED = 0 };
+enum { RUN_STEPS = STEPS, SLOW = 0 };
 #endif
 
 /* The same table as the script's. */
@@ -35,7 +36,7 @@ typedef struct training_case {
     fast_model_input input;
     int64_t batch;
     double lr;
-    bool large; /* too slow under sanitizers */
+    bool large; /* too long for slow machines */
 } training_case;
 
 #define IMAGE(c, h, w)                                                 \
@@ -218,7 +219,7 @@ static double expected(const fast_tensors *oracle, const char *name, int step)
 static void test_losses(void **state)
 {
     const training_case *c = *state;
-    if (SANITIZED && c->large)
+    if (SLOW && c->large)
         skip();
     fast_tensors *oracle = NULL;
     fast_graph *graph = NULL;

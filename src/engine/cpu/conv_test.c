@@ -303,8 +303,7 @@ static void first_layers(void **state)
     }
 }
 
-/* Sanitizers are slow. */
-#ifdef FAST_SANITIZED
+#ifdef FAST_SLOW
 enum { RANDOM_SHAPES = 15 };
 #else
 enum { RANDOM_SHAPES = 60 };
