@@ -48,6 +48,36 @@ static fast_loader *open_loader(const fast_data *data, fast_loader_options optio
     return loader;
 }
 
+/* Parts of the same size are not walked in the same order. */
+static void parts_are_shuffled_apart(void **state)
+{
+    (void)state;
+    enum { COUNT = 200, BATCH = 100 };
+    fast_data *data = numbered(COUNT, 10);
+    float first[BATCH];
+    int same = 0;
+    for (int64_t k = 0; k < 2; k++) {
+        fast_loader *part = open_loader(data, (fast_loader_options){ .seed = 5,
+                                                                     .batch = BATCH,
+                                                                     .workers = 2,
+                                                                     .worker = k,
+                                                                     .shard = FAST_SHARD_CONTIGUOUS,
+                                                                     .shuffle = true });
+        const fast_batch *batch;
+        assert_int_equal(fast__loader_get(part, 0, &batch), FAST_OK);
+        assert_int_equal(batch->count, BATCH);
+        for (int i = 0; i < BATCH; i++) {
+            if (k == 0)
+                first[i] = batch->x[i];
+            else
+                same += batch->x[i] == first[i] + BATCH;
+        }
+        fast__loader_free(part);
+    }
+    assert_true(same < BATCH / 10);
+    fast_data_free(data);
+}
+
 static void order_does_not_depend_on_workers(void **state)
 {
     (void)state;
@@ -435,6 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_does_not_depend_on_workers),
+        cmocka_unit_test(parts_are_shuffled_apart),
         cmocka_unit_test(position_is_the_formula),
         cmocka_unit_test(every_sample_once),
         cmocka_unit_test(epochs_differ_and_seeds_differ),
