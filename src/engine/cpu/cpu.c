@@ -145,7 +145,8 @@ static fast_err workspace_fill(fast_workspace *workspace)
             continue;
         /* Scratch memory differs by direction and comes with each call. */
         FAST_TRY(fast__conv_local_new(step->conv,
-                                      workspace->memory + program->buffers[step->buffer[0]].offset,
+                                      workspace->memory +
+                                          program->buffers[step->buffer[FAST_CPU_CONV_KEEP]].offset,
                                       NULL, &workspace->locals[s]));
     }
     return FAST_OK;

@@ -37,6 +37,9 @@ typedef struct fast_cpu_compile fast_cpu_compile;
 
 enum { FAST_CPU_GEMMS = 8, FAST_CPU_BUFFERS = 8, FAST_CPU_NOTE_MAX = 96 };
 
+/* The buffer of a convolution's step on which its part of a workspace is made. */
+enum { FAST_CPU_CONV_KEEP = 0 };
+
 /* An interval of time and the memory that it gets. Time: forward of step s is s, the loss is the
  * number of steps S, backward of step s is 2 S - s. */
 typedef struct fast_cpu_buffer {

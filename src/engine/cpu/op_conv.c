@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
+enum { KEEP = FAST_CPU_CONV_KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
 
 static int64_t filter_count(const fast_graph *graph, int node)
 {

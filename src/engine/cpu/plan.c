@@ -29,7 +29,6 @@ enum {
     PLAN_ENTRIES_MAX = 1 << 16,
     PLAN_LINE_MAX = 1024, /* key, tab and choice */
     PLAN_SIZE_MAX = 1 << 26,
-    PLAN_PATH_MAX = 4096,
     HASH_DIGITS = 16
 };
 
@@ -41,10 +40,10 @@ typedef struct plan_entry {
 } plan_entry;
 
 struct fast_plan {
-    char path[PLAN_PATH_MAX]; /* "" keeps the plan in memory only */
+    char path[FAST_PATH_MAX]; /* "" keeps the plan in memory only */
     plan_entry *entries;      /* [capacity], in order of arrival */
-    int64_t count, capacity;
-    uint64_t *hash; /* apart from the plan, since asking a const plan counts too */
+    int64_t count, capacity;  /* of them */
+    uint64_t hash;            /* of what was asked for or put */
 };
 
 static const plan_entry *find(const fast_plan *plan, const char *key)
@@ -136,15 +135,15 @@ static fast_err read_file(fast_plan *plan, const char *path)
 static fast_err choose_path(const char *path, char *to)
 {
     if (path) {
-        if (snprintf(to, PLAN_PATH_MAX, "%s", path) >= PLAN_PATH_MAX - 8)
+        if (snprintf(to, FAST_PATH_MAX, "%s", path) >= FAST_PATH_MAX - 8)
             return fast__fail(FAST_EINVAL, "the plan's path is longer than %d bytes",
-                              PLAN_PATH_MAX - 8);
+                              FAST_PATH_MAX - 8);
         return FAST_OK;
     }
-    char folder[PLAN_PATH_MAX - 16];
+    char folder[FAST_PATH_MAX - 16];
     to[0] = '\0';
     if (fast__file_cache_folder(folder, sizeof folder) == FAST_OK)
-        snprintf(to, PLAN_PATH_MAX, "%s/plan", folder);
+        snprintf(to, FAST_PATH_MAX, "%s/plan", folder);
     return FAST_OK;
 }
 
@@ -153,7 +152,6 @@ static void plan_free(fast_plan *plan)
     for (int64_t i = 0; i < plan->count; i++)
         fast__free(plan->entries[i].key);
     fast__free(plan->entries);
-    fast__free(plan->hash);
     fast__free(plan);
 }
 
@@ -161,9 +159,7 @@ fast_err fast__plan_open(const char *path, fast_plan **out)
 {
     fast_plan *plan;
     FAST_TRY(fast__alloc("a plan", 1, sizeof *plan, &plan));
-    fast_err err = fast__alloc("a plan's hash", 1, sizeof *plan->hash, &plan->hash);
-    if (!err)
-        err = choose_path(path, plan->path);
+    fast_err err = choose_path(path, plan->path);
     if (!err && plan->path[0]) {
         err = read_file(plan, plan->path);
         if (err && err != FAST_ENOMEM) {
@@ -198,8 +194,7 @@ static fast_err write_entries(void *ctx, void *stream)
 /* Read the file again, add our new choices, replace it. The caller holds the lock. */
 static fast_err merge(const fast_plan *plan)
 {
-    uint64_t hash = 0;
-    fast_plan merged = { .hash = &hash };
+    fast_plan merged = { .count = 0 };
     fast_err err = read_file(&merged, plan->path);
     for (int64_t i = 0; i < plan->count && !err; i++) {
         const plan_entry *e = &plan->entries[i];
@@ -218,7 +213,7 @@ static fast_err merge(const fast_plan *plan)
 
 static fast_err save(const fast_plan *plan)
 {
-    char lock_path[PLAN_PATH_MAX + 8], folder[PLAN_PATH_MAX];
+    char lock_path[FAST_PATH_MAX + 8], folder[FAST_PATH_MAX];
     snprintf(folder, sizeof folder, "%s", plan->path);
     char *slash = strrchr(folder, '/');
     if (slash && slash != folder) {
@@ -254,13 +249,13 @@ void fast__plan_close(fast_plan *plan)
 }
 
 /* The order of questions counts, so that equal hashes mean equal runs. */
-static void count_in(const fast_plan *plan, const plan_entry *entry)
+static void count_in(fast_plan *plan, const plan_entry *entry)
 {
-    *plan->hash = fast__hash(entry->key, strlen(entry->key), *plan->hash);
-    *plan->hash = fast__hash(entry->choice, strlen(entry->choice), *plan->hash);
+    plan->hash = fast__hash(entry->key, strlen(entry->key), plan->hash);
+    plan->hash = fast__hash(entry->choice, strlen(entry->choice), plan->hash);
 }
 
-const char *fast__plan_get(const fast_plan *plan, const char *key)
+const char *fast__plan_get(fast_plan *plan, const char *key)
 {
     const plan_entry *entry = find(plan, key);
     if (!entry)
@@ -295,5 +290,5 @@ fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
 
 uint64_t fast__plan_hash(const fast_plan *plan)
 {
-    return *plan->hash;
+    return plan->hash;
 }

@@ -18,8 +18,10 @@ fast_err fast__plan_open(const char *path, fast_plan **out);
  * that cannot be written is logged, not an error. */
 void fast__plan_close(fast_plan *plan);
 
-/* The choice for a key, or NULL. Lent until the next put. */
-const char *fast__plan_get(const fast_plan *plan, const char *key);
+/* The choice for a key, or NULL. Lent until the next put. Counts in the hash. */
+const char *fast__plan_get(fast_plan *plan, const char *key);
+
+/* Put a choice, or another one in place of one that could not be used. */
 fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice);
 
 /* Hash of the (key, choice) pairs that were asked for or put, in that order: what a run depended
