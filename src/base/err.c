@@ -60,6 +60,16 @@ static char *detail(void)
     return detail_now ? detail_now : detail_own;
 }
 
+fast_err fast__fail_in(fast_err err, const char *where)
+{
+    char said[FAST_DETAIL_MAX];
+
+    if (!err)
+        return FAST_OK;
+    snprintf(said, sizeof said, "%s", detail());
+    return fast__fail(err, "%s: %s", where, said);
+}
+
 const char *fast_error_detail(void)
 {
     return detail();

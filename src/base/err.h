@@ -17,6 +17,10 @@ static inline __attribute__((always_inline)) fast_err fast__fail_with(fast_err e
     return err;
 }
 
+/* Put `where` before the detail of an error that something below decided without knowing where: the
+ * name of the file whose text was parsed. Returns err; does nothing for FAST_OK. */
+fast_err fast__fail_in(fast_err err, const char *where);
+
 /* The detail belongs to the calling actor. A transport whose actors are not threads swaps the
  * buffer when it switches actors; NULL goes back to the thread's own. */
 enum { FAST_DETAIL_MAX = 512 };

@@ -179,7 +179,8 @@ fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_
     fast_network_free(network);
     if (err) {
         fast__text_fini(&text);
-        return err;
+        return err == FAST_EINVAL && strncmp(spec, "file:", 5) == 0 ? fast__fail_in(err, spec + 5)
+                                                                    : err;
     }
     *out = graph;
     *text_out = text.data;

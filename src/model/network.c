@@ -473,5 +473,5 @@ fast_err fast_network_open(const char *path, fast_network **out)
     FAST_TRY(fast__file_read(path, FAST_TEXT_MAX, &text, &size));
     err = fast__network_parse(text, size, out);
     fast__free(text);
-    return err;
+    return err == FAST_EINVAL ? fast__fail_in(err, path) : err;
 }

@@ -75,5 +75,6 @@ const fast_rule fast__rule_adagrad = {
     .options = adagrad_options,
     .config_size = sizeof(adagrad_config),
     .slots = 1,
+    .lr = 0.01,
     .apply = adagrad_apply,
 };

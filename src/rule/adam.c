@@ -113,6 +113,7 @@ const fast_rule fast__rule_adam = {
     .options = adam_options,
     .config_size = sizeof(adam_config),
     .slots = 2,
+    .lr = 0.001,
     .apply = adam_apply,
 };
 
@@ -122,5 +123,6 @@ const fast_rule fast__rule_adamw = {
     .options = adamw_options,
     .config_size = sizeof(adam_config),
     .slots = 2,
+    .lr = 0.001,
     .apply = adamw_apply,
 };

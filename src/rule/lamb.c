@@ -109,6 +109,7 @@ const fast_rule fast__rule_lamb = {
     .options = lamb_options,
     .config_size = sizeof(lamb_config),
     .slots = 2,
+    .lr = 0.01,
     .by_segment = true,
     .apply = lamb_apply,
 };

@@ -91,6 +91,7 @@ const fast_rule fast__rule_lars = {
     .options = lars_options,
     .config_size = sizeof(lars_config),
     .slots = 1,
+    .lr = 5,
     .by_segment = true,
     .apply = lars_apply,
 };

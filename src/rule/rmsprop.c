@@ -120,6 +120,7 @@ const fast_rule fast__rule_rmsprop = {
     .options = rmsprop_options,
     .config_size = sizeof(rmsprop_config),
     .slots = 3,
+    .lr = 0.001,
     .slots_needed = rmsprop_slots_needed,
     .apply = rmsprop_apply,
 };

@@ -30,6 +30,7 @@ typedef struct fast_rule {
     size_t config_size; /* the configuration begins with a fast_rule_common (rule/kernel.h) */
     int slots; /* vectors of state at most, each of the parameters' length, zero at the start */
     bool by_segment; /* needs whole segments (norms per layer): LARS, LAMB */
+    double lr;       /* a base rate that usually trains: what "auto" means */
 
     /* How many slots this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);

@@ -121,6 +121,7 @@ const fast_rule fast__rule_sgd = {
     .summary = "plain stochastic gradient descent",
     .options = sgd_options,
     .config_size = sizeof(fast_rule_common),
+    .lr = 0.1,
     .apply = sgd_apply,
 };
 
@@ -130,6 +131,7 @@ const fast_rule fast__rule_momentum = {
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,
+    .lr = 0.05,
     .apply = momentum_apply,
 };
 
@@ -139,5 +141,6 @@ const fast_rule fast__rule_nesterov = {
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,
+    .lr = 0.05,
     .apply = nesterov_apply,
 };

@@ -32,9 +32,8 @@
 
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
-static const char *const matching[] = { "model", "data",      "workers",  "batch",
-                                        "lr",    "optimizer", "schedule", "seed",
-                                        "shard", "alpha",     "augment",  NULL };
+static const char *const matching[] = { "model",    "data", "workers", "batch", "optimizer", "lr",
+                                        "schedule", "seed", "shard",   "alpha", "augment",   NULL };
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",

@@ -22,7 +22,7 @@ const fast_option fast__run_options[] = {
                  "steps in all, instead of epochs; 0: by epochs"),
     FAST_OPT_INT(C, batch, "64", 1, 1 << 24, "samples per worker and step"),
     FAST_OPT_INT(C, global_batch, "0", 0, 1 << 24, "samples per step of all workers; 0: by batch"),
-    FAST_OPT_REAL(C, lr, "0.05", 0, 1e9, "base learning rate"),
+    FAST_OPT_TEXT(C, lr, "auto", NULL, "base learning rate; auto: one that suits the optimizer"),
     FAST_OPT_TEXT(C, optimizer, "momentum:weight_decay=0.0005", "optimizer", "update rule"),
     FAST_OPT_TEXT(C, schedule, "cosine", "schedule", "learning rate over time"),
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
@@ -124,6 +124,12 @@ static fast_err config_check(C *c)
             return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers",
                               (long long)c->global_batch, (long long)c->workers);
         c->batch = c->global_batch / c->workers;
+    }
+    if (strcmp(c->lr, "auto") != 0) {
+        FAST_TRY(fast__parse_real("lr", c->lr, &c->rate));
+        if (!(c->rate >= 0 && c->rate <= 1e9))
+            return fast__fail(FAST_EINVAL, "lr=%s is not between 0 and 1e9", c->lr);
+        snprintf(c->lr, sizeof c->lr, "%.12g", c->rate);
     }
     FAST_TRY(period_parse("evaluate", c->evaluate, &c->evaluate_period));
     FAST_TRY(period_parse("checkpoint_every", c->checkpoint_every, &c->checkpoint_period));

@@ -59,14 +59,18 @@ static fast_err check_writable(const char *option, const char *path, bool replac
 /* What can be known to be wrong from the words alone, before a data set is read. */
 static fast_err check_words(fast_run *run)
 {
-    const fast_run_config *c = &run->config;
+    fast_run_config *c = &run->config;
     FAST_TRY(fast__engine_find(c->engine, &run->engine));
     const fast_layout nothing = { NULL, 0, 0 };
     fast_optimizer *optimizer = NULL;
     FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
+    if (strcmp(c->lr, "auto") == 0) {
+        c->rate = fast__optimizer_rule(optimizer)->lr;
+        snprintf(c->lr, sizeof c->lr, "%.12g", c->rate);
+    }
     fast__optimizer_free(optimizer);
     fast_schedule *schedule = NULL;
-    FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->lr, 1, 1, c->batch },
+    FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->rate, 1, 1, c->batch },
                                 &schedule));
     fast__schedule_free(schedule);
     FAST_TRY(check_writable("save", c->save, true));
@@ -161,7 +165,7 @@ static fast_err open_rule(fast_run *run)
     FAST_TRY(fast__optimizer_new(c->optimizer, &run->graph->params, &run->optimizer));
     run->by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,
-                                            .lr = c->lr,
+                                            .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
                                             .epoch_steps = epoch_steps,
                                             .global_batch = c->batch * c->workers };

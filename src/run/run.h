@@ -56,7 +56,8 @@ typedef struct fast_run_config {
     int64_t steps;                  /* 0: by epochs */
     int64_t batch;                  /* samples per worker and step */
     int64_t global_batch;           /* 0: by batch */
-    double lr;                      /* base learning rate */
+    char lr[32];                    /* base learning rate, or "auto" until the rule is known */
+    double rate;                    /* the same as a number; 0 while it is "auto" */
     char optimizer[FAST_SPEC_MAX];  /* name:key=value,... */
     char schedule[FAST_SPEC_MAX];   /* likewise */
     int64_t seed;                   /* of everything random */

@@ -365,7 +365,7 @@ static void save_and_load(void **state)
     const char *const wider[] = { load, "model=mlp:hidden=13", NULL };
     assert_int_equal(open_job(&sgd, wider, &network, &run), FAST_EINVAL);
     assert_non_null(strstr(fast_error_detail(), "[12, 784]"));
-    const char *const missing[] = { "load=/nonexistent/w.safetensors", NULL };
+    static const char *const missing[] = { "load=/nonexistent/w.safetensors", NULL };
     assert_int_equal(open_job(&sgd, missing, &network, &run), FAST_ENOENT);
 }
 
@@ -525,7 +525,7 @@ static void options_as_text(void **state)
     assert_string_equal(fast_run_option(run, "model"), "mlp:hidden=12");
     assert_string_equal(fast_run_option(run, "engine"), "ref");
     assert_string_equal(fast_run_option(run, "steps"), "25");
-    assert_string_equal(fast_run_option(run, "lr"), "0.05");
+    assert_string_equal(fast_run_option(run, "lr"), "0.1");
     assert_string_equal(fast_run_option(run, "shard"), "sample");
     assert_null(fast_run_option(run, "no_such"));
     fast_run_close(run);
