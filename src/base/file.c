@@ -7,19 +7,23 @@
  *     create path.PID.N.tmp, write, fsync, close, rename to path, fsync the folder
  *
  * A crash or a full disk at any point leaves the old file or the new one, never a part of one; a
- * failure that the program lives to see also removes the temporary file. Writes go through a buffer
+ * failure that the program lives to see also removes the temporary file, and the next replacement
+ * sweeps up after a process that was killed. Writes go through a buffer
  * of 64 KB. Only regular files are replaced: a device or a pipe of that name is refused.
  */
 #include "base/file.h"
 
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -183,6 +187,43 @@ static fast_err folder_sync(const char *path)
     return FAST_OK;
 }
 
+/* Is this file name a temporary of `name`, NAME.PID.N.tmp, whose process is gone? */
+static bool is_left_behind(const char *name, const char *entry)
+{
+    const size_t length = strlen(name);
+    char *end;
+    if (strncmp(entry, name, length) != 0 || entry[length] != '.')
+        return false;
+    const long pid = strtol(entry + length + 1, &end, 10);
+    if (pid <= 0 || *end != '.')
+        return false;
+    strtol(end + 1, &end, 10);
+    return strcmp(end, ".tmp") == 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Remove what killed processes left beside `path`. A process of another machine that shares the
+ * folder looks gone too, so only what nobody wrote to for an hour goes. Trouble is no error. */
+static void sweep(const char *path)
+{
+    enum { OLD_S = 3600 };
+    const char *slash = strrchr(path, '/');
+    char folder[FAST_PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
+             slash ? path : ".");
+    DIR *open_folder = opendir(folder);
+    if (!open_folder)
+        return;
+    const int fd = dirfd(open_folder);
+    const char *name = slash ? slash + 1 : path;
+    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
+        struct stat info;
+        if (is_left_behind(name, entry->d_name) && fstatat(fd, entry->d_name, &info, 0) == 0 &&
+            S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > OLD_S)
+            unlinkat(fd, entry->d_name, 0);
+    }
+    closedir(open_folder);
+}
+
 fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void *ctx)
 {
     FAST_ASSERT(path != NULL);
@@ -191,6 +232,7 @@ fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return fast__fail(FAST_EINVAL, "\"%s\" is not a regular file; it is not replaced", path);
 
+    sweep(path);
     file_stream *stream;
     FAST_TRY(fast__alloc("a file's buffer", 1, sizeof *stream, &stream));
     char temporary[FAST_PATH_MAX];

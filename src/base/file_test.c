@@ -20,7 +20,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include <cmocka.h>
 
@@ -272,14 +274,49 @@ static void test_thread_and_clock(void **state)
     assert_int_equal(sigismember(&mask, SIGINT), 0);
 }
 
+/* An hour after a process was killed, its temporary file goes; everything like it stays. */
+static void test_sweeps(void **state)
+{
+    (void)state;
+    /* A process that was there and is gone. */
+    const pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    char left[64], fresh[64], alive[64];
+    snprintf(left, sizeof left, "s.%ld.0.tmp", (long)gone);
+    snprintf(fresh, sizeof fresh, "s.%ld.1.tmp", (long)gone);
+    snprintf(alive, sizeof alive, "s.%ld.0.tmp", (long)getpid());
+    const char *const names[] = { left, fresh, alive, "s.tmp", "s.x.0.tmp", "other.1.0.tmp" };
+    const int count = (int)(sizeof names / sizeof names[0]);
+    for (int i = 0; i < count; i++) {
+        FILE *file = fopen(inside(names[i]), "w");
+        assert_non_null(file);
+        fclose(file);
+        const struct utimbuf old = { 1000000, 1000000 };
+        if (names[i] != fresh)
+            assert_int_equal(utime(inside(names[i]), &old), 0);
+    }
+    letters l = { .letter = 'n', .size = 3, .piece = 3 };
+    const int before = count_entries();
+    assert_int_equal(fast__file_replace(inside("s"), put_letters, &l), FAST_OK);
+    assert_int_equal(count_entries(), before); /* one went, one came */
+    assert_int_not_equal(access(inside(left), F_OK), 0);
+    for (int i = 1; i < count; i++) {
+        assert_int_equal(access(inside(names[i]), F_OK), 0);
+        unlink(inside(names[i]));
+    }
+    unlink(inside("s"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_read_refuses),
-        cmocka_unit_test(test_failed_writer),    cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_replace_refuses),  cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_folders),          cmocka_unit_test(test_cache_folder),
-        cmocka_unit_test(test_thread_and_clock),
+        cmocka_unit_test(test_sweeps),        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_read_refuses),  cmocka_unit_test(test_failed_writer),
+        cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_replace_refuses),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_cache_folder),  cmocka_unit_test(test_thread_and_clock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
