@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { NOTE_MAX = 512 };
+
 int cli_fail(int code, const char *format, ...)
 {
     va_list arguments;
@@ -89,17 +91,21 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* What the library warns of, such as a plan that cannot be kept. */
-static void show_warning(void *ctx, fast_log_level level, const char *line)
+/* What the library says meanwhile, such as what a first run waits for. It may say a thing for every
+ * layer; a person reads it once. */
+static void show_log(void *ctx, fast_log_level level, const char *line)
 {
-    (void)ctx;
-    if (level >= FAST_LOG_WARN)
-        fprintf(stderr, "note: %s\n", line);
+    char *last = ctx;
+    if (level < FAST_LOG_INFO || strcmp(last, line) == 0)
+        return;
+    snprintf(last, NOTE_MAX, "%s", line);
+    fprintf(stderr, "note: %s\n", line);
 }
 
 static int run_command(int argc, char **argv)
 {
-    fast_log_set(show_warning, NULL);
+    static char last[NOTE_MAX];
+    fast_log_set(show_log, last);
     if (argc < 2 || is_help(argv[1])) {
         char name[] = "help";
         char *help[] = { name, NULL };

@@ -7,6 +7,7 @@
  */
 #include "engine/cpu/conv.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "engine/cpu/conv_kernels.h"
@@ -139,6 +140,12 @@ static fast_err find_method(const char *name, const fast_conv_method **out)
     return fast__name_unknown("convolution method", name, method_name, NULL, METHODS);
 }
 
+fast_err fast__conv_method_check(const char *name)
+{
+    const fast_conv_method *method = NULL;
+    return name ? find_method(name, &method) : FAST_OK;
+}
+
 /* What a choice depends on. The number after "conv" changes when the methods do. */
 static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
 {
@@ -224,6 +231,7 @@ static fast_err pick(const fast_conv_shape *shape, fast_plan *plan, const char *
     plan_key(shape, key);
     if (plan && parse_choice(fast__plan_get(plan, key), shape, best))
         return FAST_OK;
+    fast__log(FAST_LOG_INFO, "measuring this machine's fastest convolutions, once");
     FAST_TRY(fast__conv_choose(shape, best));
     write_choice(best, text);
     return plan ? fast__plan_put(plan, key, text) : FAST_OK;

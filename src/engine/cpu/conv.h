@@ -37,6 +37,9 @@ const char *fast__conv_describe(const fast_conv *conv);
 /* Names of the methods in this build, for messages and `fast info`; the last is NULL. */
 const char *const *fast__conv_methods(void);
 
+/* Is this the name of a method, or NULL? The errors are those of fast__conv_new(). */
+fast_err fast__conv_method_check(const char *name);
+
 /* Floats that a workspace gives to each convolution (`keep`: lives from the forward to the backward
  * pass) and to all in turn (`scratch`: nothing survives a call). 64-byte aligned. */
 int64_t fast__conv_keep_count(const fast_conv *conv);

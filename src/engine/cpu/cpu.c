@@ -90,6 +90,7 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
 
     FAST_ASSERT(options->batch >= 1);
     FAST_TRY(fast__graph_check(graph));
+    FAST_TRY(fast__conv_method_check(options->method));
     FAST_TRY(fast__alloc("a program", 1, sizeof *program, &program));
     program->head =
         (fast_program_head){ .engine = &fast__engine_cpu, .graph = graph, .batch = options->batch };

@@ -128,6 +128,11 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
     FAST_ASSERT(out != NULL);
     fast_program *program = NULL;
     FAST_TRY(fast__graph_check(graph));
+    if (options->method)
+        return fast__fail(FAST_EINVAL,
+                          "engine ref has one way to convolve; leave out method=%s, or take engine "
+                          "cpu",
+                          options->method);
     FAST_TRY(fast__alloc("program", 1, sizeof(*program), &program));
     fast_err err =
         fast__alloc("program's nodes", graph->node_count, sizeof(ref_node), &program->nodes);
