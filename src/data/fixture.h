@@ -16,19 +16,32 @@
 
 #include <cmocka.h>
 
-enum { FIXTURE_PATH = 64, FIXTURE_SPEC = 1024 };
+enum { FIXTURE_PATH = 64, FIXTURE_SPEC = 1024, BYTES_MAX = 1 << 16 };
+
+/* Bytes of a file under construction. */
+typedef struct bytes {
+    uint8_t at[BYTES_MAX]; /* written so far, and room for the rest */
+    size_t size;           /* written so far */
+} bytes;
+
+static inline void put(bytes *b, const void *from, size_t size)
+{
+    assert_true(b->size + size <= sizeof b->at);
+    memcpy(b->at + b->size, from, size);
+    b->size += size;
+}
 
 /* A file in memory: `path` opens it until fixture_drop(). */
 typedef struct fixture {
-    int fd;
-    char path[FIXTURE_PATH];
+    int fd;                  /* that keeps it */
+    char path[FIXTURE_PATH]; /* that opens it */
 } fixture;
 
-static inline fixture fixture_make(const void *bytes, size_t size)
+static inline fixture fixture_make(const void *from, size_t size)
 {
     fixture f = { .fd = memfd_create("fixture", 0) };
     assert_true(f.fd >= 0);
-    assert_int_equal(write(f.fd, bytes, size), (ssize_t)size);
+    assert_int_equal(write(f.fd, from, size), (ssize_t)size);
     snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.fd);
     return f;
 }

@@ -14,20 +14,7 @@
 #include <zlib.h>
 #endif
 
-enum { BYTES_MAX = 4096, HEAP_MAX = 65536 };
-
-/* Bytes of a file under construction. */
-typedef struct bytes {
-    uint8_t at[BYTES_MAX];
-    size_t size;
-} bytes;
-
-static void put(bytes *b, const void *from, size_t size)
-{
-    assert_true(b->size + size <= sizeof b->at);
-    memcpy(b->at + b->size, from, size);
-    b->size += size;
-}
+enum { HEAP_MAX = 65536 };
 
 /* The `width` low bytes of a value, big endian. */
 static void put_big(bytes *b, uint64_t value, int width)

@@ -14,20 +14,7 @@
 #include <zlib.h>
 #endif
 
-enum { BYTES_MAX = 1 << 16, HEAP_MAX = 1 << 20 };
-
-/* Bytes of a file under construction. */
-typedef struct bytes {
-    uint8_t at[BYTES_MAX];
-    size_t size;
-} bytes;
-
-static void put(bytes *b, const void *from, size_t size)
-{
-    assert_true(b->size + size <= sizeof b->at);
-    memcpy(b->at + b->size, from, size);
-    b->size += size;
-}
+enum { HEAP_MAX = 1 << 20 };
 
 /* A value of `width` bytes, little endian. */
 static void put_little(bytes *b, uint64_t value, int width)
