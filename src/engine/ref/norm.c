@@ -55,12 +55,12 @@ static void moments(const norm_shape *s, int64_t c, int64_t first, int64_t end, 
 {
     const double m = (double)((end - first) * s->outer * s->inner);
     double sum = 0;
-    FOR_RUNS(s, c, first, end, i)
-    sum += (double)x[i];
+    FOR_RUNS (s, c, first, end, i)
+        sum += (double)x[i];
     const double mean = sum / m;
     double squares = 0;
-    FOR_RUNS(s, c, first, end, i)
-    squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    FOR_RUNS (s, c, first, end, i)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
     *mean_out = mean;
     *var_out = squares / m;
 }
@@ -74,8 +74,8 @@ static void follow(float *running, double value, float momentum)
 static void apply(const norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
                   float mean, float inverse, float w, float b, float *y)
 {
-    FOR_RUNS(s, c, first, end, i)
-    y[i] = (x[i] - mean) * inverse * w + b;
+    FOR_RUNS (s, c, first, end, i)
+        y[i] = (x[i] - mean) * inverse * w + b;
 }
 
 static void batch_forward(fast_ref_call *call)
@@ -129,8 +129,7 @@ static void batch_backward(fast_ref_call *call)
             const float inverse = keep[1];
             double sum = 0;
             double dot = 0;
-            FOR_RUNS(&s, c, first, end, i)
-            {
+            FOR_RUNS (&s, c, first, end, i) {
                 sum += (double)dy[i];
                 dot += (double)dy[i] * (double)((x[i] - mean) * inverse);
             }
@@ -142,8 +141,8 @@ static void batch_backward(fast_ref_call *call)
             const float sum_mean = (float)(sum / m);
             const float dot_mean = (float)(dot / m);
             const float scale = inverse * (w ? w[c] : 1.0F);
-            FOR_RUNS(&s, c, first, end, i)
-            call->dx[0][i] += scale * (dy[i] - sum_mean - (x[i] - mean) * inverse * dot_mean);
+            FOR_RUNS (&s, c, first, end, i)
+                call->dx[0][i] += scale * (dy[i] - sum_mean - (x[i] - mean) * inverse * dot_mean);
         }
         if (dw)
             dw[c] = (float)dw_sum;
