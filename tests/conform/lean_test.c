@@ -81,9 +81,14 @@ static void assert_lean(const char *engine, const char *model, const char *more)
 {
     char engine_option[64];
     snprintf(engine_option, sizeof engine_option, "engine=%s", engine);
-    const char *const options[] = { engine_option,     model,      "data=digits:train=200,test=20",
-                                    "steps=11",        "batch=16", "plan=no",
-                                    "evaluate=1steps", more,       NULL };
+#ifdef FAST_SLOW
+    const char *const batch = "batch=4";
+#else
+    const char *const batch = "batch=16";
+#endif
+    const char *const options[] = { engine_option,     model, "data=digits:train=200,test=20",
+                                    "steps=11",        batch, "plan=no",
+                                    "evaluate=1steps", more,  NULL };
     fast_run *run;
     if (fast_run_open(options, &run) != FAST_OK)
         fail_msg("%s", fast_error_detail());
