@@ -10,7 +10,7 @@
  *   F(2x2,3x3) saves 2.25 times, F(4x4,3x3) 4, F(6x6,3x3) 5.06, F(2x2,5x5) 2.78, F(4x4,5x5) 6.25.
  *
  * The price is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
- * 2e-5 (direct sums: 2e-7), which training does not notice.
+ * 2e-5, which training does not notice.
  *
  * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed
  * back while its planes are in the second-level cache; nothing is kept between passes, since making
