@@ -88,6 +88,34 @@ static void a_hanging_maker_is_named(void **state)
     sem_destroy(&gate);
 }
 
+/* A step that was under way when the taker started over elsewhere counts for nothing there. */
+static void starting_over_forgets_what_was_under_way(void **state)
+{
+    (void)state;
+    sem_t gate;
+    assert_int_equal(sem_init(&gate, 0, 1), 0);
+    ring r = { .top = -1, .gate = &gate };
+    fast_prefetch *prefetch;
+    assert_int_equal(fast__prefetch_new(make, &r, DEPTH, 20000000, &prefetch), FAST_OK);
+    int64_t slot = -1;
+    fast_err err = FAST_ETIMEDOUT;
+    for (int i = 0; i < 100 && err == FAST_ETIMEDOUT; i++)
+        err = fast__prefetch_get(prefetch, 7, &slot);
+    assert_int_equal(err, FAST_OK);
+    assert_int_equal(fast__prefetch_get(prefetch, 3, &slot), FAST_ETIMEDOUT); /* it is at 8 */
+    sem_post(&gate);
+    err = fast__prefetch_get(prefetch, 3, &slot); /* 8 is made, 3 is not */
+    assert_int_equal(err, FAST_ETIMEDOUT);
+    for (int i = 0; i < 100; i++)
+        sem_post(&gate);
+    for (int i = 0; i < 100 && err == FAST_ETIMEDOUT; i++)
+        err = fast__prefetch_get(prefetch, 3, &slot);
+    assert_int_equal(err, FAST_OK);
+    assert_int_equal(r.slots[slot], 3);
+    fast__prefetch_free(prefetch);
+    sem_destroy(&gate);
+}
+
 static void memory_may_run_out(void **state)
 {
     (void)state;
@@ -104,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_in_order),
         cmocka_unit_test(a_hanging_maker_is_named),
+        cmocka_unit_test(starting_over_forgets_what_was_under_way),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
