@@ -129,7 +129,7 @@ static fast_err config_check(C *c)
         FAST_TRY(fast__parse_real("lr", c->lr, &c->rate));
         if (!(c->rate >= 0 && c->rate <= 1e9))
             return fast__fail(FAST_EINVAL, "lr=%s is not between 0 and 1e9", c->lr);
-        snprintf(c->lr, sizeof c->lr, "%.12g", c->rate);
+        fast__real_text(c->rate, c->lr, sizeof c->lr);
     }
     FAST_TRY(period_parse("evaluate", c->evaluate, &c->evaluate_period));
     FAST_TRY(period_parse("checkpoint_every", c->checkpoint_every, &c->checkpoint_period));

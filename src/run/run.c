@@ -66,7 +66,7 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
     if (strcmp(c->lr, "auto") == 0) {
         c->rate = fast__optimizer_rule(optimizer)->lr;
-        snprintf(c->lr, sizeof c->lr, "%.12g", c->rate);
+        fast__real_text(c->rate, c->lr, sizeof c->lr);
     }
     fast__optimizer_free(optimizer);
     fast_schedule *schedule = NULL;
