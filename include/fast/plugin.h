@@ -48,8 +48,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_network_add(fast_network *network, const 
  * `inputs` (separated by spaces; NULL: the last one). `op` and `config`, which op's functions are
  * given, must live as long as every run of the network. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add_operator(fast_network *network, const char *name,
-                                                            const fast_operator *op, void *config,
-                                                            const char *inputs);
+                                                            const fast_operator *op,
+                                                            const void *config, const char *inputs);
 
 /* Read a network file. FAST_ENOENT, FAST_EINVAL as above. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_open(const char *path, fast_network **out);

@@ -80,7 +80,7 @@ typedef struct fast_node {
     int64_t ghost;                                     /* batch norm: samples per statistic */
     float a, b;                                        /* as fast_op says */
     const fast_operator *custom;                       /* FAST_OP_CUSTOM; borrowed */
-    void *custom_config;                               /* for its functions; borrowed */
+    const void *custom_config;                         /* for its functions; borrowed */
 } fast_node;
 
 typedef struct fast_graph {

@@ -64,7 +64,7 @@ typedef struct fast_layer {
     int64_t shape[3];
     fast_layer_config config;
     const fast_operator *custom; /* FAST_OP_CUSTOM: borrowed */
-    void *custom_config;
+    const void *custom_config;
 } fast_layer;
 
 struct fast_network {

@@ -426,7 +426,7 @@ static fast_err take_operator(draft *d, const char *name, const char *inputs)
 }
 
 fast_err fast_network_add_operator(fast_network *network, const char *name, const fast_operator *op,
-                                   void *config, const char *inputs)
+                                   const void *config, const char *inputs)
 {
     draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
