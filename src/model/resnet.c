@@ -45,18 +45,17 @@ static fast_err add_block(const block *b, fast_text *text)
     const int n = b->number;
 
     FAST_TRY(fast__text_add(text,
-                            "block%d.conv1: conv %lld kernel=3 stride=%d pad=1 bias=no init=he "
+                            "block%d.conv1: conv %lld kernel=3 stride=%d pad=1 bias=no "
                             "from %s\n",
                             n, b->to, b->stride, input));
     FAST_TRY(fast__text_add(text, "block%d.bn1: batch_norm ghost=%lld\n", n, b->ghost));
     FAST_TRY(fast__text_add(text, "block%d.relu1: relu\n", n));
-    FAST_TRY(fast__text_add(text, "block%d.conv2: conv %lld kernel=3 pad=1 bias=no init=he\n", n,
-                            b->to));
+    FAST_TRY(fast__text_add(text, "block%d.conv2: conv %lld kernel=3 pad=1 bias=no\n", n, b->to));
     FAST_TRY(fast__text_add(text, "block%d.bn2: batch_norm ghost=%lld\n", n, b->ghost));
     if (project) {
         FAST_TRY(fast__text_add(text,
                                 "block%d.shortcut.conv: conv %lld kernel=1 stride=%d bias=no "
-                                "init=he from %s\n",
+                                "from %s\n",
                                 n, b->to, b->stride, input));
         FAST_TRY(fast__text_add(text, "block%d.shortcut.bn: batch_norm ghost=%lld\n", n, b->ghost));
         FAST_TRY(
@@ -75,7 +74,7 @@ static fast_err resnet_write(const char *name, int blocks, const resnet_config *
     long long channels = config->width;
 
     FAST_TRY(fast__model_need_images(name, input, 4));
-    FAST_TRY(fast__text_add(text, "conv: conv %lld kernel=3 pad=1 bias=no init=he\n", channels));
+    FAST_TRY(fast__text_add(text, "conv: conv %lld kernel=3 pad=1 bias=no\n", channels));
     FAST_TRY(fast__text_add(text, "bn: batch_norm ghost=%lld\n", (long long)config->ghost));
     FAST_TRY(fast__text_add(text, "relu: relu\n"));
     for (int i = 0; i < 3 * blocks; i++) {
