@@ -1,5 +1,5 @@
 # Optional libraries: found or not, `fast info` says which. Sets FAST_DEFINITIONS, FAST_INCLUDES,
-# FAST_LIBRARIES and FAST_CPU_ENGINE.
+# FAST_LIBRARIES, FAST_CPU_ENGINE and FAST_MPI_TRANSPORT.
 set(FAST_DEFINITIONS "")
 set(FAST_INCLUDES "")
 set(FAST_LIBRARIES "")
@@ -56,4 +56,34 @@ if("FAST_HAVE_XSMM" IN_LIST FAST_DEFINITIONS OR "FAST_HAVE_BLAS" IN_LIST FAST_DE
   list(APPEND FAST_DEFINITIONS FAST_HAVE_CPU_ENGINE)
 else()
   set(FAST_CPU_ENGINE OFF)
+endif()
+
+if(FAST_FCONTEXT)
+  # Two routines of assembly with C linkage: the simulator's coroutines. Without them: ucontext.
+  find_library(BOOST_CONTEXT_LIBRARY NAMES libboost_context.a boost_context)
+  if(BOOST_CONTEXT_LIBRARY)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_FCONTEXT)
+    list(APPEND FAST_LIBRARIES ${BOOST_CONTEXT_LIBRARY})
+  endif()
+endif()
+
+if(FAST_YAML)
+  find_library(FYAML_LIBRARY fyaml)
+  find_path(FYAML_INCLUDE libfyaml.h)
+  if(FYAML_LIBRARY AND FYAML_INCLUDE)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_YAML)
+    list(APPEND FAST_INCLUDES ${FYAML_INCLUDE})
+    list(APPEND FAST_LIBRARIES ${FYAML_LIBRARY})
+  endif()
+endif()
+
+set(FAST_MPI_TRANSPORT OFF)
+if(FAST_MPI)
+  find_package(MPI COMPONENTS C)
+  if(MPI_C_FOUND)
+    set(FAST_MPI_TRANSPORT ON)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_MPI)
+    list(APPEND FAST_INCLUDES ${MPI_C_INCLUDE_DIRS})
+    list(APPEND FAST_LIBRARIES ${MPI_C_LIBRARIES})
+  endif()
 endif()

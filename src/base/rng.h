@@ -16,7 +16,12 @@ typedef enum fast_purpose {
     FAST_PURPOSE_AUGMENT,   /* step = epoch, sample = index in the data set */
     FAST_PURPOSE_DROPOUT,   /* actor = node, sample = position in the global batch */
     FAST_PURPOSE_SYNTHETIC, /* synthetic data; sample = index */
-    FAST_PURPOSE_TEST
+    FAST_PURPOSE_TEST,      /* for tests */
+    FAST_PURPOSE_ACTOR,     /* an actor's own stream; step = life */
+    FAST_PURPOSE_NETWORK,   /* jitter, loss, duplication of simulated links */
+    FAST_PURPOSE_NODE,      /* jitter of simulated nodes' speeds */
+    FAST_PURPOSE_FAULT,     /* random fault schedules */
+    FAST_PURPOSE_TOPOLOGY   /* random graphs */
 } fast_purpose;
 
 typedef struct fast_rng {

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+#include "fast/actor.h"
+
+/*
+ * What has arrived at an actor and was not received yet, found by sender and tag in constant time,
+ * or in order of arrival. Touched by its actor only (on `sim`, by the scheduler while the actor
+ * sleeps). Membership lives here too: what the actor has heard about others.
+ */
+enum { FAST_BUCKETS = 16 };
+
+/* Tags from FAST_TAG_MAX on. The top byte says whose they are. */
+#define FAST_TAG_CONTROL ((uint64_t)1 << 56) /* of transports: below */
+#define FAST_TAG_GROUP   ((uint64_t)2 << 56) /* of collectives */
+#define FAST_TAG_SPACE   ((uint64_t)3 << 56) /* of spaces */
+
+/* Control messages are acted on when they are delivered and never reach a program. */
+#define FAST_TAG_ENDED \
+    (FAST_TAG_CONTROL + 1) /* words: err, culprit; the sender's program is over */
+#define FAST_TAG_DOWN   (FAST_TAG_CONTROL + 2) /* words[0]: who is suspected */
+#define FAST_TAG_UP     (FAST_TAG_CONTROL + 3) /* words[0]: who is back */
+#define FAST_TAG_WHO    (FAST_TAG_CONTROL + 4) /* what are you waiting for? words[0]: question */
+#define FAST_TAG_ANSWER (FAST_TAG_CONTROL + 5) /* words: question, waiting, whom, step, since */
+
+/* What is known of another actor. */
+typedef struct fast_peer {
+    bool down;       /* suspected, or ended */
+    bool ended;      /* its program is over */
+    fast_err err;    /* how */
+    int64_t culprit; /* whom it blamed; or -1 */
+    int64_t heard;   /* when something last came from it; -1: never */
+    uint32_t life;   /* restarts heard of */
+    uint32_t unused; /* padding */
+} fast_peer;
+
+typedef struct fast_mailbox {
+    fast_msg *bucket[FAST_BUCKETS];      /* by hash of (from, tag), linked by `chain` */
+    fast_msg *bucket_last[FAST_BUCKETS]; /* the newest of each */
+    uint64_t stamp;                      /* of the next arrival */
+    int64_t count;                       /* of messages in it */
+    uint32_t fence;                      /* messages of generations below are dropped; 0: none */
+    struct fast_peers *peers;            /* what is known of others, made when first needed */
+} fast_mailbox;
+
+/* Put an arrived message where it is found: act on control messages, drop old generations. Takes it.
+ * True if it may be what the actor waits for, or something posted is: then it must be woken. */
+bool fast__deliver(fast_actor *actor, fast_msg *msg);
+
+/* What the actor knows of another; lent until the next delivery. */
+const fast_peer *fast__peer(const fast_actor *actor, int64_t id);

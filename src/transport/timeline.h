@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+#include "fast/actor.h"
+
+/*
+ * What every actor did when: spans and instants in a bounded ring per actor, written by the actor
+ * alone, exported for Perfetto and Chrome (the JSON trace-event format). An actor without a timeline
+ * pays one comparison.
+ */
+typedef enum fast_span {
+    FAST_SPAN_COMPUTE,
+    FAST_SPAN_CODEC,
+    FAST_SPAN_SEND,
+    FAST_SPAN_RECEIVE,
+    FAST_SPAN_WAIT,
+    FAST_SPAN_FAULT,
+    FAST_SPAN_COUNT
+} fast_span;
+
+typedef struct fast_timeline fast_timeline;
+
+fast_err fast__timeline_new(int64_t events_max, fast_timeline **out);
+void fast__timeline_free(fast_timeline *timeline); /* NULL is allowed */
+
+/* One span of the actor's, from `begin` to now. `name` is lent for good (a literal). `peer` is the
+ * other actor or -1. Does nothing without a timeline. */
+void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int64_t begin,
+                        int64_t peer, size_t size);
+
+/* Write all timelines of a world as one JSON file, atomically. */
+struct fast_world;
+fast_err fast__timeline_write(const struct fast_world *world, const char *path);

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "base/rng.h"
+#include "fast/actor.h"
+#include "transport/mailbox.h"
+#include "transport/timeline.h"
+
+#include <stdatomic.h>
+
+/*
+ * What a transport provides, and what all of them share. The way of a message:
+ *
+ *   fast_send()       actor.c     stamps, counts, traces                     the sender
+ *   transport->send   threads/ sim/ mpi/   carries it                        the sender
+ *   fast__deliver()   mailbox.c   generations, control messages, matching    the receiver
+ *   fast_receive()    actor.c     takes it, or waits with transport->wait    the receiver
+ *
+ * A transport carries messages, blocks and wakes actors and owns the clock; nothing else. Matching,
+ * deadlines, membership, posted tasks, errors that follow the chain of waits, counters and timelines
+ * are written once, above it. `check` wraps any other transport and verifies the contract.
+ *
+ * A world is what the actors of one process share; a transport's own world and actors begin with
+ * these structs.
+ */
+typedef struct fast_world fast_world;
+typedef struct fast_transport fast_transport;
+
+/* The options of a run of actors, parsed; the fields of actors.c's table in its order. */
+typedef struct fast_actors_config {
+    char transport[32]; /* name */
+    int64_t seed;       /* of everything random */
+    double timeout;     /* seconds: what FAST_SOON means */
+    char cluster[4096]; /* sim: a preset's name or a file; "" */
+    char faults[4096];  /* sim: a schedule, "random", or a file; "" */
+    int64_t pool;       /* sim: threads that compute */
+    char trace[4096];   /* a file for the timeline; "" */
+    bool check;         /* wrap the transport in `check` */
+} fast_actors_config;
+
+struct fast_transport {
+    const char *name;    /* as it is typed */
+    const char *summary; /* one line for `fast info` and `fast help transports` */
+
+    /* Make a world for these actors: fill `world_out->actors` for those of this process, each with
+     * fast__actor_init(), and `nodes`. Nothing runs yet. On mpi this is collective and blocks until
+     * all ranks joined, at most the timeout. A failed open leaves nothing to close. */
+    fast_err (*open)(const fast_actors_config *config, const fast_role *roles, int64_t role_count,
+                     fast_world **world_out);
+
+    /* Free the world and every message in it. Never waits for a peer. NULL is allowed. */
+    void (*close)(fast_world *world);
+
+    /* Run the program of every actor of this process with fast__actor_main() until all ended.
+     * Blocks. Errors of programs are in their actors; this fails only when the transport does. */
+    fast_err (*run)(fast_world *world);
+
+    /* Carry a message to msg->to. Takes it in every case; never blocks. Called by the sender. What
+     * was sent to an actor that has ended is freed and counted in its world's `lost`. */
+    void (*send)(fast_actor *actor, fast_msg *msg);
+
+    /* Take what has arrived to the actor's mailbox with fast__deliver(). If nothing has, block until
+     * something does, until wake(), or until `deadline`; a deadline that has passed, or
+     * FAST_AT_ONCE, means to poll. FAST_OK in all these cases: the caller looks at its mailbox and
+     * at the clock. FAST_ECANCELED once the actor was stopped. */
+    fast_err (*wait)(fast_actor *actor, int64_t deadline);
+
+    /* Let a near actor's wait() return, now or when it is next called. Never blocks. */
+    void (*wake)(fast_actor *actor, int64_t id);
+
+    /* The clock: nanoseconds since the run began, never negative. */
+    int64_t (*now)(fast_actor *actor);
+
+    /* As fast_charge(), counters apart. */
+    fast_err (*charge)(fast_actor *actor, double operations, double bytes);
+
+    /* As fast_compute(), counters apart. NULL: work->run() is called, reports are made at once. */
+    fast_err (*compute)(fast_actor *actor, fast_work *work);
+
+    /* As fast_actor_share(). NULL: no two actors are near. */
+    fast_err (*share)(fast_actor *actor, uint64_t key, size_t size, void *out);
+
+    /* A collective of the machine's own. Blocks. FAST_ENOTSUP for groups that it cannot do. NULL:
+     * there are none. */
+    fast_err (*native)(fast_actor *actor, const struct fast_native *native);
+};
+
+/* What native() is asked for. */
+typedef enum fast_native_kind { FAST_NATIVE_ALLREDUCE, FAST_NATIVE_BARRIER } fast_native_kind;
+typedef struct fast_native {
+    fast_native_kind kind;
+    const int64_t *ids; /* members in their order */
+    int64_t count;      /* of members */
+    uint64_t key;       /* of the group, the same at all members */
+    float *x;           /* summed in place */
+    int64_t size;       /* of x, in floats */
+    int64_t deadline;   /* as everywhere */
+} fast_native;
+
+/* An actor's row in the table that all processes agree on. */
+typedef struct fast_place {
+    int64_t node; /* where it lives */
+    int role;     /* number of its role */
+    bool here;    /* in this process */
+} fast_place;
+
+struct fast_world {
+    const fast_transport *transport; /* what the actors call: perhaps `check` */
+    const fast_transport *inner;     /* what `check` wraps; else equal to transport */
+    fast_actors_config config;       /* with every default filled in */
+    const fast_role *roles;          /* lent for the run */
+    int64_t role_count;              /* of roles */
+    int64_t count;                   /* of actors, in all processes */
+    fast_place *places;              /* of all actors */
+    fast_actor **actors;             /* of all actors; NULL for those of other processes */
+    int64_t timeout_ns;              /* what FAST_SOON means */
+    atomic_llong lost;               /* messages that were dropped */
+    atomic_llong copies;             /* payloads that were copied */
+    atomic_bool canceled;            /* every wait returns FAST_ECANCELED */
+    int64_t events;                  /* sim */
+    uint64_t trace_hash;             /* sim */
+    void *check;                     /* the wrapper's own */
+};
+
+/* Something that goes on besides the actor's program: a nonblocking collective, an owner's service.
+ * Advanced by fast__progress() in the actor's waits and reports. */
+typedef struct fast_task {
+    /* Do what can be done without blocking. Returns FAST_OK and sets *done once finished; a failure
+     * ends the task too, and is kept in `err`. */
+    fast_err (*advance)(fast_actor *actor, struct fast_task *task, bool *done);
+    /* Whom a wait of `origin` on this actor really hangs on: an actor's number, or -1. An owner
+     * knows which writer a read waits for. May be NULL. */
+    int64_t (*explain)(fast_actor *actor, struct fast_task *task, int64_t origin);
+    bool background;        /* does not keep its actor busy: an owner's service */
+    fast_err err;           /* how it failed */
+    bool done;              /* finished, or failed */
+    struct fast_task *next; /* in the actor's list, in the order of posting */
+} fast_task;
+
+/* What an actor waits for. Published, so that others can follow the chain. */
+typedef struct fast_wait {
+    bool waiting;      /* inside a blocking call */
+    int64_t whom;      /* an actor, or FAST_ANY */
+    uint64_t tag;      /* of the message */
+    int64_t since;     /* when it began */
+    int64_t deadline;  /* when it ends */
+    const char *doing; /* "allreduce", "get", "receive" */
+} fast_wait;
+
+/* Counted by the actor itself. */
+typedef struct fast_counters {
+    int64_t messages_sent;
+    int64_t bytes_sent;
+    int64_t messages_received;
+    int64_t messages_stale;
+    int64_t compute_ns;
+    int64_t wait_ns;
+    int64_t waits;
+} fast_counters;
+
+enum { FAST_WHAT_MAX = 48 };
+
+struct fast_actor {
+    fast_world *world;
+    int64_t id;
+    int64_t life;             /* restarts */
+    fast_mailbox mailbox;     /* what arrived */
+    fast_task *tasks;         /* posted */
+    fast_wait wait;           /* what it waits for now */
+    fast_counters counters;   /* of this actor */
+    fast_timeline *timeline;  /* NULL: not traced */
+    fast_rng rng;             /* fast_random()'s */
+    int64_t step;             /* of fast_actor_at() */
+    char what[FAST_WHAT_MAX]; /* likewise */
+    char detail
+        [FAST_DETAIL_MAX]; /* why it failed; transports whose actors are no threads swap to it */
+    fast_err err;          /* what its program returned */
+    bool ended;            /* it returned */
+    int64_t culprit;       /* whom its last failed wait blames; or -1 */
+};
+
+/* The transports of this build, in the order that `fast info` lists them; the last is NULL. */
+extern const fast_transport *const fast__transports[];
+/* FAST_EINVAL for an unknown name, FAST_ENOTSUP, which names the switch, for one not built in. */
+fast_err fast__transport_find(const char *name, const fast_transport **out);
+extern const fast_transport fast__transport_check;
+
+/* Parse "name=value", ..., NULL over the defaults; the table, and its one part. */
+fast_err fast__actors_parse(const char *const *options, fast_actors_config *out);
+extern const fast_option fast__actors_options[];
+extern const fast_part fast__actors_part;
+
+/* fast_actors_run() with parsed options; the world stays open for the caller to look at, and is
+ * closed with fast__world_close(). */
+fast_err fast__world_open(const fast_actors_config *config, const fast_role *roles,
+                          int64_t role_count, fast_world **out);
+fast_err fast__world_run(fast_world *world, fast_actors_result *result_out);
+void fast__world_close(fast_world *world); /* NULL is allowed */
+
+/* For transports: fill what all worlds share (places by role order, node 0; config; timeout), and
+ * free it. `world` is zeroed memory whose first member is a fast_world. */
+fast_err fast__world_init(fast_world *world, const fast_transport *transport,
+                          const fast_actors_config *config, const fast_role *roles,
+                          int64_t role_count);
+void fast__world_fini(fast_world *world);
+/* For transports: prepare a zeroed actor (again, after a restart), and free what it holds. */
+fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id);
+void fast__actor_fini(fast_actor *actor);
+/* For transports: run the actor's program, keep how it ended, tell every other actor that it has
+ * (FAST_TAG_ENDED). */
+void fast__actor_main(fast_actor *actor);
+
+/* Post a task, which stays the caller's until it is done; advance all; take one back. */
+void fast__post(fast_actor *actor, fast_task *task);
+void fast__progress(fast_actor *actor);
+void fast__unpost(fast_actor *actor, fast_task *task);
+
+/* One bounded wait of the actor: progress, transport->wait, progress. For loops that wait for
+ * something else than a message: `wait` says for what. FAST_ETIMEDOUT, with the chain of waits, once
+ * the deadline passed; FAST_EPEER if wait->whom is down. The caller loops. */
+fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait);
+/* FAST_SOON and FAST_AT_ONCE as times. */
+int64_t fast__deadline(fast_actor *actor, int64_t deadline);
+
+/* A message that has arrived, if any: never waits and does not poll the transport. */
+fast_msg *fast__take(fast_actor *actor, int64_t from, uint64_t tag);
+
+/* "worker 3" of an actor's number. */
+void fast__actor_name(const fast_world *world, int64_t id, char *name, size_t size);
