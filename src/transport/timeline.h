@@ -6,8 +6,8 @@
 
 /*
  * What every actor did when: spans and instants in a bounded ring per actor, written by the actor
- * alone, exported for Perfetto and Chrome (the JSON trace-event format). An actor without a timeline
- * pays one comparison.
+ * alone, exported for Perfetto and Chrome (the JSON trace-event format). An actor without a
+ * timeline pays one comparison.
  */
 typedef enum fast_span {
     FAST_SPAN_COMPUTE,

@@ -26,6 +26,7 @@
  */
 typedef struct fast_world fast_world;
 typedef struct fast_transport fast_transport;
+struct fast_native;
 
 /* The options of a run of actors, parsed; the fields of actors.c's table in its order. */
 typedef struct fast_actors_config {
