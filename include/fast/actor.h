@@ -13,20 +13,21 @@
  *     const fast_role roles[] = { { "worker", 4, hello, NULL } };
  *     fast_actors_run((const char *[]){ "transport=sim", NULL }, roles, 1, NULL);
  *
- * An actor is a sequential program with a number, a role, a mailbox, a clock and a random stream; it
- * lives on a node. It is written as a blocking straight-line program. The transport decides what runs
- * it: a thread (`threads`), a coroutine in virtual time (`sim`), a thread of a rank (`mpi`).
+ * An actor is a sequential program with a number, a role, a mailbox, a clock and a random stream;
+ * it lives on a node. It is written as a blocking straight-line program. The transport decides what
+ * runs it: a thread (`threads`), a coroutine in virtual time (`sim`), a thread of a rank (`mpi`).
  *
  *   Threads    A fast_actor may be used by its own program only.
  *   Delivery   In order and exactly once for each pair of actors while both are up. Only messages
  *              marked unreliable may vanish, double or overtake.
  *   Deadlines  Every wait has one: a time of fast_now(), or FAST_SOON (the run's timeout from now),
- *              or FAST_AT_ONCE (do not wait). When it passes, the call fails with FAST_ETIMEDOUT and
- *              fast_error_detail() names who waited for whom, at which step, for what, and who is at
- *              the end of the chain of waits.
+ *              or FAST_AT_ONCE (do not wait). When it passes, the call fails with FAST_ETIMEDOUT
+ *              and fast_error_detail() names who waited for whom, at which step, for what, and who
+ *              is at the end of the chain of waits.
  *   Crashes    FAST_EPEER: the peer is down as far as this actor can tell. FAST_ECANCELED: this
- *              actor itself was stopped (a crash in `sim`, a canceled run): every further call fails
- *              the same way and reaches nobody, so that the program frees what it has and returns.
+ *              actor itself was stopped (a crash in `sim`, a canceled run): every further call
+ *              fails the same way and reaches nobody, so that the program frees what it has and
+ *              returns.
  */
 
 #include "fast/fast.h"
@@ -65,9 +66,10 @@ typedef struct fast_actors_result {
 } fast_actors_result;
 
 /* Run every actor to its end. Options are "name=value", ended by NULL: those of
- * fast_part_list("actors"), all optional: transport, seed, timeout, cluster, faults, trace, check...
- * Returns the first failure by actor number, its detail begins with "worker 3: "; *result_out, which
- * may be NULL, is filled in every case once the actors ran. On `mpi` every rank calls it alike. */
+ * fast_part_list("actors"), all optional: transport, seed, timeout, cluster, faults, trace,
+ * check... Returns the first failure by actor number, its detail begins with "worker 3: ";
+ * *result_out, which may be NULL, is filled in every case once the actors ran. On `mpi` every rank
+ * calls it alike. */
 FAST_API FAST_MUST_CHECK fast_err fast_actors_run(const char *const *options,
                                                   const fast_role *roles, int64_t role_count,
                                                   fast_actors_result *result_out);
@@ -105,8 +107,8 @@ enum {
 FAST_API FAST_MUST_CHECK fast_err fast_sleep_until(fast_actor *actor, int64_t time);
 
 /*
- * Memory for messages. A buffer is private (one owner, who may write) or frozen (counted, read-only,
- * shared). It never moves and is never copied between actors that share memory.
+ * Memory for messages. A buffer is private (one owner, who may write) or frozen (counted,
+ * read-only, shared). It never moves and is never copied between actors that share memory.
  */
 typedef struct fast_buffer fast_buffer;
 
@@ -169,9 +171,9 @@ FAST_API void fast_msg_free(fast_msg *msg);                     /* NULL is allow
  * FAST_ECANCELED. A message to oneself is delivered like any other. */
 FAST_API FAST_MUST_CHECK fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move);
 
-/* Receive the oldest message from `from` (or FAST_ANY) with `tag`. The caller frees it. Blocks until
- * the deadline: FAST_ETIMEDOUT. FAST_EPEER at once if `from` is down and nothing of it is left, or
- * if nobody else is up. FAST_ECANCELED. */
+/* Receive the oldest message from `from` (or FAST_ANY) with `tag`. The caller frees it. Blocks
+ * until the deadline: FAST_ETIMEDOUT. FAST_EPEER at once if `from` is down and nothing of it is
+ * left, or if nobody else is up. FAST_ECANCELED. */
 FAST_API FAST_MUST_CHECK fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag,
                                                int64_t deadline, fast_msg **out);
 
@@ -218,8 +220,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_compute(fast_actor *actor, fast_work *wor
  * is replayed at its virtual time. */
 FAST_API void fast_work_report(fast_work *work, double operations, int64_t offset, int64_t count);
 
-/* Memory shared by the near actors that ask for the same key, cleared when it is made, until the run
- * ends. FAST_EINVAL if another size was asked for, FAST_ENOMEM. */
+/* Memory shared by the near actors that ask for the same key, cleared when it is made, until the
+ * run ends. FAST_EINVAL if another size was asked for, FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_actor_share(fast_actor *actor, uint64_t key, size_t size,
                                                    void *out);
 

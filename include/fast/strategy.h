@@ -127,10 +127,11 @@ FAST_API int64_t fast_topology_out(const fast_topology *topology, int64_t step, 
 FAST_API int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t rank,
                                   int64_t *ranks, double *weights, double *self_out);
 FAST_API bool fast_topology_is_directed(const fast_topology *topology);
-/* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a period
- * everyone is reached. FAST_EINVAL says which rank is wrong. */
+/* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a
+ * period everyone is reached. FAST_EINVAL says which rank is wrong. */
 FAST_API FAST_MUST_CHECK fast_err fast_topology_check(const fast_topology *topology);
-/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages spread. */
+/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages spread.
+ * */
 FAST_API double fast_topology_gap(const fast_topology *topology);
 
 /*
@@ -203,13 +204,13 @@ typedef struct fast_space_read {
     int64_t clock;       /* out */
 } fast_space_read;
 
-/* Copy a tensor to x. `read` may be NULL: whatever there is. FAST_ETIMEDOUT names the writer that is
- * behind. */
+/* Copy a tensor to x. `read` may be NULL: whatever there is. FAST_ETIMEDOUT names the writer that
+ * is behind. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
                                                  fast_space_read *read, int64_t deadline);
 
-/* Called by the watching actor, in its waits, after a tensor changed; several changes may be told as
- * one. */
+/* Called by the watching actor, in its waits, after a tensor changed; several changes may be told
+ * as one. */
 typedef void fast_space_watch_fn(void *ctx, int64_t tensor, int64_t version, int64_t clock);
 FAST_API FAST_MUST_CHECK fast_err fast_space_watch(fast_space *space, int64_t tensor,
                                                    fast_space_watch_fn *watch, void *ctx);

@@ -44,8 +44,8 @@ typedef struct fast_mailbox {
     struct fast_peers *peers;            /* what is known of others, made when first needed */
 } fast_mailbox;
 
-/* Put an arrived message where it is found: act on control messages, drop old generations. Takes it.
- * True if it may be what the actor waits for, or something posted is: then it must be woken. */
+/* Put an arrived message where it is found: act on control messages, drop old generations. Takes
+ * it. True if it may be what the actor waits for, or something posted is: then it must be woken. */
 bool fast__deliver(fast_actor *actor, fast_msg *msg);
 
 /* What the actor knows of another; lent until the next delivery. */

@@ -18,8 +18,9 @@
  *   fast_receive()    actor.c     takes it, or waits with transport->wait    the receiver
  *
  * A transport carries messages, blocks and wakes actors and owns the clock; nothing else. Matching,
- * deadlines, membership, posted tasks, errors that follow the chain of waits, counters and timelines
- * are written once, above it. `check` wraps any other transport and verifies the contract.
+ * deadlines, membership, posted tasks, errors that follow the chain of waits, counters and
+ * timelines are written once, above it. `check` wraps any other transport and verifies the
+ * contract.
  *
  * A world is what the actors of one process share; a transport's own world and actors begin with
  * these structs.
@@ -61,8 +62,8 @@ struct fast_transport {
      * was sent to an actor that has ended is freed and counted in its world's `lost`. */
     void (*send)(fast_actor *actor, fast_msg *msg);
 
-    /* Take what has arrived to the actor's mailbox with fast__deliver(). If nothing has, block until
-     * something does, until wake(), or until `deadline`; a deadline that has passed, or
+    /* Take what has arrived to the actor's mailbox with fast__deliver(). If nothing has, block
+     * until something does, until wake(), or until `deadline`; a deadline that has passed, or
      * FAST_AT_ONCE, means to poll. FAST_OK in all these cases: the caller looks at its mailbox and
      * at the clock. FAST_ECANCELED once the actor was stopped. */
     fast_err (*wait)(fast_actor *actor, int64_t deadline);
@@ -218,8 +219,8 @@ void fast__progress(fast_actor *actor);
 void fast__unpost(fast_actor *actor, fast_task *task);
 
 /* One bounded wait of the actor: progress, transport->wait, progress. For loops that wait for
- * something else than a message: `wait` says for what. FAST_ETIMEDOUT, with the chain of waits, once
- * the deadline passed; FAST_EPEER if wait->whom is down. The caller loops. */
+ * something else than a message: `wait` says for what. FAST_ETIMEDOUT, with the chain of waits,
+ * once the deadline passed; FAST_EPEER if wait->whom is down. The caller loops. */
 fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait);
 /* FAST_SOON and FAST_AT_ONCE as times. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
