@@ -4,8 +4,8 @@
 #include "comm/comm.h"
 
 /*
- * The contract of an algorithm for allreduce. Most are schedules (comm.h): `rounds` alone says all.
- * Others (shared memory, the machine's own) give `run`, and `advance` where they can be nonblocking.
+ * The contract of an algorithm for allreduce. Most are schedules (comm.h): `rounds` says it all.
+ * Others (shared memory, the machine's own) give `run`, and `advance` if they can be nonblocking.
  */
 
 /* The price of moving and adding: T = alpha messages + beta bytes + gamma additions, in seconds. */
@@ -15,22 +15,22 @@ typedef struct fast_price {
     double gamma; /* of an addition */
 } fast_price;
 
-typedef struct fast_allreduce {
+typedef struct fast_algorithm {
     const char *name;    /* as it is typed */
     const char *summary; /* one line, for help */
     const fast_option
         *options;   /* of its configuration, at most FAST_ALLREDUCE_CONFIG bytes; NULL */
     bool canonical; /* adds in the canonical order: `auto` may choose it */
 
-    /* Prepare it for a group, the same at all members, without talking to them. Called once for each
-     * group and configuration, when it is first needed. FAST_ENOTSUP says why this group cannot.
+    /* Prepare it for a group, the same at all members, without talking to them. Called once for a
+     * group and a configuration, when it is first needed. FAST_ENOTSUP says why this group cannot.
      * *state_out is NULL before. NULL: always possible, no state. */
     fast_err (*open)(fast_group *group, const void *config, void **state_out);
     void (*close)(fast_group *group, void *state); /* NULL: nothing to free */
 
     fast_round_fn *rounds; /* the schedule; NULL: it is none, and the next two are used */
 
-    /* All of it, blocking until the deadline. Also allowed beside `rounds` or `advance`, where it is
+    /* All of it, blocking until the deadline. Also allowed beside `rounds` or `advance`, if it is
      * faster. Fails as a collective does. */
     fast_err (*run)(fast_group *group, void *state, float *x, int64_t count, int64_t deadline);
     /* A part of it, as fast__collective_advance(); sets collective->whom to what it waits for, a
@@ -39,22 +39,22 @@ typedef struct fast_allreduce {
 
     /* What the closed form says for ask->size members and ask->count floats. */
     double (*seconds)(const fast_price *price, const fast_ask *ask);
-} fast_allreduce;
+} fast_algorithm;
 
 /* In the order of `fast help`; the last is NULL. At most FAST_ALLREDUCE_MAX. */
-extern const fast_allreduce *const fast__allreduces[];
-extern const fast_allreduce fast__allreduce_tree;
-extern const fast_allreduce fast__allreduce_butterfly;
-extern const fast_allreduce fast__allreduce_ring;
-extern const fast_allreduce fast__allreduce_rabenseifner;
-extern const fast_allreduce fast__allreduce_hierarchical;
-extern const fast_allreduce fast__allreduce_direct;
-extern const fast_allreduce fast__allreduce_native;
+extern const fast_algorithm *const fast__allreduces[];
+extern const fast_algorithm fast__allreduce_tree;
+extern const fast_algorithm fast__allreduce_butterfly;
+extern const fast_algorithm fast__allreduce_ring;
+extern const fast_algorithm fast__allreduce_rabenseifner;
+extern const fast_algorithm fast__allreduce_hierarchical;
+extern const fast_algorithm fast__allreduce_direct;
+extern const fast_algorithm fast__allreduce_native;
 
 /* Open slot i of the group with its default options if it is not open yet. */
 fast_err fast__allreduce_open(fast_group *group, int i);
-/* For `auto`: the number of the algorithm for this count, open, the same at all members. May talk to
- * them when it first fits its model, so `blocking` says if it may; then, until the deadline. Fails
- * as a collective does. */
+/* For `auto`: the number of the algorithm for this count, open, the same at all members. May talk
+ * to them when it first fits its model, so `blocking` says if it may; then, until the deadline.
+ * Fails as a collective does. */
 fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t deadline,
                                 int *out);

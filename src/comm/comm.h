@@ -7,8 +7,8 @@
 
 /*
  * Groups, and how their collectives are run. A collective is a schedule: for each rank a list of
- * moves, in rounds, that a pure function of (rank, size, count, round) computes when it is needed, so
- * that nothing is stored or allocated. One executor (collective.c) runs any schedule: blocking, or
+ * moves, in rounds, that a pure function of (rank, size, count, round) computes when it is needed:
+ * nothing is stored or allocated. One executor (collective.c) runs any schedule: blocking, or
  * besides the actor's program as a task. Files of algorithms only say who moves what:
  *
  *   group.c                  members, generation, failure
@@ -58,17 +58,17 @@ typedef struct fast_ask {
 enum { FAST_ROUND_MOVES = 8, FAST_ROUNDS_END = -1 };
 
 /* The moves of one round of one rank, in their order; how many there are, perhaps 0, or
- * FAST_ROUNDS_END past the last round. A pure function: the executor calls it once for each round, in
- * order, a model or a test as it likes. */
+ * FAST_ROUNDS_END past the last round. A pure function: the executor calls it once for each round,
+ * in order, a model or a test as it likes. */
 typedef int fast_round_fn(const fast_ask *ask, int64_t round, fast_move moves[FAST_ROUND_MOVES]);
 
-/* A collective under way at one member. What is not said to be the caller's belongs to the executor. */
+/* A collective under way at one member. What is not the caller's belongs to the executor. */
 typedef struct fast_collective {
     fast_group *group;     /* whose; caller's */
     const char *doing;     /* "allreduce": for errors and timelines; caller's */
     fast_ask ask;          /* caller's */
     fast_round_fn *rounds; /* the schedule; caller's. NULL: `algorithm` advances it */
-    const struct fast_allreduce *algorithm; /* of an allreduce; else NULL; caller's */
+    const struct fast_algorithm *algorithm; /* of an allreduce; else NULL; caller's */
     const void *x;                          /* what is sent; NULL: only sizes travel; caller's */
     void *y;                                /* what is received: often x; caller's */
     size_t element; /* bytes of one: 4 (float), or 1 where nothing is added; caller's */
