@@ -83,8 +83,9 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|bench|info|help|models|data|layers|optimizers|schedules|engines", help_examples,
-      cli_help },
+      "train|bench|info|help|models|data|layers|optimizers|schedules|engines|"
+      "topologies",
+      help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -112,6 +113,8 @@ const cli_topic cli_topics[] = {
       "Choose one with --schedule NAME or --schedule NAME:KEY=VALUE,KEY=VALUE. Times are in "
       "epochs." },
     { "engines", "engine", "Engines", "what computes", "Choose one with --engine NAME." },
+    { "topologies", "topology", "Topologies", "who exchanges with whom",
+      "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

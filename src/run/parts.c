@@ -4,6 +4,7 @@
  * completion are made of. The registries are lists of pointers to the parts' own types; their
  * names, summaries and tables are copied here once, at the first question.
  */
+#include "comm/topology.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@ typedef struct part_list {
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
-static part_list models, datas, optimizers, engines;
+static part_list models, datas, optimizers, engines, topologies;
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -36,6 +37,9 @@ static void fill(void)
         add(&optimizers, fast__rules[i]->name, fast__rules[i]->summary, fast__rules[i]->options);
     for (int i = 0; fast__engines[i]; i++)
         add(&engines, fast__engines[i]->name, fast__engines[i]->summary, NULL);
+    for (int i = 0; fast__topologies[i]; i++)
+        add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
+            fast__topologies[i]->options);
 }
 
 const fast_part *fast_part_list(const char *kind, int64_t *count_out)
@@ -47,7 +51,8 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
     } lists[] = { { "model", &models },
                   { "data", &datas },
                   { "optimizer", &optimizers },
-                  { "engine", &engines } };
+                  { "engine", &engines },
+                  { "topology", &topologies } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "fast/strategy.h"
+
+/*
+ * What the topologies of this folder are made of. A topology has one of three shapes:
+ *
+ *   circulant   rank r sends to r + o for every offset o of the step, modulo the size: ring, full,
+ *               halton, exponential. Memory of the offsets alone, exact eigenvalues.
+ *   list        links in lists by rank, one list for each step of a period: all other graphs
+ *   pairs       everyone meets one other at each step, computed from the step
+ *
+ * w(i, j) is the share of i's value that j takes when it mixes. On undirected graphs it is
+ * Metropolis and Hastings' 1 / (1 + max(degree i, degree j)), which is symmetric and leaves
+ * 1 - sum for oneself; on directed ones 1 / (1 + out-degree of i), so that what i gives away sums
+ * to 1 (push-sum needs no more); both sums are 1 where in- and out-degrees are all equal.
+ */
+
+/* The shares that ranks take of each other, sorted by rank. */
+typedef struct fast_links {
+    int64_t *start; /* [size + 1]: where a rank's begin */
+    int64_t *peer;  /* the other ends */
+    double *weight; /* the shares */
+    double *self;   /* [size]: what a rank keeps of its own */
+} fast_links;
+
+typedef struct fast_shape {
+    /* As fast_topology_out() and, with `in`, fast_topology_in(). */
+    int64_t (*peers)(const fast_topology *topology, int64_t step, int64_t rank, bool in,
+                     int64_t *ranks, double *weights, double *self_out);
+} fast_shape;
+
+struct fast_topology {
+    const fast_shape *shape; /* how the fields below are read */
+    int64_t size;            /* of the group */
+    int64_t degree_max;      /* of the peers of a rank in one direction, over all steps */
+    int64_t period;          /* steps until it repeats; 0: never */
+    bool directed;           /* i sends to j does not mean that j sends to i */
+    int64_t *offset;         /* circulant: of all steps, one after the other */
+    int64_t *offset_start;   /* circulant: [period + 1] */
+    fast_links *out;         /* list: [period] */
+    fast_links *in;          /* list: [period]; equal to out where not directed */
+    bool shuffled;           /* pairs: rounds in random order */
+    uint64_t seed;           /* pairs: of that order */
+};
+
+/* A link while a graph is made. A negative weight is to be computed from the degrees. */
+typedef struct fast_link {
+    int64_t from;
+    int64_t to;
+    double weight;
+} fast_link;
+
+/* Circulant of one step's offsets after the other: counts[t] of them in 1 .. size - 1 at step t. */
+fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *counts,
+                                  const int64_t *offsets, fast_topology **out);
+
+/* A graph by its links; links of step t are those from starts[t] to starts[t + 1]. Undirected ones
+ * are given once, in any direction. FAST_EINVAL for doubled links and for links to oneself, with
+ * which rank. */
+fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts,
+                             const fast_link *links, bool directed, fast_topology **out);
+
+/* Everyone meets everyone once in a period: a tournament by the circle method. */
+fast_err fast__topology_pairs(int64_t size, bool shuffled, uint64_t seed, fast_topology **out);
+
+/* Parse the text of a topology file (topology_file.c says how it looks). `size` 0: the file's. */
+fast_err fast__topology_parse(const char *text, size_t bytes, int64_t size, fast_topology **out);
+
+/* A topology that can be chosen by name. */
+typedef struct fast_topology_kind {
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line for help */
+    const fast_option *options; /* over topology_options; NULL: none */
+    fast_err (*make)(const void *config, int64_t size, uint64_t seed, fast_topology **out);
+} fast_topology_kind;
+
+/* In the order of `fast help topologies`; the last is NULL. */
+extern const fast_topology_kind *const fast__topologies[];
+
+/* Ranks at most: more actors than a simulation holds. */
+enum { FAST_TOPOLOGY_SIZE_MAX = 1 << 20 };
