@@ -36,6 +36,9 @@ typedef struct fast_algorithm {
     /* A part of it, as fast__collective_advance(); sets collective->whom to what it waits for, a
      * zeroed phase and words are its own. NULL: cannot be nonblocking. */
     fast_err (*advance)(fast_collective *collective, bool *done);
+    /* Called by fast__collective_drop() for one that was begun and is given up, or failed: once it
+     * returns no other member touches the vector any more. NULL: nobody does anyway. */
+    void (*drop)(fast_collective *collective);
 
     /* What the closed form says for ask->size members and ask->count floats. */
     double (*seconds)(const fast_price *price, const fast_ask *ask);

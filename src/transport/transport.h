@@ -117,6 +117,8 @@ struct fast_world {
     fast_place *places;              /* of all actors */
     fast_actor **actors;             /* of all actors; NULL for those of other processes */
     int64_t timeout_ns;              /* what FAST_SOON means */
+    int64_t spins;                   /* looks at shared memory that pay before an actor blocks; set
+                                        by open(): 0 where actors outnumber cores, and on sim */
     atomic_llong lost;               /* messages that were dropped */
     atomic_llong copies;             /* payloads that were copied */
     atomic_bool canceled;            /* every wait returns FAST_ECANCELED */
