@@ -148,6 +148,7 @@ typedef struct fast_msg {
     bool unreliable;                         /* may vanish, double or overtake */
     int part_count;                          /* of parts in use */
     uint32_t generation;                     /* of the group it belongs to; 0: of none */
+    uint64_t proof;                          /* the checking wrapper's */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
     struct fast_msg *next;                   /* the transport's, like all below */
     struct fast_msg *chain;                  /* a second link, for matching */

@@ -130,8 +130,8 @@ FAST_API bool fast_topology_is_directed(const fast_topology *topology);
 /* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a
  * period everyone is reached. FAST_EINVAL says which rank is wrong. */
 FAST_API FAST_MUST_CHECK fast_err fast_topology_check(const fast_topology *topology);
-/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages spread.
- * */
+/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages
+ * spread. */
 FAST_API double fast_topology_gap(const fast_topology *topology);
 
 /*

@@ -44,6 +44,7 @@ typedef struct fast_actors_config {
 struct fast_transport {
     const char *name;    /* as it is typed */
     const char *summary; /* one line for `fast info` and `fast help transports` */
+    bool virtual_clock;  /* time passes in waits and charges only: deadlines are met exactly */
 
     /* Make a world for these actors: fill `world_out->actors` for those of this process, each with
      * fast__actor_init(), and `nodes`. Nothing runs yet. On mpi this is collective and blocks until
@@ -188,6 +189,13 @@ struct fast_actor {
 extern const fast_transport *const fast__transports[];
 /* FAST_EINVAL for an unknown name, FAST_ENOTSUP, which names the switch, for one not built in. */
 fast_err fast__transport_find(const char *name, const fast_transport **out);
+
+/* Put `check` around an open world's transport, before it runs: from then on every call of its
+ * actors is verified. A world that broke the contract fails its run with the first violation.
+ * FAST_ENOMEM. */
+fast_err fast__check_wrap(fast_world *world);
+/* For fast__deliver(), first, where world->check is set: is it what was sent, once and in order? */
+void fast__check_deliver(fast_actor *actor, const fast_msg *msg);
 extern const fast_transport fast__transport_check;
 
 /* Parse "name=value", ..., NULL over the defaults; the table, and its one part. */
