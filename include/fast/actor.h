@@ -151,6 +151,7 @@ typedef struct fast_msg {
     uint64_t proof;                          /* the checking wrapper's */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
     struct fast_msg *next;                   /* the transport's, like all below */
+    struct fast_msg *back;                   /* the link in the other direction */
     struct fast_msg *chain;                  /* a second link, for matching */
     uint64_t stamp;                          /* order of arrival */
     void *origin;                            /* the pool that it goes back to */

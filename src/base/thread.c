@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads, on POSIX threads. A thread of the library takes no signals: they belong to the threads
- * of the program, whose handlers expect to run there.
+ * of the program, whose handlers expect to run there. Sleeping on a word is Linux's futex: who is
+ * awake pays nothing for it.
  */
 #include "base/thread.h"
 
 #include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 fast_err fast__thread_start(fast_thread *thread, void *(*main)(void *ctx), void *ctx)
 {
@@ -34,4 +40,52 @@ void fast__thread_join(fast_thread *thread)
     FAST_ASSERT(thread != NULL);
     const int failed = pthread_join(thread->id, NULL);
     FAST_ASSERT(!failed);
+}
+
+void fast__mutex_init(fast_mutex *mutex)
+{
+    const int failed = pthread_mutex_init(&mutex->mutex, NULL);
+    FAST_ASSERT(!failed);
+}
+
+void fast__mutex_fini(fast_mutex *mutex)
+{
+    const int failed = pthread_mutex_destroy(&mutex->mutex);
+    FAST_ASSERT(!failed);
+}
+
+void fast__mutex_lock(fast_mutex *mutex)
+{
+    const int failed = pthread_mutex_lock(&mutex->mutex);
+    FAST_ASSERT(!failed);
+}
+
+void fast__mutex_unlock(fast_mutex *mutex)
+{
+    const int failed = pthread_mutex_unlock(&mutex->mutex);
+    FAST_ASSERT(!failed);
+}
+
+void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time)
+{
+    const struct timespec limit = { (time_t)(time / 1000000000), (long)(time % 1000000000) };
+    FAST_ASSERT(word != NULL);
+    FAST_ASSERT(time >= 0);
+    /* Another value, a signal, the time's end: the caller looks in any case. */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+}
+
+void fast__futex_wake(atomic_uint *word)
+{
+    FAST_ASSERT(word != NULL);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+int64_t fast__cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? online : 1;
 }

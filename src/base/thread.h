@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Threads, for transports and for prefetching. */
 typedef struct fast_thread {
@@ -12,3 +13,31 @@ typedef struct fast_thread {
 
 fast_err fast__thread_start(fast_thread *thread, void *(*main)(void *ctx), void *ctx);
 void fast__thread_join(fast_thread *thread);
+
+/* A lock. */
+typedef struct fast_mutex {
+    pthread_mutex_t mutex;
+} fast_mutex;
+
+void fast__mutex_init(fast_mutex *mutex);
+void fast__mutex_fini(fast_mutex *mutex);
+void fast__mutex_lock(fast_mutex *mutex);
+void fast__mutex_unlock(fast_mutex *mutex);
+
+/* Sleep while *word is `value`, at most `time` nanoseconds; may return early. Whoever changes the
+ * word wakes the sleeper, of which there is one. */
+void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time);
+void fast__futex_wake(atomic_uint *word);
+
+/* Cores that this process may use, at least 1. */
+int64_t fast__cpu_count(void);
+
+/* A short rest inside a loop that watches memory: the core's other thread and its power are spared. */
+static inline void fast__cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}

@@ -6,6 +6,7 @@
  */
 #include "comm/topology.h"
 #include "run/run.h"
+#include "transport/transport.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct part_list {
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
-static part_list models, datas, optimizers, engines, topologies;
+static part_list models, datas, optimizers, engines, topologies, transports;
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -37,6 +38,8 @@ static void fill(void)
         add(&optimizers, fast__rules[i]->name, fast__rules[i]->summary, fast__rules[i]->options);
     for (int i = 0; fast__engines[i]; i++)
         add(&engines, fast__engines[i]->name, fast__engines[i]->summary, NULL);
+    for (int i = 0; fast__transports[i]; i++)
+        add(&transports, fast__transports[i]->name, fast__transports[i]->summary, NULL);
     for (int i = 0; fast__topologies[i]; i++)
         add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
             fast__topologies[i]->options);
@@ -48,17 +51,20 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
     static const struct {
         const char *kind;
         const part_list *list;
-    } lists[] = { { "model", &models },
-                  { "data", &datas },
-                  { "optimizer", &optimizers },
-                  { "engine", &engines },
-                  { "topology", &topologies } };
+    } lists[] = {
+        { "model", &models },   { "data", &datas },          { "optimizer", &optimizers },
+        { "engine", &engines }, { "topology", &topologies }, { "transport", &transports }
+    };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;
     if (strcmp(kind, "train") == 0) {
         *count_out = 1;
         return &fast__run_part;
+    }
+    if (strcmp(kind, "actors") == 0) {
+        *count_out = 1;
+        return &fast__actors_part;
     }
     if (strcmp(kind, "schedule") == 0)
         return fast__schedule_list(count_out);

@@ -33,10 +33,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#pragma weak fast_msg_data
-#pragma weak fast_msg_free
-#pragma weak fast_buffer_size
-
 #define SLACK_NS ((int64_t)10000000000) /* how late a wait may be on a busy machine */
 
 enum {
@@ -304,7 +300,8 @@ static fast_err check_compute(fast_actor *actor, fast_work *work)
     check_actor *c = enter(actor, "compute", true);
     const fast_transport *inner = actor->world->inner;
     c->computing = true;
-    const fast_err err = inner->compute ? inner->compute(actor, work) : work->run(work);
+    const fast_err err =
+        inner->compute ? inner->compute(actor, work) : fast__compute_direct(actor, work);
     c->computing = false;
     if (!err)
         (void)cost_is_sound(actor, work->operations, work->bytes);

@@ -30,19 +30,32 @@ typedef struct fast_peer {
     bool ended;      /* its program is over */
     fast_err err;    /* how */
     int64_t culprit; /* whom it blamed; or -1 */
-    int64_t heard;   /* when something last came from it; -1: never */
+    int64_t heard;   /* when there was last news of it: down, up, ended; -1: never */
     uint32_t life;   /* restarts heard of */
     uint32_t unused; /* padding */
 } fast_peer;
 
+/* Messages of one hash of (from, tag), in order of arrival, linked by `chain`. */
+typedef struct fast_bucket {
+    fast_msg *first; /* the oldest */
+    fast_msg *last;  /* the newest, if there is one */
+} fast_bucket;
+
 typedef struct fast_mailbox {
-    fast_msg *bucket[FAST_BUCKETS];      /* by hash of (from, tag), linked by `chain` */
-    fast_msg *bucket_last[FAST_BUCKETS]; /* the newest of each */
-    uint64_t stamp;                      /* of the next arrival */
-    int64_t count;                       /* of messages in it */
-    uint32_t fence;                      /* messages of generations below are dropped; 0: none */
-    struct fast_peers *peers;            /* what is known of others, made when first needed */
+    fast_bucket few[FAST_BUCKETS]; /* the table while there are few messages */
+    fast_bucket *table;            /* a larger one, or NULL: `few` */
+    uint64_t mask;                 /* buckets of the table in use, less one */
+    fast_msg *first;               /* the oldest of all, linked by `next` and `back` */
+    fast_msg *last;                /* the newest of all */
+    uint64_t stamp;                /* of the next arrival */
+    int64_t count;                 /* of messages in it */
+    uint32_t fence;                /* messages of generations below are dropped; 0: none */
+    struct fast_peers *peers;      /* what is known of others, made when first needed */
+    int64_t down_count;            /* of others that are down */
 } fast_mailbox;
+
+/* Free what it holds. */
+void fast__mailbox_fini(fast_mailbox *mailbox);
 
 /* Put an arrived message where it is found: act on control messages, drop old generations. Takes
  * it. True if it may be what the actor waits for, or something posted is: then it must be woken. */

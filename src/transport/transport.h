@@ -4,7 +4,9 @@
 #include "base/option.h"
 #include "base/rng.h"
 #include "fast/actor.h"
+#include "transport/blame.h"
 #include "transport/mailbox.h"
+#include "transport/pool.h"
 #include "transport/timeline.h"
 
 #include <stdatomic.h>
@@ -45,6 +47,8 @@ struct fast_transport {
     const char *name;    /* as it is typed */
     const char *summary; /* one line for `fast info` and `fast help transports` */
     bool virtual_clock;  /* time passes in waits and charges only: deadlines are met exactly */
+    bool serial; /* all actors run on one thread: others may look at an actor's state, and only
+                    those whom it concerns are told that an actor ended (see fast__actor_main) */
 
     /* Make a world for these actors: fill `world_out->actors` for those of this process, each with
      * fast__actor_init(), and `nodes`. Nothing runs yet. On mpi this is collective and blocks until
@@ -126,6 +130,8 @@ struct fast_world {
     int64_t events;                  /* sim */
     uint64_t trace_hash;             /* sim */
     void *check;                     /* the wrapper's own */
+    fast_pool *pool;                 /* of messages and buffers */
+    int64_t ended_count;             /* serial transports: actors whose program is over */
 };
 
 /* Something that goes on besides the actor's program: a nonblocking collective, an owner's service.
@@ -182,8 +188,27 @@ struct fast_actor {
         [FAST_DETAIL_MAX]; /* why it failed; transports whose actors are no threads swap to it */
     fast_err err;          /* what its program returned */
     bool ended;            /* it returned */
+    bool stopped;          /* FAST_ECANCELED from every call: set by its transport, or once wait()
+                              returned it */
+    bool advancing;        /* inside fast__progress() */
     int64_t culprit;       /* whom its last failed wait blames; or -1 */
+    int64_t begin;         /* when its program began */
+    int64_t end;           /* when it returned */
+    int64_t grace;         /* the deadline after which a last look was taken */
+    fast_task *cursor;     /* the task that fast__progress() comes to next */
+    uint64_t *met;         /* serial transports: a bit for each actor that it sent to or heard of */
+    fast_blame blame;      /* what it knows of the chain of waits */
 };
+
+/* What fast_work_report() calls: work->recorder points to one, set by compute(). */
+typedef struct fast_recorder {
+    void (*report)(struct fast_recorder *recorder, fast_work *work, double operations,
+                   int64_t offset, int64_t count);
+} fast_recorder;
+
+/* As fast_compute(), counters apart, where the transport leaves it to the actor: work->run() is
+ * called, and reports are made at once. */
+fast_err fast__compute_direct(fast_actor *actor, fast_work *work);
 
 /* The transports of this build, in the order that `fast info` lists them; the last is NULL. */
 extern const fast_transport *const fast__transports[];
@@ -197,6 +222,9 @@ fast_err fast__check_wrap(fast_world *world);
 /* For fast__deliver(), first, where world->check is set: is it what was sent, once and in order? */
 void fast__check_deliver(fast_actor *actor, const fast_msg *msg);
 extern const fast_transport fast__transport_check;
+extern const fast_transport fast__transport_threads;
+extern const fast_transport fast__transport_sim;
+extern const fast_transport fast__transport_mpi;
 
 /* Parse "name=value", ..., NULL over the defaults; the table, and its one part. */
 fast_err fast__actors_parse(const char *const *options, fast_actors_config *out);
@@ -216,21 +244,26 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
                           const fast_actors_config *config, const fast_role *roles,
                           int64_t role_count);
 void fast__world_fini(fast_world *world);
-/* For transports: prepare a zeroed actor (again, after a restart), and free what it holds. */
+/* For transports: prepare a zeroed actor, and free what it holds. After a restart: fini, zero, set
+ * `life`, init again. */
 fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id);
 void fast__actor_fini(fast_actor *actor);
-/* For transports: run the actor's program, keep how it ended, tell every other actor that it has
- * (FAST_TAG_ENDED). */
+/* For transports: run the actor's program, keep how it ended, tell the others that it has
+ * (FAST_TAG_ENDED), unless it was stopped. On a serial transport, where there may be thousands, only
+ * those are told who wait for it or for anyone, or who have met it: one sent to the other. Whoever
+ * waits for it later is told then, by a message that takes its way like any other. */
 void fast__actor_main(fast_actor *actor);
 
-/* Post a task, which stays the caller's until it is done; advance all; take one back. */
+/* Post a task, which stays the caller's until it is done; take what arrived and advance all; take
+ * one back. */
 void fast__post(fast_actor *actor, fast_task *task);
 void fast__progress(fast_actor *actor);
 void fast__unpost(fast_actor *actor, fast_task *task);
 
 /* One bounded wait of the actor: progress, transport->wait, progress. For loops that wait for
- * something else than a message: `wait` says for what. FAST_ETIMEDOUT, with the chain of waits,
- * once the deadline passed; FAST_EPEER if wait->whom is down. The caller loops. */
+ * something else than a message: `wait` says for what; its deadline is a time, its `since` stays
+ * the same through the loop. FAST_ETIMEDOUT, with the chain of waits, once the deadline passed;
+ * FAST_EPEER if wait->whom is down. The caller loops. */
 fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait);
 /* FAST_SOON and FAST_AT_ONCE as times. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs of actors: one table of options, from which parsing, help and completion are made, and
+ * fast_actors_run(), which opens a world, runs it and closes it.
+ */
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef fast_actors_config C;
+
+const fast_option fast__actors_options[] = {
+    FAST_OPT_TEXT(C, transport, "threads", "transport", "what runs the actors"),
+    FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
+    FAST_OPT_REAL(C, timeout, "30", 1e-6, 1e9, "seconds that a wait takes at most"),
+    FAST_OPT_TEXT(C, cluster, "", "cluster", "sim: the cluster, a preset or a file"),
+    FAST_OPT_TEXT(C, faults, "", NULL, "sim: a schedule of faults, random, or a file"),
+    FAST_OPT_INT(C, pool, "0", 0, 1024, "sim: threads that compute; 0: none besides its own"),
+    FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all actors to this file (Perfetto)"),
+    FAST_OPT_BOOL(C, check, "no", "verify the transport's contract while it runs"),
+    FAST_OPT_END,
+};
+
+const fast_part fast__actors_part = { "actors", "run actors", fast__actors_options };
+
+/* Options that only the simulator has a meaning for. */
+static fast_err check_config(const fast_actors_config *config)
+{
+    if (strcmp(config->transport, "sim") == 0)
+        return FAST_OK;
+    if (config->cluster[0])
+        return fast__fail(FAST_EINVAL, "cluster=%s needs transport=sim, not %s", config->cluster,
+                          config->transport);
+    if (config->faults[0])
+        return fast__fail(FAST_EINVAL, "faults=%s needs transport=sim, not %s", config->faults,
+                          config->transport);
+    return FAST_OK;
+}
+
+fast_err fast__actors_parse(const char *const *options, fast_actors_config *out)
+{
+    static const char where[] = "actors";
+    fast_actors_config config;
+    char name[64];
+
+    FAST_ASSERT(out != NULL);
+    memset(&config, 0, sizeof config);
+    fast__options_default(fast__actors_options, &config);
+    for (int i = 0; options && options[i]; i++) {
+        const char *equals = strchr(options[i], '=');
+        const size_t length = equals ? (size_t)(equals - options[i]) : 0;
+        if (!equals || length >= sizeof name)
+            return fast__fail(FAST_EINVAL, "%s: \"%s\" is not name=value", where, options[i]);
+        memcpy(name, options[i], length);
+        name[length] = '\0';
+        FAST_TRY(fast__options_set(where, fast__actors_options, &config, name, equals + 1));
+    }
+    FAST_TRY(check_config(&config));
+    *out = config;
+    return FAST_OK;
+}
+
+fast_err fast_actors_run(const char *const *options, const fast_role *roles, int64_t role_count,
+                         fast_actors_result *result_out)
+{
+    fast_actors_config config;
+    fast_world *world = NULL;
+
+    FAST_TRY(fast__actors_parse(options, &config));
+    FAST_TRY(fast__world_open(&config, roles, role_count, &world));
+    const fast_err err = fast__world_run(world, result_out);
+    fast__world_close(world);
+    return err;
+}

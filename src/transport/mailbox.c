@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mailbox: what arrived at an actor, found by (from, tag), or in order of arrival.
+ *
+ *   arrival    first <-> ... <-> last            linked by `next` and `back`
+ *   table      hash(from, tag) -> first .. last  linked by `chain`, in order of arrival
+ *
+ * A message is in both. Matching a sender and a tag looks at one bucket, whose messages of other
+ * keys are few because the table grows with the mailbox; matching any sender walks the arrivals from
+ * the oldest. The table begins inside the mailbox; it grows when there are twice as many messages as
+ * buckets and never shrinks, and if there is no memory for it, finding is only slower.
+ */
+#include "transport/mailbox.h"
+
+#include "base/memory.h"
+#include "transport/peers.h"
+#include "transport/transport.h"
+
+static fast_bucket *bucket_of(fast_mailbox *box, int64_t from, uint64_t tag)
+{
+    const uint64_t hash = (tag ^ ((uint64_t)from << 40) ^ (uint64_t)from) * 0x9e3779b97f4a7c15u;
+    /* A mailbox that was never used is zeroed: its mask is set at the first arrival. */
+    fast_bucket *table = box->table ? box->table : box->few;
+    return &table[(hash >> 40) & box->mask];
+}
+
+static void bucket_add(fast_bucket *bucket, fast_msg *msg)
+{
+    msg->chain = NULL;
+    if (bucket->first)
+        bucket->last->chain = msg;
+    else
+        bucket->first = msg;
+    bucket->last = msg;
+}
+
+/* Four times as many buckets; the messages are put there in order of arrival. */
+static void grow(fast_mailbox *box)
+{
+    const uint64_t mask = box->mask * 4 + 3;
+    fast_bucket *table;
+    if (mask >> 24 || fast__alloc("a mailbox", (int64_t)mask + 1, sizeof *table, &table))
+        return;
+    fast__free(box->table);
+    box->table = table;
+    box->mask = mask;
+    for (fast_msg *msg = box->first; msg; msg = msg->next)
+        bucket_add(bucket_of(box, msg->from, msg->tag), msg);
+}
+
+static void put(fast_mailbox *box, fast_msg *msg)
+{
+    if (box->mask == 0)
+        box->mask = FAST_BUCKETS - 1;
+    if ((uint64_t)box->count > 2 * box->mask)
+        grow(box);
+    msg->stamp = box->stamp++;
+    msg->next = NULL;
+    msg->back = box->last;
+    if (box->last)
+        box->last->next = msg;
+    else
+        box->first = msg;
+    box->last = msg;
+    bucket_add(bucket_of(box, msg->from, msg->tag), msg);
+    box->count++;
+}
+
+/* Take a message out of the arrivals; it has left its bucket. */
+static fast_msg *leave(fast_mailbox *box, fast_msg *msg)
+{
+    if (msg->back)
+        msg->back->next = msg->next;
+    else
+        box->first = msg->next;
+    if (msg->next)
+        msg->next->back = msg->back;
+    else
+        box->last = msg->back;
+    box->count--;
+    return msg;
+}
+
+/* Take a message out of its bucket: `before` is the one ahead of it there, or NULL. */
+static void unchain(fast_bucket *bucket, fast_msg *before, fast_msg *msg)
+{
+    if (before)
+        before->chain = msg->chain;
+    else
+        bucket->first = msg->chain;
+    if (bucket->last == msg)
+        bucket->last = before;
+}
+
+static fast_msg *take_exact(fast_mailbox *box, int64_t from, uint64_t tag)
+{
+    fast_bucket *bucket = bucket_of(box, from, tag);
+    fast_msg *before = NULL;
+    for (fast_msg *msg = bucket->first; msg; before = msg, msg = msg->chain)
+        if (msg->from == from && msg->tag == tag) {
+            unchain(bucket, before, msg);
+            return leave(box, msg);
+        }
+    return NULL;
+}
+
+/* The oldest of any sender, or with any tag. */
+static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
+{
+    for (fast_msg *msg = box->first; msg; msg = msg->next) {
+        if (from != FAST_ANY && msg->from != from)
+            continue;
+        if (tag == FAST_TAG_ANY ? msg->tag >= FAST_TAG_MAX : msg->tag != tag)
+            continue;
+        fast_bucket *bucket = bucket_of(box, msg->from, msg->tag);
+        fast_msg *before = NULL;
+        for (fast_msg *other = bucket->first; other != msg; other = other->chain)
+            before = other;
+        unchain(bucket, before, msg);
+        return leave(box, msg);
+    }
+    return NULL;
+}
+
+static bool is_stale(const fast_mailbox *box, const fast_msg *msg)
+{
+    return msg->generation != 0 && msg->generation < box->fence;
+}
+
+fast_msg *fast__take(fast_actor *actor, int64_t from, uint64_t tag)
+{
+    fast_mailbox *box = &actor->mailbox;
+    const bool exact = from != FAST_ANY && tag != FAST_TAG_ANY;
+
+    FAST_ASSERT(from >= FAST_ANY && from < actor->world->count);
+    while (box->count > 0) {
+        fast_msg *msg = exact ? take_exact(box, from, tag) : take_oldest(box, from, tag);
+        if (!msg || !is_stale(box, msg))
+            return msg;
+        /* It arrived before the fence was raised. */
+        actor->counters.messages_stale++;
+        fast_msg_free(msg);
+    }
+    return NULL;
+}
+
+bool fast__deliver(fast_actor *actor, fast_msg *msg)
+{
+    const fast_wait *wait = &actor->wait;
+
+    FAST_ASSERT(msg->to == actor->id);
+    FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
+    if (actor->world->check)
+        fast__check_deliver(actor, msg);
+    if (actor->met)
+        actor->met[msg->from / 64] |= (uint64_t)1 << (msg->from % 64);
+    if (msg->tag >> 56 == FAST_TAG_CONTROL >> 56) {
+        if (msg->tag == FAST_TAG_WHO || msg->tag == FAST_TAG_ANSWER) {
+            fast__blame_deliver(actor, msg);
+            return false;
+        }
+        fast__peers_deliver(actor, msg);
+        return true;
+    }
+    if (is_stale(&actor->mailbox, msg)) {
+        actor->counters.messages_stale++;
+        fast_msg_free(msg);
+        return false;
+    }
+    put(&actor->mailbox, msg);
+    return actor->tasks || (wait->waiting && (wait->whom == FAST_ANY || wait->whom == msg->from));
+}
+
+void fast__mailbox_fini(fast_mailbox *mailbox)
+{
+    for (fast_msg *msg = mailbox->first; msg;) {
+        fast_msg *next = msg->next;
+        fast_msg_free(msg);
+        msg = next;
+    }
+    fast__free(mailbox->table);
+    fast__peers_free(mailbox->peers);
+    *mailbox = (fast_mailbox){ 0 };
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Membership as one actor sees it: who is suspected, who is back, whose program is over. News comes
+ * as control messages, so it takes its time and keeps its place behind what the peer sent before.
+ *
+ * Most actors hear nothing of most others, so there are rows only for those of whom there was news:
+ * a list in the order of first news, found through a table of (id, row) with linear probing, at most
+ * half full. News that the program has not seen yet is a queue through the rows.
+ */
+#include "transport/peers.h"
+
+#include "base/memory.h"
+#include "transport/transport.h"
+
+#include <string.h>
+
+enum { ROWS_MIN = 8, NONE = -1 };
+
+typedef struct row {
+    int64_t id;         /* of whom */
+    fast_peer peer;     /* what is known */
+    int64_t next_event; /* the row behind it in the queue; or NONE */
+    bool queued;        /* it is in the queue */
+} row;
+
+struct fast_peers {
+    row *rows;           /* of everyone of whom there was news */
+    int64_t count;       /* of rows */
+    int64_t space;       /* rows that fit, a power of two */
+    int64_t *table;      /* [2 * space]: numbers of rows plus 1; 0 is free */
+    int64_t event_first; /* row of the oldest news; or NONE */
+    int64_t event_last;  /* row of the newest */
+};
+
+static const fast_peer unknown = { .culprit = -1, .heard = -1 };
+
+void fast__peers_free(fast_peers *peers)
+{
+    if (!peers)
+        return;
+    fast__free(peers->rows);
+    fast__free(peers->table);
+    fast__free(peers);
+}
+
+/* The place of `id` in the table: its row's, or the free one where it belongs. */
+static int64_t *slot_of(const fast_peers *peers, int64_t id)
+{
+    const uint64_t mask = (uint64_t)peers->space * 2 - 1;
+    uint64_t i = (uint64_t)id * 0x9e3779b97f4a7c15u >> 20;
+    for (;; i++) {
+        int64_t *slot = &peers->table[i & mask];
+        if (*slot == 0 || peers->rows[*slot - 1].id == id)
+            return slot;
+    }
+}
+
+static row *find(const fast_peers *peers, int64_t id)
+{
+    if (!peers || peers->space == 0)
+        return NULL;
+    const int64_t *slot = slot_of(peers, id);
+    return *slot ? &peers->rows[*slot - 1] : NULL;
+}
+
+/* Room for one more row. FAST_ENOMEM: nothing changed. */
+static fast_err reserve(fast_peers *peers)
+{
+    if (peers->count < peers->space)
+        return FAST_OK;
+    const int64_t space = peers->space ? peers->space * 2 : ROWS_MIN;
+    row *rows;
+    int64_t *table;
+    FAST_TRY(fast__alloc("membership", space, sizeof *rows, &rows));
+    const fast_err err = fast__alloc("membership", space * 2, sizeof *table, &table);
+    if (err) {
+        fast__free(rows);
+        return err;
+    }
+    if (peers->count)
+        memcpy(rows, peers->rows, (size_t)peers->count * sizeof *rows);
+    fast__free(peers->rows);
+    fast__free(peers->table);
+    peers->rows = rows;
+    peers->table = table;
+    peers->space = space;
+    for (int64_t i = 0; i < peers->count; i++)
+        *slot_of(peers, rows[i].id) = i + 1;
+    return FAST_OK;
+}
+
+/* The row of `id`, made if there is none; NULL without memory. */
+static row *make(fast_actor *actor, int64_t id)
+{
+    fast_peers *peers = actor->mailbox.peers;
+    row *found = find(peers, id);
+    if (found)
+        return found;
+    if (!peers) {
+        if (fast__alloc("membership", 1, sizeof *peers, &peers))
+            return NULL;
+        peers->event_first = NONE;
+        actor->mailbox.peers = peers;
+    }
+    if (reserve(peers))
+        return NULL;
+    row *r = &peers->rows[peers->count++];
+    *r = (row){ .id = id, .peer = unknown, .next_event = NONE };
+    *slot_of(peers, id) = peers->count;
+    return r;
+}
+
+/* Put a row's news at the end of the queue, unless it waits there already. */
+static void queue(fast_peers *peers, row *r)
+{
+    const int64_t i = r - peers->rows;
+    if (r->queued)
+        return;
+    r->queued = true;
+    r->next_event = NONE;
+    if (peers->event_first == NONE)
+        peers->event_first = i;
+    else
+        peers->rows[peers->event_last].next_event = i;
+    peers->event_last = i;
+}
+
+void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
+{
+    const bool ended = msg->tag == FAST_TAG_ENDED;
+    const bool down = ended || msg->tag == FAST_TAG_DOWN;
+    const int64_t id = ended ? msg->from : msg->words[0];
+
+    FAST_ASSERT(down || msg->tag == FAST_TAG_UP);
+    FAST_ASSERT(id >= 0 && id < actor->world->count);
+    /* Without memory the actor does not learn of it, and its waits end by their deadlines. */
+    row *r = id == actor->id ? NULL : make(actor, id);
+    if (r && !r->peer.ended && (ended || r->peer.down != down)) {
+        actor->mailbox.down_count += down - r->peer.down;
+        r->peer.down = down;
+        r->peer.ended = ended;
+        r->peer.err = ended ? (fast_err)msg->words[0] : FAST_OK;
+        r->peer.culprit = ended ? msg->words[1] : -1;
+        r->peer.life += !down;
+        r->peer.heard = fast_now(actor);
+        queue(actor->mailbox.peers, r);
+    }
+    fast_msg_free(msg);
+}
+
+const fast_peer *fast__peer(const fast_actor *actor, int64_t id)
+{
+    const row *r = find(actor->mailbox.peers, id);
+    return r ? &r->peer : &unknown;
+}
+
+bool fast_member_is_down(const fast_actor *actor, int64_t id)
+{
+    FAST_ASSERT(actor != NULL && id >= 0 && id < actor->world->count);
+    return fast__peer(actor, id)->down;
+}
+
+bool fast_member_next(fast_actor *actor, fast_member *out)
+{
+    FAST_ASSERT(actor != NULL && out != NULL);
+    fast_peers *peers = actor->mailbox.peers;
+    if (!peers || peers->event_first == NONE)
+        return false;
+    row *r = &peers->rows[peers->event_first];
+    peers->event_first = r->next_event;
+    r->queued = false;
+    *out = (fast_member){ .id = r->id,
+                          .down = r->peer.down,
+                          .ended = r->peer.ended,
+                          .culprit = r->peer.culprit,
+                          .time = r->peer.heard };
+    return true;
+}
+
+fast_err fast__peers_check(fast_actor *actor, int64_t id)
+{
+    const fast_world *world = actor->world;
+    char name[64], culprit[64];
+
+    if (actor->mailbox.down_count == 0)
+        return FAST_OK;
+    if (id == FAST_ANY) {
+        if (actor->mailbox.down_count < world->count - 1)
+            return FAST_OK;
+        return fast__fail(FAST_EPEER, "everyone else has left");
+    }
+    const fast_peer *peer = fast__peer(actor, id);
+    if (!peer->down)
+        return FAST_OK;
+    fast__actor_name(world, id, name, sizeof name);
+    actor->culprit = id;
+    if (!peer->ended)
+        return fast__fail(FAST_EPEER, "%s is down", name);
+    if (peer->err == FAST_OK)
+        return fast__fail(FAST_EPEER, "%s has ended", name);
+    if (peer->culprit < 0)
+        return fast__fail(FAST_EPEER, "%s left: %s", name, fast_err_text(peer->err));
+    actor->culprit = peer->culprit;
+    fast__actor_name(world, peer->culprit, culprit, sizeof culprit);
+    return fast__fail(FAST_EPEER, "%s left: it had waited for %s", name, culprit);
+}
+
+/* Let `id`, if it has ended, tell the actor, which it has not. */
+static void tell(fast_actor *actor, int64_t id)
+{
+    fast_actor *other = actor->world->actors[id];
+    if (id == actor->id || !other || !other->ended || other->stopped ||
+        other->met[actor->id / 64] >> (actor->id % 64) & 1)
+        return;
+    fast__peers_tell(other, actor->id);
+}
+
+void fast__peers_tell(fast_actor *actor, int64_t id)
+{
+    fast_msg *msg;
+    if (actor->met)
+        actor->met[id / 64] |= (uint64_t)1 << (id % 64);
+    /* Without memory the other does not learn of it, and its waits end by their deadlines. */
+    if (fast__pool_msg(actor->world->pool, FAST_TAG_ENDED, &msg))
+        return;
+    msg->from = actor->id;
+    msg->to = id;
+    msg->words[0] = actor->err;
+    msg->words[1] = actor->culprit;
+    actor->world->transport->send(actor, msg);
+}
+
+void fast__peers_ask(fast_actor *actor, int64_t id)
+{
+    const fast_world *world = actor->world;
+    FAST_ASSERT(actor->met != NULL);
+    if (id != FAST_ANY)
+        tell(actor, id);
+    else if (world->ended_count >= world->count - 1)
+        for (int64_t i = 0; i < world->count; i++)
+            tell(actor, i);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools of messages and buffers: magazines and a depot (Bonwick and Adams, "Magazines and Vmem",
+ * USENIX 2001).
+ *
+ *   thread     loaded, spare: two batches of each class, touched by this thread alone
+ *   depot      whole batches of each class, under one lock, taken once in `batch` operations
+ *   system     a chunk of a batch at once, kept until the pool is freed
+ *
+ * Who frees an object need not be who made it: objects have no home, only the pool's total is kept.
+ * A thread holds at most two batches of a class, so what lies idle is bounded by that and by the
+ * most that ever was in use. A batch of large buffers is small: BATCH_BYTES at most, or one.
+ *
+ * Class 0 is messages. Buffers have two classes for each power of two, 2^k and 1.5 * 2^k bytes, so
+ * that at most a third is wasted. Free objects are poisoned for the address sanitizer.
+ */
+#include "transport/pool.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define POOL_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POOL_ASAN 1
+#endif
+#endif
+#ifdef POOL_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, size)   ((void)(start), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
+#endif
+
+enum {
+    SIZE_BITS_MIN = 6,  /* the smallest buffers: 64 bytes */
+    SIZE_BITS_MAX = 39, /* the largest: base/memory.h refuses more */
+    KINDS = 1 + 2 * (SIZE_BITS_MAX - SIZE_BITS_MIN + 1),
+    BATCH_MAX = 32,         /* objects of a batch */
+    BATCH_BYTES = 64 * 1024 /* of a batch, or one object */
+};
+
+/* What a free object holds in its first bytes. */
+typedef struct item {
+    struct item *next;  /* of the same batch */
+    struct item *batch; /* in the first of a batch: the next batch of the depot */
+    int64_t count;      /* likewise: objects in this batch */
+} item;
+
+/* What the pool took from the system, before the objects themselves. */
+typedef struct chunk {
+    struct chunk *next;
+    unsigned char padding[FAST_ALIGN - sizeof(void *)]; /* the objects are aligned */
+} chunk;
+_Static_assert(sizeof(chunk) == FAST_ALIGN, "objects follow on an aligned address");
+_Static_assert(sizeof(struct fast_buffer) <= FAST_BUFFER_HEAD, "the head fits before the bytes");
+
+/* Free objects of one class that a thread keeps. */
+typedef struct magazine {
+    item *loaded;         /* taken from and given to */
+    item *spare;          /* a whole batch, or NULL */
+    int64_t loaded_count; /* of objects in loaded */
+    int64_t spare_count;  /* likewise */
+} magazine;
+
+/* What a thread that entered keeps. */
+typedef struct cache {
+    fast_pool *pool;
+    int64_t depth; /* how often this thread entered */
+    magazine magazines[KINDS];
+} cache;
+
+struct fast_pool {
+    pthread_mutex_t mutex; /* guards all of it */
+    item *depot[KINDS];    /* batches, linked by their first objects */
+    chunk *chunks;         /* all that came from the system */
+    cache *caches;         /* free caches, linked by `pool` */
+    fast_pool_use use;     /* what came from the system */
+};
+
+/* The cache of this thread, or NULL. */
+static _Thread_local cache *here;
+
+static size_t kind_size(int kind)
+{
+    if (kind == 0)
+        return (sizeof(fast_msg) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
+    const int bits = SIZE_BITS_MIN + (kind - 1) / 2;
+    const size_t size = (size_t)1 << bits;
+    return FAST_BUFFER_HEAD + size + ((kind - 1) % 2 ? size / 2 : 0);
+}
+
+/* The class of buffers of at least `size` bytes; KINDS if there is none. */
+static int kind_of(size_t size)
+{
+    if (size <= (size_t)1 << SIZE_BITS_MIN)
+        return 1;
+    if (size > (size_t)1 << SIZE_BITS_MAX)
+        return KINDS;
+    const int bits = 63 - __builtin_clzll(size - 1); /* 2^bits < size <= 2^(bits + 1) */
+    const size_t half = (size_t)3 << (bits - 1);
+    return 1 + 2 * (bits - SIZE_BITS_MIN) + (size <= half ? 1 : 2);
+}
+
+/* Objects of a batch. */
+static int64_t kind_batch(int kind)
+{
+    const size_t count = BATCH_BYTES / kind_size(kind);
+    return count >= BATCH_MAX ? BATCH_MAX : count > 0 ? (int64_t)count : 1;
+}
+
+fast_err fast__pool_new(fast_pool **out)
+{
+    fast_pool *pool;
+    FAST_TRY(fast__alloc("a pool of messages", 1, sizeof *pool, &pool));
+    pthread_mutex_init(&pool->mutex, NULL);
+    *out = pool;
+    return FAST_OK;
+}
+
+void fast__pool_free(fast_pool *pool)
+{
+    if (!pool)
+        return;
+    FAST_ASSERT(here == NULL || here->pool != pool);
+    for (chunk *c = pool->chunks; c;) {
+        chunk *next = c->next;
+        fast__free(c);
+        c = next;
+    }
+    pthread_mutex_destroy(&pool->mutex);
+    fast__free(pool);
+}
+
+/* A new chunk of the pool with `size` bytes behind its head. */
+static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsigned char **out)
+{
+    chunk *c;
+    FAST_TRY(fast__alloc(what, 1, sizeof *c + size, &c));
+    pthread_mutex_lock(&pool->mutex);
+    c->next = pool->chunks;
+    pool->chunks = c;
+    pool->use.allocations++;
+    pool->use.bytes += (int64_t)(sizeof *c + size);
+    pthread_mutex_unlock(&pool->mutex);
+    *out = (unsigned char *)(c + 1);
+    return FAST_OK;
+}
+
+/* A batch made of new memory, with its count in the first. */
+static fast_err grow(fast_pool *pool, int kind, item **out)
+{
+    const int64_t count = kind_batch(kind);
+    const size_t size = kind_size(kind);
+    unsigned char *bytes = NULL;
+    item *first = NULL;
+
+    FAST_TRY(
+        take_chunk(pool, kind ? "buffers of messages" : "messages", (size_t)count * size, &bytes));
+    for (int64_t i = count - 1; i >= 0; i--) {
+        item *it = (item *)(bytes + (size_t)i * size);
+        it->next = first;
+        first = it;
+        ASAN_POISON_MEMORY_REGION((unsigned char *)it + sizeof *it, size - sizeof *it);
+    }
+    first->count = count;
+    *out = first;
+    return FAST_OK;
+}
+
+/* A batch of the depot, or a new one. */
+static fast_err take_batch(fast_pool *pool, int kind, item **out)
+{
+    pthread_mutex_lock(&pool->mutex);
+    item *batch = pool->depot[kind];
+    if (batch)
+        pool->depot[kind] = batch->batch;
+    pthread_mutex_unlock(&pool->mutex);
+    if (!batch)
+        FAST_TRY(grow(pool, kind, &batch));
+    *out = batch;
+    return FAST_OK;
+}
+
+static void give_batch(fast_pool *pool, int kind, item *first, int64_t count)
+{
+    FAST_ASSERT(first != NULL);
+    first->count = count;
+    pthread_mutex_lock(&pool->mutex);
+    first->batch = pool->depot[kind];
+    pool->depot[kind] = first;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+/* One object for a thread that has not entered: the rest of its batch goes back. */
+static fast_err take_locked(fast_pool *pool, int kind, item **out)
+{
+    item *batch = NULL;
+    FAST_TRY(take_batch(pool, kind, &batch));
+    if (batch->next)
+        give_batch(pool, kind, batch->next, batch->count - 1);
+    *out = batch;
+    return FAST_OK;
+}
+
+static fast_err refill(fast_pool *pool, int kind, magazine *m)
+{
+    if (m->spare) {
+        m->loaded = m->spare;
+        m->loaded_count = m->spare_count;
+        m->spare = NULL;
+        return FAST_OK;
+    }
+    item *batch = NULL;
+    FAST_TRY(take_batch(pool, kind, &batch));
+    m->loaded = batch;
+    m->loaded_count = batch->count;
+    return FAST_OK;
+}
+
+static fast_err take(fast_pool *pool, int kind, item **out)
+{
+    cache *c = here;
+    item *it = NULL;
+
+    if (c && c->pool == pool) {
+        magazine *m = &c->magazines[kind];
+        if (!m->loaded)
+            FAST_TRY(refill(pool, kind, m));
+        it = m->loaded;
+        m->loaded = it->next;
+        m->loaded_count--;
+    } else {
+        FAST_TRY(take_locked(pool, kind, &it));
+    }
+    ASAN_UNPOISON_MEMORY_REGION(it, kind_size(kind));
+    *out = it;
+    return FAST_OK;
+}
+
+static void give(fast_pool *pool, int kind, void *object)
+{
+    cache *c = here;
+    item *it = object;
+
+    ASAN_POISON_MEMORY_REGION((unsigned char *)it + sizeof *it, kind_size(kind) - sizeof *it);
+    if (!c || c->pool != pool) {
+        it->next = NULL;
+        give_batch(pool, kind, it, 1);
+        return;
+    }
+    magazine *m = &c->magazines[kind];
+    if (m->loaded_count >= kind_batch(kind)) {
+        if (m->spare)
+            give_batch(pool, kind, m->spare, m->spare_count);
+        m->spare = m->loaded;
+        m->spare_count = m->loaded_count;
+        m->loaded = NULL;
+        m->loaded_count = 0;
+    }
+    it->next = m->loaded;
+    m->loaded = it;
+    m->loaded_count++;
+}
+
+void fast__pool_enter(fast_pool *pool)
+{
+    FAST_ASSERT(pool != NULL);
+    if (here) {
+        here->depth += here->pool == pool;
+        return;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    cache *c = pool->caches;
+    if (c)
+        pool->caches = (cache *)(void *)c->pool;
+    pthread_mutex_unlock(&pool->mutex);
+    if (!c) {
+        unsigned char *bytes = NULL;
+        /* Without memory the thread works with the depot: slower, and right. */
+        if (take_chunk(pool, "a thread's messages", sizeof *c, &bytes))
+            return;
+        c = (cache *)(void *)bytes;
+    }
+    memset(c, 0, sizeof *c);
+    c->pool = pool;
+    c->depth = 1;
+    here = c;
+}
+
+void fast__pool_leave(fast_pool *pool)
+{
+    cache *c = here;
+    if (!c || c->pool != pool || --c->depth > 0)
+        return;
+    for (int kind = 0; kind < KINDS; kind++) {
+        magazine *m = &c->magazines[kind];
+        if (m->loaded)
+            give_batch(pool, kind, m->loaded, m->loaded_count);
+        if (m->spare)
+            give_batch(pool, kind, m->spare, m->spare_count);
+    }
+    here = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    c->pool = (fast_pool *)(void *)pool->caches;
+    pool->caches = c;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+fast_pool_use fast__pool_used(fast_pool *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    const fast_pool_use use = pool->use;
+    pthread_mutex_unlock(&pool->mutex);
+    return use;
+}
+
+fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
+{
+    item *it = NULL;
+    FAST_TRY(take(pool, 0, &it));
+    fast_msg *msg = (fast_msg *)(void *)it;
+    /* All but the parts, which are valid up to part_count. */
+    memset(msg, 0, offsetof(fast_msg, parts));
+    msg->from = -1;
+    msg->to = -1;
+    msg->tag = tag;
+    msg->next = NULL;
+    msg->chain = NULL;
+    msg->stamp = 0;
+    msg->origin = pool;
+    *out = msg;
+    return FAST_OK;
+}
+
+fast_err fast__pool_buffer(fast_pool *pool, size_t size, fast_buffer **out)
+{
+    const int kind = kind_of(size);
+    item *it = NULL;
+    if (kind >= KINDS)
+        return fast__fail(FAST_ENOMEM, "no memory for a buffer of %zu bytes", size);
+    FAST_TRY(take(pool, kind, &it));
+    fast_buffer *buffer = (fast_buffer *)(void *)it;
+    buffer->pool = pool;
+    buffer->size = size;
+    atomic_init(&buffer->holds, 1);
+    buffer->kind = kind;
+    buffer->frozen = false;
+    *out = buffer;
+    return FAST_OK;
+}
+
+void fast_buffer_free(fast_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    /* A private one has one owner; of a frozen one the last lets go, after all others read. */
+    if (buffer->frozen && atomic_fetch_sub_explicit(&buffer->holds, 1, memory_order_acq_rel) > 1)
+        return;
+    give(buffer->pool, buffer->kind, buffer);
+}
+
+void fast_msg_free(fast_msg *msg)
+{
+    if (!msg)
+        return;
+    for (int i = 0; i < msg->part_count; i++)
+        fast_buffer_free(msg->parts[i].buffer);
+    give(msg->origin, 0, msg);
+}

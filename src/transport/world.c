@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world: what the actors of one process share, from the table of places to the pool of messages;
+ * and its run, from the first program's start to the sum of what all of them counted.
+ */
+#include "base/memory.h"
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Numbers of actors fit the random streams' 32 bits, and tables of them the memory. */
+static const int64_t ACTORS_MAX = 1 << 20;
+
+/* Roles that make sense: named apart, with programs, and how many actors they are. */
+static fast_err check_roles(const fast_role *roles, int64_t role_count, int64_t *count_out)
+{
+    int64_t count = 0;
+
+    if (!roles || role_count < 1)
+        return fast__fail(FAST_EINVAL, "no roles: a run needs at least one actor");
+    for (int64_t i = 0; i < role_count; i++) {
+        const fast_role *role = &roles[i];
+        if (!role->name || !role->name[0])
+            return fast__fail(FAST_EINVAL, "role %lld has no name", (long long)i);
+        if (!role->main)
+            return fast__fail(FAST_EINVAL, "role %s has no program", role->name);
+        if (role->count < 1 || role->count > ACTORS_MAX)
+            return fast__fail(FAST_EINVAL, "role %s has %lld actors; it takes 1 to %lld",
+                              role->name, (long long)role->count, (long long)ACTORS_MAX);
+        for (int64_t j = 0; j < i; j++)
+            if (strcmp(role->name, roles[j].name) == 0)
+                return fast__fail(FAST_EINVAL, "two roles are named %s", role->name);
+        count += role->count;
+        if (count > ACTORS_MAX)
+            return fast__fail(FAST_EINVAL, "more than %lld actors", (long long)ACTORS_MAX);
+    }
+    *count_out = count;
+    return FAST_OK;
+}
+
+fast_err fast__world_init(fast_world *world, const fast_transport *transport,
+                          const fast_actors_config *config, const fast_role *roles,
+                          int64_t role_count)
+{
+    int64_t count = 0;
+
+    FAST_ASSERT(world != NULL && transport != NULL && config != NULL);
+    FAST_TRY(check_roles(roles, role_count, &count));
+    world->transport = transport;
+    world->inner = transport;
+    world->config = *config;
+    world->roles = roles;
+    world->role_count = role_count;
+    world->count = count;
+    world->timeout_ns = (int64_t)(config->timeout * 1e9);
+    fast_err err = fast__alloc("the table of actors", count, sizeof *world->places, &world->places);
+    if (!err)
+        err = fast__alloc("the table of actors", count, sizeof *world->actors, &world->actors);
+    if (!err)
+        err = fast__pool_new(&world->pool);
+    if (err) {
+        fast__world_fini(world);
+        return err;
+    }
+    int64_t id = 0;
+    for (int64_t role = 0; role < role_count; role++)
+        for (int64_t i = 0; i < roles[role].count; i++)
+            world->places[id++] = (fast_place){ .role = (int)role, .here = true };
+    return FAST_OK;
+}
+
+void fast__world_fini(fast_world *world)
+{
+    fast__free(world->places);
+    fast__free(world->actors);
+    fast__pool_free(world->pool);
+    world->places = NULL;
+    world->actors = NULL;
+    world->pool = NULL;
+}
+
+fast_err fast__world_open(const fast_actors_config *config, const fast_role *roles,
+                          int64_t role_count, fast_world **out)
+{
+    const fast_transport *transport = NULL;
+    int64_t count = 0;
+
+    FAST_ASSERT(config != NULL && out != NULL);
+    FAST_TRY(fast__transport_find(config->transport, &transport));
+    FAST_TRY(check_roles(roles, role_count, &count));
+    fast_world *world = NULL;
+    FAST_TRY(transport->open(config, roles, role_count, &world));
+    const fast_err err = config->check ? fast__check_wrap(world) : FAST_OK;
+    if (err) {
+        fast__world_close(world);
+        return err;
+    }
+    *out = world;
+    return FAST_OK;
+}
+
+/* The first failure by actor number, with the actor's name before its detail. */
+static fast_err first_failure(const fast_world *world)
+{
+    for (int64_t id = 0; id < world->count; id++) {
+        const fast_actor *actor = world->actors[id];
+        if (!actor || actor->err == FAST_OK)
+            continue;
+        char name[64], detail[FAST_DETAIL_MAX];
+        fast__actor_name(world, id, name, sizeof name);
+        snprintf(detail, sizeof detail, "%s",
+                 actor->detail[0] ? actor->detail : fast_err_text(actor->err));
+        return fast__fail(actor->err, "%s: %s", name, detail);
+    }
+    return FAST_OK;
+}
+
+static void sum_up(const fast_world *world, fast_actors_result *out)
+{
+    int64_t begin = INT64_MAX, end = 0;
+
+    *out = (fast_actors_result){ .actor_count = world->count,
+                                 .messages_lost = atomic_load(&world->lost),
+                                 .copies = atomic_load(&world->copies),
+                                 .events = world->events,
+                                 .trace_hash = world->trace_hash };
+    for (int64_t id = 0; id < world->count; id++) {
+        const fast_actor *actor = world->actors[id];
+        if (!actor)
+            continue;
+        const fast_counters *counters = &actor->counters;
+        out->ended_count += actor->ended && actor->err == FAST_OK;
+        out->messages_sent += counters->messages_sent;
+        out->bytes_sent += counters->bytes_sent;
+        out->messages_stale += counters->messages_stale;
+        out->compute_ns += counters->compute_ns;
+        out->wait_ns += counters->wait_ns;
+        begin = actor->begin < begin ? actor->begin : begin;
+        end = actor->end > end ? actor->end : end;
+    }
+    out->time_ns = end > begin ? end - begin : 0;
+}
+
+fast_err fast__world_run(fast_world *world, fast_actors_result *result_out)
+{
+    FAST_ASSERT(world != NULL);
+    fast_err err = world->transport->run(world);
+    if (result_out)
+        sum_up(world, result_out);
+    if (err)
+        return err;
+    if (world->config.trace[0])
+        err = fast__timeline_write(world, world->config.trace);
+    const fast_err failure = first_failure(world);
+    return failure ? failure : err;
+}
+
+void fast__world_close(fast_world *world)
+{
+    if (world)
+        world->transport->close(world);
+}
