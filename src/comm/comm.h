@@ -74,6 +74,7 @@ typedef struct fast_collective {
     size_t element; /* bytes of one: 4 (float), or 1 where nothing is added; caller's */
     uint64_t tag;   /* of all its messages */
     int64_t whom;   /* the actor that it waits for now, or -1 */
+    int64_t since;  /* when it began to wait for it; or -1 */
     int64_t round;  /* of `moves` */
     int move;       /* the next of them */
     int move_count; /* of them; FAST_ROUNDS_END once all is done */
@@ -91,6 +92,8 @@ fast_err fast__collective_begin(fast_collective *collective);
 fast_err fast__collective_advance(fast_collective *collective, bool *done);
 /* Do it all. */
 fast_err fast__collective_run(fast_collective *collective, int64_t deadline);
+/* One bounded wait of its actor for what it waits for, as fast__wait_once(). */
+fast_err fast__collective_wait(fast_collective *collective, int64_t deadline);
 /* Let go of what it holds, where it is given up. */
 void fast__collective_drop(fast_collective *collective);
 
@@ -125,5 +128,11 @@ struct fast_group {
 fast_err fast__group_check(const fast_group *group);
 /* Remember that the group is unusable, with the actor's detail; returns err. */
 fast_err fast__group_fail(fast_group *group, fast_err err);
+/* FAST_EINVAL if `rank`, which is called `what`, is none of the group. */
+fast_err fast__group_check_rank(const fast_group *group, const char *what, int64_t rank);
+/* FAST_EINVAL if the count is negative, or its bytes are too many. */
+fast_err fast__group_check_count(const char *doing, int64_t count);
+/* Requests of a group that is freed: those under way are canceled, the others freed. */
+void fast__group_free_requests(fast_group *group);
 /* The range of [0, count) that part i of n has: as equal as possible, the first are longer. */
 void fast__range(int64_t count, int64_t n, int64_t i, int64_t *offset_out, int64_t *count_out);

@@ -4,6 +4,7 @@
  * completion are made of. The registries are lists of pointers to the parts' own types; their
  * names, summaries and tables are copied here once, at the first question.
  */
+#include "comm/allreduce.h"
 #include "comm/topology.h"
 #include "run/run.h"
 #include "transport/transport.h"
@@ -19,7 +20,7 @@ typedef struct part_list {
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
-static part_list models, datas, optimizers, engines, topologies, transports;
+static part_list models, datas, optimizers, engines, topologies, transports, allreduces;
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -40,6 +41,9 @@ static void fill(void)
         add(&engines, fast__engines[i]->name, fast__engines[i]->summary, NULL);
     for (int i = 0; fast__transports[i]; i++)
         add(&transports, fast__transports[i]->name, fast__transports[i]->summary, NULL);
+    for (int i = 0; fast__allreduces[i]; i++)
+        add(&allreduces, fast__allreduces[i]->name, fast__allreduces[i]->summary,
+            fast__allreduces[i]->options);
     for (int i = 0; fast__topologies[i]; i++)
         add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
             fast__topologies[i]->options);
@@ -51,10 +55,10 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
     static const struct {
         const char *kind;
         const part_list *list;
-    } lists[] = {
-        { "model", &models },   { "data", &datas },          { "optimizer", &optimizers },
-        { "engine", &engines }, { "topology", &topologies }, { "transport", &transports }
-    };
+    } lists[] = { { "model", &models },         { "data", &datas },
+                  { "optimizer", &optimizers }, { "engine", &engines },
+                  { "topology", &topologies },  { "transport", &transports },
+                  { "allreduce", &allreduces } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registry of algorithms for allreduce. A new one is a file of its own and a line here; the
+ * tests that loop over this list then cover it.
+ */
+#include "comm/allreduce.h"
+
+const fast_algorithm *const fast__allreduces[] = {
+    &fast__allreduce_tree,
+    &fast__allreduce_butterfly,
+    &fast__allreduce_ring,
+    &fast__allreduce_rabenseifner,
+    NULL,
+};
