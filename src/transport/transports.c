@@ -9,6 +9,7 @@
 
 const fast_transport *const fast__transports[] = {
     &fast__transport_threads,
+    &fast__transport_sim,
     NULL,
 };
 

@@ -69,6 +69,24 @@ typedef struct fast_cluster {
     int64_t detection_ns;                              /* until a silent actor is suspected */
 } fast_cluster;
 
+/* A link as people write it; fast__link_make() turns it into a fast_link. */
+typedef struct fast_link_draft {
+    int64_t latency_ns; /* of the first byte */
+    double bandwidth;   /* bytes a second; 0: no limit */
+    double jitter;      /* of the latency: it takes up to (1 + jitter) as long */
+    bool contention;    /* at the ends */
+    double loss;        /* chances */
+    double duplicate;
+    double reorder;
+    int64_t retry_ns; /* 0: four latencies and 1 ms */
+} fast_link_draft;
+
+fast_link fast__link_make(const fast_link_draft *draft);
+
+/* Set what `key` names from text; FAST_EINVAL for an unknown key or a wrong value. */
+fast_err fast__link_set(fast_link_draft *link, const char *key, const char *text);
+fast_err fast__node_set(fast_node_spec *node, const char *key, const char *text);
+
 /* Make the cluster that `text` names: "preset", "preset:key=value,...", or the path of a file.
  * FAST_EINVAL, FAST_ENOENT, FAST_EFORMAT, FAST_ENOTSUP for a file without libfyaml, FAST_ENOMEM. */
 fast_err fast__cluster_open(const char *text, fast_cluster **out);
@@ -77,5 +95,5 @@ void fast__cluster_free(fast_cluster *cluster); /* NULL is allowed */
 /* Parse a file's text; `where` names it in errors. */
 fast_err fast__cluster_parse(const char *where, const char *text, size_t size, fast_cluster **out);
 
-/* The presets, for fast_part_list("cluster"). */
-const fast_part *fast__cluster_list(int64_t *count_out);
+/* Preset `i`, for fast_part_list("cluster"); false past the last. */
+bool fast__cluster_part(int64_t i, fast_part *out);

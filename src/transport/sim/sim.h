@@ -26,7 +26,9 @@ typedef enum fast_sim_kind {
     FAST_SIM_HEAD,   /* what: a fast_msg whose first byte is there; its receiver's link is shared */
     FAST_SIM_RESUME, /* what: an actor whose charge, sleep or pause is over */
     FAST_SIM_START,  /* what: an actor that begins */
-    FAST_SIM_CALL    /* what: a fast_sim_call */
+    FAST_SIM_CALL,   /* what: a fast_sim_call */
+    FAST_SIM_STARTER, /* likewise, one that starts an actor */
+    FAST_SIM_TELL     /* what: news about an actor, made by fast__sim_tell() */
 } fast_sim_kind;
 
 typedef struct fast_sim_event {
@@ -81,7 +83,6 @@ struct fast_sim_actor {
     fast_fiber fiber;          /* its stack */
     fast_sim_node *node;       /* where it lives */
     fast_sim_state state;      /* what may resume it */
-    bool stopped;              /* crashed, or the run is canceled: its calls reach nobody */
     bool woken;                /* wake() came while it was not waiting */
     uint64_t resume;           /* order of the event that resumes it; another one is stale */
     int polls;                 /* waits without waiting at this instant */
@@ -95,8 +96,10 @@ struct fast_sim_actor {
     int64_t pair_count;        /* of them */
     int64_t pair_room;         /* of slots, a power of two; 0: none yet */
     fast_rng rng;              /* jitter and loss of what it sends */
+    fast_recorder recorder;    /* of the work's reports */
     fast_work *work;           /* asked for at this instant, or NULL */
     fast_err work_err;         /* what its run() returned */
+    fast_err record_err;       /* no memory for its reports */
     fast_sim_report *reports;  /* of the work */
     int64_t report_count;      /* of them */
     int64_t report_room;       /* of them */
@@ -112,32 +115,33 @@ typedef struct fast_sim_counters {
 } fast_sim_counters;
 
 struct fast_sim {
-    fast_world base;             /* what all transports share */
-    fast_cluster *cluster;       /* as described */
-    fast_sim_node *nodes;        /* live */
-    int64_t node_count;          /* of them */
-    fast_sim_actor *actors;      /* all */
-    fast_sim_actor *running;     /* who has the thread; NULL: the scheduler */
-    int64_t now;                 /* the clock */
-    uint64_t order;              /* of the next event */
-    fast_sim_event *events;      /* a 4-ary heap */
-    int64_t event_count;         /* in it */
-    int64_t event_room;          /* of it */
-    fast_sim_actor **timers;     /* a 4-ary heap of all actors by their timers */
-    int64_t alive;               /* actors not over and not waiting to restart */
-    fast_sim_actor *works;       /* asked for at this instant, the first */
-    fast_sim_actor **works_end;  /* where the next is linked */
-    struct fast_sim_pool *pool;  /* threads that compute; NULL: this one does */
-    fast_link *zone_links;       /* zone_count squared */
-    struct fast_sim_edit *edits; /* links of single pairs of nodes: open addressing */
-    int64_t edit_count;          /* of them */
-    int64_t edit_room;           /* of slots */
-    fast_msg *stuck;             /* messages that wait for a cut link, in their order */
-    fast_msg **stuck_end;        /* where the next is linked */
-    fast_stacks stacks;          /* of the actors */
-    fast_sim_counters counters;  /* of the network */
-    fast_err err;                /* why the simulation itself gave up */
-    void *faults;                /* the schedule's own */
+    fast_world base;              /* what all transports share */
+    fast_cluster *cluster;        /* as described */
+    fast_sim_node *nodes;         /* live */
+    int64_t node_count;           /* of them */
+    fast_sim_actor *actors;       /* all */
+    fast_sim_actor *running;      /* who has the thread; NULL: the scheduler */
+    int64_t now;                  /* the clock */
+    uint64_t order;               /* of the next event */
+    fast_sim_event *events;       /* a 4-ary heap */
+    int64_t event_count;          /* in it */
+    int64_t event_room;           /* of it */
+    fast_sim_actor **timers;      /* a 4-ary heap of all actors by their timers */
+    int64_t alive;                /* actors not over and not waiting to restart */
+    fast_sim_actor *works;        /* asked for at this instant, the first */
+    fast_sim_actor **works_end;   /* where the next is linked */
+    struct fast_sim_pool *pool;   /* threads that compute; NULL: this one does */
+    fast_link *zone_links;        /* zone_count squared */
+    struct fast_sim_edit *edits;  /* links of single pairs of nodes: open addressing */
+    int64_t edit_count;           /* of them */
+    int64_t edit_room;            /* of slots */
+    fast_msg *stuck;              /* messages that wait for a cut link, in their order */
+    fast_msg **stuck_end;         /* where the next is linked */
+    fast_stacks stacks;           /* of the actors */
+    fast_sim_counters counters;   /* of the network */
+    fast_err err;                 /* why the simulation itself gave up */
+    char detail[FAST_DETAIL_MAX]; /* likewise */
+    void *faults;                 /* the schedule's own */
     /* What a lying node does to a message that it sends; set with the first lying node. */
     void (*alter)(fast_sim *sim, fast_sim_actor *from, fast_msg *msg);
     int64_t pending; /* calls of fast__sim_at() that may still start something */
@@ -167,7 +171,8 @@ void fast__sim_slow(fast_sim *sim, int64_t node, double factor);
 void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns);
 
 /* The link of this direction, for changing: a copy of its own. `cut` holds reliable messages back
- * and loses the others. `contention` must stay, or messages on their way would overtake. NULL only without memory: then the run ends with FAST_ENOMEM. */
+ * and loses the others. `contention` must stay, or messages on their way would overtake. NULL only
+ * without memory: then the run ends with FAST_ENOMEM. */
 fast_link *fast__sim_link_edit(fast_sim *sim, int64_t from, int64_t to);
 /* After links were mended: send what waited on those that are no longer cut. */
 void fast__sim_links_mended(fast_sim *sim);
@@ -184,8 +189,8 @@ void fast__faults_close(fast_sim *sim);
  * Between the simulator's own files.
  */
 
-/* queue.c: plan an event, or give up the run without memory; take the earliest one that is not later
- * than `until`. */
+/* queue.c: plan an event, or give up the run without memory; take the earliest one that is not
+ * later than `until`. */
 bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what);
 bool fast__sim_pop(fast_sim *sim, int64_t until, fast_sim_event *out);
 /* Set the deadline of an actor's wait; the actor whose deadline is first, or NULL. */
@@ -211,8 +216,17 @@ fast_err fast__sim_compute(fast_actor *actor, fast_work *work);
 fast_err fast__sim_pool_open(fast_sim *sim);
 void fast__sim_pool_close(fast_sim *sim);
 void fast__sim_run_works(fast_sim *sim); /* those of this instant; then their actors charge */
+void fast__sim_forget_work(fast_sim *sim, fast_sim_actor *actor); /* it crashed before it ran */
 
-/* sim.c: let an actor go on now; leave the thread to the scheduler, until resumed. */
+/* open.c */
+fast_err fast__sim_open(const fast_actors_config *config, const fast_role *roles,
+                        int64_t role_count, fast_world **world_out);
+void fast__sim_close(fast_world *world);
+void fast__sim_tell_now(fast_sim *sim, void *tell); /* what a FAST_SIM_TELL does */
+
+/* sim.c: let an actor that was stopped unwind. */
+void fast__sim_run_ghost(fast_sim *sim, fast_sim_actor *actor);
+/* Let an actor go on now; leave the thread to the scheduler, until resumed. */
 void fast__sim_resume(fast_sim *sim, fast_sim_actor *actor);
 /* Let a busy actor go on at `time`. */
 void fast__sim_resume_at(fast_sim *sim, fast_sim_actor *actor, int64_t time, fast_sim_kind kind);

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clusters by name: presets with options, "hetero:nodes=16,latency=1ms". The figures are those that
+ * such machines are bought and measured with: a core does 20 GFLOP/s in single precision and moves
+ * 10 GB/s; a network's bandwidth is its name, its latency that of a small message between programs.
+ *
+ *     laptop         one node of 8 cores; messages go through memory
+ *     ethernet-1g    50 us, 1 Gbit/s, queues at the ends
+ *     ethernet-10g   20 us, 10 Gbit/s, queues at the ends: the default
+ *     infiniband     1.5 us, 100 Gbit/s, queues at the ends
+ *     wan            40 ms and up to 20% more, 100 Mbit/s, a transmission in 1000 is lost
+ *     edge           slow cores that vary, 10 ms and up to 50% more, 10 Mbit/s, 1% loss
+ *     hetero         ethernet-10g with cores of full, half, half and a quarter of the speed in turn
+ *     ideal          1 us, 1 GB/s, no queues, computing is free: closed forms hold
+ *
+ * Options, all optional, with the values of cluster_value.c: nodes (0: one for each actor of the
+ * largest role), cores, speed, memory, speed_jitter, latency, bandwidth, jitter, contention, loss,
+ * duplicate, reorder, retry, detection (until a silent actor is suspected).
+ */
+#include "transport/sim/cluster.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "transport/sim/fault.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { SPEEDS_MAX = 4, VALUE_MAX = 32 };
+
+typedef struct preset {
+    const char *name;
+    const char *summary;
+    fast_link_draft link;      /* between nodes */
+    fast_node_spec node;       /* every one */
+    int64_t node_count;        /* 0: as many as the largest role */
+    int64_t detection_ns;      /* until a silent actor is suspected */
+    double speeds[SPEEDS_MAX]; /* factors of the nodes in turn; {0}: all alike */
+} preset;
+
+/* A core of a server. */
+#define CORE                          \
+    {                                 \
+        .speed = 20e9, .memory = 10e9 \
+    }
+#define US(x) ((int64_t)((x)*1e3))
+#define MS(x) ((int64_t)((x)*1e6))
+
+static const preset presets[] = {
+    { .name = "laptop",
+      .summary = "one node of 8 cores",
+      .link = { .latency_ns = US(0.5), .bandwidth = 10e9 },
+      .node = { .speed = 20e9, .memory = 10e9, .cores = 8 },
+      .node_count = 1,
+      .detection_ns = MS(100) },
+    { .name = "ethernet-1g",
+      .summary = "50 us, 1 Gbit/s",
+      .link = { .latency_ns = US(50), .bandwidth = 125e6, .contention = true },
+      .node = CORE,
+      .detection_ns = MS(500) },
+    { .name = "ethernet-10g",
+      .summary = "20 us, 10 Gbit/s (the default)",
+      .link = { .latency_ns = US(20), .bandwidth = 1.25e9, .contention = true },
+      .node = CORE,
+      .detection_ns = MS(500) },
+    { .name = "infiniband",
+      .summary = "1.5 us, 100 Gbit/s",
+      .link = { .latency_ns = US(1.5), .bandwidth = 12.5e9, .contention = true },
+      .node = CORE,
+      .detection_ns = MS(500) },
+    { .name = "wan",
+      .summary = "far apart: 40 ms, 100 Mbit/s, jitter, some loss",
+      .link = { .latency_ns = MS(40),
+                .bandwidth = 12.5e6,
+                .jitter = 0.2,
+                .contention = true,
+                .loss = 0.001 },
+      .node = CORE,
+      .detection_ns = MS(5000) },
+    { .name = "edge",
+      .summary = "slow devices: 10 ms, 10 Mbit/s, jitter, loss, duplicates",
+      .link = { .latency_ns = MS(10),
+                .bandwidth = 1.25e6,
+                .jitter = 0.5,
+                .contention = true,
+                .loss = 0.01,
+                .duplicate = 0.001,
+                .reorder = 0.01 },
+      .node = { .speed = 2e9, .memory = 2e9, .jitter = 0.3 },
+      .detection_ns = MS(5000) },
+    { .name = "hetero",
+      .summary = "10 Gbit/s, nodes of full, half, half and a quarter of the speed",
+      .link = { .latency_ns = US(20), .bandwidth = 1.25e9, .contention = true },
+      .node = { .speed = 20e9, .memory = 10e9, .jitter = 0.1 },
+      .detection_ns = MS(500),
+      .speeds = { 1, 0.5, 0.5, 0.25 } },
+    { .name = "ideal",
+      .summary = "1 us, 1 GB/s, no contention, free computing: for closed forms",
+      .link = { .latency_ns = US(1), .bandwidth = 1e9 },
+      .detection_ns = MS(1) },
+};
+
+enum { PRESETS = sizeof presets / sizeof presets[0] };
+static const char *const standard = "ethernet-10g";
+
+/* What a preset's options hold: "" leaves it as the preset has it. */
+typedef struct cluster_options {
+    char nodes[VALUE_MAX];
+    char cores[VALUE_MAX];
+    char speed[VALUE_MAX];
+    char memory[VALUE_MAX];
+    char speed_jitter[VALUE_MAX];
+    char latency[VALUE_MAX];
+    char bandwidth[VALUE_MAX];
+    char jitter[VALUE_MAX];
+    char contention[VALUE_MAX];
+    char loss[VALUE_MAX];
+    char duplicate[VALUE_MAX];
+    char reorder[VALUE_MAX];
+    char retry[VALUE_MAX];
+    char detection[VALUE_MAX];
+} cluster_options;
+
+#define OPTION(field, help) FAST_OPT_TEXT(cluster_options, field, "", NULL, help)
+static const fast_option options_table[] = {
+    OPTION(nodes, "of the cluster; 0: one for each actor of the largest role"),
+    OPTION(cores, "of a node; 0: no limit"),
+    OPTION(speed, "of a core, like 20GFLOP/s; 0: computing is free"),
+    OPTION(memory, "bytes a second, like 10GB/s; 0: free"),
+    OPTION(speed_jitter, "a charge takes up to this part longer"),
+    OPTION(latency, "of a link, like 50us"),
+    OPTION(bandwidth, "of a link, like 1.25GB/s or 10Gbit/s; 0: no limit"),
+    OPTION(jitter, "the latency grows by up to this part"),
+    OPTION(contention, "messages queue at both ends: yes or no"),
+    OPTION(loss, "chance that a transmission is lost"),
+    OPTION(duplicate, "chance that it arrives twice"),
+    OPTION(reorder, "chance that it is late"),
+    OPTION(retry, "until what was lost is sent again, like 5ms"),
+    OPTION(detection, "until a silent actor is suspected, like 500ms"),
+    FAST_OPT_END,
+};
+
+bool fast__cluster_part(int64_t i, fast_part *out)
+{
+    if (i < 0 || i >= PRESETS)
+        return false;
+    *out = (fast_part){ presets[i].name, presets[i].summary, options_table };
+    return true;
+}
+
+void fast__cluster_free(fast_cluster *cluster)
+{
+    if (!cluster)
+        return;
+    fast__free(cluster->nodes);
+    fast__free(cluster->links);
+    fast__free(cluster->places);
+    fast__free(cluster);
+}
+
+/* Set whatever option is given. */
+static fast_err apply(preset *p, const cluster_options *given)
+{
+    static const struct {
+        const char *key;
+        size_t at;
+    } links[] = { { "latency", offsetof(cluster_options, latency) },
+                  { "bandwidth", offsetof(cluster_options, bandwidth) },
+                  { "jitter", offsetof(cluster_options, jitter) },
+                  { "contention", offsetof(cluster_options, contention) },
+                  { "loss", offsetof(cluster_options, loss) },
+                  { "duplicate", offsetof(cluster_options, duplicate) },
+                  { "reorder", offsetof(cluster_options, reorder) },
+                  { "retry", offsetof(cluster_options, retry) } },
+      nodes[] = { { "cores", offsetof(cluster_options, cores) },
+                  { "speed", offsetof(cluster_options, speed) },
+                  { "memory", offsetof(cluster_options, memory) },
+                  { "jitter", offsetof(cluster_options, speed_jitter) } };
+
+    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
+        const char *text = (const char *)given + links[i].at;
+        if (text[0])
+            FAST_TRY(fast__link_set(&p->link, links[i].key, text));
+    }
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        const char *text = (const char *)given + nodes[i].at;
+        if (text[0])
+            FAST_TRY(fast__node_set(&p->node, nodes[i].key, text));
+    }
+    if (given->detection[0])
+        FAST_TRY(fast__time_parse("detection", given->detection, &p->detection_ns));
+    if (p->detection_ns < 0)
+        return fast__fail(FAST_EINVAL, "detection is negative: %s", given->detection);
+    if (given->nodes[0])
+        FAST_TRY(fast__parse_int("nodes", given->nodes, &p->node_count));
+    if (p->node_count < 0 || p->node_count > FAST_CLUSTER_NODES_MAX)
+        return fast__fail(FAST_EINVAL, "nodes is out of range: %s; there are at most %d",
+                          given->nodes, FAST_CLUSTER_NODES_MAX);
+    return FAST_OK;
+}
+
+static fast_err preset_make(const preset *p, fast_cluster **out)
+{
+    const int64_t count = p->speeds[0] > 0 ? SPEEDS_MAX : 1;
+    const fast_link_draft local = { .latency_ns = US(0.5), .bandwidth = p->node.memory };
+    fast_cluster *cluster = NULL;
+
+    FAST_TRY(fast__alloc("a cluster", 1, sizeof *cluster, &cluster));
+    const fast_err err = fast__alloc("nodes", count, sizeof *cluster->nodes, &cluster->nodes);
+    if (err) {
+        fast__cluster_free(cluster);
+        return err;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        cluster->nodes[i] = p->node;
+        if (count > 1)
+            cluster->nodes[i].speed *= p->speeds[i];
+    }
+    cluster->spec_count = count;
+    cluster->node_count = p->node_count;
+    cluster->zone_count = 1;
+    cluster->link = fast__link_make(&p->link);
+    /* On one node the links that are given are those that there are. */
+    cluster->local = p->node_count == 1 ? cluster->link : fast__link_make(&local);
+    cluster->detection_ns = p->detection_ns;
+    *out = cluster;
+    return FAST_OK;
+}
+
+static const char *preset_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return presets[i].name;
+}
+
+static fast_err file_open(const char *path, fast_cluster **out)
+{
+    char *text = NULL;
+    size_t size = 0;
+
+    FAST_TRY(fast__file_read(path, FAST_CLUSTER_FILE_MAX, &text, &size));
+    const fast_err err = fast__cluster_parse(path, text, size, out);
+    fast__free(text);
+    return err;
+}
+
+/* A path has a slash, or the ending of a YAML file. */
+static bool is_path(const char *text)
+{
+    const size_t length = strlen(text);
+    return strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".yaml") == 0) ||
+           (length > 4 && strcmp(text + length - 4, ".yml") == 0);
+}
+
+fast_err fast__cluster_open(const char *text, fast_cluster **out)
+{
+    FAST_ASSERT(text != NULL && out != NULL);
+    cluster_options given;
+    char name[64];
+    const char *rest = NULL;
+
+    if (text[0] == 0)
+        text = standard;
+    if (is_path(text))
+        return file_open(text, out);
+    FAST_TRY(fast__spec_split(text, name, sizeof name, &rest));
+    const int64_t i = fast__name_find(name, preset_at, NULL, PRESETS, NULL);
+    if (i < 0)
+        return fast__name_unknown("cluster", name, preset_at, NULL, PRESETS);
+    preset p = presets[i];
+    memset(&given, 0, sizeof given);
+    fast__options_default(options_table, &given);
+    FAST_TRY(fast__options_parse(text, options_table, &given, rest));
+    FAST_TRY(apply(&p, &given));
+    return preset_make(&p, out);
+}

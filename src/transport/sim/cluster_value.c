@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The values that describe nodes and links, in files and in the options of presets:
+ *
+ *     latency    time: 50us              the way of the first byte
+ *     bandwidth  rate: 1.25GB/s, 10Gbit/s or bytes a second; 0: no limit
+ *     jitter     part: 0.2 or 20%        the latency grows by up to this part, uniformly
+ *     contention yes or no               one message at a time leaves and enters a node
+ *     loss       chance: 0.01 or 1%      a transmission is lost, and sent again after `retry`
+ *     duplicate  chance                  it arrives twice
+ *     reorder    chance                  it is late by up to twice the latency
+ *     retry      time                    until what was lost is sent again; 0: 4 latencies + 1 ms
+ *
+ *     speed      rate: 20GFLOP/s, or operations a second, of one core; 0: computing is free
+ *     memory     rate: bytes a second; 0: moving bytes is free
+ *     jitter     part                    each charge takes up to this part longer
+ *     cores      whole                   that compute at a time; 0: no limit
+ */
+#include "transport/sim/cluster.h"
+#include "transport/sim/fault.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef enum value_kind { TIME, RATE, SPEED, PART, CHANCE, YES, WHOLE } value_kind;
+
+typedef struct value_key {
+    const char *name;
+    value_kind kind;
+    size_t at; /* offset of the field */
+    double max;
+} value_key;
+
+static const value_key link_keys[] = {
+    { "latency", TIME, offsetof(fast_link_draft, latency_ns), 3.6e12 },
+    { "bandwidth", RATE, offsetof(fast_link_draft, bandwidth), 1e18 },
+    { "jitter", PART, offsetof(fast_link_draft, jitter), 1000 },
+    { "contention", YES, offsetof(fast_link_draft, contention), 1 },
+    { "loss", CHANCE, offsetof(fast_link_draft, loss), 0.99 },
+    { "duplicate", CHANCE, offsetof(fast_link_draft, duplicate), 0.99 },
+    { "reorder", CHANCE, offsetof(fast_link_draft, reorder), 0.99 },
+    { "retry", TIME, offsetof(fast_link_draft, retry_ns), 3.6e12 },
+};
+
+static const value_key node_keys[] = {
+    { "speed", SPEED, offsetof(fast_node_spec, speed), 1e24 },
+    { "memory", RATE, offsetof(fast_node_spec, memory), 1e24 },
+    { "jitter", PART, offsetof(fast_node_spec, jitter), 1000 },
+    { "cores", WHOLE, offsetof(fast_node_spec, cores), 65536 },
+};
+
+enum {
+    LINK_KEYS = sizeof link_keys / sizeof link_keys[0],
+    NODE_KEYS = sizeof node_keys / sizeof node_keys[0]
+};
+
+typedef struct unit {
+    value_kind kind;
+    const char *name;
+    double factor;
+} unit;
+
+static const unit units[] = {
+    { RATE, "B/s", 1 },         { RATE, "kB/s", 1e3 },     { RATE, "MB/s", 1e6 },
+    { RATE, "GB/s", 1e9 },      { RATE, "kbit/s", 125 },   { RATE, "Mbit/s", 125e3 },
+    { RATE, "Gbit/s", 125e6 },  { SPEED, "MFLOP/s", 1e6 }, { SPEED, "GFLOP/s", 1e9 },
+    { SPEED, "TFLOP/s", 1e12 }, { PART, "%", 0.01 },       { CHANCE, "%", 0.01 },
+};
+
+/* A number and its unit. */
+static fast_err real_read(const value_key *key, const char *text, double *out)
+{
+    const size_t length = strspn(text, "0123456789.+-eE");
+    char number[32];
+    double value = 0, factor = 1;
+
+    if (length == 0 || length >= sizeof number)
+        return fast__fail(FAST_EINVAL, "%s is not a number: \"%.40s\"", key->name, text);
+    memcpy(number, text, length);
+    number[length] = 0;
+    FAST_TRY(fast__parse_real(key->name, number, &value));
+    if (text[length]) {
+        const unit *found = NULL;
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+            if (units[i].kind == key->kind && strcmp(units[i].name, text + length) == 0)
+                found = &units[i];
+        if (!found)
+            return fast__fail(FAST_EINVAL, "%s has no unit \"%.20s\"; write it like %s", key->name,
+                              text + length,
+                              key->kind == RATE    ? "1.25GB/s or 10Gbit/s"
+                              : key->kind == SPEED ? "20GFLOP/s"
+                                                   : "0.2 or 20%");
+        factor = found->factor;
+    }
+    *out = value * factor;
+    return FAST_OK;
+}
+
+static fast_err range_check(const value_key *key, const char *text, double value)
+{
+    if (value >= 0 && value <= key->max)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL, "%s is out of range: %.40s; it is at least 0 and at most %g",
+                      key->name, text, key->max);
+}
+
+static fast_err value_set(const value_key *key, void *config, const char *text)
+{
+    char *field = (char *)config + key->at;
+    int64_t whole = 0;
+    double real = 0;
+
+    switch (key->kind) {
+    case YES:
+        if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0 && strcmp(text, "true") != 0 &&
+            strcmp(text, "false") != 0)
+            return fast__fail(FAST_EINVAL, "%s is yes or no, not \"%.40s\"", key->name, text);
+        *(bool *)field = text[0] == 'y' || text[0] == 't';
+        return FAST_OK;
+    case TIME:
+    case WHOLE:
+        if (strcmp(text, "0") != 0)
+            FAST_TRY(key->kind == TIME ? fast__time_parse(key->name, text, &whole)
+                                       : fast__parse_int(key->name, text, &whole));
+        FAST_TRY(range_check(key, text, (double)whole));
+        memcpy(field, &whole, sizeof whole);
+        return FAST_OK;
+    case RATE:
+    case SPEED:
+    case PART:
+    case CHANCE:
+        FAST_TRY(real_read(key, text, &real));
+        FAST_TRY(range_check(key, text, real));
+        memcpy(field, &real, sizeof real);
+        return FAST_OK;
+    }
+    return FAST_OK;
+}
+
+static const char *key_at(const void *ctx, int64_t i)
+{
+    return ((const value_key *)ctx)[i].name;
+}
+
+static fast_err key_set(const char *kind, const value_key *keys, int64_t count, void *config,
+                        const char *name, const char *text)
+{
+    const int64_t i = fast__name_find(name, key_at, keys, count, NULL);
+    if (i < 0)
+        return fast__name_unknown(kind, name, key_at, keys, count);
+    return value_set(&keys[i], config, text);
+}
+
+fast_err fast__link_set(fast_link_draft *link, const char *key, const char *text)
+{
+    return key_set("key of links", link_keys, LINK_KEYS, link, key, text);
+}
+
+fast_err fast__node_set(fast_node_spec *node, const char *key, const char *text)
+{
+    return key_set("key of nodes", node_keys, NODE_KEYS, node, key, text);
+}
+
+/* A chance as a fraction of 2^32. */
+static uint32_t chance_of(double chance)
+{
+    FAST_ASSERT(chance >= 0 && chance < 1);
+    return (uint32_t)(chance * 0x1p32);
+}
+
+fast_link fast__link_make(const fast_link_draft *draft)
+{
+    const int64_t retry = 4 * draft->latency_ns + 1000000;
+
+    return (fast_link){ .latency_ns = draft->latency_ns,
+                        .ns_per_byte = draft->bandwidth > 0 ? 1e9 / draft->bandwidth : 0,
+                        .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
+                        .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
+                        .reorder_ns = 2 * draft->latency_ns,
+                        .loss = chance_of(draft->loss),
+                        .duplicate = chance_of(draft->duplicate),
+                        .reorder = chance_of(draft->reorder),
+                        .contention = draft->contention };
+}

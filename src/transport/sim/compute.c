@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Computing in virtual time. A charge of c operations and b bytes takes
+ *
+ *     (c / speed + b / memory) * slow * (1 + jitter * u),   u uniform in [0, 1)
+ *
+ * of its node's clock; u is drawn from the node's stream. A node with k cores does k charges at a
+ * time; further ones queue, in the order of asking.
+ *
+ * A work is computed for real. Its actor is put on the list of this instant; when nobody else can
+ * ask at this instant any more, all works of the list are run, on the pool's threads if there are
+ * any, and joined. Then, in the order of asking, their costs become charges. So nothing depends on
+ * which thread ran what. What a work reported while it ran was recorded with its operations, and is
+ * reported on the actor's stack at that fraction of its charge.
+ */
+#include "base/memory.h"
+#include "base/thread.h"
+#include "transport/sim/sim.h"
+
+#include <string.h>
+
+/* The threads and their turn: all is guarded by `mutex`, except the works themselves. */
+typedef struct fast_sim_pool {
+    pthread_mutex_t mutex;
+    pthread_cond_t asked;  /* there are works, or it ends */
+    pthread_cond_t done;   /* the last work is done */
+    fast_sim_actor *next;  /* whose work is to be run */
+    int64_t left;          /* works not done */
+    bool ends;             /* no more works */
+    int64_t thread_count;  /* of threads, besides the scheduler's */
+    fast_thread threads[]; /* them */
+} fast_sim_pool;
+
+/* A double that is finite and not negative. */
+static double cost_of(double amount, double speed)
+{
+    return amount > 0 && speed > 0 ? amount / speed : 0;
+}
+
+static int64_t charge_ns(fast_sim_node *node, double operations, double bytes)
+{
+    double seconds = cost_of(operations, node->spec.speed) + cost_of(bytes, node->spec.memory);
+
+    seconds *= node->slow;
+    if (node->spec.jitter > 0)
+        seconds *= 1 + node->spec.jitter * ((double)fast__rng_u32(&node->rng) * 0x1p-32);
+    const double ns = seconds * 1e9 + 0.5;
+    return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
+}
+
+/* Take the core that is free first, from now or later, for this long; returns when it begins. */
+static int64_t take_core(const fast_sim *sim, fast_sim_node *node, int64_t ns)
+{
+    int64_t least = 0;
+
+    if (!node->core_free)
+        return sim->now;
+    for (int64_t i = 1; i < node->spec.cores; i++)
+        if (node->core_free[i] < node->core_free[least])
+            least = i;
+    const int64_t begin = node->core_free[least] > sim->now ? node->core_free[least] : sim->now;
+    node->core_free[least] = begin + ns;
+    return begin;
+}
+
+/* Be busy until a time of the simulation. */
+static fast_err busy_until(fast_sim_actor *actor, int64_t time)
+{
+    fast_sim *sim = (fast_sim *)actor->base.world;
+
+    if (time <= sim->now)
+        return FAST_OK;
+    actor->paused_ns = actor->node->paused_ns;
+    fast__sim_resume_at(sim, actor, time, FAST_SIM_RESUME);
+    return fast__sim_block(actor, FAST_SIM_BUSY);
+}
+
+fast_err fast__sim_charge(fast_actor *base, double operations, double bytes)
+{
+    fast_sim_actor *actor = (fast_sim_actor *)base;
+    fast_sim *sim = (fast_sim *)base->world;
+
+    if (base->stopped)
+        return fast__fail(FAST_ECANCELED, "the actor was stopped");
+    const int64_t ns = charge_ns(actor->node, operations, bytes);
+    return ns ? busy_until(actor, take_core(sim, actor->node, ns) + ns) : FAST_OK;
+}
+
+/* Called from inside run(), perhaps on a thread of the pool. */
+static void record(fast_recorder *recorder, fast_work *work, double operations, int64_t offset,
+                   int64_t count)
+{
+    fast_sim_actor *actor =
+        (fast_sim_actor *)(void *)((char *)recorder - offsetof(fast_sim_actor, recorder));
+
+    (void)work;
+    if (actor->report_count == actor->report_room) {
+        const int64_t room = actor->report_room ? 2 * actor->report_room : 16;
+        fast_sim_report *reports = NULL;
+        const fast_err err = fast__alloc("reports", room, sizeof *reports, &reports);
+        if (err) {
+            actor->record_err = err;
+            return;
+        }
+        if (actor->report_count)
+            memcpy(reports, actor->reports, (size_t)actor->report_count * sizeof *reports);
+        fast__free(actor->reports);
+        actor->reports = reports;
+        actor->report_room = room;
+    }
+    actor->reports[actor->report_count++] = (fast_sim_report){ operations, offset, count };
+}
+
+static void run_one(fast_sim_actor *actor)
+{
+    fast__fail_buffer(actor->base.detail);
+    actor->work_err = actor->work->run(actor->work);
+    if (!actor->work_err)
+        actor->work_err = actor->record_err;
+    fast__fail_buffer(NULL);
+}
+
+/* Take works off the pool's list until it is empty. The mutex is held at both ends. */
+static void pool_help(fast_sim_pool *pool)
+{
+    while (pool->next) {
+        fast_sim_actor *actor = pool->next;
+        pool->next = actor->work_next;
+        pthread_mutex_unlock(&pool->mutex);
+        run_one(actor);
+        pthread_mutex_lock(&pool->mutex);
+        if (--pool->left == 0)
+            pthread_cond_signal(&pool->done);
+    }
+}
+
+static void *pool_main(void *ctx)
+{
+    fast_sim_pool *pool = ctx;
+
+    pthread_mutex_lock(&pool->mutex);
+    while (!pool->ends) {
+        pool_help(pool);
+        if (!pool->ends)
+            pthread_cond_wait(&pool->asked, &pool->mutex);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+fast_err fast__sim_pool_open(fast_sim *sim)
+{
+    const int64_t count = sim->base.config.pool - 1;
+    fast_sim_pool *pool = NULL;
+
+    sim->works_end = &sim->works;
+    if (count <= 0)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("a pool of threads", 1,
+                         sizeof *pool + (size_t)count * sizeof pool->threads[0], &pool));
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->asked, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    sim->pool = pool;
+    while (pool->thread_count < count) {
+        FAST_TRY(fast__thread_start(&pool->threads[pool->thread_count], pool_main, pool));
+        pool->thread_count++;
+    }
+    return FAST_OK;
+}
+
+void fast__sim_pool_close(fast_sim *sim)
+{
+    fast_sim_pool *pool = sim->pool;
+
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pool->ends = true;
+    pthread_cond_broadcast(&pool->asked);
+    pthread_mutex_unlock(&pool->mutex);
+    for (int64_t i = 0; i < pool->thread_count; i++)
+        fast__thread_join(&pool->threads[i]);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->asked);
+    pthread_mutex_destroy(&pool->mutex);
+    fast__free(pool);
+    sim->pool = NULL;
+}
+
+void fast__sim_run_works(fast_sim *sim)
+{
+    fast_sim_pool *pool = sim->pool;
+    fast_sim_actor *first = sim->works;
+    FAST_ASSERT(first != NULL);
+
+    sim->works = NULL;
+    sim->works_end = &sim->works;
+    if (pool && first->work_next) {
+        pthread_mutex_lock(&pool->mutex);
+        pool->next = first;
+        for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+            pool->left++;
+        pthread_cond_broadcast(&pool->asked);
+        pool_help(pool);
+        while (pool->left > 0)
+            pthread_cond_wait(&pool->done, &pool->mutex);
+        pthread_mutex_unlock(&pool->mutex);
+    } else {
+        for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+            run_one(actor);
+    }
+    for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+        fast__sim_resume_at(sim, actor, sim->now, FAST_SIM_RESUME);
+}
+
+void fast__sim_forget_work(fast_sim *sim, fast_sim_actor *actor)
+{
+    for (fast_sim_actor **at = &sim->works; *at; at = &(*at)->work_next)
+        if (*at == actor) {
+            *at = actor->work_next;
+            if (!*at)
+                sim->works_end = at;
+            return;
+        }
+}
+
+fast_err fast__sim_compute(fast_actor *base, fast_work *work)
+{
+    fast_sim_actor *actor = (fast_sim_actor *)base;
+    fast_sim *sim = (fast_sim *)base->world;
+
+    if (base->stopped)
+        return fast__fail(FAST_ECANCELED, "the actor was stopped");
+    actor->recorder.report = record;
+    actor->report_count = 0;
+    actor->record_err = FAST_OK;
+    actor->work = work;
+    actor->work_next = NULL;
+    actor->paused_ns = actor->node->paused_ns;
+    work->recorder = &actor->recorder;
+    *sim->works_end = actor;
+    sim->works_end = &actor->work_next;
+    const fast_err stopped = fast__sim_block(actor, FAST_SIM_BUSY);
+    work->recorder = NULL;
+    actor->work = NULL;
+    FAST_TRY(stopped);
+    if (actor->work_err)
+        return actor->work_err;
+
+    const int64_t ns = charge_ns(actor->node, work->operations, work->bytes);
+    int64_t begin = take_core(sim, actor->node, ns);
+    for (int64_t i = 0; i < actor->report_count && work->report; i++) {
+        const fast_sim_report *report = &actor->reports[i];
+        const double part = work->operations > 0 ? report->operations / work->operations : 1;
+        const double at = (double)ns * (part < 1 ? part > 0 ? part : 0 : 1) + 0.5;
+        const int64_t stood = actor->node->paused_ns;
+        FAST_TRY(busy_until(actor, begin + (int64_t)at));
+        begin += actor->node->paused_ns - stood; /* what the node stood still comes on top */
+        work->report(work->ctx, report->offset, report->count);
+        fast__progress(base);
+    }
+    return busy_until(actor, begin + ns);
+}

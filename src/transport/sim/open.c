@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A simulated world: made from its cluster, and what may be done to it while it runs.
+ *
+ * Placement: actor i of a role lives on node i of the cluster, in turn, so that servers share nodes
+ * with workers; a cluster file may give a role nodes of its own. A cluster without a count of nodes
+ * has as many as its largest role.
+ */
+#include "base/memory.h"
+#include "transport/sim/sim.h"
+
+#include <string.h>
+
+/* The node of actor `index` of a role. */
+static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
+{
+    const fast_cluster *cluster = sim->cluster;
+    int64_t room = 0;
+
+    for (int64_t i = 0; i < cluster->place_count; i++)
+        if (strcmp(cluster->places[i].role, role) == 0)
+            room += cluster->places[i].last - cluster->places[i].first + 1;
+    if (room == 0)
+        return index % sim->node_count;
+    index %= room;
+    for (int64_t i = 0;; i++) {
+        const fast_place_spec *place = &cluster->places[i];
+        if (strcmp(place->role, role) != 0)
+            continue;
+        if (index <= place->last - place->first)
+            return (place->first + index) % sim->node_count;
+        index -= place->last - place->first + 1;
+    }
+}
+
+static fast_err nodes_open(fast_sim *sim)
+{
+    const fast_cluster *cluster = sim->cluster;
+
+    sim->node_count = cluster->node_count;
+    for (int64_t i = 0; i < sim->base.role_count && cluster->node_count == 0; i++)
+        if (sim->base.roles[i].count > sim->node_count)
+            sim->node_count = sim->base.roles[i].count;
+    const int64_t count = sim->node_count;
+    sim->node_count = 0; /* until they are there */
+    FAST_TRY(fast__alloc("simulated nodes", count, sizeof *sim->nodes, &sim->nodes));
+    sim->node_count = count;
+    for (int64_t i = 0; i < sim->node_count; i++) {
+        fast_sim_node *node = &sim->nodes[i];
+        node->spec = cluster->nodes[i % cluster->spec_count];
+        node->slow = 1;
+        fast__rng_init(&node->rng, (uint64_t)sim->base.config.seed, FAST_PURPOSE_NODE, (uint64_t)i,
+                       0, 0);
+        if (node->spec.cores > 0)
+            FAST_TRY(
+                fast__alloc("cores", node->spec.cores, sizeof *node->core_free, &node->core_free));
+    }
+    return FAST_OK;
+}
+
+static fast_err actors_open(fast_sim *sim)
+{
+    fast_world *world = &sim->base;
+
+    FAST_TRY(fast__alloc("simulated actors", world->count, sizeof *sim->actors, &sim->actors));
+    FAST_TRY(fast__alloc("timers", world->count, sizeof *sim->timers, &sim->timers));
+    int64_t id = 0;
+    for (int64_t r = 0; r < world->role_count; r++)
+        for (int64_t i = 0; i < world->roles[r].count; i++, id++) {
+            fast_sim_actor *actor = &sim->actors[id];
+            world->places[id].node = place_of(sim, world->roles[r].name, i);
+            world->places[id].here = true;
+            actor->node = &sim->nodes[world->places[id].node];
+            actor->timer = actor->deadline = INT64_MAX;
+            actor->timer_slot = id;
+            actor->polled_at = -1;
+            sim->timers[id] = actor;
+            fast__rng_init(&actor->rng, (uint64_t)world->config.seed, FAST_PURPOSE_NETWORK,
+                           (uint64_t)id, 0, 0);
+            FAST_TRY(fast__actor_init(&actor->base, world, id));
+            world->actors[id] = &actor->base;
+        }
+    sim->alive = world->count;
+    return FAST_OK;
+}
+
+static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast_role *roles,
+                     int64_t role_count)
+{
+    FAST_TRY(fast__world_init(&sim->base, &fast__transport_sim, config, roles, role_count));
+    FAST_TRY(fast__cluster_open(config->cluster, &sim->cluster));
+    FAST_TRY(nodes_open(sim));
+    FAST_TRY(actors_open(sim));
+    FAST_TRY(fast__sim_network_open(sim));
+    FAST_TRY(fast__stacks_open(sim->base.count, &sim->stacks));
+    FAST_TRY(fast__sim_pool_open(sim));
+    return FAST_OK;
+}
+
+fast_err fast__sim_open(const fast_actors_config *config, const fast_role *roles,
+                        int64_t role_count, fast_world **world_out)
+{
+    fast_sim *sim = NULL;
+
+    FAST_TRY(fast__alloc("a simulated world", 1, sizeof *sim, &sim));
+    const fast_err err = fill(sim, config, roles, role_count);
+    if (err) {
+        fast__sim_close(&sim->base);
+        return err;
+    }
+    *world_out = &sim->base;
+    return FAST_OK;
+}
+
+void fast__sim_close(fast_world *world)
+{
+    fast_sim *sim = (fast_sim *)world;
+
+    if (!sim)
+        return;
+    fast__sim_pool_close(sim);
+    for (int64_t i = 0; i < sim->event_count; i++) {
+        const fast_sim_kind kind = (fast_sim_kind)(sim->events[i].order & 7);
+        if (kind == FAST_SIM_ARRIVE || kind == FAST_SIM_HEAD)
+            fast_msg_free(sim->events[i].what);
+        if (kind == FAST_SIM_TELL)
+            fast__free(sim->events[i].what);
+    }
+    fast__sim_network_close(sim);
+    for (int64_t i = 0; sim->actors && i < world->count; i++) {
+        fast__free(sim->actors[i].pairs);
+        fast__free(sim->actors[i].reports);
+        if (world->actors[i])
+            fast__actor_fini(&sim->actors[i].base);
+    }
+    fast__sim_share_close(sim);
+    for (int64_t i = 0; i < sim->node_count; i++)
+        fast__free(sim->nodes[i].core_free);
+    fast__stacks_close(&sim->stacks);
+    fast__cluster_free(sim->cluster);
+    fast__free(sim->events);
+    fast__free(sim->timers);
+    fast__free(sim->nodes);
+    fast__free(sim->actors);
+    fast__world_fini(world);
+    fast__free(sim);
+}
+
+void fast__sim_at(fast_sim *sim, int64_t time, fast_sim_call *call, bool starts)
+{
+    if (fast__sim_push(sim, time, starts ? FAST_SIM_STARTER : FAST_SIM_CALL, call) && starts)
+        sim->pending++;
+}
+
+void fast__sim_crash(fast_sim *sim, int64_t id)
+{
+    FAST_ASSERT(id >= 0 && id < sim->base.count);
+    FAST_ASSERT(!sim->running);
+    fast_sim_actor *actor = &sim->actors[id];
+
+    if (actor->state == FAST_SIM_OVER)
+        return;
+    fast__sim_trace(sim, FAST_SIM_CALL, id, 1, 0, 0);
+    actor->base.stopped = true;
+    actor->resume = 0;
+    fast__sim_forget_work(sim, actor);
+    if (!actor->fiber.alive) {
+        actor->state = FAST_SIM_OVER;
+        sim->alive--;
+        return;
+    }
+    fast__sim_run_ghost(sim, actor);
+}
+
+void fast__sim_restart(fast_sim *sim, int64_t id)
+{
+    FAST_ASSERT(id >= 0 && id < sim->base.count);
+    fast_sim_actor *actor = &sim->actors[id];
+    const int64_t life = actor->base.life + 1;
+    const fast_counters counters = actor->base.counters;
+
+    if (actor->state != FAST_SIM_OVER || !actor->base.stopped)
+        return;
+    sim->base.ended_count -= actor->base.ended;
+    fast__actor_fini(&actor->base);
+    memset(&actor->base, 0, sizeof actor->base);
+    actor->base.life = life;
+    const fast_err err = fast__actor_init(&actor->base, &sim->base, id);
+    if (err) {
+        fast__sim_fail(sim, err);
+        return;
+    }
+    actor->base.counters = counters;
+    actor->woken = false;
+    actor->state = FAST_SIM_UNBORN;
+    for (int64_t i = 0; i < actor->pair_room; i++)
+        actor->pairs[i] = (fast_sim_pair){ .to = 0 };
+    actor->pair_count = 0;
+    fast__rng_init(&actor->rng, (uint64_t)sim->base.config.seed, FAST_PURPOSE_NETWORK, (uint64_t)id,
+                   (uint64_t)life, 0);
+    sim->alive++;
+    fast__sim_resume_at(sim, actor, sim->now, FAST_SIM_START);
+}
+
+void fast__sim_start_late(fast_sim *sim, int64_t id, int64_t time)
+{
+    FAST_ASSERT(id >= 0 && id < sim->base.count);
+    FAST_ASSERT(sim->actors[id].state == FAST_SIM_UNBORN);
+    sim->actors[id].start_ns = time;
+}
+
+void fast__sim_pause(fast_sim *sim, int64_t node, int64_t until)
+{
+    FAST_ASSERT(node >= 0 && node < sim->node_count);
+    fast_sim_node *n = &sim->nodes[node];
+    const int64_t from = n->paused_until > sim->now ? n->paused_until : sim->now;
+
+    if (until <= from)
+        return;
+    n->paused_ns += until - from;
+    n->paused_until = until;
+}
+
+void fast__sim_slow(fast_sim *sim, int64_t node, double factor)
+{
+    FAST_ASSERT(node >= 0 && node < sim->node_count);
+    FAST_ASSERT(factor > 0);
+    sim->nodes[node].slow = factor;
+}
+
+void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
+{
+    FAST_ASSERT(node >= 0 && node < sim->node_count);
+    fast_sim_node *n = &sim->nodes[node];
+
+    if (n->clock_ns + delta_ns < -sim->now)
+        delta_ns = -sim->now - n->clock_ns;
+    n->clock_ns += delta_ns;
+    /* Deadlines are times of the node's clock: they come nearer, or move away. */
+    for (int64_t i = 0; i < sim->base.count; i++) {
+        fast_sim_actor *actor = &sim->actors[i];
+        if (actor->node != n || actor->state != FAST_SIM_WAITING || actor->deadline == INT64_MAX)
+            continue;
+        const int64_t deadline = actor->deadline - delta_ns;
+        fast__sim_timer_set(sim, actor, deadline > sim->now ? deadline : sim->now);
+    }
+}
+
+/* News about an actor that is on its way. */
+typedef struct tell {
+    int64_t to, about; /* as given */
+    uint64_t tag;      /* FAST_TAG_DOWN or FAST_TAG_UP */
+} tell;
+
+static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
+{
+    fast_msg *msg = NULL;
+
+    if (to->state == FAST_SIM_OVER || to->base.id == news->about)
+        return;
+    const fast_err err = fast_msg_new(&to->base, news->tag, &msg);
+    if (err) {
+        fast__sim_fail(sim, err);
+        return;
+    }
+    msg->from = msg->to = to->base.id;
+    msg->words[0] = news->about;
+    fast__sim_trace(sim, FAST_SIM_CALL, to->base.id, news->about, news->tag, 0);
+    if (fast__deliver(&to->base, msg) && to->state == FAST_SIM_WAITING)
+        fast__sim_resume(sim, to);
+}
+
+void fast__sim_tell_now(fast_sim *sim, void *what)
+{
+    tell *news = what;
+
+    if (news->to != FAST_ANY)
+        tell_one(sim, &sim->actors[news->to], news);
+    for (int64_t i = 0; news->to == FAST_ANY && i < sim->base.count; i++)
+        tell_one(sim, &sim->actors[i], news);
+    fast__free(news);
+}
+
+void fast__sim_tell(fast_sim *sim, int64_t to, int64_t about, bool down, int64_t delay_ns)
+{
+    FAST_ASSERT(to >= FAST_ANY && to < sim->base.count);
+    FAST_ASSERT(about >= 0 && about < sim->base.count);
+    tell *news = NULL;
+    const fast_err err = fast__alloc("news of an actor", 1, sizeof *news, &news);
+
+    if (err) {
+        fast__sim_fail(sim, err);
+        return;
+    }
+    *news = (tell){ .to = to, .about = about, .tag = down ? FAST_TAG_DOWN : FAST_TAG_UP };
+    if (!fast__sim_push(sim, sim->now + delay_ns, FAST_SIM_TELL, news))
+        fast__free(news);
+}

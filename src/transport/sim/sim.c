@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport `sim`: actors are coroutines in virtual time.
+ *
+ * The scheduler takes the earliest event and resumes the actor that it concerns, on the actor's own
+ * stack, until that actor blocks:
+ *
+ *     fast_receive -> wait ---yield---> scheduler: next event ---resume---> another actor
+ *
+ * An instant of virtual time is as long as its events: an actor computes nothing between two calls
+ * as far as the clock can tell; what it computes it charges. Deadlines are met to the nanosecond;
+ * if nothing else can happen the clock jumps to the first of them, so that no program hangs. A
+ * program that polls in a loop without waiting would stop the clock: after POLLS_MAX polls at one
+ * instant it lets everything else of this instant go first, and then sleeps for POLL_NS.
+ *
+ * A crash unwinds the program at once, as a ghost: its calls return FAST_ECANCELED without leaving
+ * the thread, and what it sends is dropped. A restart begins the program again on the same stack.
+ */
+#include "transport/sim/sim.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+
+enum { POLLS_MAX = 64, POLL_NS = 1000 };
+
+static uint64_t mix(uint64_t hash, uint64_t x)
+{
+    hash = (hash ^ x) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+void fast__sim_trace(fast_sim *sim, uint64_t kind, int64_t who, int64_t whom, uint64_t tag,
+                     uint64_t size)
+{
+    uint64_t hash = sim->base.trace_hash;
+    hash = mix(hash, (uint64_t)sim->now);
+    hash = mix(hash, kind << 56 ^ (uint64_t)who << 28 ^ (uint64_t)whom);
+    hash = mix(hash, tag);
+    sim->base.trace_hash = mix(hash, size);
+    sim->base.events++;
+}
+
+void fast__sim_fail(fast_sim *sim, fast_err err)
+{
+    FAST_ASSERT(err != FAST_OK);
+    if (!sim->err) {
+        sim->err = err;
+        snprintf(sim->detail, sizeof sim->detail, "%s", fast_error_detail());
+    }
+    atomic_store(&sim->base.canceled, true);
+}
+
+/* The program of a fiber. */
+static void actor_main(void *ctx)
+{
+    fast_sim_actor *actor = ctx;
+    fast__actor_main(&actor->base);
+}
+
+void fast__sim_resume_at(fast_sim *sim, fast_sim_actor *actor, int64_t time, fast_sim_kind kind)
+{
+    actor->resume = sim->order << 3 | kind;
+    fast__sim_push(sim, time, kind, actor);
+}
+
+/* Give the thread to an actor until it blocks or ends. */
+static void run_fiber(fast_sim *sim, fast_sim_actor *actor)
+{
+    FAST_ASSERT(!sim->running);
+    actor->state = FAST_SIM_RUNNING;
+    sim->running = actor;
+    fast__fail_buffer(actor->base.detail);
+    fast__fiber_resume(&actor->fiber);
+    fast__fail_buffer(NULL);
+    sim->running = NULL;
+    if (!actor->fiber.alive) {
+        actor->state = FAST_SIM_OVER;
+        sim->alive--;
+        fast__sim_trace(sim, FAST_SIM_START, actor->base.id, 1, 0, 0);
+    }
+}
+
+void fast__sim_run_ghost(fast_sim *sim, fast_sim_actor *actor)
+{
+    FAST_ASSERT(actor->base.stopped);
+    run_fiber(sim, actor);
+    FAST_ASSERT(actor->state == FAST_SIM_OVER);
+}
+
+void fast__sim_resume(fast_sim *sim, fast_sim_actor *actor)
+{
+    if (actor->node->paused_until > sim->now) {
+        actor->state = FAST_SIM_BUSY;
+        actor->paused_ns = actor->node->paused_ns;
+        fast__sim_resume_at(sim, actor, actor->node->paused_until, FAST_SIM_RESUME);
+        return;
+    }
+    run_fiber(sim, actor);
+}
+
+fast_err fast__sim_block(fast_sim_actor *actor, fast_sim_state state)
+{
+    fast_sim *sim = (fast_sim *)actor->base.world;
+
+    FAST_ASSERT(sim->running == actor);
+    if (!actor->base.stopped) {
+        actor->state = state;
+        fast__fiber_yield(&actor->fiber);
+    }
+    return actor->base.stopped ? fast__fail(FAST_ECANCELED, "the actor was stopped") : FAST_OK;
+}
+
+/* A busy actor's time is over, unless its node stood still meanwhile. */
+static void on_resume(fast_sim *sim, fast_sim_actor *actor)
+{
+    const int64_t stood = actor->node->paused_ns - actor->paused_ns;
+
+    actor->paused_ns = actor->node->paused_ns;
+    if (stood > 0) {
+        fast__sim_resume_at(sim, actor, sim->now + stood, FAST_SIM_RESUME);
+        return;
+    }
+    fast__sim_trace(sim, FAST_SIM_RESUME, actor->base.id, 0, 0, 0);
+    fast__sim_resume(sim, actor);
+}
+
+static void on_start(fast_sim *sim, fast_sim_actor *actor)
+{
+    fast__sim_trace(sim, FAST_SIM_START, actor->base.id, 0, (uint64_t)actor->base.life, 0);
+    fast__fiber_begin(&actor->fiber, &sim->stacks, actor->base.id, actor_main, actor);
+    fast__sim_resume(sim, actor);
+}
+
+static void handle(fast_sim *sim, const fast_sim_event *event)
+{
+    fast_sim_actor *actor = event->what;
+
+    sim->now = event->time;
+    switch ((fast_sim_kind)(event->order & 7)) {
+    case FAST_SIM_ARRIVE:
+        fast__sim_arrive(sim, event->what);
+        break;
+    case FAST_SIM_HEAD:
+        fast__sim_head(sim, event->what);
+        break;
+    case FAST_SIM_RESUME:
+        if (actor->resume == event->order)
+            on_resume(sim, actor);
+        break;
+    case FAST_SIM_START:
+        if (actor->resume == event->order)
+            on_start(sim, actor);
+        break;
+    case FAST_SIM_CALL:
+    case FAST_SIM_STARTER:
+        sim->pending -= (event->order & 7) == FAST_SIM_STARTER;
+        fast__sim_trace(sim, FAST_SIM_CALL, 0, 0, 0, 0);
+        ((fast_sim_call *)event->what)->run(sim, event->what);
+        break;
+    case FAST_SIM_TELL:
+        fast__sim_tell_now(sim, event->what);
+        break;
+    }
+}
+
+/* Everybody unwinds: the run was canceled, or the simulation has no memory left. */
+static void stop_all(fast_sim *sim)
+{
+    for (int64_t i = 0; i < sim->base.count; i++)
+        fast__sim_crash(sim, i);
+    sim->pending = 0;
+}
+
+/* What comes next: an event, or a deadline that is before all events. False if nothing can. */
+static bool advance(fast_sim *sim)
+{
+    const int64_t next = sim->event_count ? sim->events[0].time : INT64_MAX;
+    fast_sim_event event;
+    fast_sim_actor *late;
+
+    /* Works run when everybody who can ask for one at this instant has done so. */
+    if (sim->works && next > sim->now) {
+        late = fast__sim_timer_first(sim);
+        if (!late || late->deadline > sim->now) {
+            fast__sim_run_works(sim);
+            return true;
+        }
+    }
+    /* The top's timer is a lower bound of all deadlines: mostly no deadline is near. */
+    if (next > sim->timers[0]->timer) {
+        late = fast__sim_timer_first(sim);
+        if (late && late->deadline < next) {
+            sim->now = late->deadline > sim->now ? late->deadline : sim->now;
+            fast__sim_trace(sim, FAST_SIM_RESUME, late->base.id, 1, 0, 0);
+            fast__sim_resume(sim, late);
+            return true;
+        }
+    }
+    if (!fast__sim_pop(sim, INT64_MAX, &event))
+        return false;
+    handle(sim, &event);
+    return true;
+}
+
+static fast_err sim_run(fast_world *world)
+{
+    fast_sim *sim = (fast_sim *)world;
+    FAST_ASSERT(!sim->running);
+
+    for (int64_t i = 0; i < world->count; i++)
+        fast__sim_resume_at(sim, &sim->actors[i], sim->actors[i].start_ns, FAST_SIM_START);
+    fast__pool_enter(world->pool);
+    while (sim->alive > 0 || sim->pending > 0) {
+        if (atomic_load_explicit(&world->canceled, memory_order_relaxed))
+            stop_all(sim);
+        else if (!advance(sim))
+            break;
+    }
+    if (sim->alive > 0 && !sim->err) {
+        fast__sim_fail(sim, fast__fail(FAST_ETIMEDOUT, "%lld simulated actors wait without an end",
+                                       (long long)sim->alive));
+        stop_all(sim);
+    }
+    fast__pool_leave(world->pool);
+    return sim->err ? fast__fail(sim->err, "%s", sim->detail) : FAST_OK;
+}
+
+static fast_err sim_wait(fast_actor *base, int64_t deadline)
+{
+    fast_sim_actor *actor = (fast_sim_actor *)base;
+    fast_sim *sim = (fast_sim *)base->world;
+    const int64_t shift = actor->node->clock_ns;
+
+    if (actor->base.stopped)
+        return fast__fail(FAST_ECANCELED, "the actor was stopped");
+    if (actor->woken) {
+        actor->woken = false;
+        return FAST_OK;
+    }
+    if (deadline <= sim->now + shift) {
+        if (actor->polled_at != sim->now)
+            actor->polls = 0;
+        actor->polled_at = sim->now;
+        if (++actor->polls <= POLLS_MAX)
+            return FAST_OK;
+        /* Whatever else happens at this instant goes first; if nothing does, time passes. */
+        const bool more = sim->event_count && sim->events[0].time == sim->now;
+        deadline = sim->now + shift + (more ? 0 : POLL_NS);
+    }
+    fast__sim_timer_set(sim, actor,
+                        shift < 0 && deadline > INT64_MAX + shift ? INT64_MAX : deadline - shift);
+    const fast_err err = fast__sim_block(actor, FAST_SIM_WAITING);
+    actor->woken = false;
+    actor->polls = 0;
+    return err;
+}
+
+static void sim_wake(fast_actor *actor, int64_t id)
+{
+    fast_sim *sim = (fast_sim *)actor->world;
+    FAST_ASSERT(id >= 0 && id < sim->base.count);
+    fast_sim_actor *other = &sim->actors[id];
+
+    FAST_ASSERT(other->node == ((fast_sim_actor *)actor)->node);
+    if (actor->stopped || other->state == FAST_SIM_OVER || other->woken)
+        return;
+    other->woken = true;
+    /* The waker keeps the thread: the other one goes on at this instant, after it. */
+    if (other->state == FAST_SIM_WAITING) {
+        other->state = FAST_SIM_BUSY;
+        other->paused_ns = other->node->paused_ns;
+        fast__sim_resume_at(sim, other, sim->now, FAST_SIM_RESUME);
+    }
+}
+
+static int64_t sim_now(fast_actor *actor)
+{
+    return ((fast_sim *)actor->world)->now + ((fast_sim_actor *)actor)->node->clock_ns;
+}
+
+const fast_transport fast__transport_sim = {
+    .name = "sim",
+    .summary = "simulated cluster in virtual time: any speed, link and fault, repeatable",
+    .serial = true,
+    .open = fast__sim_open,
+    .close = fast__sim_close,
+    .run = sim_run,
+    .send = fast__sim_send,
+    .wait = sim_wait,
+    .wake = sim_wake,
+    .now = sim_now,
+    .charge = fast__sim_charge,
+    .compute = fast__sim_compute,
+    .share = fast__sim_share,
+};
