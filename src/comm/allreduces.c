@@ -10,5 +10,7 @@ const fast_algorithm *const fast__allreduces[] = {
     &fast__allreduce_butterfly,
     &fast__allreduce_ring,
     &fast__allreduce_rabenseifner,
+    &fast__allreduce_direct,
+    &fast__allreduce_native,
     NULL,
 };

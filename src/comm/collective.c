@@ -35,6 +35,8 @@ fast_err fast__collective_begin(fast_collective *collective)
 
 void fast__collective_drop(fast_collective *collective)
 {
+    if (collective->algorithm && collective->algorithm->drop)
+        collective->algorithm->drop(collective);
     fast_buffer_free(collective->kept);
     collective->kept = NULL;
 }

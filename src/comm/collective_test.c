@@ -39,11 +39,10 @@ static void run(const char *transport, const char *algorithm, int64_t actors, bo
 static void test_threads(void **state)
 {
     (void)state;
-    const char *algorithms[] = {
-        "auto", "tree", "butterfly", "ring", "ring:chunk=5", "rabenseifner"
-    };
+    const char *algorithms[] = { "auto",         "tree",         "butterfly", "ring",
+                                 "ring:chunk=5", "rabenseifner", "direct" };
     for (int64_t n = 1; n <= 17; n += n < 9 ? 1 : 4)
-        for (int a = 0; a < 6; a++)
+        for (int a = 0; a < 7; a++)
             run("threads", algorithms[a], n, a > 0);
 }
 

@@ -268,6 +268,7 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     fast__mutex_init(&world->mutex);
     world->cores = fast__cpu_count();
     const int64_t count = world->world.count;
+    world->world.spins = count <= world->cores ? SPIN_MAX : 0;
     err = fast__alloc("actors", count, sizeof *world->cells, &world->cells);
     for (int64_t i = 0; !err && i < count; i++) {
         world->cells[i].spin = SPIN_MAX;

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allreduce in shared memory, for actors that are near. Nothing is sent: each member publishes
+ * where its vector is on a board that all share, waits until everyone has, sums one slice of all
+ * vectors in the canonical order (sum.c) and writes it to all of them, says so, and waits until
+ * everyone has. The members' operations are numbered, and a member's row says how far it is:
+ *
+ *     posted   operations whose vector it has lent       written by the member, read by all
+ *     done     operations whose slice it has written     likewise
+ *
+ *     post k:   everyone's done >= k + 1 - SLOTS          a slot of the board is used again
+ *     sum k:    everyone's posted >= k + 1                all vectors are lent
+ *     end k:    everyone's done >= k + 1                  all slices are written
+ *
+ * So there are two waits and no barrier behind them. Vectors up to SMALL floats are copied to the
+ * board instead and everyone sums all of them: one wait. Each row has cache lines of its own.
+ *
+ * Waiting is looking for a while (fast_world.spins), then blocking in the transport; who publishes
+ * wakes those who wait for it. A member that gives up marks the board as broken and waits until no
+ * one is `touching`: afterwards nobody enters, so that its vector is its own again.
+ *
+ * Cost for n members of S bytes each: no messages; 2 S read and written by each member, which is
+ * (n - 1) S / 4n additions. Counters and marks are sequentially consistent where one party writes
+ * its own and then reads another's.
+ */
+#include "base/memory.h"
+#include "comm/allreduce.h"
+#include "comm/sum.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    SLOTS = 4,   /* operations of a member under way at once */
+    SMALL = 128, /* floats of a small vector: above it, two waits are cheaper than the copies */
+    LINES = 128, /* bytes that are fetched together: two lines */
+    GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
+    ANYONE = -1  /* awaits: to be woken by everyone */
+};
+
+/* A vector that is lent. */
+typedef struct direct_slot {
+    float *x;      /* the member's, or its copy on the board; NULL: without values */
+    int64_t count; /* of floats */
+} direct_slot;
+
+/* What a member tells the others. Written by it alone. */
+typedef struct direct_row {
+    _Alignas(LINES) atomic_ullong posted; /* see above */
+    atomic_ullong done;                   /* see above */
+    direct_slot slots[SLOTS];             /* of operation k: slots[k % SLOTS] */
+    _Alignas(LINES) atomic_bool touching; /* it may read and write the others' vectors */
+    atomic_llong awaits;                  /* 1 + the rank that it blocks on, ANYONE, 0: no one */
+    uint64_t next;                        /* number of its next operation; its own */
+    _Alignas(LINES) float small[SLOTS][SMALL]; /* copies of small vectors */
+} direct_row;
+
+/* Shared by the members of groups with the same key, zeroed at first. */
+typedef struct direct_board {
+    _Alignas(LINES) atomic_llong sleepers; /* rows that await someone */
+    atomic_llong broken;                   /* 1 + the rank that gave up first; 0: none */
+    direct_row rows[];                     /* by rank */
+} direct_board;
+
+/* A member's side of it: the state of its group. */
+typedef struct direct {
+    fast_group *group;   /* lent */
+    direct_board *board; /* shared */
+    direct_row *own;     /* the member's row */
+    uint64_t finished;   /* operations that it has summed: `done`, perhaps before it is told */
+    uint64_t done_min;   /* everyone's done was at least this */
+    int64_t stuck;       /* the rank that its first operation waits for */
+    int64_t task_count;  /* operations that are advanced as tasks */
+    float **vectors;     /* of all members, in one operation */
+} direct;
+
+typedef enum direct_phase { BEGIN, POST, SUM, END, LEFT } direct_phase;
+
+/* An operation under way. */
+typedef struct direct_op {
+    direct_phase phase;           /* what it does next */
+    uint64_t number;              /* of the operation */
+    int64_t scan;                 /* ranks above it have what the phase waits for */
+    float *x;                     /* the member's vector */
+    int64_t count;                /* of floats */
+    const atomic_ullong *awaited; /* the counter that it waits for; NULL: none */
+    uint64_t target;              /* what it must reach */
+} direct_op;
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Wake those who wait for this member, or everyone who waits at all. */
+static void wake(const direct *d, bool everyone)
+{
+    if (atomic_load(&d->board->sleepers) == 0)
+        return;
+    fast_actor *actor = d->group->actor;
+    for (int64_t i = 0; i < d->group->size; i++) {
+        const long long awaits = atomic_load(&d->board->rows[i].awaits);
+        const bool wanted = awaits == ANYONE || awaits == d->group->rank + 1;
+        if (i != d->group->rank && awaits != 0 && (wanted || everyone))
+            actor->world->transport->wake(actor, fast_group_member(d->group, i));
+    }
+}
+
+/* True once every member's counter has reached the target; or else op says whose has not. Ranks are
+ * looked at from the last one: where they come in their order, the first wait is the only one. */
+static bool all_reached(direct *d, direct_op *op, bool done, uint64_t target)
+{
+    for (; op->scan >= 0; op->scan--) {
+        const direct_row *row = &d->board->rows[op->scan];
+        const atomic_ullong *counter = done ? &row->done : &row->posted;
+        if (atomic_load(counter) < target) {
+            op->awaited = counter;
+            op->target = target;
+            d->stuck = op->scan;
+            return false;
+        }
+    }
+    op->scan = d->group->size - 1;
+    return true;
+}
+
+/* Lend the vector. False if its slot is still in use, or an earlier one waits to be lent. */
+static bool post(direct *d, direct_op *op)
+{
+    direct_row *own = d->own;
+    if (atomic_load(&own->posted) != op->number)
+        return false;
+    if (op->number + 1 > SLOTS && d->done_min < op->number + 1 - SLOTS) {
+        if (atomic_load_explicit(&own->done, memory_order_relaxed) < d->finished) {
+            atomic_store(&own->done, d->finished);
+            wake(d, false);
+        }
+        if (!all_reached(d, op, true, op->number + 1 - SLOTS))
+            return false;
+        d->done_min = op->number + 1 - SLOTS;
+    }
+    const size_t at = op->number % SLOTS;
+    own->slots[at] = (direct_slot){ .x = op->x, .count = op->count };
+    if (op->count <= SMALL && op->x && op->count > 0) {
+        memcpy(own->small[at], op->x, (size_t)op->count * sizeof *op->x);
+        own->slots[at].x = own->small[at];
+    }
+    /* Those who find the new `posted` find this too: no line is written twice for it. */
+    atomic_store_explicit(&own->done, d->finished, memory_order_release);
+    atomic_store(&own->posted, op->number + 1);
+    wake(d, false);
+    return true;
+}
+
+/* Gather the vectors; *carried is false where only sizes travel. */
+static fast_err gather(const direct *d, const direct_op *op, bool *carried)
+{
+    *carried = true;
+    for (int64_t i = 0; i < d->group->size; i++) {
+        const direct_slot *slot = &d->board->rows[i].slots[op->number % SLOTS];
+        if (slot->count != op->count)
+            return fast__fail(FAST_EINVAL,
+                              "allreduce of %" PRId64 " floats here and %" PRId64
+                              " at rank %" PRId64 "; every member gives as many",
+                              op->count, slot->count, i);
+        d->vectors[i] = slot->x;
+        *carried &= slot->x != NULL;
+    }
+    return FAST_OK;
+}
+
+/* Rank r's slice: as equal as whole grains allow. */
+static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int64_t *count_out)
+{
+    int64_t grains = 0, first = 0;
+    fast__range((count + GRAIN - 1) / GRAIN, n, r, &first, &grains);
+    const int64_t end = (first + grains) * GRAIN;
+    *offset_out = first * GRAIN < count ? first * GRAIN : count;
+    *count_out = (end < count ? end : count) - *offset_out;
+}
+
+/* Sum this member's part. False if someone gave up before: then nothing is touched. */
+static fast_err sum(direct *d, direct_op *op, bool *summed)
+{
+    const int64_t n = d->group->size;
+    bool carried = false;
+    FAST_TRY(gather(d, op, &carried));
+    int64_t offset = 0, count = op->count;
+    *summed = true;
+    if (op->count <= SMALL) {
+        if (carried)
+            fast__sum((const float *const *)d->vectors, n, op->count, op->x);
+    } else {
+        slice(op->count, n, d->group->rank, &offset, &count);
+        atomic_store(&d->own->touching, true);
+        *summed = atomic_load(&d->board->broken) == 0;
+        if (*summed && carried)
+            fast__sum_all(d->vectors, n, offset, count);
+        atomic_store_explicit(&d->own->touching, false, memory_order_release);
+    }
+    if (!*summed)
+        return FAST_OK;
+    const double work = (double)count * (double)n;
+    return fast_charge(d->group->actor, work - (double)count, 2 * work * sizeof(float));
+}
+
+/* Do what can be done without waiting. If that is not all, op->awaited is the counter that has to
+ * move, or NULL where an earlier operation of this member or someone who gave up is in the way. */
+static fast_err step(direct *d, direct_op *op, bool *ended)
+{
+    bool summed = false;
+    op->awaited = NULL;
+    switch (op->phase) {
+    case BEGIN:
+        op->number = d->own->next++;
+        op->scan = d->group->size - 1;
+        op->phase = POST;
+        /* fall through */
+    case POST:
+        if (!post(d, op))
+            return FAST_OK;
+        op->scan = d->group->size - 1;
+        op->phase = SUM;
+        /* fall through */
+    case SUM:
+        if (!all_reached(d, op, false, op->number + 1) || d->finished != op->number)
+            return FAST_OK;
+        FAST_TRY(sum(d, op, &summed));
+        if (!summed)
+            return FAST_OK;
+        d->finished = op->number + 1;
+        op->phase = END;
+        if (op->count > SMALL) {
+            atomic_store(&d->own->done, d->finished);
+            wake(d, false);
+        }
+        /* fall through */
+    case END:
+        *ended = op->count <= SMALL || all_reached(d, op, true, op->number + 1);
+        return FAST_OK;
+    case LEFT:
+        break;
+    }
+    FAST_ASSERT(false);
+    return FAST_OK;
+}
+
+/* Give up: from now on nobody touches this member's vector. */
+static void leave(direct *d, direct_op *op)
+{
+    if (op->phase == BEGIN || op->phase == LEFT)
+        return;
+    op->phase = LEFT;
+    long long nobody = 0;
+    atomic_compare_exchange_strong(&d->board->broken, &nobody, d->group->rank + 1);
+    for (int64_t i = 0; i < d->group->size; i++)
+        while (atomic_load(&d->board->rows[i].touching))
+            relax();
+    wake(d, true);
+}
+
+/* The actor that the operation hangs on: who gave up, or who is first missing. */
+static int64_t whom(const direct *d)
+{
+    const long long broken = atomic_load(&d->board->broken);
+    const int64_t rank = broken > 0 && broken - 1 != d->group->rank ? broken - 1 : d->stuck;
+    return fast_group_member(d->group, rank);
+}
+
+static void await(direct *d, long long rank)
+{
+    atomic_store(&d->own->awaits, rank);
+    atomic_fetch_add(&d->board->sleepers, rank != 0 ? 1 : -1);
+}
+
+/* A wait as a task, so that the transport's wake-up is not lost on others that the actor has. */
+typedef struct direct_watch {
+    fast_task task;      /* first */
+    direct *d;           /* whose */
+    const direct_op *op; /* what waits */
+} direct_watch;
+
+/* Done once the operation may go on. */
+static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
+{
+    (void)actor;
+    const direct_watch *watch = (const direct_watch *)task;
+    const direct_op *op = watch->op;
+    if (op->awaited)
+        *done = atomic_load(op->awaited) >= op->target;
+    else if (op->phase == POST)
+        *done = atomic_load(&watch->d->own->posted) == op->number;
+    else
+        *done = watch->d->finished == op->number && atomic_load(&watch->d->board->broken) == 0;
+    return FAST_OK;
+}
+
+/* Block until the operation may go on or something else happens. */
+static fast_err block(direct *d, const direct_op *op, int64_t deadline)
+{
+    fast_actor *actor = d->group->actor;
+    const bool alone = d->task_count == 0;
+    const fast_wait what = {
+        .whom = whom(d),
+        .since = fast_now(actor),
+        .deadline = deadline,
+        .doing = "allreduce",
+    };
+    direct_watch watch = {
+        .task = { .advance = watch_advance, .background = true },
+        .d = d,
+        .op = op,
+    };
+    if (alone)
+        await(d, d->stuck + 1);
+    fast__post(actor, &watch.task);
+    const fast_err err = fast__wait_once(actor, &what);
+    fast__unpost(actor, &watch.task);
+    if (alone)
+        await(d, 0);
+    return err;
+}
+
+/* Look for a while, then block, until the operation may go on. */
+static fast_err wait(direct *d, const direct_op *op, int64_t deadline)
+{
+    if (op->awaited) {
+        for (int64_t i = d->group->actor->world->spins; i > 0; i--) {
+            if (atomic_load(op->awaited) >= op->target)
+                return FAST_OK;
+            relax();
+        }
+    }
+    return block(d, op, deadline);
+}
+
+static fast_err direct_run(fast_group *group, void *state, float *x, int64_t count,
+                           int64_t deadline)
+{
+    FAST_ASSERT(count >= 0);
+    direct *d = state;
+    direct_op op = { .x = x, .count = count };
+    bool ended = false, timed = false;
+    if (group->size == 1)
+        return FAST_OK;
+    if (d->task_count > 0)
+        fast__progress(group->actor);
+    fast_err err = step(d, &op, &ended);
+    while (!err && !ended) {
+        if (!timed)
+            deadline = fast__deadline(group->actor, deadline);
+        timed = true;
+        err = wait(d, &op, deadline);
+        if (d->task_count > 0)
+            fast__progress(group->actor); /* they come before this operation */
+        if (!err)
+            err = step(d, &op, &ended);
+    }
+    if (err)
+        leave(d, &op);
+    return err;
+}
+
+/* A collective keeps its operation: phase, and words: number, scan. */
+static direct_op load(const fast_collective *collective)
+{
+    return (direct_op){
+        .phase = (direct_phase)collective->phase,
+        .number = collective->words[0],
+        .scan = (int64_t)collective->words[1],
+        .x = collective->y,
+        .count = collective->ask.count,
+    };
+}
+
+static void store(fast_collective *collective, const direct_op *op)
+{
+    collective->phase = (int64_t)op->phase;
+    collective->words[0] = op->number;
+    collective->words[1] = (uint64_t)op->scan;
+}
+
+/* One more task, or one less. While there are any, everything that others do wakes this member. */
+static void count_task(direct *d, int64_t change)
+{
+    const int64_t before = d->task_count;
+    d->task_count += change;
+    FAST_ASSERT(d->task_count >= 0);
+    if (before == 0 || d->task_count == 0)
+        await(d, d->task_count > 0 ? ANYONE : 0);
+}
+
+static fast_err direct_advance(fast_collective *collective, bool *done)
+{
+    fast_group *group = collective->group;
+    direct *d = (direct *)collective->ask.state;
+    if (group->size == 1) {
+        *done = true;
+        return FAST_OK;
+    }
+    direct_op op = load(collective);
+    FAST_ASSERT(op.phase != LEFT);
+    if (op.phase == BEGIN)
+        count_task(d, 1);
+    bool ended = false;
+    const fast_err err = step(d, &op, &ended);
+    store(collective, &op);
+    collective->whom = whom(d);
+    if (!err && ended) {
+        collective->phase = LEFT;
+        count_task(d, -1);
+        *done = true;
+    }
+    return err;
+}
+
+static void direct_drop(fast_collective *collective)
+{
+    direct *d = (direct *)collective->ask.state;
+    direct_op op = load(collective);
+    if (op.phase == BEGIN || op.phase == LEFT)
+        return;
+    leave(d, &op);
+    store(collective, &op);
+    count_task(d, -1);
+}
+
+static void direct_close(fast_group *group, void *state)
+{
+    (void)group;
+    direct *d = state;
+    if (!d)
+        return;
+    fast__free(d->vectors);
+    fast__free(d);
+}
+
+static fast_err near_all(const fast_group *group)
+{
+    for (int64_t i = 0; i < group->size; i++) {
+        const int64_t id = fast_group_member(group, i);
+        if (!fast_actor_is_near(group->actor, id))
+            return fast__fail(FAST_ENOTSUP,
+                              "direct needs members that share memory, and actor %" PRId64
+                              " does not with actor %" PRId64 "; take another algorithm",
+                              fast_actor_id(group->actor), id);
+    }
+    if (group->size > FAST_SUM_MAX)
+        return fast__fail(FAST_ENOTSUP, "direct takes at most %d members, not %" PRId64,
+                          FAST_SUM_MAX, group->size);
+    return FAST_OK;
+}
+
+static fast_err direct_fill(direct *d)
+{
+    fast_group *group = d->group;
+    FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
+    const size_t size = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
+    unsigned char *memory = NULL;
+    FAST_TRY(fast_actor_share(group->actor, group->key ^ 0x646972656374, size + LINES, &memory));
+    const uintptr_t up = (LINES - (uintptr_t)memory % LINES) % LINES;
+    d->board = (direct_board *)(void *)(memory + up);
+    d->own = &d->board->rows[group->rank];
+    /* A group like one before it, whose operations are all finished, goes on with its numbers. */
+    d->finished = d->own->next;
+    return FAST_OK;
+}
+
+static fast_err direct_open(fast_group *group, const void *config, void **state_out)
+{
+    (void)config;
+    FAST_TRY(near_all(group));
+    direct *d = NULL;
+    FAST_TRY(fast__alloc("a group's shared memory", 1, sizeof *d, &d));
+    d->group = group;
+    const fast_err err = direct_fill(d);
+    if (err) {
+        direct_close(group, d);
+        return err;
+    }
+    *state_out = d;
+    return FAST_OK;
+}
+
+/* Two waits, and the additions of all slices but for what the members do at the same time. */
+static double direct_seconds(const fast_price *price, const fast_ask *ask)
+{
+    const double n = (double)ask->size;
+    const double count = (double)ask->count;
+    return n > 1 ? price->alpha * (ask->count > SMALL ? 2 : 1) + price->gamma * count : 0;
+}
+
+const fast_algorithm fast__allreduce_direct = {
+    .name = "direct",
+    .summary = "in memory that all members share; nothing is sent",
+    .canonical = true,
+    .open = direct_open,
+    .close = direct_close,
+    .run = direct_run,
+    .advance = direct_advance,
+    .drop = direct_drop,
+    .seconds = direct_seconds,
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "comm/allreduce.h"
+
+/* The model of the transport by which `auto` chooses. */
+
+/* Fit the group's model now, if it is not yet. A collective: all members call it. */
+fast_err fast__model_fit(fast_group *group, int64_t deadline);
+
+/* What the model says for algorithm i, which is open, and vectors of `count` floats; NAN if there
+ * is no model yet. */
+double fast__model_seconds(fast_group *group, int i, int64_t count);
