@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allgather by Bruck's algorithm: in round k everyone sends all that it has, the ranges of 2^k ranks
- * from its own on around the end, to the rank 2^k below, and doubles what it has. Any number of
- * members takes ceil(log2 P) rounds and m (P - 1) / P bytes each:
+ * Allgather by Bruck's algorithm: in round k everyone sends all that it has, the ranges of 2^k
+ * ranks from its own on around the end, to the rank 2^k below, and doubles what it has. Any number
+ * of members takes ceil(log2 P) rounds and m (P - 1) / P bytes each:
  *
  *   T = L ceil(log2 P) + m G (P - 1) / P
  *
@@ -11,7 +11,7 @@
  */
 #include "comm/moves.h"
 
-/* A move of the ranges of `n` ranks from `rank` on: two, or one where it does not go over the end. */
+/* Moves of the ranges of `n` ranks from `rank` on: two where that goes over the end, or one. */
 static int ranges(const fast_ask *ask, fast_move_kind kind, int64_t peer, int64_t rank, int64_t n,
                   fast_move *moves)
 {

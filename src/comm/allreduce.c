@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce: which algorithm a group uses, and the public calls, blocking and not. A group keeps for
- * each algorithm its parsed options and what the algorithm prepared, from its first use on, so that
- * `auto` may change from one to another from call to call at no cost.
+ * Allreduce: which algorithm a group uses, and the public calls, blocking and not. A group keeps
+ * for each algorithm its parsed options and what the algorithm prepared, from its first use on, so
+ * that `auto` may change from one to another from call to call at no cost.
  */
 #include "comm/allreduce.h"
 

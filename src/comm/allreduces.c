@@ -6,11 +6,8 @@
 #include "comm/allreduce.h"
 
 const fast_algorithm *const fast__allreduces[] = {
-    &fast__allreduce_tree,
-    &fast__allreduce_butterfly,
-    &fast__allreduce_ring,
-    &fast__allreduce_rabenseifner,
-    &fast__allreduce_direct,
-    &fast__allreduce_native,
-    NULL,
+    &fast__allreduce_tree,         &fast__allreduce_butterfly,
+    &fast__allreduce_ring,         &fast__allreduce_rabenseifner,
+    &fast__allreduce_hierarchical, &fast__allreduce_direct,
+    &fast__allreduce_native,       NULL,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Barrier by dissemination: in round k everyone tells the rank 2^k above and hears from the rank 2^k
- * below, around the end. After ceil(log2 P) rounds everyone has heard, through others, from all.
- * (Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.)
+ * Barrier by dissemination: in round k everyone tells the rank 2^k above and hears from the rank
+ * 2^k below, around the end. After ceil(log2 P) rounds everyone has heard, through others, from
+ * all. (Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.)
  */
 #include "comm/moves.h"
 

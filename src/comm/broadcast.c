@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Broadcast. Short ones go down the binomial tree (moves.c), log2(P) (L + m G), in one frozen buffer
- * that is passed on. Long ones are scattered down a tree, each rank getting what its part of the
- * ranks is to have, and gathered by all: 2 L log2(P) + 2 m G (P - 1) / P (van de Geijn).
+ * Broadcast. Short ones go down the binomial tree (moves.c), log2(P) (L + m G), in one frozen
+ * buffer that is passed on. Long ones are scattered down a tree, each rank getting what its part of
+ * the ranks is to have, and gathered by all: 2 L log2(P) + 2 m G (P - 1) / P (van de Geijn).
  */
 #include "comm/moves.h"
 

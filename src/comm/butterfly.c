@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce by a butterfly (recursive doubling): in step s everyone exchanges its sum with the place
- * whose number differs in bit s, and both add. All have the same sums, because x + y = y + x to the
- * bit, and the order is the canonical one.
+ * Allreduce by a butterfly (recursive doubling): in step s everyone exchanges its sum with the
+ * place whose number differs in bit s, and both add. All have the same sums, because x + y = y + x
+ * to the bit, and the order is the canonical one.
  *
  *   T = log2(P) (L + m G)            additions log2(P) m
  *

@@ -46,10 +46,23 @@ static void test_threads(void **state)
             run("threads", algorithms[a], n, a > 0);
 }
 
+/* Nodes of equal powers of two, however many: the canonical order. */
+static void test_hierarchical(void **state)
+{
+    (void)state;
+    for (int64_t nodes = 1; nodes <= 6; nodes++) {
+        run("threads", "hierarchical", nodes, true);
+        run("threads", "hierarchical:members=1", nodes, true);
+        run("threads", "hierarchical:members=2,across=tree", 2 * nodes, true);
+        run("threads", "hierarchical:members=4,across=butterfly", 4 * nodes, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_hierarchical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,12 @@
 /*
  * The shape of the canonical order, and the binomial tree over it. At level l the core is cut into
  * blocks of 2^l places; one rank speaks for each: the root for its own block, the first place for
- * any other. In a sum the blocks of a level are joined in pairs, and the one that does not speak for
- * the pair sends what it has to the one that does; a broadcast goes the same way back, largest
+ * any other. In a sum the blocks of a level are joined in pairs, and the one that does not speak
+ * for the pair sends what it has to the one that does; a broadcast goes the same way back, largest
  * blocks first. Both take ceil(log2 n) messages one after the other, whatever the root.
  *
- * Sums travel in the buffer that came: a rank adds its own vector to what its first child sent, adds
- * the other children's to that, and passes it on. Broadcasts pass one frozen buffer on.
+ * Sums travel in the buffer that came: a rank adds its own vector to what its first child sent,
+ * adds the other children's to that, and passes it on. Broadcasts pass one frozen buffer on.
  */
 #include "comm/moves.h"
 

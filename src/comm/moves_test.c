@@ -227,14 +227,14 @@ static float reference(const play *g, int64_t i)
 }
 
 static const int64_t counts[] = { 0, 1, 2, 3, 5, 16, 31, 64, 101 };
-enum { COUNTS = sizeof counts / sizeof counts[0], SIZE_MAX_TESTED = 33, COUNT_MAX = 101 };
+enum { COUNTS = sizeof counts / sizeof counts[0], MEMBERS_MAX = 33, COUNT_MAX = 101 };
 
 static void test_sums(void **state)
 {
     (void)state;
     float want[COUNT_MAX];
     for (int a = 0; fast__allreduces[a]; a++)
-        for (int64_t n = 1; n <= SIZE_MAX_TESTED && fast__allreduces[a]->rounds; n++)
+        for (int64_t n = 1; n <= MEMBERS_MAX && fast__allreduces[a]->rounds; n++)
             for (int c = 0; c < COUNTS; c++) {
                 if (fast__allreduces[a]->open)
                     continue;
@@ -260,8 +260,8 @@ static void test_roots(void **state)
 {
     (void)state;
     enum { COUNT = 5 };
-    float want[COUNT], before[SIZE_MAX_TESTED][COUNT];
-    for (int64_t n = 1; n <= SIZE_MAX_TESTED; n++)
+    float want[COUNT], before[MEMBERS_MAX][COUNT];
+    for (int64_t n = 1; n <= MEMBERS_MAX; n++)
         for (int64_t root = 0; root < n; root++) {
             play g = play_new(fast__rounds_reduce, n, COUNT, true);
             g.ask.root = root;
@@ -285,7 +285,7 @@ static void test_roots(void **state)
 static void test_allgather(void **state)
 {
     (void)state;
-    for (int64_t n = 1; n <= SIZE_MAX_TESTED; n++)
+    for (int64_t n = 1; n <= MEMBERS_MAX; n++)
         for (int c = 0; c < COUNTS; c++) {
             play g = play_new(fast__rounds_allgather, n, counts[c], true);
             for (int64_t r = 0; r < n; r++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce by Rabenseifner's algorithm: a reduce-scatter by halving, then an allgather by doubling.
- * In step s the places whose numbers differ in bit s cut their common range in two, send each other
- * the half that they give up, and add; after log2 P steps each has the sum of one P-th. The same
- * steps back exchange what each has:
+ * Allreduce by Rabenseifner's algorithm: a reduce-scatter by halving, then an allgather by
+ * doubling. In step s the places whose numbers differ in bit s cut their common range in two, send
+ * each other the half that they give up, and add; after log2 P steps each has the sum of one P-th.
+ * The same steps back exchange what each has:
  *
  *   T = 2 L log2(P) + 2 m G (P - 1) / P      additions m (P - 1) / P
  *
- * The neighbours are exchanged with first, so that the order of every element's sum is the canonical
- * one. (Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.)
+ * The neighbours are exchanged with first, so that the order of every element's sum is the
+ * canonical one. (Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.)
  */
 #include "comm/allreduce.h"
 #include "comm/moves.h"

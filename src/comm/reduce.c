@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reduce: the sum of all vectors at the root, along the canonical tree (moves.c): log2(P) (L + m G).
- * The others' vectors are not touched: sums travel in the messages' buffers.
+ * Reduce: the sum of all vectors at the root, along the canonical tree (moves.c): log2(P) (L + m
+ * G). The others' vectors are not touched: sums travel in the messages' buffers.
  */
 #include "comm/moves.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nonblocking collectives. A request is a task of its actor: the schedule goes on whenever the actor
- * waits for anything, when its work reports a range, and when it asks. Each wait for a request has
- * its own deadline; starting has none.
+ * Nonblocking collectives. A request is a task of its actor: the schedule goes on whenever the
+ * actor waits for anything, when its work reports a range, and when it asks. Each wait for a
+ * request has its own deadline; starting has none.
  *
  * A request that fails makes its group unusable, and with it all others that are under way there.
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce by a ring, a pipeline of P segments: segment s starts at rank s + 1 and goes around once,
- * everyone adding its own, until rank s has the sum; then it goes around again for all to copy. A
- * rank sends one segment in each of the 2 (P - 1) steps:
+ * Allreduce by a ring, a pipeline of P segments: segment s starts at rank s + 1 and goes around
+ * once, everyone adding its own, until rank s has the sum; then it goes around again for all to
+ * copy. A rank sends one segment in each of the 2 (P - 1) steps:
  *
  *   T = 2 (P - 1) (L + m G / P)      additions (P - 1) m / P
  *
  * Best in bytes, worst in messages: for long vectors and few members. A segment's buffer is made by
- * its first rank and then passed on: the sums are added to it as it comes, and nothing is copied but
- * the result. The order of additions goes around the ring, from a different rank in each segment:
- * deterministic, but not canonical.
+ * its first rank and then passed on: the sums are added to it as it comes, and nothing is copied
+ * but the result. The order of additions goes around the ring, from a different rank in each
+ * segment: deterministic, but not canonical.
  *
  * `chunk` cuts the segments once more, so that a rank can pass the first piece on while the next
  * arrives.
