@@ -10,6 +10,9 @@
 const fast_transport *const fast__transports[] = {
     &fast__transport_threads,
     &fast__transport_sim,
+#ifdef FAST_HAVE_MPI
+    &fast__transport_mpi,
+#endif
     NULL,
 };
 

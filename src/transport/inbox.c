@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inbox: a stack of messages in one word, and a futex to sleep on. Whoever wakes sets `woken`
+ * first and then looks for the mark; the owner sets the mark first and then looks at `woken`. Both
+ * in one total order, so one of the two sees the other, and no wake-up is lost.
+ */
+#include "transport/inbox.h"
+
+/* What an empty inbox holds while its owner sleeps: any address that is no message's. */
+static char sleeping_mark;
+#define SLEEPING ((void *)&sleeping_mark)
+
+/* The owner sleeps, and the inbox no longer says so. */
+static void ring(fast_inbox *inbox)
+{
+    atomic_fetch_add_explicit(&inbox->bell, 1, memory_order_release);
+    fast__futex_wake(&inbox->bell);
+}
+
+void fast__inbox_push(fast_inbox *inbox, fast_msg *msg)
+{
+    void *old = atomic_load_explicit(&inbox->top, memory_order_relaxed);
+    do {
+        msg->next = old == SLEEPING ? NULL : old;
+    } while (!atomic_compare_exchange_weak_explicit(&inbox->top, &old, msg, memory_order_release,
+                                                    memory_order_relaxed));
+    if (old == SLEEPING)
+        ring(inbox);
+}
+
+void fast__inbox_wake(fast_inbox *inbox)
+{
+    void *sleeping = SLEEPING;
+    atomic_store(&inbox->woken, true);
+    if (atomic_load(&inbox->top) == SLEEPING &&
+        atomic_compare_exchange_strong(&inbox->top, &sleeping, NULL))
+        ring(inbox);
+}
+
+fast_msg *fast__inbox_take(fast_inbox *inbox)
+{
+    if (!atomic_load_explicit(&inbox->top, memory_order_relaxed))
+        return NULL;
+    fast_msg *msg = atomic_exchange_explicit(&inbox->top, NULL, memory_order_acquire);
+    if ((void *)msg == SLEEPING)
+        return NULL;
+    /* The newest is on top: turn the stack around. */
+    fast_msg *oldest = NULL;
+    while (msg) {
+        fast_msg *next = msg->next;
+        msg->next = oldest;
+        oldest = msg;
+        msg = next;
+    }
+    return oldest;
+}
+
+bool fast__inbox_woken(fast_inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->woken, memory_order_relaxed) &&
+           atomic_exchange(&inbox->woken, false);
+}
+
+bool fast__inbox_has_news(fast_inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->top, memory_order_relaxed) ||
+           atomic_load_explicit(&inbox->woken, memory_order_relaxed);
+}
+
+void fast__inbox_sleep(fast_inbox *inbox, int64_t time_ns)
+{
+    void *empty = NULL;
+    const unsigned bell = atomic_load_explicit(&inbox->bell, memory_order_relaxed);
+    if (!atomic_compare_exchange_strong(&inbox->top, &empty, SLEEPING))
+        return;
+    if (!atomic_load(&inbox->woken))
+        fast__futex_wait(&inbox->bell, bell, time_ns);
+    void *sleeping = SLEEPING;
+    atomic_compare_exchange_strong(&inbox->top, &sleeping, NULL);
+}

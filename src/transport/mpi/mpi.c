@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport `mpi`: every rank runs the same program and calls fast_actors_run() alike. Actor i
+ * of each role lives on rank i mod ranks, so that servers share the workers' nodes; a node is a
+ * rank.
+ *
+ *   one actor on a rank      it drives MPI itself, on the thread that called run(): no thread and
+ *                            no queue between the program and MPI
+ *   several                  each is a thread with an inbox; the thread that called run() is the
+ *                            bridge: it alone calls MPI (MPI_THREAD_FUNNELED is enough), takes what
+ *                            goes to other ranks and hands out what comes. Messages between actors
+ *                            of a rank stay pointers.
+ *   none                     the rank waits for the others to end
+ *
+ * A rank whose actors have ended goes on receiving until every rank has said goodbye, so that
+ * nothing is left in MPI and runs can follow each other in one process. If something failed here,
+ * it asks the others from time to time whether they are there, and leaves a silent one after the
+ * run's timeout. MPI cannot lose a rank and go on: a rank that dies ends the job, and mpirun names
+ * it.
+ */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "transport/inbox.h"
+#include "transport/mpi/join.h"
+#include "transport/mpi/team.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct mpi_actor {
+    fast_actor actor;   /* first: what all transports share */
+    fast_inbox inbox;   /* what was sent to it on this rank, and by the bridge */
+    fast_thread thread; /* that runs it, where there are several */
+    bool started;       /* the thread */
+    atomic_bool gone;   /* its program is over */
+} mpi_actor;
+
+typedef struct mpi_world {
+    fast_world world;                /* first: what all transports share */
+    const fast_mpi_process *process; /* ranks */
+    fast_port *port;                 /* the way to other ranks; outlives an unclean world */
+    mpi_actor *actors;               /* of this rank */
+    int64_t count;                   /* of those */
+    fast_inbox outbox;               /* several actors: what goes to other ranks */
+    int64_t spin_ns;                 /* how long waits poll at once */
+    int64_t start;                   /* the common zero of the clock */
+    atomic_llong live;               /* actors whose threads run */
+    bool joined;                     /* the ranks have met */
+    bool ran;                        /* run() has returned */
+} mpi_world;
+
+/* Waits poll at once this long if every thread of the machine's ranks can have a core. */
+enum { SPIN_NS = 30 * 1000 };
+
+/* How long close() waits for the others to close too, if the world never ran. */
+#define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)
+
+static mpi_world *mpi_of(fast_world *world)
+{
+    return (mpi_world *)world;
+}
+
+static mpi_actor *mpi_actor_of(fast_actor *actor)
+{
+    return (mpi_actor *)actor;
+}
+
+static int64_t mpi_now(fast_actor *actor)
+{
+    return fast__clock_ns() - mpi_of(actor->world)->start;
+}
+
+/* True if one actor drives MPI itself. */
+static bool is_lone(const mpi_world *w)
+{
+    return w->count == 1;
+}
+
+/* A message for an actor that has ended, or for none. That someone else has, too, is no loss. */
+static void drop(fast_world *world, fast_msg *msg)
+{
+    if (msg->tag >> 56 != FAST_TAG_CONTROL >> 56)
+        atomic_fetch_add_explicit(&world->lost, 1, memory_order_relaxed);
+    fast_msg_free(msg);
+}
+
+/* Hand a message to an actor of this rank, from any of its threads. */
+static void put(fast_world *world, fast_msg *msg)
+{
+    mpi_actor *to = mpi_actor_of(world->actors[msg->to]);
+    FAST_ASSERT(world->places[msg->to].here);
+    if (atomic_load_explicit(&to->gone, memory_order_relaxed))
+        drop(world, msg);
+    else
+        fast__inbox_push(&to->inbox, msg);
+}
+
+/* What the port gives, where one actor drives it: it is delivered at once. */
+static void port_deliver_lone(void *ctx, fast_msg *msg)
+{
+    mpi_world *w = ctx;
+    mpi_actor *a = &w->actors[0];
+    if (atomic_load_explicit(&a->gone, memory_order_relaxed))
+        drop(&w->world, msg);
+    else
+        fast__deliver(&a->actor, msg);
+}
+
+/* Where there is a bridge. */
+static void port_deliver(void *ctx, fast_msg *msg)
+{
+    put(ctx, msg);
+}
+
+static void port_wake(void *ctx, int64_t id)
+{
+    mpi_world *w = ctx;
+    fast__inbox_wake(&mpi_actor_of(w->world.actors[id])->inbox);
+}
+
+static void mpi_send(fast_actor *actor, fast_msg *msg)
+{
+    mpi_world *w = mpi_of(actor->world);
+    if (w->world.places[msg->to].here)
+        put(&w->world, msg);
+    else if (is_lone(w))
+        fast__port_send(w->port, msg);
+    else
+        fast__inbox_push(&w->outbox, msg);
+}
+
+/* Deliver what is in the inbox. True if the actor should look at it. */
+static bool take_inbox(mpi_actor *a)
+{
+    fast_msg *msg = fast__inbox_take(&a->inbox);
+    bool matters = false;
+    while (msg) {
+        fast_msg *next = msg->next;
+        matters |= fast__deliver(&a->actor, msg);
+        msg = next;
+    }
+    return matters;
+}
+
+static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
+{
+    mpi_world *w = mpi_of(actor->world);
+    mpi_actor *a = mpi_actor_of(actor);
+    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    for (;;) {
+        if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed))
+            return fast__fail(FAST_ECANCELED, "the run was canceled");
+        bool news = fast__inbox_woken(&a->inbox);
+        news |= take_inbox(a);
+        if (is_lone(w))
+            news |= fast__port_progress(w->port) > 0;
+        if (news || deadline < 0)
+            return FAST_OK;
+        const int64_t left = deadline - mpi_now(actor);
+        if (left <= 0)
+            return FAST_OK;
+        if (is_lone(w)) {
+            const int64_t sleep = fast__mpi_pause(&pause, deadline - left);
+            if (sleep)
+                fast__inbox_sleep(&a->inbox, sleep < left ? sleep : left);
+        } else if (deadline - left - (pause.since ? pause.since : (pause.since = deadline - left)) <
+                   pause.spin_ns) {
+            fast__cpu_pause();
+        } else {
+            fast__inbox_sleep(&a->inbox, left);
+        }
+    }
+}
+
+static void mpi_wake(fast_actor *actor, int64_t id)
+{
+    FAST_ASSERT(actor->world->places[id].here);
+    port_wake(actor->world, id);
+}
+
+/* Real computing takes the time that it takes. */
+static fast_err mpi_charge(fast_actor *actor, double operations, double bytes)
+{
+    (void)actor;
+    (void)operations;
+    (void)bytes;
+    return FAST_OK;
+}
+
+/* A lone actor's request is seen in its own wait; the bridge must be told. */
+static void notify(fast_world *world)
+{
+    mpi_world *w = mpi_of(world);
+    if (!is_lone(w))
+        fast__inbox_wake(&w->outbox);
+}
+
+static fast_err mpi_native(fast_actor *actor, const fast_native *native)
+{
+    return fast__team_native(mpi_of(actor->world)->port, actor, native, notify);
+}
+
+/* Rest between two looks at MPI: a while at once, then yielding, then asleep until `inbox` has
+ * news. */
+static void rest(fast_mpi_pause *pause, fast_inbox *inbox)
+{
+    const int64_t sleep = fast__mpi_pause(pause, fast__clock_ns());
+    if (sleep)
+        fast__inbox_sleep(inbox, sleep);
+}
+
+/* Send what the actors gave to the bridge. */
+static int64_t take_outbox(mpi_world *w)
+{
+    int64_t count = 0;
+    fast_msg *msg = fast__inbox_take(&w->outbox);
+    while (msg) {
+        fast_msg *next = msg->next;
+        fast__port_send(w->port, msg);
+        count++;
+        msg = next;
+    }
+    return count;
+}
+
+/* Carry messages until all actors of this rank have ended. */
+static void bridge(mpi_world *w)
+{
+    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    bool told = false;
+    fast__pool_enter(w->world.pool);
+    while (atomic_load(&w->live) > 0) {
+        const bool woken = fast__inbox_woken(&w->outbox);
+        const int64_t events = take_outbox(w) + fast__port_progress(w->port);
+        if (!told && atomic_load_explicit(&w->world.canceled, memory_order_relaxed)) {
+            told = true;
+            for (int64_t i = 0; i < w->count; i++)
+                fast__inbox_wake(&w->actors[i].inbox);
+        }
+        if (events > 0 || woken)
+            pause.since = 0;
+        else
+            rest(&pause, &w->outbox);
+    }
+    take_outbox(w);
+    fast__pool_leave(w->world.pool);
+}
+
+/* Something went wrong on this rank: others may not answer any more. */
+static bool is_troubled(const mpi_world *w)
+{
+    bool troubled = atomic_load(&w->world.canceled);
+    for (int64_t i = 0; i < w->count; i++)
+        troubled = troubled || w->actors[i].actor.err || !w->actors[i].actor.ended;
+    return troubled;
+}
+
+/* Say goodbye and receive until all others have. A rank in trouble leaves those who keep silent
+ * for `patience_ns`, and does not listen once its port failed. */
+static void drain(mpi_world *w, int64_t patience_ns)
+{
+    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    const bool troubled = is_troubled(w);
+    int64_t until = fast__clock_ns() + patience_ns;
+    int silent = 0;
+    fast__port_bye(w->port, atomic_load(&w->world.canceled));
+    if (troubled)
+        fast__port_ping(w->port, &silent);
+    while (!fast__port_is_over(w->port)) {
+        if (fast__port_progress(w->port) > 0)
+            pause.since = 0;
+        else
+            rest(&pause, &w->outbox);
+        if (!troubled || fast__clock_ns() < until)
+            continue;
+        if (w->port->err || !fast__port_ping(w->port, &silent))
+            return;
+        until = fast__clock_ns() + patience_ns;
+    }
+}
+
+static void *actor_thread(void *ctx)
+{
+    mpi_actor *a = ctx;
+    mpi_world *w = mpi_of(a->actor.world);
+    fast__actor_main(&a->actor);
+    atomic_store(&a->gone, true);
+    atomic_fetch_sub(&w->live, 1);
+    fast__inbox_wake(&w->outbox);
+    return NULL;
+}
+
+/* Several actors: a thread for each, and the bridge here. */
+static fast_err run_several(mpi_world *w)
+{
+    fast_err err = FAST_OK;
+    for (int64_t i = 0; i < w->count && !err; i++) {
+        mpi_actor *a = &w->actors[i];
+        atomic_fetch_add(&w->live, 1);
+        err = fast__thread_start(&a->thread, actor_thread, a);
+        a->started = !err;
+        if (err) {
+            atomic_fetch_sub(&w->live, 1);
+            atomic_store(&w->world.canceled, true);
+        }
+    }
+    bridge(w);
+    for (int64_t i = 0; i < w->count; i++)
+        if (w->actors[i].started)
+            fast__thread_join(&w->actors[i].thread);
+    return err;
+}
+
+static fast_err mpi_run(fast_world *world)
+{
+    mpi_world *w = mpi_of(world);
+    fast_err err = FAST_OK;
+    if (is_lone(w)) {
+        fast__actor_main(&w->actors[0].actor);
+        atomic_store(&w->actors[0].gone, true);
+    } else {
+        err = run_several(w);
+    }
+    drain(w, world->timeout_ns);
+    w->ran = true;
+    for (int64_t i = 0; i < w->count; i++)
+        for (fast_msg *msg = fast__inbox_take(&w->actors[i].inbox); msg;) {
+            fast_msg *next = msg->next;
+            drop(world, msg);
+            msg = next;
+        }
+    if (w->port->err)
+        return fast__fail(w->port->err, "%s", w->port->detail);
+    return err;
+}
+
+static void mpi_close(fast_world *world)
+{
+    mpi_world *w = mpi_of(world);
+    if (!w)
+        return;
+    if (w->joined && !w->ran) {
+        atomic_store(&world->canceled, true);
+        drain(w, world->timeout_ns < CLOSE_NS ? world->timeout_ns : CLOSE_NS);
+    }
+    for (int64_t i = 0; i < w->count; i++)
+        fast__actor_fini(&w->actors[i].actor);
+    const bool clean = !w->port || fast__port_fini(w->port);
+    if (clean) {
+        fast__free(w->port);
+    } else {
+        fast__mpi_keep(w->port);
+        fast__mpi_keep(world->pool);
+        world->pool = NULL;
+    }
+    if (w->joined)
+        fast__mpi_leave(clean);
+    fast__free(w->actors);
+    fast__world_fini(world);
+    fast__free(w);
+}
+
+/* Actor i of each role lives on rank i mod ranks. */
+static void place(mpi_world *w)
+{
+    int64_t id = 0;
+    for (int64_t role = 0; role < w->world.role_count; role++)
+        for (int64_t i = 0; i < w->world.roles[role].count; i++, id++) {
+            w->world.places[id].node = i % w->process->ranks;
+            w->world.places[id].here = w->world.places[id].node == w->process->rank;
+            w->count += w->world.places[id].here;
+        }
+    FAST_ASSERT(id == w->world.count);
+}
+
+/* What all ranks must have in common. */
+static uint64_t world_hash(const fast_world *world)
+{
+    uint64_t hash = fast__hash(fast_version(), strlen(fast_version()), FAST_WIRE_MAGIC);
+    hash = fast__hash(&world->config.seed, sizeof world->config.seed, hash);
+    for (int64_t i = 0; i < world->role_count; i++) {
+        const fast_role *role = &world->roles[i];
+        hash = fast__hash(role->name, strlen(role->name), hash);
+        hash = fast__hash(&role->count, sizeof role->count, hash);
+    }
+    return hash;
+}
+
+/* The actors of this rank, and the port: all memory, before anyone is told that this rank is
+ * here. */
+static fast_err prepare(mpi_world *w)
+{
+    fast_world *world = &w->world;
+    int64_t next = 0;
+    place(w);
+    if (w->count > 1 && w->process->level < MPI_THREAD_FUNNELED)
+        return fast__fail(FAST_ENOTSUP,
+                          "mpi: %lld actors on rank %d are threads, and MPI was "
+                          "initialised without; use MPI_THREAD_FUNNELED",
+                          (long long)w->count, w->process->rank);
+    FAST_TRY(fast__alloc("actors", w->count, sizeof *w->actors, &w->actors));
+    for (int64_t id = 0; id < world->count; id++)
+        if (world->places[id].here)
+            FAST_TRY(fast__actor_init(&w->actors[next++].actor, world, id));
+    fast_port *port = NULL;
+    FAST_TRY(fast__alloc("a port", 1, sizeof *port, &port));
+    port->world = world;
+    port->process = w->process;
+    port->deliver = is_lone(w) ? port_deliver_lone : port_deliver;
+    port->wake = is_lone(w) ? NULL : port_wake;
+    port->ctx = w;
+    const fast_err err = fast__port_init(port);
+    if (err) {
+        fast__free(port);
+        return err;
+    }
+    w->port = port;
+    const int64_t threads = is_lone(w) ? 1 : w->count + 1;
+    w->spin_ns =
+        threads * (w->process->bound ? 1 : w->process->beside) <= w->process->cores ? SPIN_NS : 0;
+    /* Each rank writes the timelines of its own actors. */
+    const size_t used = strlen(world->config.trace);
+    if (used && w->process->rank > 0)
+        snprintf(world->config.trace + used, sizeof world->config.trace - used, ".%d",
+                 w->process->rank);
+    return FAST_OK;
+}
+
+static fast_err mpi_open(const fast_actors_config *config, const fast_role *roles,
+                         int64_t role_count, fast_world **world_out)
+{
+    mpi_world *w = NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    FAST_TRY(fast__alloc("a world", 1, sizeof *w, &w));
+    fast_err err = fast__world_init(&w->world, &fast__transport_mpi, config, roles, role_count);
+    if (err) {
+        fast__free(w);
+        return err;
+    }
+    const int64_t until = fast__clock_ns() + w->world.timeout_ns;
+    err = fast__mpi_begin(until, &w->process);
+    if (!err)
+        err = prepare(w);
+    if (!err)
+        err = fast__mpi_join(w->process, world_hash(&w->world), until, &comm);
+    if (err) {
+        mpi_close(&w->world);
+        return err;
+    }
+    fast__port_start(w->port, comm);
+    fast__mpi_enter();
+    w->joined = true;
+    w->start = fast__clock_ns();
+    *world_out = &w->world;
+    return FAST_OK;
+}
+
+const fast_transport fast__transport_mpi = {
+    .name = "mpi",
+    .summary = "an actor is a thread of a rank: existing clusters, started by mpirun or srun",
+    .open = mpi_open,
+    .close = mpi_close,
+    .run = mpi_run,
+    .send = mpi_send,
+    .wait = mpi_wait,
+    .wake = mpi_wake,
+    .now = mpi_now,
+    .charge = mpi_charge,
+    .native = mpi_native,
+};

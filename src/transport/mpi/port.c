@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sending and receiving between ranks without ever blocking.
+ *
+ *   out   queue -> at most FAST_PORT_OUT_MAX under way per rank -> freed when MPI is done with it
+ *   in    a ring of posted receives of packets; the parts of a large message are received straight
+ *         into the pool's buffers as soon as its packet says how large they are
+ *
+ * What is under way holds its message, so that no part is copied on the way out. Queues hold the
+ * messages themselves and take no memory of their own; what this rank receives ahead of its actors
+ * is bounded by FAST_PORT_OUT_MAX large messages from each rank. Both sides always receive while
+ * they send, so two ranks that send large messages to each other at once do not wait for each
+ * other.
+ *
+ * Cost: a message with small parts is one MPI message; others take one more for each part (two
+ * past PORT_BLOCK bytes).
+ */
+#include "transport/mpi/port.h"
+
+#include "base/memory.h"
+#include "transport/mpi/team.h"
+#include "transport/pool.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Parts beyond this are sent as blocks of it and a rest: MPI counts in int. */
+enum { PORT_BLOCK = 1 << 20 };
+
+void fast__port_fail(fast_port *port, fast_err err)
+{
+    FAST_ASSERT(err != FAST_OK);
+    if (port->err)
+        return;
+    port->err = err;
+    snprintf(port->detail, sizeof port->detail, "%s", fast_error_detail());
+    atomic_store(&port->world->canceled, true);
+}
+
+/* Tell the actors here that those of a rank are down. Of one that has ended they know better. */
+static void lane_down(fast_port *port, int rank)
+{
+    const fast_world *world = port->world;
+    for (int64_t down = 0; down < world->count; down++) {
+        for (int64_t id = 0; id < world->count && world->places[down].node == rank; id++) {
+            fast_msg *msg = NULL;
+            if (!world->places[id].here)
+                continue;
+            const fast_err err = fast__pool_msg(world->pool, FAST_TAG_DOWN, &msg);
+            if (err) {
+                fast__port_fail(port, err);
+                return;
+            }
+            msg->from = down;
+            msg->to = id;
+            msg->words[0] = down;
+            port->deliver(port->ctx, msg);
+        }
+    }
+}
+
+/* MPI cannot reach this rank: its actors are down for those here, and what is sent there is
+ * lost. */
+static void lane_die(fast_port *port, int rank)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    if (lane->dead)
+        return;
+    lane->dead = true;
+    port->bye_count += !lane->bye_heard;
+    lane->bye_heard = true;
+    while (lane->queue) {
+        fast_msg *msg = lane->queue;
+        lane->queue = msg->next;
+        atomic_fetch_add(&port->world->lost, 1);
+        fast_msg_free(msg);
+    }
+    lane_down(port, rank);
+}
+
+/* True if MPI did it; else the lane is dead. */
+static bool lane_ok(fast_port *port, int rank, int code)
+{
+    if (code == MPI_SUCCESS)
+        return true;
+    lane_die(port, rank);
+    return false;
+}
+
+static void lane_busy(fast_port *port, int rank)
+{
+    if (port->lanes[rank].busy)
+        return;
+    port->lanes[rank].busy = true;
+    port->busy[port->busy_count++] = rank;
+    FAST_ASSERT(port->busy_count <= port->process->ranks);
+}
+
+/* Send or receive a stretch of bytes of any size: one request, or two. */
+static int stretch(fast_port *port, bool out, void *data, size_t size, int rank,
+                   MPI_Request *requests, int *count)
+{
+    unsigned char *bytes = data;
+    const size_t blocks = size <= INT_MAX ? 0 : size / PORT_BLOCK;
+    const size_t rest = size - blocks * PORT_BLOCK;
+    const struct {
+        void *at;
+        size_t count;
+        MPI_Datatype type;
+    } pieces[2] = { { bytes, blocks, port->block }, { bytes + size - rest, rest, MPI_BYTE } };
+
+    FAST_ASSERT(blocks <= INT_MAX);
+    for (int i = 0; i < 2; i++) {
+        if (pieces[i].count == 0)
+            continue;
+        MPI_Request *request = &requests[*count];
+        const int n = (int)pieces[i].count;
+        const int code = out ? MPI_Isend(pieces[i].at, n, pieces[i].type, rank, FAST_PORT_TAG_PART,
+                                         port->comm, request)
+                             : MPI_Irecv(pieces[i].at, n, pieces[i].type, rank, FAST_PORT_TAG_PART,
+                                         port->comm, request);
+        if (code != MPI_SUCCESS)
+            return code;
+        ++*count;
+    }
+    return MPI_SUCCESS;
+}
+
+/* A used or a new record of a message under way; NULL if there is no memory. */
+static fast_port_out *out_take(fast_port *port)
+{
+    fast_port_out *out = port->out_free;
+    if (out)
+        port->out_free = out->next;
+    else if (fast__alloc("messages under way", 1, sizeof *out, &out))
+        return NULL;
+    out->next = NULL;
+    out->msg = NULL;
+    out->request_count = 0;
+    return out;
+}
+
+static void out_give(fast_port *port, fast_port_out *out)
+{
+    fast_msg_free(out->msg);
+    out->msg = NULL;
+    out->next = port->out_free;
+    port->out_free = out;
+}
+
+/* Send the packet of `out`, which is written, and what follows it. Takes `out`. */
+static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    int code = MPI_Isend(out->packet, (int)size, MPI_BYTE, rank, FAST_PORT_TAG_PACKET, port->comm,
+                         &out->requests[0]);
+    out->request_count = code == MPI_SUCCESS;
+    const fast_msg *msg = out->msg;
+    const bool outside = msg && fast__msg_payload(msg) - msg->declared > FAST_WIRE_INLINE_MAX;
+    for (int i = 0; outside && i < msg->part_count && code == MPI_SUCCESS; i++)
+        if (msg->parts[i].size)
+            code = stretch(port, true, (void *)(uintptr_t)fast_msg_data(msg, i), msg->parts[i].size,
+                           rank, out->requests, &out->request_count);
+    lane_ok(port, rank, code);
+    if (lane->out_last)
+        lane->out_last->next = out;
+    else
+        lane->out = out;
+    lane->out_last = out;
+    lane->out_count++;
+}
+
+/* Free what MPI is done with, oldest first, and start what waits. Returns how much happened. */
+static int64_t lane_send(fast_port *port, int rank)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    int64_t events = 0;
+    while (lane->out) {
+        fast_port_out *out = lane->out;
+        int done = 0;
+        const int code = MPI_Testall(out->request_count, out->requests, &done, MPI_STATUSES_IGNORE);
+        /* What a dead lane has under way stays: MPI may still touch it. */
+        if (!lane_ok(port, rank, code) || !done)
+            break;
+        lane->out = out->next;
+        lane->out_last = lane->out ? lane->out_last : NULL;
+        lane->out_count--;
+        events++;
+        out_give(port, out);
+    }
+    while (!lane->dead && lane->out_count < FAST_PORT_OUT_MAX && (lane->queue || lane->bye_asked)) {
+        fast_port_out *out = out_take(port);
+        if (!out)
+            break; /* tried again at the next progress */
+        size_t size;
+        if (lane->queue) {
+            out->msg = lane->queue;
+            lane->queue = out->msg->next;
+            lane->queue_last = lane->queue ? lane->queue_last : NULL;
+            size = fast__wire_pack(out->msg, out->packet);
+        } else {
+            lane->bye_asked = false;
+            lane->bye_sent = true;
+            size = fast__wire_pack_kind(FAST_WIRE_BYE, port->stopped, 0, out->packet);
+        }
+        out_start(port, rank, out, size);
+        events++;
+    }
+    return events;
+}
+
+static void lane_push(fast_port_lane *lane, fast_msg *msg)
+{
+    msg->next = NULL;
+    if (lane->queue)
+        lane->queue_last->next = msg;
+    else
+        lane->queue = msg;
+    lane->queue_last = msg;
+}
+
+void fast__port_send(fast_port *port, fast_msg *msg)
+{
+    const int rank = (int)port->world->places[msg->to].node;
+    fast_port_lane *lane = &port->lanes[rank];
+    FAST_ASSERT(rank != port->process->rank);
+    if (lane->dead || lane->bye_heard) {
+        atomic_fetch_add(&port->world->lost, 1);
+        fast_msg_free(msg);
+        return;
+    }
+    lane_push(lane, msg);
+    lane_send(port, rank);
+    if (lane->out || lane->queue)
+        lane_busy(port, rank);
+}
+
+void fast__port_tell(fast_port *port, int rank, fast_wire_kind kind, int64_t word0, int64_t word1)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    /* A ping may follow a goodbye: it wants to know whether the other still has something to
+     * say. */
+    const bool mute = lane->dead || (lane->bye_sent && kind != FAST_WIRE_PING);
+    fast_port_out *out = mute ? NULL : out_take(port);
+    if (!out)
+        return;
+    out_start(port, rank, out, fast__wire_pack_kind(kind, word0, word1, out->packet));
+    lane_busy(port, rank);
+}
+
+void fast__port_bye(fast_port *port, bool stopped)
+{
+    port->stopped = stopped;
+    for (int rank = 0; rank < port->process->ranks; rank++) {
+        if (rank == port->process->rank || port->lanes[rank].dead)
+            continue;
+        port->lanes[rank].bye_asked = true;
+        lane_send(port, rank);
+        lane_busy(port, rank);
+    }
+}
+
+bool fast__port_ping(fast_port *port, int *silent_out)
+{
+    bool silent = false;
+    for (int rank = 0; rank < port->process->ranks; rank++) {
+        fast_port_lane *lane = &port->lanes[rank];
+        if (rank == port->process->rank || lane->bye_heard)
+            continue;
+        if (!lane->heard && !silent) {
+            silent = true;
+            *silent_out = rank;
+        }
+        lane->heard = false;
+        fast__port_tell(port, rank, FAST_WIRE_PING, 0, 0);
+    }
+    return !silent;
+}
+
+/* Hand over the messages that are whole, in order. */
+static int64_t lane_receive(fast_port *port, int rank)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    int64_t events = 0;
+    while (lane->in) {
+        fast_port_in *in = lane->in;
+        int done = 0;
+        const int code = MPI_Testall(in->request_count, in->requests, &done, MPI_STATUSES_IGNORE);
+        if (!lane_ok(port, rank, code) || !done)
+            break;
+        fast_msg *msg = in->msg;
+        lane->in = in->next;
+        lane->in_last = lane->in ? lane->in_last : NULL;
+        in->next = port->in_free;
+        port->in_free = in;
+        port->deliver(port->ctx, msg);
+        events++;
+    }
+    return events;
+}
+
+/* A message as its header says, with buffers for its parts. */
+static fast_err message_make(fast_port *port, const fast_wire *wire, fast_msg **out)
+{
+    fast_msg *msg = NULL;
+    FAST_TRY(fast__pool_msg(port->world->pool, wire->tag, &msg));
+    fast__wire_fill(wire, msg);
+    for (int i = 0; i < wire->part_count; i++) {
+        fast_buffer *buffer = NULL;
+        const fast_err err = fast__pool_buffer(port->world->pool, wire->sizes[i], &buffer);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+        fast_msg_add(msg, &buffer);
+    }
+    *out = msg;
+    return FAST_OK;
+}
+
+/* What was frozen stays so, once it is filled. */
+static void message_freeze(fast_msg *msg, unsigned frozen)
+{
+    for (int i = 0; i < msg->part_count; i++)
+        if (frozen >> i & 1)
+            fast_buffer_freeze(msg->parts[i].buffer);
+}
+
+/* Queue a message of which parts, or others before it, are under way. Takes it. */
+static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, fast_msg *msg)
+{
+    fast_port_lane *lane = &port->lanes[rank];
+    fast_port_in *in = port->in_free;
+    if (in) {
+        port->in_free = in->next;
+    } else {
+        const fast_err err = fast__alloc("arriving messages", 1, sizeof *in, &in);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+    }
+    *in = (fast_port_in){ .msg = msg };
+    if (fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX) {
+        int code = MPI_SUCCESS;
+        for (int i = 0; i < msg->part_count && code == MPI_SUCCESS; i++)
+            if (msg->parts[i].size)
+                code = stretch(port, false, fast_buffer_data(msg->parts[i].buffer),
+                               msg->parts[i].size, rank, in->requests, &in->request_count);
+        lane_ok(port, rank, code);
+    }
+    if (lane->in_last)
+        lane->in_last->next = in;
+    else
+        lane->in = in;
+    lane->in_last = in;
+    lane_busy(port, rank);
+    return FAST_OK;
+}
+
+static fast_err message_receive(fast_port *port, int rank, const fast_wire *wire,
+                                const unsigned char *payload)
+{
+    fast_msg *msg = NULL;
+    FAST_TRY(message_make(port, wire, &msg));
+    const bool outside = fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX;
+    for (int i = 0; !outside && i < msg->part_count; i++) {
+        const size_t size = msg->parts[i].size;
+        if (size == 0)
+            continue;
+        memcpy(fast_buffer_data(msg->parts[i].buffer), payload, size);
+        payload += size;
+        atomic_fetch_add_explicit(&port->world->copies, 1, memory_order_relaxed);
+    }
+    message_freeze(msg, wire->frozen);
+    if (outside || port->lanes[rank].in)
+        return message_await(port, rank, wire, msg);
+    port->deliver(port->ctx, msg);
+    return FAST_OK;
+}
+
+/* A packet has arrived. */
+static fast_err packet_receive(fast_port *port, int rank, const unsigned char *packet, size_t size)
+{
+    fast_wire wire;
+    FAST_TRY(fast__wire_unpack(port->world, packet, size, rank, port->process->rank, &wire));
+    if (port->lanes[rank].bye_heard && wire.kind != FAST_WIRE_PING)
+        return fast__fail(FAST_EFORMAT, "rank %d sent a packet after its last", rank);
+    port->lanes[rank].heard = true;
+    switch ((fast_wire_kind)wire.kind) {
+    case FAST_WIRE_MESSAGE:
+        return message_receive(port, rank, &wire, packet + sizeof wire);
+    case FAST_WIRE_BYE:
+        port->lanes[rank].bye_heard = true;
+        port->bye_count++;
+        if (wire.words[0])
+            lane_down(port, rank);
+        return FAST_OK;
+    case FAST_WIRE_PING:
+        fast__port_tell(port, rank, FAST_WIRE_PONG, 0, 0);
+        return FAST_OK;
+    case FAST_WIRE_PONG:
+        return FAST_OK;
+    case FAST_WIRE_READY:
+        return fast__team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
+    case FAST_WIRE_GO:
+        return fast__team_go(port, rank, (uint64_t)wire.words[0]);
+    case FAST_WIRE_KINDS:
+        break;
+    }
+    return fast__fail(FAST_EFORMAT, "rank %d sent a packet of kind %d", rank, wire.kind);
+}
+
+/* Take the packets that have come, at most one round of the ring, and post their receives
+ * again. */
+static int64_t ring_progress(fast_port *port)
+{
+    int64_t events = 0;
+    for (; events < FAST_PORT_RING && !port->err; events++) {
+        MPI_Request *request = &port->ring[port->ring_head];
+        unsigned char *packet = port->packets + (size_t)port->ring_head * FAST_WIRE_PACKET_MAX;
+        MPI_Status status = { 0 };
+        int done = 0;
+        int size = 0;
+        fast_err err = fast__mpi_check(MPI_Test(request, &done, &status), "receiving");
+        if (!err && !done)
+            break;
+        if (!err) {
+            MPI_Get_count(&status, MPI_BYTE, &size);
+            err = packet_receive(port, status.MPI_SOURCE, packet, (size_t)(size > 0 ? size : 0));
+        }
+        if (!err)
+            err = fast__mpi_check(MPI_Start(request), "receiving");
+        if (err)
+            fast__port_fail(port, err);
+        port->ring_head = (port->ring_head + 1) % FAST_PORT_RING;
+    }
+    return events;
+}
+
+int64_t fast__port_progress(fast_port *port)
+{
+    /* A port that failed still sends, so that the others hear how its actors end. */
+    int64_t events = port->err ? 0 : ring_progress(port);
+    for (int i = 0; i < port->busy_count;) {
+        const int rank = port->busy[i];
+        fast_port_lane *lane = &port->lanes[rank];
+        events += lane_send(port, rank) + lane_receive(port, rank);
+        if (lane->out || lane->in || lane->queue || lane->bye_asked) {
+            i++;
+            continue;
+        }
+        lane->busy = false;
+        port->busy[i] = port->busy[--port->busy_count];
+    }
+    return events + fast__team_progress(port);
+}
+
+bool fast__port_is_over(const fast_port *port)
+{
+    return port->bye_count == port->process->ranks - 1 && port->busy_count == 0;
+}
+
+fast_err fast__port_init(fast_port *port)
+{
+    const int ranks = port->process->ranks;
+    fast_err err = fast__alloc("ranks", ranks, sizeof *port->lanes, &port->lanes);
+    if (err)
+        return err;
+    err = fast__alloc("ranks", ranks, sizeof *port->busy, &port->busy);
+    if (err)
+        goto undo_lanes;
+    err = fast__alloc("packets", FAST_PORT_RING, FAST_WIRE_PACKET_MAX, &port->packets);
+    if (err)
+        goto undo_busy;
+    err = fast__teams_new(port);
+    if (err)
+        goto undo_packets;
+    port->comm = MPI_COMM_NULL;
+    return FAST_OK;
+
+undo_packets:
+    fast__free(port->packets);
+undo_busy:
+    fast__free(port->busy);
+undo_lanes:
+    fast__free(port->lanes);
+    return err;
+}
+
+void fast__port_start(fast_port *port, MPI_Comm comm)
+{
+    FAST_ASSERT(port->comm == MPI_COMM_NULL && comm != MPI_COMM_NULL);
+    port->comm = comm;
+    MPI_Type_contiguous(PORT_BLOCK, MPI_BYTE, &port->block);
+    MPI_Type_commit(&port->block);
+    for (int i = 0; i < FAST_PORT_RING; i++) {
+        MPI_Recv_init(port->packets + (size_t)i * FAST_WIRE_PACKET_MAX, FAST_WIRE_PACKET_MAX,
+                      MPI_BYTE, MPI_ANY_SOURCE, FAST_PORT_TAG_PACKET, port->comm, &port->ring[i]);
+        MPI_Start(&port->ring[i]);
+    }
+}
+
+/* Take back the posted receives, and the communicator. */
+static void mpi_stop(fast_port *port)
+{
+    if (port->comm == MPI_COMM_NULL)
+        return;
+    for (int i = 0; i < FAST_PORT_RING; i++) {
+        MPI_Cancel(&port->ring[i]);
+        MPI_Wait(&port->ring[i], MPI_STATUS_IGNORE);
+        MPI_Request_free(&port->ring[i]);
+    }
+    MPI_Type_free(&port->block);
+    MPI_Comm_free(&port->comm);
+}
+
+bool fast__port_fini(fast_port *port)
+{
+    const bool begun = port->comm != MPI_COMM_NULL;
+    const bool clean = (!begun || fast__port_is_over(port)) && fast__teams_free(port);
+    for (int rank = 0; rank < port->process->ranks; rank++) {
+        fast_port_lane *lane = &port->lanes[rank];
+        for (fast_msg *msg = lane->queue; msg;) {
+            fast_msg *next = msg->next;
+            fast_msg_free(msg);
+            msg = next;
+        }
+        lane->queue = NULL;
+    }
+    if (!clean)
+        return false;
+    mpi_stop(port);
+    while (port->out_free) {
+        fast_port_out *next = port->out_free->next;
+        fast__free(port->out_free);
+        port->out_free = next;
+    }
+    while (port->in_free) {
+        fast_port_in *next = port->in_free->next;
+        fast__free(port->in_free);
+        port->in_free = next;
+    }
+    fast__free(port->packets);
+    fast__free(port->busy);
+    fast__free(port->lanes);
+    return true;
+}

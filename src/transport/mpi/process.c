@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * MPI in this process: it is initialised at the first world, unless the program has done so, and
+ * finalised when the process exits if it was initialised here. A process of MPI has one such life,
+ * so this is the one place with state that outlives a world; a mutex guards it.
+ *
+ * A rank that exits in the middle of a run, or after a run that left something behind in MPI (a
+ * collective that never ended, a peer that never said goodbye), aborts the job: MPI_Finalize()
+ * would wait for the others for ever, and they for it.
+ */
+#include "transport/mpi/process.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KEPT_MAX = 64 };
+
+static struct {
+    pthread_mutex_t mutex;    /* guards all below */
+    bool begun;               /* `process` is filled */
+    bool ours;                /* MPI was initialised here */
+    pid_t pid;                /* who did: a forked child must not finalise */
+    int worlds;               /* open */
+    bool unclean;             /* something was left behind */
+    int kept_count;           /* of `kept` */
+    void *kept[KEPT_MAX];     /* what MPI may still touch: known, so that it is no leak */
+    fast_mpi_process process; /* constant once begun */
+} state = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+enum {
+    YIELD_NS = 200 * 1000,     /* a wait yields this long before it sleeps */
+    SLEEP_NS_MIN = 20 * 1000,  /* shorter sleeps cost more than they last */
+    SLEEP_NS_MAX = 500 * 1000, /* what a message waits at most for a sleeper */
+};
+
+int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)
+{
+    if (pause->since == 0)
+        pause->since = now;
+    const int64_t waited = now - pause->since;
+    if (waited < pause->spin_ns)
+        return 0;
+    if (waited < YIELD_NS) {
+        sched_yield();
+        return 0;
+    }
+    const int64_t sleep = waited / 8;
+    return sleep < SLEEP_NS_MIN ? SLEEP_NS_MIN : sleep > SLEEP_NS_MAX ? SLEEP_NS_MAX : sleep;
+}
+
+fast_err fast__mpi_check(int code, const char *doing)
+{
+    if (code == MPI_SUCCESS)
+        return FAST_OK;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return fast__fail(FAST_EPEER, "mpi: %s failed: %s", doing, text);
+}
+
+fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing)
+{
+    fast_mpi_pause pause = { 0 };
+    for (;;) {
+        int done = 0;
+        FAST_TRY(fast__mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), doing));
+        if (done)
+            return FAST_OK;
+        const int64_t now = fast__clock_ns();
+        if (now >= until)
+            return fast__fail(FAST_ETIMEDOUT, "mpi: %s took too long: a rank does not answer",
+                              doing);
+        const int64_t sleep = fast__mpi_pause(&pause, now);
+        if (sleep)
+            nanosleep(&(struct timespec){ .tv_nsec = sleep }, NULL);
+    }
+}
+
+/* At exit. */
+static void finish(void)
+{
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over || getpid() != state.pid)
+        return;
+    if (state.worlds > 0 || state.unclean)
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    else if (state.ours)
+        MPI_Finalize();
+}
+
+/* May the calling thread call MPI? */
+static fast_err level_check(int level)
+{
+    int main_thread = 0;
+    MPI_Is_thread_main(&main_thread);
+    if (level < MPI_THREAD_SERIALIZED && !main_thread)
+        return fast__fail(FAST_ENOTSUP, "mpi: MPI was initialised for its main thread alone, and "
+                                        "this is another; use MPI_THREAD_SERIALIZED");
+    return FAST_OK;
+}
+
+/* A communicator of our own, and how many ranks share this machine. */
+static fast_err communicator_make(fast_mpi_process *process, int64_t until)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    FAST_TRY(fast__mpi_check(MPI_Comm_idup(MPI_COMM_WORLD, &process->base, &request), "the start"));
+    FAST_TRY(fast__mpi_await(&request, until, "the start"));
+    MPI_Comm_set_errhandler(process->base, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(process->base, &process->rank);
+    MPI_Comm_size(process->base, &process->ranks);
+    MPI_Comm beside = MPI_COMM_NULL;
+    FAST_TRY(fast__mpi_check(
+        MPI_Comm_split_type(process->base, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &beside),
+        "the start"));
+    MPI_Comm_size(beside, &process->beside);
+    MPI_Comm_free(&beside);
+    return FAST_OK;
+}
+
+static fast_err process_begin(int64_t until)
+{
+    int begun = 0;
+    int over = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&over);
+    if (over)
+        return fast__fail(FAST_ENOTSUP, "mpi: MPI was finalised already; run the actors before it");
+    if (!begun) {
+        int level = 0;
+        FAST_TRY(fast__mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                                 "MPI_Init_thread"));
+        state.ours = true;
+    }
+    if (state.pid == 0) {
+        state.pid = getpid();
+        if (atexit(finish))
+            return fast__fail(FAST_ENOMEM, "mpi: no room for an exit handler");
+    }
+    fast_mpi_process process = { .cores = (int)fast__cpu_count() };
+    process.bound = process.cores < sysconf(_SC_NPROCESSORS_ONLN);
+    MPI_Query_thread(&process.level);
+    FAST_TRY(level_check(process.level));
+    FAST_TRY(communicator_make(&process, until));
+    state.process = process;
+    state.begun = true;
+    return FAST_OK;
+}
+
+fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out)
+{
+    pthread_mutex_lock(&state.mutex);
+    const fast_err err = state.begun ? level_check(state.process.level) : process_begin(until);
+    pthread_mutex_unlock(&state.mutex);
+    if (!err)
+        *out = &state.process;
+    return err;
+}
+
+void fast__mpi_keep(void *memory)
+{
+    pthread_mutex_lock(&state.mutex);
+    if (state.kept_count < KEPT_MAX)
+        state.kept[state.kept_count++] = memory;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void fast__mpi_enter(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    state.worlds++;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void fast__mpi_leave(bool clean)
+{
+    pthread_mutex_lock(&state.mutex);
+    FAST_ASSERT(state.worlds > 0);
+    state.worlds--;
+    state.unclean = state.unclean || !clean;
+    pthread_mutex_unlock(&state.mutex);
+}

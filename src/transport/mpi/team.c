@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives of MPI for groups whose members live on as many ranks.
+ *
+ * MPI_Comm_create_group() blocks until every member calls it, so nobody calls it before all are
+ * there: each member tells rank 0 that it is ready, and rank 0 tells all of them to go. Since one
+ * rank decides, all ranks make their communicators in one order, and two teams that overlap cannot
+ * wait for each other. A member that gave up meanwhile goes too, so that no one waits for it.
+ *
+ * A vector is summed in chunks: copied into one of two buffers, reduced there by MPI_Iallreduce(),
+ * copied back, so that copying one overlaps with reducing the other. A member that waits in vain
+ * returns at its deadline; the buffer stays with MPI, the team is broken, and the process aborts
+ * the job when it exits, for MPI could not end otherwise.
+ */
+#include "transport/mpi/team.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    TEAMS_MAX = 1024,   /* per world */
+    CHUNK = 256 * 1024, /* floats of a buffer */
+    TAG_FIRST = 16,     /* MPI's tags of communicators under construction */
+    TAGS = 16384,       /* how many: keys are spread over them */
+    SLOTS = 2
+};
+
+/* What happens to a buffer: the actor writes FREE and ASKED, the port's thread the others. */
+enum { SLOT_FREE, SLOT_ASKED, SLOT_RUNNING, SLOT_DONE };
+
+typedef struct slot {
+    atomic_int state;    /* who may touch the rest */
+    bool barrier;        /* no numbers */
+    int count;           /* of floats */
+    float *x;            /* CHUNK floats, once they are needed */
+    MPI_Request request; /* while it runs */
+} slot;
+
+/* How far a team is. */
+enum { TEAM_NEW, TEAM_WANTED, TEAM_TOLD, TEAM_MADE, TEAM_BROKEN };
+
+typedef struct team {
+    struct team *next;   /* of the world's teams */
+    uint64_t key;        /* of the group */
+    int64_t actor;       /* the member that lives here; -1: none has called yet */
+    int64_t count;       /* of members */
+    int *ranks;          /* of the members, in their order; NULL: none has called yet */
+    int64_t ready_count; /* at rank 0: members that are ready */
+    int *ready;          /* at rank 0: their ranks */
+    atomic_int state;    /* TEAM_... */
+    bool broken;         /* a member here gave up */
+    bool going;          /* the communicator was made */
+    MPI_Comm comm;       /* once it is made */
+    uint64_t asked;      /* chunks so far: chunk i uses slot i mod SLOTS; the actor's */
+    uint64_t begun;      /* likewise, that MPI was given: in the same order at all members */
+    slot slots[SLOTS];   /* chunks under way */
+} team;
+
+struct fast_teams {
+    pthread_mutex_t mutex; /* guards the list, and the teams' fields that are not atomic */
+    team *first;           /* the newest */
+    int count;             /* of teams */
+    atomic_bool asked;     /* something is to be done by the port's thread */
+};
+
+fast_err fast__teams_new(fast_port *port)
+{
+    FAST_TRY(fast__alloc("native collectives", 1, sizeof *port->teams, &port->teams));
+    pthread_mutex_init(&port->teams->mutex, NULL);
+    return FAST_OK;
+}
+
+bool fast__teams_free(fast_port *port)
+{
+    struct fast_teams *teams = port->teams;
+    for (team *t = teams->first; t; t = t->next)
+        for (int i = 0; i < SLOTS; i++)
+            if (atomic_load(&t->slots[i].state) == SLOT_RUNNING)
+                return false;
+    while (teams->first) {
+        team *t = teams->first;
+        teams->first = t->next;
+        if (t->going)
+            MPI_Comm_free(&t->comm);
+        for (int i = 0; i < SLOTS; i++)
+            fast__free(t->slots[i].x);
+        fast__free(t->ranks);
+        fast__free(t->ready);
+        fast__free(t);
+    }
+    pthread_mutex_destroy(&teams->mutex);
+    fast__free(teams);
+    return true;
+}
+
+/* The team of a key, new if there is none. The mutex is held. */
+static fast_err team_find(fast_port *port, uint64_t key, team **out)
+{
+    struct fast_teams *teams = port->teams;
+    team *t = teams->first;
+    while (t && t->key != key)
+        t = t->next;
+    if (!t) {
+        if (teams->count == TEAMS_MAX)
+            return fast__fail(FAST_ENOTSUP, "native: more than %d groups in one run", TEAMS_MAX);
+        FAST_TRY(fast__alloc("a native collective", 1, sizeof *t, &t));
+        t->key = key;
+        t->actor = -1;
+        t->next = teams->first;
+        teams->first = t;
+        teams->count++;
+    }
+    *out = t;
+    return FAST_OK;
+}
+
+/* Make the communicator: every member does so now. */
+static fast_err team_make(fast_port *port, team *t)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group group = MPI_GROUP_NULL;
+    FAST_ASSERT(t->ranks != NULL && !t->going);
+    MPI_Comm_group(port->comm, &all);
+    MPI_Group_incl(all, (int)t->count, t->ranks, &group);
+    const int code =
+        MPI_Comm_create_group(port->comm, group, TAG_FIRST + (int)(t->key % TAGS), &t->comm);
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    FAST_TRY(fast__mpi_check(code, "MPI_Comm_create_group"));
+    MPI_Comm_set_errhandler(t->comm, MPI_ERRORS_RETURN);
+    t->going = true;
+    atomic_store(&t->state, t->broken ? TEAM_BROKEN : TEAM_MADE);
+    return FAST_OK;
+}
+
+/* At rank 0: a member on `rank` is ready; if it is the last, let all go. The mutex is held. */
+static fast_err team_count(fast_port *port, team *t, int rank, int64_t count)
+{
+    if (count < 2 || count > port->process->ranks || (t->ready && t->ready_count >= count) ||
+        (t->ranks && t->count != count))
+        return fast__fail(FAST_EFORMAT, "rank %d has a native group of %lld members that differs",
+                          rank, (long long)count);
+    if (!t->ready)
+        FAST_TRY(fast__alloc("ranks of a group", count, sizeof *t->ready, &t->ready));
+    for (int64_t i = 0; i < t->ready_count; i++)
+        if (t->ready[i] == rank)
+            return fast__fail(FAST_EFORMAT, "rank %d is twice in a native group", rank);
+    t->ready[t->ready_count++] = rank;
+    if (t->ready_count < count)
+        return FAST_OK;
+    bool here = false;
+    for (int64_t i = 0; i < count; i++) {
+        here = here || t->ready[i] == port->process->rank;
+        if (t->ready[i] != port->process->rank)
+            fast__port_tell(port, t->ready[i], FAST_WIRE_GO, (int64_t)t->key, 0);
+    }
+    return here ? team_make(port, t) : FAST_OK;
+}
+
+fast_err fast__team_ready(fast_port *port, int rank, uint64_t key, int64_t count)
+{
+    team *t = NULL;
+    pthread_mutex_lock(&port->teams->mutex);
+    fast_err err = team_find(port, key, &t);
+    if (!err)
+        err = team_count(port, t, rank, count);
+    pthread_mutex_unlock(&port->teams->mutex);
+    return err;
+}
+
+fast_err fast__team_go(fast_port *port, int rank, uint64_t key)
+{
+    team *t = NULL;
+    pthread_mutex_lock(&port->teams->mutex);
+    fast_err err = team_find(port, key, &t);
+    if (!err && (rank != 0 || !t->ranks || t->going))
+        err = fast__fail(FAST_EFORMAT, "rank %d starts a native group that nobody asked for", rank);
+    if (!err)
+        err = team_make(port, t);
+    pthread_mutex_unlock(&port->teams->mutex);
+    return err;
+}
+
+/* Begin a chunk whose turn it is. */
+static fast_err slot_begin(team *t, int64_t *events)
+{
+    for (slot *s = &t->slots[t->begun % SLOTS]; atomic_load(&s->state) == SLOT_ASKED;
+         s = &t->slots[t->begun % SLOTS]) {
+        const int code = s->barrier ? MPI_Ibarrier(t->comm, &s->request)
+                                    : MPI_Iallreduce(MPI_IN_PLACE, s->x, s->count, MPI_FLOAT,
+                                                     MPI_SUM, t->comm, &s->request);
+        FAST_TRY(fast__mpi_check(code, "a collective"));
+        atomic_store(&s->state, SLOT_RUNNING);
+        t->begun++;
+        ++*events;
+    }
+    return FAST_OK;
+}
+
+/* Look whether a chunk is done. */
+static fast_err slot_end(slot *s, int64_t *events)
+{
+    if (atomic_load(&s->state) != SLOT_RUNNING)
+        return FAST_OK;
+    int done = 0;
+    FAST_TRY(fast__mpi_check(MPI_Test(&s->request, &done, MPI_STATUS_IGNORE), "a collective"));
+    if (done) {
+        atomic_store(&s->state, SLOT_DONE);
+        ++*events;
+    }
+    return FAST_OK;
+}
+
+/* One team's requests. The mutex is held. True in *pending_out if it has some left. */
+static fast_err team_advance(fast_port *port, team *t, int64_t *events, bool *pending_out)
+{
+    const int64_t before = *events;
+    const int state = atomic_load(&t->state);
+    if (state == TEAM_WANTED) {
+        atomic_store(&t->state, TEAM_TOLD);
+        ++*events;
+        if (port->process->rank == 0)
+            FAST_TRY(team_count(port, t, 0, t->count));
+        else
+            fast__port_tell(port, 0, FAST_WIRE_READY, (int64_t)t->key, t->count);
+    }
+    bool pending = false;
+    if (t->going)
+        FAST_TRY(slot_begin(t, events));
+    for (int i = 0; i < SLOTS && t->going; i++) {
+        FAST_TRY(slot_end(&t->slots[i], events));
+        pending = pending || atomic_load(&t->slots[i].state) == SLOT_RUNNING;
+    }
+    if (*events > before && port->wake && t->actor >= 0)
+        port->wake(port->ctx, t->actor);
+    *pending_out = *pending_out || pending;
+    return FAST_OK;
+}
+
+int64_t fast__team_progress(fast_port *port)
+{
+    struct fast_teams *teams = port->teams;
+    if (!atomic_load_explicit(&teams->asked, memory_order_acquire))
+        return 0;
+    int64_t events = 0;
+    bool pending = false;
+    pthread_mutex_lock(&teams->mutex);
+    for (team *t = teams->first; t; t = t->next) {
+        const fast_err err = team_advance(port, t, &events, &pending);
+        if (err)
+            fast__port_fail(port, err);
+    }
+    if (!pending)
+        atomic_store(&teams->asked, false);
+    pthread_mutex_unlock(&teams->mutex);
+    return events;
+}
+
+/* The calling actor's team, with its members' ranks. FAST_ENOTSUP if two share a rank. */
+static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_native *native,
+                          team **out)
+{
+    const fast_world *world = port->world;
+    team *t = NULL;
+    for (int64_t i = 0; i < native->count; i++)
+        for (int64_t j = 0; j < i; j++)
+            if (world->places[native->ids[i]].node == world->places[native->ids[j]].node)
+                return fast__fail(FAST_ENOTSUP,
+                                  "native: %lld and %lld share rank %lld; MPI's collectives need a "
+                                  "rank for each",
+                                  (long long)native->ids[j], (long long)native->ids[i],
+                                  (long long)world->places[native->ids[i]].node);
+    FAST_TRY(team_find(port, native->key, &t));
+    if (t->ranks) {
+        *out = t;
+        return t->count == native->count && t->actor == actor->id
+                   ? FAST_OK
+                   : fast__fail(FAST_EINVAL, "native: two groups have one key");
+    }
+    int *ranks = NULL;
+    FAST_TRY(fast__alloc("ranks of a group", native->count, sizeof *ranks, &ranks));
+    for (int64_t i = 0; i < native->count; i++)
+        ranks[i] = (int)world->places[native->ids[i]].node;
+    t->ranks = ranks;
+    t->count = native->count;
+    t->actor = actor->id;
+    atomic_store(&t->state, TEAM_WANTED);
+    *out = t;
+    return FAST_OK;
+}
+
+/* Let the port's thread look. */
+static void ask(fast_port *port, void (*notify)(fast_world *world))
+{
+    pthread_mutex_lock(&port->teams->mutex);
+    atomic_store(&port->teams->asked, true);
+    pthread_mutex_unlock(&port->teams->mutex);
+    notify(port->world);
+}
+
+/* One wait of the actor; a failure breaks the team. */
+static fast_err team_wait(fast_port *port, fast_actor *actor, team *t, const fast_wait *wait)
+{
+    const fast_err err = fast__wait_once(actor, wait);
+    if (!err)
+        return FAST_OK;
+    pthread_mutex_lock(&port->teams->mutex);
+    t->broken = true;
+    atomic_store(&t->state, TEAM_BROKEN);
+    pthread_mutex_unlock(&port->teams->mutex);
+    return err;
+}
+
+static fast_err slot_ask(slot *s, const fast_native *native, int64_t offset)
+{
+    const int64_t left = native->size - offset;
+    s->barrier = native->kind == FAST_NATIVE_BARRIER;
+    s->count = s->barrier ? 0 : (int)(left < CHUNK ? left : CHUNK);
+    if (!s->barrier && !s->x)
+        FAST_TRY(fast__alloc("a native collective's buffer", CHUNK, sizeof *s->x, &s->x));
+    if (!s->barrier)
+        memcpy(s->x, native->x + offset, (size_t)s->count * sizeof *s->x);
+    atomic_store(&s->state, SLOT_ASKED);
+    return FAST_OK;
+}
+
+/* Copy chunks in, have them reduced, copy them back. */
+static fast_err team_run(fast_port *port, fast_actor *actor, team *t, const fast_native *native,
+                         const fast_wait *wait, void (*notify)(fast_world *world))
+{
+    const int64_t size = native->kind == FAST_NATIVE_BARRIER ? 1 : native->size;
+    int64_t begun = 0;
+    int64_t ended = 0;
+    uint64_t first = t->asked;
+    while (ended < size) {
+        slot *s = &t->slots[t->asked % SLOTS];
+        if (begun < size && atomic_load(&s->state) == SLOT_FREE) {
+            FAST_TRY(slot_ask(s, native, begun));
+            begun += s->barrier ? 1 : s->count;
+            t->asked++;
+            ask(port, notify);
+            continue;
+        }
+        s = &t->slots[first % SLOTS];
+        if (atomic_load(&s->state) != SLOT_DONE) {
+            FAST_TRY(team_wait(port, actor, t, wait));
+            continue;
+        }
+        if (!s->barrier)
+            memcpy(native->x + ended, s->x, (size_t)s->count * sizeof *s->x);
+        ended += s->barrier ? 1 : s->count;
+        atomic_store(&s->state, SLOT_FREE);
+        first++;
+    }
+    return FAST_OK;
+}
+
+fast_err fast__team_native(fast_port *port, fast_actor *actor, const fast_native *native,
+                           void (*notify)(fast_world *world))
+{
+    FAST_ASSERT(native->count > 0 && native->size >= 0);
+    if (native->kind == FAST_NATIVE_ALLREDUCE && !native->x)
+        return fast__fail(FAST_ENOTSUP, "native: a vector without values is for simulation");
+    if (native->count == 1)
+        return FAST_OK;
+    const fast_wait wait = {
+        .waiting = true,
+        .whom = FAST_ANY,
+        .tag = FAST_TAG_GROUP,
+        .since = fast_now(actor),
+        .deadline = fast__deadline(actor, native->deadline),
+        .doing = native->kind == FAST_NATIVE_BARRIER ? "native barrier" : "native allreduce",
+    };
+    team *t = NULL;
+    pthread_mutex_lock(&port->teams->mutex);
+    const fast_err err = team_join(port, actor, native, &t);
+    pthread_mutex_unlock(&port->teams->mutex);
+    FAST_TRY(err);
+    ask(port, notify);
+    while (atomic_load(&t->state) != TEAM_MADE) {
+        if (atomic_load(&t->state) == TEAM_BROKEN)
+            return fast__fail(FAST_EPEER,
+                              "native: a collective of this group failed before; make a "
+                              "group with the next generation");
+        FAST_TRY(team_wait(port, actor, t, &wait));
+    }
+    return team_run(port, actor, t, native, &wait, notify);
+}

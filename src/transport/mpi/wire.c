@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wire format between ranks. A packet is
+ *
+ *   byte   0  magic and version       4   (also tells another byte order)
+ *          4  kind, parts, frozen bits, unreliable
+ *          8  from, to                8 each
+ *         24  tag                     8
+ *         32  six words               8 each
+ *         80  declared                8
+ *         88  generation, unused      4 each
+ *         96  sizes of four parts     8 each
+ *        128  all parts, one after the other, if together at most FAST_WIRE_INLINE_MAX bytes
+ *
+ * Larger payloads follow outside: one stream of MPI messages for each pair of ranks, in the order
+ * of the packets. Everything that arrives is verified before it is believed: a wrong packet is an
+ * error, never a crash, and never an allocation of what nobody could have sent.
+ */
+#include "transport/mpi/wire.h"
+
+#include <string.h>
+
+static uint64_t payload_of(const fast_msg *msg)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < msg->part_count; i++)
+        sum += msg->parts[i].size;
+    return sum;
+}
+
+size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKET_MAX])
+{
+    FAST_ASSERT(msg->part_count >= 0 && msg->part_count <= FAST_MSG_PARTS_MAX);
+    fast_wire wire = {
+        .magic = FAST_WIRE_MAGIC,
+        .kind = FAST_WIRE_MESSAGE,
+        .part_count = (uint8_t)msg->part_count,
+        .unreliable = msg->unreliable ? 1 : 0,
+        .from = msg->from,
+        .to = msg->to,
+        .tag = msg->tag,
+        .declared = msg->declared,
+        .generation = msg->generation,
+    };
+    memcpy(wire.words, msg->words, sizeof wire.words);
+    for (int i = 0; i < msg->part_count; i++) {
+        wire.sizes[i] = msg->parts[i].size;
+        if (msg->parts[i].buffer && fast_buffer_is_frozen(msg->parts[i].buffer))
+            wire.frozen = (uint8_t)(wire.frozen | 1u << i);
+    }
+    memcpy(packet, &wire, sizeof wire);
+    size_t used = sizeof wire;
+    if (payload_of(msg) > FAST_WIRE_INLINE_MAX)
+        return used;
+    for (int i = 0; i < msg->part_count; i++) {
+        if (msg->parts[i].size)
+            memcpy(packet + used, fast_msg_data(msg, i), msg->parts[i].size);
+        used += msg->parts[i].size;
+    }
+    FAST_ASSERT(used <= FAST_WIRE_PACKET_MAX);
+    return used;
+}
+
+size_t fast__wire_pack_kind(fast_wire_kind kind, int64_t word0, int64_t word1,
+                            unsigned char packet[FAST_WIRE_PACKET_MAX])
+{
+    FAST_ASSERT(kind != FAST_WIRE_MESSAGE && kind < FAST_WIRE_KINDS);
+    fast_wire wire = { .magic = FAST_WIRE_MAGIC, .kind = (uint8_t)kind };
+    wire.words[0] = word0;
+    wire.words[1] = word1;
+    memcpy(packet, &wire, sizeof wire);
+    return sizeof wire;
+}
+
+uint64_t fast__wire_payload(const fast_wire *wire)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < wire->part_count; i++)
+        sum += wire->sizes[i];
+    return sum;
+}
+
+/* The sizes of the parts: each possible, and none behind the last. */
+static fast_err sizes_check(const fast_wire *wire, int64_t node)
+{
+    if (wire->part_count > FAST_MSG_PARTS_MAX || wire->frozen >> wire->part_count)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a message of %d parts; at most %d",
+                          (long long)node, wire->part_count, FAST_MSG_PARTS_MAX);
+    for (int i = 0; i < FAST_MSG_PARTS_MAX; i++)
+        if (wire->sizes[i] > (i < wire->part_count ? FAST_WIRE_PART_MAX : 0))
+            return fast__fail(FAST_EFORMAT, "rank %lld sent a message whose part %d has %llu bytes",
+                              (long long)node, i, (unsigned long long)wire->sizes[i]);
+    return FAST_OK;
+}
+
+/* Control messages are acted on without further checks: their words name actors that exist. */
+static fast_err control_check(const fast_world *world, const fast_wire *wire, int64_t node)
+{
+    const int64_t *w = wire->words;
+    bool good = true;
+    if (wire->tag >> 56 != FAST_TAG_CONTROL >> 56)
+        return FAST_OK;
+    if (wire->tag == FAST_TAG_ENDED)
+        good = w[0] <= 0 && w[0] > INT32_MIN && w[1] >= -1 && w[1] < world->count;
+    else if (wire->tag == FAST_TAG_DOWN || wire->tag == FAST_TAG_UP)
+        good = w[0] >= 0 && w[0] < world->count;
+    else
+        good = wire->tag == FAST_TAG_WHO || wire->tag == FAST_TAG_ANSWER;
+    if (!good)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a control message %llx with wrong words",
+                          (long long)node, (unsigned long long)wire->tag);
+    return FAST_OK;
+}
+
+/* Sender and receiver exist, and live where the packet came from and arrived. */
+static fast_err ends_check(const fast_world *world, const fast_wire *wire, int64_t node,
+                           int64_t here)
+{
+    if (wire->from < 0 || wire->from >= world->count || world->places[wire->from].node != node)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a message of actor %lld, which it is not",
+                          (long long)node, (long long)wire->from);
+    if (wire->to < 0 || wire->to >= world->count || world->places[wire->to].node != here)
+        return fast__fail(FAST_EFORMAT,
+                          "rank %lld sent a message for actor %lld to rank %lld, where it is not",
+                          (long long)node, (long long)wire->to, (long long)here);
+    return FAST_OK;
+}
+
+fast_err fast__wire_unpack(const fast_world *world, const unsigned char *packet, size_t size,
+                           int64_t node, int64_t here, fast_wire *out)
+{
+    fast_wire wire;
+    if (size < sizeof wire)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of %zu bytes; at least %zu",
+                          (long long)node, size, sizeof wire);
+    memcpy(&wire, packet, sizeof wire);
+    if (wire.magic != FAST_WIRE_MAGIC)
+        return fast__fail(FAST_EFORMAT,
+                          "rank %lld speaks another version (%08x, here %08x); run the same build "
+                          "on every rank",
+                          (long long)node, (unsigned)wire.magic, (unsigned)FAST_WIRE_MAGIC);
+    if (wire.kind >= FAST_WIRE_KINDS || wire.unreliable > 1 || wire.unused != 0)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of an unknown kind, %d",
+                          (long long)node, wire.kind);
+    FAST_TRY(sizes_check(&wire, node));
+    if (wire.kind == FAST_WIRE_MESSAGE) {
+        FAST_TRY(ends_check(world, &wire, node, here));
+        FAST_TRY(control_check(world, &wire, node));
+    } else if (wire.part_count) {
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of kind %d with parts",
+                          (long long)node, wire.kind);
+    }
+    const uint64_t payload = fast__wire_payload(&wire);
+    const uint64_t carried = payload <= FAST_WIRE_INLINE_MAX ? payload : 0;
+    if (size != sizeof wire + carried)
+        return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of %zu bytes that should have %zu",
+                          (long long)node, size, sizeof wire + (size_t)carried);
+    *out = wire;
+    return FAST_OK;
+}
+
+void fast__wire_fill(const fast_wire *wire, fast_msg *msg)
+{
+    FAST_ASSERT(wire->kind == FAST_WIRE_MESSAGE);
+    msg->from = wire->from;
+    msg->to = wire->to;
+    msg->tag = wire->tag;
+    memcpy(msg->words, wire->words, sizeof msg->words);
+    msg->declared = (size_t)wire->declared;
+    msg->unreliable = wire->unreliable != 0;
+    msg->generation = wire->generation;
+}
