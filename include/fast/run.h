@@ -131,6 +131,24 @@ typedef void fast_measure_fn(void *ctx, const fast_measure *measure);
 FAST_API FAST_MUST_CHECK fast_err fast_bench_engine(const char *const *options,
                                                     fast_measure_fn *report, void *ctx);
 
+/* One measurement of `fast bench sim`. */
+typedef struct fast_sim_measure {
+    const char *program;   /* what the actors ran: "ring", "allreduce" */
+    int64_t actors;        /* that were simulated */
+    int64_t events;        /* of the simulation */
+    double events_per_s;   /* in real time, on one core */
+    double time_s;         /* real time of the whole run */
+    double virtual_time_s; /* what it simulated */
+} fast_sim_measure;
+
+/* Called once for each measurement, which is lent for the call. */
+typedef void fast_sim_measure_fn(void *ctx, const fast_sim_measure *measure);
+
+/* Measure the simulator: rings of actors that pass messages, and an allreduce by ring. Option:
+ * actors (0: 64, 1024 and 4096). */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_sim(const char *const *options,
+                                                 fast_sim_measure_fn *report, void *ctx);
+
 /* An optional library that this build has, or has not. */
 typedef struct fast_feature {
     const char *name;    /* "oneDNN" */

@@ -5,7 +5,8 @@
  * Alone it trains the canonical workload, lenet with batch 64, for a few hundred steps and prints
  * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
  * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
- * layers beside what the core's multiply-adds allow.
+ * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
+ * the simulator.
  */
 #include "json.h"
 #include "tables.h"
@@ -19,15 +20,32 @@ typedef struct bench_line {
     char **options; /* "name=value", ends with NULL; one more fits in front */
     int count;      /* of them */
     bool json;
-    bool engine; /* fast bench engine */
-    bool model;  /* a model was named */
+    const char *kind; /* fast bench KIND; NULL: the canonical workload */
+    bool model;       /* a model was named */
 } bench_line;
+
+static const char *const kinds[] = { "engine", "sim" };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const char *bench_name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
-    (void)i;
-    return "engine";
+    return kinds[i];
+}
+
+/* The kind of that name, or a usage error that names the nearest, or all. */
+static int set_kind(bench_line *line, const char *name)
+{
+    const char *nearest = cli_nearest(name, bench_name_at, NULL, KINDS);
+
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(name, kinds[i]) == 0) {
+            line->kind = kinds[i];
+            return CLI_DONE;
+        }
+    if (nearest)
+        return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
+    return cli_fail(CLI_USAGE, "no bench \"%.60s\"; there are \"engine\" and \"sim\"", name);
 }
 
 static int set(void *ctx, const fast_option *option, const char *value)
@@ -36,15 +54,8 @@ static int set(void *ctx, const fast_option *option, const char *value)
     size_t size;
     char *text;
 
-    if (!option) {
-        if (strcmp(value, "engine") != 0)
-            return cli_fail(CLI_USAGE, "no bench \"%.60s\"; %s\"engine\"%s", value,
-                            cli_nearest(value, bench_name_at, NULL, 1) ? "did you mean "
-                                                                       : "there is ",
-                            cli_nearest(value, bench_name_at, NULL, 1) ? "?" : "");
-        line->engine = true;
-        return CLI_DONE;
-    }
+    if (!option)
+        return set_kind(line, value);
     if (strcmp(option->name, "json") == 0) {
         line->json = strcmp(value, "no") != 0;
         return CLI_DONE;
@@ -89,6 +100,40 @@ static void show_measure(void *ctx, const fast_measure *measure)
         cli_json_end(&json);
     }
     fflush(stdout);
+}
+
+static void show_sim(void *ctx, const fast_sim_measure *measure)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    if (!show->json) {
+        if (!show->head)
+            printf("%-12s %8s %12s %14s %10s %14s\n", "program", "actors", "events", "events/s",
+                   "seconds", "virtual ms");
+        show->head = true;
+        printf("%-12s %8lld %12lld %14.0f %10.3f %14.3f\n", measure->program,
+               (long long)measure->actors, (long long)measure->events, measure->events_per_s,
+               measure->time_s, 1e3 * measure->virtual_time_s);
+    } else {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "program", measure->program);
+        cli_json_int(&json, "actors", measure->actors);
+        cli_json_int(&json, "events", measure->events);
+        cli_json_real(&json, "events_per_s", measure->events_per_s);
+        cli_json_real(&json, "time_s", measure->time_s);
+        cli_json_real(&json, "virtual_time_s", measure->virtual_time_s);
+        cli_json_end(&json);
+    }
+    fflush(stdout);
+}
+
+static int bench_sim(const bench_line *line)
+{
+    bench_show show = { .json = line->json };
+    const fast_err err = fast_bench_sim((const char *const *)line->options, show_sim, &show);
+
+    return err ? cli_fail_err(err) : CLI_DONE;
 }
 
 /* The models that the table shows where none is named. */
@@ -171,8 +216,10 @@ int cli_bench(int argc, char **argv)
     if (!line.options)
         return cli_fail(CLI_FAILED, "out of memory");
     code = cli_flags_read(cli_command_find("bench"), argc, argv, set, &line);
-    if (code == CLI_DONE)
-        code = line.engine ? bench_engine(&line) : bench_canonical(&line);
+    if (code == CLI_DONE && !line.kind)
+        code = bench_canonical(&line);
+    else if (code == CLI_DONE)
+        code = strcmp(line.kind, "sim") == 0 ? bench_sim(&line) : bench_engine(&line);
     else if (code == CLI_HELPED)
         code = CLI_DONE;
     for (int i = 0; i < line.count; i++)

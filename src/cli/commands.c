@@ -25,6 +25,8 @@ static const fast_option train_flags[] = {
 
 static const fast_option bench_flags[] = {
     FLAG("json", "print one JSON object a line for each measurement"),
+    { "actors", "0", "sim: actors in the ring; 0: 64, 1024 and 4096", FAST_OPTION_INT, 0, 0, 0,
+      65536, NULL },
     FLAG_END,
 };
 
@@ -57,6 +59,7 @@ static const cli_example bench_examples[] = {
     { "fast bench engine", "training steps of several models, whole and by layer" },
     { "fast bench engine --model resnet8 --batch 128", "one model, another batch" },
     { "fast bench engine --json", "one JSON object a line" },
+    { "fast bench sim", "events a second of the simulator" },
     { NULL, NULL },
 };
 
@@ -78,13 +81,13 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
-    { "bench", "[engine] [OPTIONS]", "measure the speed of this machine", "train", bench_flags,
-      "engine", bench_examples, cli_bench },
+    { "bench", "[engine|sim] [OPTIONS]", "measure the speed of this machine", "train", bench_flags,
+      "engine|sim", bench_examples, cli_bench },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|bench|info|help|models|data|layers|optimizers|schedules|engines|"
-      "topologies",
+      "clusters|topologies",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -113,6 +116,8 @@ const cli_topic cli_topics[] = {
       "Choose one with --schedule NAME or --schedule NAME:KEY=VALUE,KEY=VALUE. Times are in "
       "epochs." },
     { "engines", "engine", "Engines", "what computes", "Choose one with --engine NAME." },
+    { "clusters", "cluster", "Clusters", "what the transport sim simulates",
+      "Choose one with cluster=NAME or cluster=NAME:KEY=VALUE,KEY=VALUE, or give a YAML file." },
     { "topologies", "topology", "Topologies", "who exchanges with whom",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
     { NULL, NULL, NULL, NULL, NULL },

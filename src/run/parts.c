@@ -7,6 +7,7 @@
 #include "comm/allreduce.h"
 #include "comm/topology.h"
 #include "run/run.h"
+#include "transport/sim/cluster.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@ typedef struct part_list {
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
-static part_list models, datas, optimizers, engines, topologies, transports, allreduces;
+static part_list models, datas, optimizers, engines, topologies, transports, allreduces, clusters;
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -44,6 +45,9 @@ static void fill(void)
     for (int i = 0; fast__allreduces[i]; i++)
         add(&allreduces, fast__allreduces[i]->name, fast__allreduces[i]->summary,
             fast__allreduces[i]->options);
+    fast_part cluster;
+    for (int i = 0; fast__cluster_part(i, &cluster); i++)
+        add(&clusters, cluster.name, cluster.summary, cluster.options);
     for (int i = 0; fast__topologies[i]; i++)
         add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
             fast__topologies[i]->options);
@@ -57,8 +61,8 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
         const part_list *list;
     } lists[] = { { "model", &models },         { "data", &datas },
                   { "optimizer", &optimizers }, { "engine", &engines },
-                  { "topology", &topologies },  { "transport", &transports },
-                  { "allreduce", &allreduces } };
+                  { "cluster", &clusters },     { "topology", &topologies },
+                  { "transport", &transports }, { "allreduce", &allreduces } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

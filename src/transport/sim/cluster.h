@@ -18,7 +18,7 @@ enum {
 };
 
 /* One direction of the way from a node to another. */
-typedef struct fast_link {
+typedef struct fast_sim_link {
     int64_t latency_ns; /* L: the way of the first byte */
     double ns_per_byte; /* G: 1e9 / bandwidth */
     int64_t jitter_ns;  /* added to the latency, uniform in [0, jitter_ns) */
@@ -29,7 +29,7 @@ typedef struct fast_link {
     uint32_t reorder;   /* chance that it is late */
     bool contention;    /* messages queue at the ends: one at a time leaves and enters a node */
     bool cut;           /* nothing passes */
-} fast_link;
+} fast_sim_link;
 
 /* A node, as it is described. */
 typedef struct fast_node_spec {
@@ -41,12 +41,12 @@ typedef struct fast_node_spec {
 } fast_node_spec;
 
 /* Links that differ: from the nodes of one set to those of another, both ways or one. */
-typedef struct fast_link_spec {
-    int64_t from, to; /* nodes, or zones */
-    bool zones;       /* which of the two */
-    bool both;        /* also the other way */
-    fast_link link;   /* all of it */
-} fast_link_spec;
+typedef struct fast_sim_link_spec {
+    int64_t from, to;   /* nodes, or zones */
+    bool zones;         /* which of the two */
+    bool both;          /* also the other way */
+    fast_sim_link link; /* all of it */
+} fast_sim_link_spec;
 
 /* Where the actors of a role live: in turn on the nodes of its rows. */
 typedef struct fast_place_spec {
@@ -60,16 +60,16 @@ typedef struct fast_cluster {
     int64_t spec_count;                                /* of them */
     char zones[FAST_CLUSTER_ZONES_MAX][FAST_ZONE_MAX]; /* names; zone 0 is "" */
     int zone_count;                                    /* of them, at least 1 */
-    fast_link link;                                    /* between nodes */
-    fast_link local;                                   /* inside a node */
-    fast_link_spec *links;                             /* what differs; the last one wins */
+    fast_sim_link link;                                /* between nodes */
+    fast_sim_link local;                               /* inside a node */
+    fast_sim_link_spec *links;                         /* what differs; the last one wins */
     int64_t link_count;                                /* of them */
     fast_place_spec *places;                           /* placement of roles */
     int64_t place_count;                               /* of them */
     int64_t detection_ns;                              /* until a silent actor is suspected */
 } fast_cluster;
 
-/* A link as people write it; fast__link_make() turns it into a fast_link. */
+/* A link as people write it; fast__link_make() turns it into a fast_sim_link. */
 typedef struct fast_link_draft {
     int64_t latency_ns; /* of the first byte */
     double bandwidth;   /* bytes a second; 0: no limit */
@@ -81,7 +81,7 @@ typedef struct fast_link_draft {
     int64_t retry_ns; /* 0: four latencies and 1 ms */
 } fast_link_draft;
 
-fast_link fast__link_make(const fast_link_draft *draft);
+fast_sim_link fast__link_make(const fast_link_draft *draft);
 
 /* Set what `key` names from text; FAST_EINVAL for an unknown key or a wrong value. */
 fast_err fast__link_set(fast_link_draft *link, const char *key, const char *text);

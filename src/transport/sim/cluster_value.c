@@ -168,17 +168,17 @@ static uint32_t chance_of(double chance)
     return (uint32_t)(chance * 0x1p32);
 }
 
-fast_link fast__link_make(const fast_link_draft *draft)
+fast_sim_link fast__link_make(const fast_link_draft *draft)
 {
     const int64_t retry = 4 * draft->latency_ns + 1000000;
 
-    return (fast_link){ .latency_ns = draft->latency_ns,
-                        .ns_per_byte = draft->bandwidth > 0 ? 1e9 / draft->bandwidth : 0,
-                        .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
-                        .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
-                        .reorder_ns = 2 * draft->latency_ns,
-                        .loss = chance_of(draft->loss),
-                        .duplicate = chance_of(draft->duplicate),
-                        .reorder = chance_of(draft->reorder),
-                        .contention = draft->contention };
+    return (fast_sim_link){ .latency_ns = draft->latency_ns,
+                            .ns_per_byte = draft->bandwidth > 0 ? 1e9 / draft->bandwidth : 0,
+                            .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
+                            .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
+                            .reorder_ns = 2 * draft->latency_ns,
+                            .loss = chance_of(draft->loss),
+                            .duplicate = chance_of(draft->duplicate),
+                            .reorder = chance_of(draft->reorder),
+                            .contention = draft->contention };
 }

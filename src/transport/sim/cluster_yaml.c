@@ -277,12 +277,12 @@ static fast_err links_key(reader *r, void *ctx, const char *key, struct fy_node 
 }
 
 typedef struct link_override {
-    fast_link_spec spec;
+    fast_sim_link_spec spec;
     fast_link_draft link;
     bool from, to; /* given */
 } link_override;
 
-static fast_err link_zones(reader *r, struct fy_node *value, fast_link_spec *spec)
+static fast_err link_zones(reader *r, struct fy_node *value, fast_sim_link_spec *spec)
 {
     void *at = NULL;
     char text[TEXT_MAX];

@@ -33,7 +33,7 @@ enum { LOSSES_MAX = 16 };
 /* A link of one pair of nodes. */
 typedef struct fast_sim_edit {
     uint64_t key; /* from and to, plus 1; 0: an empty slot */
-    fast_link link;
+    fast_sim_link link;
 } fast_sim_edit;
 
 static uint64_t slot_of(uint64_t key, int64_t room)
@@ -52,8 +52,8 @@ static fast_sim_edit *edit_slot(const fast_sim *sim, int64_t from, int64_t to)
     return &sim->edits[i];
 }
 
-const fast_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
-                                const fast_sim_node *to)
+const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
+                                    const fast_sim_node *to)
 {
     if (sim->edit_count) {
         const fast_sim_edit *edit = edit_slot(sim, from - sim->nodes, to - sim->nodes);
@@ -83,7 +83,7 @@ static fast_err edits_grow(fast_sim *sim)
     return FAST_OK;
 }
 
-static fast_err link_edit(fast_sim *sim, int64_t from, int64_t to, fast_link **out)
+static fast_err link_edit(fast_sim *sim, int64_t from, int64_t to, fast_sim_link **out)
 {
     FAST_ASSERT(from >= 0 && from < sim->node_count);
     FAST_ASSERT(to >= 0 && to < sim->node_count);
@@ -99,9 +99,9 @@ static fast_err link_edit(fast_sim *sim, int64_t from, int64_t to, fast_link **o
     return FAST_OK;
 }
 
-fast_link *fast__sim_link_edit(fast_sim *sim, int64_t from, int64_t to)
+fast_sim_link *fast__sim_link_edit(fast_sim *sim, int64_t from, int64_t to)
 {
-    fast_link *link = NULL;
+    fast_sim_link *link = NULL;
     const fast_err err = link_edit(sim, from, to, &link);
 
     if (err)
@@ -119,13 +119,13 @@ fast_err fast__sim_network_open(fast_sim *sim)
     for (int64_t i = 0; i < zones * zones; i++)
         sim->zone_links[i] = cluster->link;
     for (int64_t i = 0; i < cluster->link_count; i++) {
-        const fast_link_spec *spec = &cluster->links[i];
+        const fast_sim_link_spec *spec = &cluster->links[i];
         if (spec->zones) {
             sim->zone_links[spec->from * zones + spec->to] = spec->link;
             if (spec->both)
                 sim->zone_links[spec->to * zones + spec->from] = spec->link;
         } else if (spec->from < sim->node_count && spec->to < sim->node_count) {
-            fast_link *link = NULL;
+            fast_sim_link *link = NULL;
             FAST_TRY(link_edit(sim, spec->from, spec->to, &link));
             *link = spec->link;
             if (spec->both) {
@@ -188,7 +188,7 @@ static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
 }
 
 /* m G in whole nanoseconds. One product and one sum: the same on every machine. */
-static int64_t transfer_ns(const fast_link *link, size_t size)
+static int64_t transfer_ns(const fast_sim_link *link, size_t size)
 {
     const double ns = (double)size * link->ns_per_byte + 0.5;
     return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
@@ -214,7 +214,8 @@ static bool draw_chance(fast_rng *rng, uint32_t chance)
 }
 
 /* What goes wrong on the way: the delay that it makes. */
-static int64_t mishaps(fast_sim *sim, fast_sim_actor *from, const fast_link *link, bool *lost_out)
+static int64_t mishaps(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link,
+                       bool *lost_out)
 {
     int64_t late = 0;
 
@@ -229,7 +230,7 @@ static int64_t mishaps(fast_sim *sim, fast_sim_actor *from, const fast_link *lin
 }
 
 /* Sending again what was lost, until it arrives. */
-static int64_t retries(fast_sim *sim, fast_sim_actor *from, const fast_link *link)
+static int64_t retries(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link)
 {
     int64_t late = 0;
 
@@ -268,7 +269,7 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
 }
 
 /* Put it on the wire: `late` is what mishaps add; `pair` keeps it in order, or is NULL. */
-static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_link *link, fast_msg *msg,
+static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link, fast_msg *msg,
                      int64_t late, fast_sim_pair *pair)
 {
     const int64_t took = transfer_ns(link, fast__msg_payload(msg));
@@ -296,7 +297,7 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
     fast_sim *sim = (fast_sim *)actor->world;
     FAST_ASSERT(msg->to >= 0 && msg->to < sim->base.count);
     fast_sim_actor *to = &sim->actors[msg->to];
-    const fast_link *link = fast__sim_link(sim, from->node, to->node);
+    const fast_sim_link *link = fast__sim_link(sim, from->node, to->node);
     int64_t late = 0;
     bool lost = false;
 

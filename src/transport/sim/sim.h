@@ -131,7 +131,7 @@ struct fast_sim {
     fast_sim_actor *works;        /* asked for at this instant, the first */
     fast_sim_actor **works_end;   /* where the next is linked */
     struct fast_sim_pool *pool;   /* threads that compute; NULL: this one does */
-    fast_link *zone_links;        /* zone_count squared */
+    fast_sim_link *zone_links;    /* zone_count squared */
     struct fast_sim_edit *edits;  /* links of single pairs of nodes: open addressing */
     int64_t edit_count;           /* of them */
     int64_t edit_room;            /* of slots */
@@ -173,7 +173,7 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns);
 /* The link of this direction, for changing: a copy of its own. `cut` holds reliable messages back
  * and loses the others. `contention` must stay, or messages on their way would overtake. NULL only
  * without memory: then the run ends with FAST_ENOMEM. */
-fast_link *fast__sim_link_edit(fast_sim *sim, int64_t from, int64_t to);
+fast_sim_link *fast__sim_link_edit(fast_sim *sim, int64_t from, int64_t to);
 /* After links were mended: send what waited on those that are no longer cut. */
 void fast__sim_links_mended(fast_sim *sim);
 
@@ -198,8 +198,8 @@ void fast__sim_timer_set(fast_sim *sim, fast_sim_actor *actor, int64_t deadline)
 fast_sim_actor *fast__sim_timer_first(fast_sim *sim);
 
 /* network.c: the link between two nodes; carry a message; what its events do. */
-const fast_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
-                                const fast_sim_node *to);
+const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
+                                    const fast_sim_node *to);
 void fast__sim_send(fast_actor *actor, fast_msg *msg);
 void fast__sim_head(fast_sim *sim, fast_msg *msg);
 void fast__sim_arrive(fast_sim *sim, fast_msg *msg);
