@@ -128,8 +128,10 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
     if (actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     if (actor->tasks) {
+        const uint64_t stamp = actor->mailbox.stamp;
         FAST_TRY(poll(actor, FAST_AT_ONCE));
-        if (advance(actor))
+        /* What arrived and no task took may be what the caller waits for. */
+        if (advance(actor) || actor->mailbox.stamp != stamp)
             return FAST_OK;
     }
     if (actor->met)
