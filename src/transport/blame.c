@@ -1,39 +1,509 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The detail of a wait that timed out: who waited for whom, how long, at which step, for what.
+ * Whom a wait that timed out really hangs on: the detail of FAST_ETIMEDOUT.
  *
- *     worker 1 waited 2.0 s for worker 3: step 12, weights
+ *     worker 1 waited 2.0 s for worker 2 (step 12, weights), which waits for worker 5, which does
+ *     not answer
+ *
+ * There is no oracle: actors ask each other, on any transport. In the last quarter of its wait
+ * the actor asks the one it waits for (WHO). An actor that is blocked answers out of its wait
+ * (ANSWER): whom it waits for and for how long, whom a pending read of the one before it hangs
+ * on (fast_task.explain), and whether something that it sent to the one before it is still on
+ * its way, where the transport can tell. An actor that computes, stands still, is cut off or is
+ * gone does not answer. The asker goes on from hop to hop until
+ *
+ *   - one does not answer, or is known to be down or over;
+ *   - one has sent what is waited for, so that the link holds it back;
+ *   - one comes again: a circle, found with Brent's method, which remembers one hop only.
+ *
+ * Walks are repeated in every tick, a thirty-second of the wait; each is an opinion that counts
+ * for the time since the last one. The majority of that time decides (Boyer and Moore's vote),
+ * since the chain moves while it is walked, and questions are unreliable messages. Who waits for
+ * anyone asks everyone at once and blames who is down, else who is silent, else who waits for
+ * somebody else.
+ *
+ * An actor that comes back to a wait long after it wanted to ask was not served itself: it stood
+ * still, or its clock jumped. It blames itself.
+ *
+ * Cost: nothing before three quarters of a wait have passed; then two messages for each hop and
+ * tick.
  */
 #include "transport/blame.h"
 
 #include "transport/transport.h"
 
-int64_t fast__blame_ask_at(const fast_actor *actor, const fast_wait *wait)
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WINDOW = 4,     /* the last 1/WINDOW of a wait is for asking */
+    TICKS = 8,      /* of a window */
+    HOPS_MAX = 256, /* of a chain */
+    HOPS_AGAIN = 32 /* chains up to this are walked in every tick */
+};
+
+/* Words of a question and of an answer. */
+enum { WHO_QUESTION, WHO_ORIGIN };
+enum { ANSWER_QUESTION, ANSWER_WHOM, ANSWER_WAITED, ANSWER_SENT };
+
+static int64_t window_of(int64_t since, int64_t deadline)
 {
-    (void)actor;
-    (void)wait;
-    return INT64_MAX;
+    return (deadline - since) / WINDOW;
+}
+
+static int64_t tick_of(int64_t since, int64_t deadline)
+{
+    const int64_t tick = window_of(since, deadline) / TICKS;
+    return tick > 0 ? tick : 1;
+}
+
+static bool is_about(const fast_blame *blame, const fast_wait *wait)
+{
+    return blame->since == wait->since + 1 && blame->deadline == wait->deadline;
+}
+
+/* A small message that nobody counts and that may be lost. Without memory it is. */
+static void tell(fast_actor *actor, int64_t to, uint64_t tag, const int64_t *words, int count)
+{
+    fast_msg *msg = NULL;
+    if (fast_msg_new(actor, tag, &msg) != FAST_OK)
+        return;
+    msg->from = actor->id;
+    msg->to = to;
+    msg->unreliable = true;
+    memcpy(msg->words, words, (size_t)count * sizeof *words);
+    actor->world->transport->send(actor, msg);
+}
+
+/* Surveys: an actor that waits for anyone asks everyone. */
+
+/* The number of an actor in a survey: those after it come first. */
+static int64_t survey_slot(const fast_actor *actor, int64_t id)
+{
+    const int64_t count = actor->world->count;
+    return (id - actor->id - 1 + count) % count;
+}
+
+static int64_t survey_count(const fast_actor *actor)
+{
+    const int64_t others = actor->world->count - 1;
+    return others < FAST_BLAME_SURVEY ? others : FAST_BLAME_SURVEY;
+}
+
+static int64_t survey_id(const fast_actor *actor, int64_t slot)
+{
+    return (actor->id + 1 + slot) % actor->world->count;
+}
+
+static bool survey_has(const fast_blame *blame, int64_t slot)
+{
+    return blame->survey_answers[slot / 64] >> (slot % 64) & 1;
+}
+
+static void survey_begin(fast_actor *actor, const fast_wait *wait)
+{
+    fast_blame *blame = &actor->blame;
+    memset(blame->survey_answers, 0, sizeof blame->survey_answers);
+    if (blame->survey_since != wait->since + 1)
+        blame->survey_last = -1;
+    blame->survey = ++blame->question;
+    blame->survey_since = wait->since + 1;
+    blame->survey_at = fast_now(actor);
+    blame->survey_other = -1;
+    blame->survey_sent = -1;
+    const int64_t words[] = { blame->survey, actor->id };
+    for (int64_t slot = 0; slot < survey_count(actor); slot++) {
+        const int64_t id = survey_id(actor, slot);
+        if (!fast__peer(actor, id)->down)
+            tell(actor, id, FAST_TAG_WHO, words, 2);
+    }
+}
+
+static void survey_note(fast_actor *actor, const fast_msg *msg)
+{
+    fast_blame *blame = &actor->blame;
+    const int64_t slot = survey_slot(actor, msg->from);
+    if (slot >= FAST_BLAME_SURVEY)
+        return;
+    blame->survey_answers[slot / 64] |= (uint64_t)1 << (slot % 64);
+    if (msg->words[ANSWER_SENT])
+        blame->survey_sent = msg->from;
+    else if (msg->words[ANSWER_WHOM] != actor->id)
+        blame->survey_other = msg->from;
+}
+
+/* Whom a survey points at, and how that ends the chain; -1 if at nobody yet. */
+static int64_t survey_suspect(const fast_actor *actor, int64_t now, int64_t tick,
+                              fast_blame_end *end_out)
+{
+    const fast_blame *blame = &actor->blame;
+    int64_t silent = -1;
+    for (int64_t slot = 0; slot < survey_count(actor); slot++) {
+        const int64_t id = survey_id(actor, slot);
+        const fast_peer *peer = fast__peer(actor, id);
+        if (peer->down && (!peer->ended || peer->err != FAST_OK)) {
+            *end_out = peer->ended ? FAST_BLAME_ENDED : FAST_BLAME_DOWN;
+            return id;
+        }
+        if (silent < 0 && !peer->down && !survey_has(blame, slot))
+            silent = id;
+    }
+    *end_out = FAST_BLAME_OPEN;
+    if (now - blame->survey_at < tick)
+        return -1;
+    if (silent >= 0) {
+        *end_out = FAST_BLAME_SILENT;
+        return silent;
+    }
+    if (blame->survey_sent >= 0) {
+        *end_out = FAST_BLAME_SENT;
+        return blame->survey_sent;
+    }
+    if (blame->survey_other < 0)
+        *end_out = FAST_BLAME_EVERYONE;
+    return blame->survey_other;
+}
+
+/* Answers. */
+
+/* Whom the wait of `origin` on this actor hangs on; -1: on anyone. */
+static int64_t whom_now(fast_actor *actor, int64_t origin)
+{
+    const fast_wait *wait = &actor->wait;
+    for (fast_task *task = actor->tasks; task; task = task->next) {
+        const int64_t whom = task->explain ? task->explain(actor, task, origin) : -1;
+        if (whom >= 0 && whom != actor->id)
+            return whom;
+    }
+    if (wait->whom != FAST_ANY)
+        return wait->whom;
+    fast_blame_end end;
+    if (actor->blame.survey_since != wait->since + 1)
+        survey_begin(actor, wait);
+    const int64_t tick = tick_of(wait->since, wait->deadline);
+    const int64_t suspect = survey_suspect(actor, fast_now(actor), tick, &end);
+    return suspect >= 0 ? suspect : actor->blame.survey_last;
+}
+
+static void answer(fast_actor *actor, int64_t from, int64_t question, int64_t origin)
+{
+    const fast_transport *transport = actor->world->inner;
+    const bool sent = transport->on_way && origin != actor->id && transport->on_way(actor, origin);
+    const int64_t words[] = {
+        [ANSWER_QUESTION] = question,
+        [ANSWER_WHOM] = whom_now(actor, origin),
+        [ANSWER_WAITED] = fast_now(actor) - actor->wait.since,
+        [ANSWER_SENT] = sent,
+    };
+    tell(actor, from, FAST_TAG_ANSWER, words, 4);
+}
+
+/* A question that came while the actor did not wait; it may begin to. */
+static void pend(fast_blame *blame, const fast_msg *msg)
+{
+    const int64_t i = blame->pending_count++ % FAST_BLAME_PENDING;
+    blame->pending[i].from = msg->from;
+    blame->pending[i].question = msg->words[WHO_QUESTION];
+    blame->pending[i].origin = msg->words[WHO_ORIGIN];
+}
+
+static void answer_pending(fast_actor *actor)
+{
+    fast_blame *blame = &actor->blame;
+    if (blame->pending_count - blame->pending_done > FAST_BLAME_PENDING)
+        blame->pending_done = blame->pending_count - FAST_BLAME_PENDING;
+    while (blame->pending_done < blame->pending_count) {
+        const int64_t i = blame->pending_done++ % FAST_BLAME_PENDING;
+        answer(actor, blame->pending[i].from, blame->pending[i].question, blame->pending[i].origin);
+    }
+}
+
+/* Walks. */
+
+/* A walk has come to an end: its opinion counts for the time since the last one. */
+static void judge(fast_actor *actor, fast_blame_end end, int64_t culprit)
+{
+    fast_blame *blame = &actor->blame;
+    const int64_t now = fast_now(actor);
+    const int64_t length = now > blame->judged ? now - blame->judged : 0;
+    blame->walk.end = end;
+    blame->walk.culprit = culprit;
+    blame->judged = now;
+    if (blame->best.end != FAST_BLAME_OPEN && blame->best.culprit == culprit) {
+        blame->weight += length;
+        blame->best = blame->walk;
+    } else {
+        blame->weight -= length;
+        if (blame->weight < 0 || blame->best.end == FAST_BLAME_OPEN) {
+            blame->weight = length;
+            blame->best = blame->walk;
+        }
+    }
+}
+
+static void ask_hop(fast_actor *actor, int64_t id)
+{
+    fast_blame *blame = &actor->blame;
+    const int64_t words[] = { ++blame->question, blame->origin };
+    blame->asked = fast_now(actor);
+    tell(actor, id, FAST_TAG_WHO, words, 2);
+}
+
+/* Go on to the next hop, unless the chain ends there. */
+static void hop_to(fast_actor *actor, int64_t id)
+{
+    fast_blame *blame = &actor->blame;
+    fast_blame_walk *walk = &blame->walk;
+    const fast_peer *peer = fast__peer(actor, id);
+    const int64_t number = walk->count++;
+    if (number < FAST_BLAME_SHOWN)
+        walk->first[number] = id;
+    walk->last[number % FAST_BLAME_SHOWN] = id;
+    if (id == actor->id || id == walk->anchor) {
+        judge(actor, FAST_BLAME_CIRCLE, walk->first[0]);
+    } else if (peer->ended) {
+        judge(actor, FAST_BLAME_ENDED, peer->err && peer->culprit >= 0 ? peer->culprit : id);
+    } else if (peer->down) {
+        judge(actor, FAST_BLAME_DOWN, id);
+    } else if (walk->count == HOPS_MAX) {
+        judge(actor, FAST_BLAME_LONG, id);
+    } else {
+        if (walk->count == 2 * walk->anchor_at) {
+            walk->anchor = id;
+            walk->anchor_at = walk->count;
+        }
+        ask_hop(actor, id);
+    }
+}
+
+static void walk_begin(fast_actor *actor, const fast_wait *wait)
+{
+    fast_blame *blame = &actor->blame;
+    blame->walk = (fast_blame_walk){ .anchor = -1, .anchor_at = 1, .culprit = -1 };
+    blame->origin = actor->id;
+    blame->origin_ns = fast_now(actor) - wait->since;
+    if (wait->whom != FAST_ANY) {
+        hop_to(actor, wait->whom);
+        return;
+    }
+    const bool fresh = blame->survey_since == wait->since + 1;
+    fast_blame_end end = FAST_BLAME_OPEN;
+    if (fresh) {
+        const int64_t tick = tick_of(wait->since, wait->deadline);
+        const int64_t suspect = survey_suspect(actor, fast_now(actor), tick, &end);
+        blame->survey_last = suspect;
+        if (suspect >= 0 && end == FAST_BLAME_OPEN) {
+            hop_to(actor, suspect);
+        } else if (end != FAST_BLAME_OPEN) {
+            int64_t culprit = suspect >= 0 ? suspect : actor->id;
+            if (end == FAST_BLAME_ENDED && fast__peer(actor, suspect)->culprit >= 0)
+                culprit = fast__peer(actor, suspect)->culprit;
+            blame->walk.first[0] = blame->walk.last[0] = suspect;
+            blame->walk.count = suspect >= 0;
+            judge(actor, end, culprit);
+        }
+    }
+    survey_begin(actor, wait);
+}
+
+/* An answer to the open question: go on with what it says. */
+static void walk_step(fast_actor *actor, const fast_msg *msg)
+{
+    fast_blame *blame = &actor->blame;
+    fast_blame_walk *walk = &blame->walk;
+    const int64_t whom = msg->words[ANSWER_WHOM];
+    const int64_t long_ns = window_of(blame->since - 1, blame->deadline);
+    if (walk->end != FAST_BLAME_OPEN || walk->count == 0 || msg->words[0] != blame->question)
+        return;
+    blame->question++;
+    if (msg->words[ANSWER_SENT] && blame->origin_ns >= long_ns) {
+        judge(actor, FAST_BLAME_SENT, msg->from);
+    } else if (whom < 0 || whom >= actor->world->count) {
+        judge(actor, FAST_BLAME_ANYONE, msg->from);
+    } else {
+        blame->origin = msg->from;
+        blame->origin_ns = msg->words[ANSWER_WAITED];
+        hop_to(actor, whom);
+    }
+}
+
+int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
+{
+    fast_blame *blame = &actor->blame;
+    if (blame->pending_done != blame->pending_count) {
+        const fast_wait before = actor->wait;
+        actor->wait = *wait;
+        answer_pending(actor);
+        actor->wait = before;
+    }
+    const int64_t window = window_of(wait->since, wait->deadline);
+    if (window < TICKS)
+        return INT64_MAX;
+    return is_about(blame, wait) ? blame->next : wait->deadline - window;
 }
 
 void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
 {
-    actor->blame.asked = wait->since + 1;
+    fast_blame *blame = &actor->blame;
+    const int64_t now = fast_now(actor);
+    const int64_t tick = tick_of(wait->since, wait->deadline);
+    const bool first = !is_about(blame, wait);
+    if (first) {
+        blame->since = wait->since + 1;
+        blame->deadline = wait->deadline;
+        blame->best = (fast_blame_walk){ .culprit = -1 };
+        blame->weight = 0;
+        blame->judged = now;
+    }
+    blame->next = now + tick;
+    if (!first && blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0) {
+        /* A hop that was asked in this tick has time until the next one. */
+        if (now - blame->asked < tick)
+            return;
+        const int64_t hop = blame->walk.last[(blame->walk.count - 1) % FAST_BLAME_SHOWN];
+        judge(actor, FAST_BLAME_SILENT, hop);
+    } else if (!first && blame->walk.count > HOPS_AGAIN) {
+        return;
+    }
+    walk_begin(actor, wait);
 }
 
 void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
 {
-    FAST_ASSERT(actor->id == msg->to);
+    fast_blame *blame = &actor->blame;
+    FAST_ASSERT(msg->to == actor->id);
+    FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
+    const int64_t origin = msg->words[WHO_ORIGIN];
+    if (msg->tag == FAST_TAG_ANSWER) {
+        if (blame->survey > 0 && msg->words[ANSWER_QUESTION] == blame->survey)
+            survey_note(actor, msg);
+        else
+            walk_step(actor, msg);
+    } else if (origin < 0 || origin >= actor->world->count) {
+        /* Not a question that makes sense: it is dropped. */
+    } else if (actor->wait.waiting) {
+        answer(actor, msg->from, msg->words[WHO_QUESTION], origin);
+    } else if (!actor->ended) {
+        pend(blame, msg);
+    }
     fast_msg_free(msg);
+}
+
+/* The detail. */
+
+typedef struct line {
+    char text[FAST_DETAIL_MAX]; /* so far */
+    size_t used;                /* of it */
+} line;
+
+__attribute__((format(printf, 2, 3))) static void put(line *l, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, args);
+    va_end(args);
+    FAST_ASSERT(length >= 0);
+    l->used += (size_t)length;
+    if (l->used >= sizeof l->text)
+        l->used = sizeof l->text - 1;
+}
+
+static void put_name(line *l, const fast_actor *actor, const char *before, int64_t id)
+{
+    char name[64];
+    fast__actor_name(actor->world, id, name, sizeof name);
+    put(l, "%s%s", before, name);
+}
+
+static void put_begin(line *l, fast_actor *actor, const fast_wait *wait)
+{
+    const int64_t waited = fast_now(actor) - wait->since;
+    put_name(l, actor, "", actor->id);
+    put(l, " waited %.3g s", waited > 0 ? (double)waited * 1e-9 : 0.0);
+    put_name(l, actor, " for ", wait->whom);
+    put(l, " (step %" PRId64 ", %s)", actor->step, actor->what[0] ? actor->what : wait->doing);
+}
+
+/* The hops after the first, which the beginning has named; those in the middle are left out. */
+static void put_chain(line *l, const fast_actor *actor, const fast_blame_walk *walk)
+{
+    for (int64_t i = 1; i < walk->count; i++) {
+        const int64_t from_end = walk->count - i;
+        if (i < FAST_BLAME_SHOWN) {
+            put_name(l, actor, ", which waits for ", walk->first[i]);
+        } else if (from_end <= FAST_BLAME_SHOWN) {
+            put_name(l, actor, ", which waits for ", walk->last[i % FAST_BLAME_SHOWN]);
+        } else {
+            put(l, ", and so on over %" PRId64 " more", from_end - FAST_BLAME_SHOWN);
+            i = walk->count - FAST_BLAME_SHOWN - 1;
+        }
+    }
+}
+
+static void put_end(line *l, const fast_actor *actor, const fast_blame_walk *walk)
+{
+    switch (walk->end) {
+    case FAST_BLAME_SILENT:
+        put(l, ", which does not answer");
+        break;
+    case FAST_BLAME_DOWN:
+        put(l, ", which is down");
+        break;
+    case FAST_BLAME_ENDED:
+        put(l, ", which has ended");
+        if (walk->culprit != walk->last[(walk->count - 1) % FAST_BLAME_SHOWN])
+            put_name(l, actor, " because of ", walk->culprit);
+        break;
+    case FAST_BLAME_SENT:
+        put(l, ", whose message is held up on its way");
+        break;
+    case FAST_BLAME_CIRCLE:
+        put(l, ": they wait for each other, or a message between them is lost");
+        break;
+    case FAST_BLAME_ANYONE:
+        put(l, ", which waits for anyone");
+        break;
+    case FAST_BLAME_EVERYONE:
+        put(l, ": all others wait too");
+        break;
+    case FAST_BLAME_LONG:
+        put(l, ", and so on");
+        break;
+    default:
+        break;
+    }
 }
 
 fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
 {
-    char me[64], whom[64];
-    const double seconds = (double)(fast_now(actor) - wait->since) * 1e-9;
-
-    actor->culprit = wait->whom;
-    fast__actor_name(actor->world, actor->id, me, sizeof me);
-    fast__actor_name(actor->world, wait->whom, whom, sizeof whom);
-    return fast__fail(FAST_ETIMEDOUT, "%s waited %.1f s for %s: step %lld, %s", me, seconds, whom,
-                      (long long)actor->step, actor->what[0] ? actor->what : wait->doing);
+    fast_blame *blame = &actor->blame;
+    const int64_t now = fast_now(actor);
+    const int64_t window = window_of(wait->since, wait->deadline);
+    const bool asked = is_about(blame, wait);
+    const int64_t planned = asked ? blame->next : wait->deadline - window;
+    line l = { .used = 0 };
+    put_begin(&l, actor, wait);
+    if (window >= TICKS && now - planned > window) {
+        actor->culprit = actor->id;
+        put(&l, ", but stood still itself for %.3g s, or its clock jumped",
+            (double)(now - planned) * 1e-9);
+        return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
+    }
+    /* The open question counts if nothing else is known, or if it is as old as a tick. */
+    if (asked && blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0 &&
+        (blame->best.end == FAST_BLAME_OPEN ||
+         now - blame->asked >= tick_of(wait->since, wait->deadline)))
+        judge(actor, FAST_BLAME_SILENT,
+              blame->walk.last[(blame->walk.count - 1) % FAST_BLAME_SHOWN]);
+    const fast_blame_walk *best = &blame->best;
+    actor->culprit = asked && best->end != FAST_BLAME_OPEN ? best->culprit : wait->whom;
+    if (asked && best->end != FAST_BLAME_OPEN) {
+        if (wait->whom == FAST_ANY && best->count > 0)
+            put_name(&l, actor, ", most likely for ", best->first[0]);
+        put_chain(&l, actor, best);
+        put_end(&l, actor, best);
+    }
+    return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
 }

@@ -219,6 +219,9 @@ void fast__check_deliver(fast_actor *actor, const fast_msg *msg)
     if (c->thread && c->thread != &this_thread)
         violate(actor->world, "a message was delivered to actor %" PRId64 " on a thread of others",
                 actor->id);
+    /* What the transport itself has to say was never sent. */
+    if (msg->tag == FAST_TAG_DOWN || msg->tag == FAST_TAG_UP)
+        return;
     if (!msg->unreliable)
         check_number(actor, c, msg, (uint32_t)msg->proof);
     if (message_sum(msg) != msg->proof >> 32 && !state->faulty)

@@ -21,8 +21,8 @@ enum { FAST_BUCKETS = 16 };
     (FAST_TAG_CONTROL + 1) /* words: err, culprit; the sender's program is over */
 #define FAST_TAG_DOWN   (FAST_TAG_CONTROL + 2) /* words[0]: who is suspected */
 #define FAST_TAG_UP     (FAST_TAG_CONTROL + 3) /* words[0]: who is back */
-#define FAST_TAG_WHO    (FAST_TAG_CONTROL + 4) /* what are you waiting for? words[0]: question */
-#define FAST_TAG_ANSWER (FAST_TAG_CONTROL + 5) /* words: question, waiting, whom, step, since */
+#define FAST_TAG_WHO    (FAST_TAG_CONTROL + 4) /* whom do you wait for? words: see blame.c */
+#define FAST_TAG_ANSWER (FAST_TAG_CONTROL + 5) /* its answer */
 
 /* What is known of another actor. */
 typedef struct fast_peer {

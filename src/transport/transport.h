@@ -76,6 +76,10 @@ struct fast_transport {
     /* Let a near actor's wait() return, now or when it is next called. Never blocks. */
     void (*wake)(fast_actor *actor, int64_t id);
 
+    /* Whether something that the actor sent to another is still on its way, as far as the sender's
+     * side can tell. For errors only. NULL: it cannot. */
+    bool (*on_way)(fast_actor *actor, int64_t to);
+
     /* The clock: nanoseconds since the run began, never negative. */
     int64_t (*now)(fast_actor *actor);
 

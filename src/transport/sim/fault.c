@@ -42,7 +42,7 @@ static const struct kind {
 } kinds[FAST_FAULT_KINDS] = {
     [FAST_FAULT_CRASH] = { "crash", ON_NODE, TAKES_AT, TAKES_AT, "crash 3 at 1.5s" },
     [FAST_FAULT_RESTART] = { "restart", ON_NODE, TAKES_AT, TAKES_AT, "restart 3 at 2s" },
-    [FAST_FAULT_PAUSE] = { "pause", ON_NODE, TAKES_AT, TAKES_AT | TAKES_FOR,
+    [FAST_FAULT_PAUSE] = { "pause", ON_NODE, TAKES_AT | TAKES_FOR, TAKES_AT | TAKES_FOR,
                            "pause 2 at 1s for 500ms" },
     [FAST_FAULT_SLOW] = { "slow", ON_NODE, TAKES_AT | TAKES_FACTOR,
                           TAKES_AT | TAKES_FOR | TAKES_FACTOR, "slow 1 at 0s for 10s by 4" },

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/rng.h"
+#include "fast/actor.h"
 
 /*
  * Fault schedules: what goes wrong when, on which node or link of a simulated cluster. As text, one
@@ -19,7 +21,7 @@
  *     join 4 at 2s                       node 4 begins late
  *     lie 3 at 0s for 10s how negate     its payloads are false: negate, scale, random or nan
  *
- * Without `for` it lasts to the end. Times are ns, us, ms, s, min or h.
+ * Without `for` it lasts to the end; a pause has an end. Times are ns, us, ms, s, min or h.
  */
 typedef enum fast_fault_kind {
     FAST_FAULT_CRASH,
@@ -108,6 +110,10 @@ void fast__faults_free(fast_faults *faults); /* NULL is allowed */
 /* "crash", ...; "negate", ... */
 const char *fast__fault_kind_name(fast_fault_kind kind);
 const char *fast__lie_name(fast_lie how);
+
+/* Make the numbers of a message that is being sent false. Parts are taken for floats; those that
+ * others share are copied before. Without memory the message stays true. */
+void fast__fault_lie(fast_actor *actor, fast_msg *msg, fast_lie how, fast_rng *rng);
 
 /* Times as people write them: "1.5s". The text is exact, the shortest, and parses back. */
 enum { FAST_TIME_TEXT = 48 };

@@ -91,7 +91,7 @@ static void test_refused(void **state)
 {
     (void)state;
     refuse("crash", "fault 1, \"crash\": it says no node; write it like crash 3 at 1.5s");
-    refuse("pause 1 at 1s; crsh 3 at 1s",
+    refuse("pause 1 at 1s for 1s; crsh 3 at 1s",
            "fault 2, \"crsh 3 at 1s\": no fault \"crsh\"; did you mean \"crash\"?");
     refuse("crash 6 at 1s", "there is no node 6; nodes are 0 to 5");
     refuse("crash -1 at 1s", "a node is a number from 0 to 5, not \"-1\"");
@@ -108,7 +108,7 @@ static void test_refused(void **state)
     refuse("crash 1 at 0.1ns", "whole number of nanoseconds");
     refuse("crash 1 at 1.2.3s", "whole number of nanoseconds");
     refuse("crash 1 at 99999999999999999999s", "up to a year");
-    refuse("crash 1 at 366h; pause 1 at 8761h", "up to a year");
+    refuse("crash 1 at 366h; pause 1 for 1s at 8761h", "up to a year");
     refuse("pause 1 at 1s for 0s", "for must be longer than nothing");
     refuse("slow 1 at 1s", "it says too little");
     refuse("slow 1 at 1s by 0.5", "how many times slower");
@@ -148,9 +148,9 @@ static void test_bounds(void **state)
     faults = NULL;
     char *end = text;
     for (int i = 0; i <= FAST_FAULTS_MAX; i++)
-        end += sprintf(end, "pause 0 at 1s\n");
+        end += sprintf(end, "pause 0 at 1s for 1s\n");
     assert_int_equal(fast__faults_parse(text, (size_t)(end - text), NODES, &faults), FAST_EINVAL);
-    assert_int_equal(fast__faults_parse(text, (size_t)(end - text) - 14, NODES, &faults), FAST_OK);
+    assert_int_equal(fast__faults_parse(text, (size_t)(end - text) - 21, NODES, &faults), FAST_OK);
     assert_int_equal(faults->count, FAST_FAULTS_MAX);
     fast__faults_free(faults);
     free(text);

@@ -335,6 +335,20 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
         fast_msg_free(msg);
 }
 
+bool fast__sim_on_way(fast_actor *actor, int64_t to)
+{
+    const fast_sim_actor *from = (const fast_sim_actor *)actor;
+    const fast_sim *sim = (const fast_sim *)actor->world;
+
+    for (const fast_msg *msg = sim->stuck; msg; msg = msg->next)
+        if (msg->from == actor->id && msg->to == to)
+            return true;
+    for (int64_t i = 0; i < from->pair_room; i++)
+        if (from->pairs[i].to == to + 1)
+            return from->pairs[i].last > sim->now;
+    return false;
+}
+
 void fast__sim_head(fast_sim *sim, fast_msg *msg)
 {
     fast_sim_node *from = sim->actors[msg->from].node;
@@ -368,6 +382,12 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
         msg->next = NULL;
         *sim->stuck_end = msg;
         sim->stuck_end = &msg->next;
+        return;
+    }
+    /* A node that stands still does not answer questions either. */
+    if (msg->tag == FAST_TAG_WHO && to->node->paused_until > sim->now) {
+        if (!fast__sim_push(sim, to->node->paused_until, FAST_SIM_ARRIVE, msg))
+            fast_msg_free(msg);
         return;
     }
     fast__sim_trace(sim, FAST_SIM_ARRIVE, msg->from, msg->to, msg->tag, fast__msg_payload(msg));

@@ -94,6 +94,7 @@ static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast
     FAST_TRY(fast__sim_network_open(sim));
     FAST_TRY(fast__stacks_open(sim->base.count, &sim->stacks));
     FAST_TRY(fast__sim_pool_open(sim));
+    FAST_TRY(fast__faults_open(sim));
     return FAST_OK;
 }
 
@@ -119,6 +120,7 @@ void fast__sim_close(fast_world *world)
     if (!sim)
         return;
     fast__sim_pool_close(sim);
+    fast__faults_close(sim);
     for (int64_t i = 0; i < sim->event_count; i++) {
         const fast_sim_kind kind = (fast_sim_kind)(sim->events[i].order & 7);
         if (kind == FAST_SIM_ARRIVE || kind == FAST_SIM_HEAD)

@@ -80,7 +80,8 @@ static void test_one(void **state)
 {
     (void)state;
     expect("crash 3 at 1.234567s", one_guilty, "crash 3 at 0s");
-    expect("pause 1 at 1s; crash 3 at 3.999s; crash 2 at 1s; restart 2 at 2s; lie 0 at 1s how nan",
+    expect("pause 1 at 1s for 1s; crash 3 at 3.999s; crash 2 at 1s; restart 2 at 2s; lie 0 at 1s "
+           "how nan",
            one_guilty, "crash 3 at 0s");
     expect("crash 3 at 1s; restart 3 at 2s; crash 3 at 3s; restart 3 at 5s; crash 3 at 6s",
            one_guilty, "crash 3 at 0s");
@@ -129,7 +130,8 @@ static void test_innocent(void **state)
 static void test_few_tries(void **state)
 {
     (void)state;
-    fast_faults *faults = parse("pause 0 at 1s; pause 1 at 1s; crash 3 at 1s; pause 2 at 1s");
+    fast_faults *faults =
+        parse("pause 0 at 1s for 1s; pause 1 at 1s for 1s; crash 3 at 1s; pause 2 at 1s for 1s");
     for (int64_t tries_max = 1; tries_max < 8; tries_max++) {
         fast_faults *small = NULL;
         int64_t calls = 0;
@@ -147,7 +149,8 @@ static void test_few_tries(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    fast_faults *faults = parse("pause 0 at 1s; pause 1 at 1s; crash 3 at 1.5s; pause 2 at 1s");
+    fast_faults *faults =
+        parse("pause 0 at 1s for 1s; pause 1 at 1s for 1s; crash 3 at 1.5s; pause 2 at 1s for 1s");
     fast_err err = FAST_ENOMEM;
     for (int64_t n = 0; err; n++) {
         fast_faults *small = NULL;

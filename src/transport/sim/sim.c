@@ -288,6 +288,7 @@ const fast_transport fast__transport_sim = {
     .send = fast__sim_send,
     .wait = sim_wait,
     .wake = sim_wake,
+    .on_way = fast__sim_on_way,
     .now = sim_now,
     .charge = fast__sim_charge,
     .compute = fast__sim_compute,

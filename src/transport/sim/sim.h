@@ -201,6 +201,7 @@ fast_sim_actor *fast__sim_timer_first(fast_sim *sim);
 const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
                                     const fast_sim_node *to);
 void fast__sim_send(fast_actor *actor, fast_msg *msg);
+bool fast__sim_on_way(fast_actor *actor, int64_t to);
 void fast__sim_head(fast_sim *sim, fast_msg *msg);
 void fast__sim_arrive(fast_sim *sim, fast_msg *msg);
 fast_err fast__sim_network_open(fast_sim *sim);
