@@ -244,11 +244,12 @@ static fast_err file_open(const char *path, fast_cluster **out)
     return err;
 }
 
-/* A path has a slash, or the ending of a YAML file. */
+/* A path has a slash before any options, or the ending of a YAML file. */
 static bool is_path(const char *text)
 {
     const size_t length = strlen(text);
-    return strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".yaml") == 0) ||
+    return text[strcspn(text, "/:")] == '/' ||
+           (length > 5 && strcmp(text + length - 5, ".yaml") == 0) ||
            (length > 4 && strcmp(text + length - 4, ".yml") == 0);
 }
 

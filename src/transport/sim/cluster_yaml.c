@@ -452,7 +452,7 @@ static fast_err not_yaml(struct fy_diag *diag)
     const struct fy_diag_error *error = fy_diag_errors_iterate(diag, &at);
 
     if (!error || !error->msg)
-        return fast__fail(FAST_EFORMAT, "it is not YAML");
+        return fast__fail(FAST_EFORMAT, "it is empty, or not YAML");
     return fast__fail(FAST_EFORMAT, "it is not YAML: line %d: %s", error->line, error->msg);
 }
 
