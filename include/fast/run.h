@@ -149,6 +149,27 @@ typedef void fast_sim_measure_fn(void *ctx, const fast_sim_measure *measure);
 FAST_API FAST_MUST_CHECK fast_err fast_bench_sim(const char *const *options,
                                                  fast_sim_measure_fn *report, void *ctx);
 
+/* One measurement of `fast bench allreduce`. */
+typedef struct fast_allreduce_measure {
+    const char *transport; /* as the options name it */
+    const char *algorithm; /* likewise; "auto:NAME" is what auto chose */
+    int64_t workers;       /* that summed their vectors */
+    int64_t bytes;         /* of one vector */
+    double seconds;        /* of one allreduce; on sim in virtual time */
+    double gb_per_s;       /* bytes by seconds */
+    double predicted_s;    /* by the model behind auto; NAN where it does not say */
+} fast_allreduce_measure;
+
+/* Called once for each measurement, which is lent for the call. */
+typedef void fast_allreduce_measure_fn(void *ctx, const fast_allreduce_measure *measure);
+
+/* Measure the sum over all workers, by algorithm and length. Options are those of
+ * fast_part_list("bench_allreduce"): transport, workers, algorithm, bytes, cluster... On `mpi`
+ * every rank calls it alike, and only the first one reports. */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_allreduce(const char *const *options,
+                                                       fast_allreduce_measure_fn *report,
+                                                       void *ctx);
+
 /* An optional library that this build has, or has not. */
 typedef struct fast_feature {
     const char *name;    /* "oneDNN" */

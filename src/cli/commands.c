@@ -27,6 +27,17 @@ static const fast_option bench_flags[] = {
     FLAG("json", "print one JSON object a line for each measurement"),
     { "actors", "0", "sim: actors in the ring; 0: 64, 1024 and 4096", FAST_OPTION_INT, 0, 0, 0,
       65536, NULL },
+    { "transport", "threads", "allreduce: what runs the workers", FAST_OPTION_TEXT, 0, 0, 0, 0,
+      "transport" },
+    { "algorithm", "", "allreduce: by which algorithm, or auto; each where none is named",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "allreduce" },
+    { "bytes", "1Ki-32Mi",
+      "allreduce: lengths, 4096,1Mi or from-to by factors of 8; Ki, Mi, Gi are powers of 1024",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "cluster", "", "allreduce: the cluster that sim simulates, a preset or a file",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "cluster" },
+    { "timeout", "30", "allreduce: seconds that a wait takes at most", FAST_OPTION_REAL, 0, 0, 0, 0,
+      NULL },
     FLAG_END,
 };
 
@@ -60,6 +71,10 @@ static const cli_example bench_examples[] = {
     { "fast bench engine --model resnet8 --batch 128", "one model, another batch" },
     { "fast bench engine --json", "one JSON object a line" },
     { "fast bench sim", "events a second of the simulator" },
+    { "fast bench allreduce --workers 2", "sums over workers, by algorithm and length" },
+    { "fast bench allreduce --transport sim --cluster ethernet-10g --workers 64 --bytes 100M",
+      "the same on a cluster that is simulated" },
+    { "mpirun -np 2 fast bench allreduce --transport mpi", "the same between processes" },
     { NULL, NULL },
 };
 
@@ -81,8 +96,8 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
-    { "bench", "[engine|sim] [OPTIONS]", "measure the speed of this machine", "train", bench_flags,
-      "engine|sim", bench_examples, cli_bench },
+    { "bench", "[engine|allreduce|sim] [OPTIONS]", "measure the speed of this machine", "train",
+      bench_flags, "engine|allreduce|sim", bench_examples, cli_bench },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,

@@ -261,12 +261,12 @@ static void leave(direct *d, direct_op *op)
     wake(d, true);
 }
 
-/* The actor that the operation hangs on: who gave up, or who is first missing. */
-static int64_t whom(const direct *d)
+/* The actor that the operation hangs on: who is missing; or, if all are there, who gave up. */
+static int64_t whom(const direct *d, const direct_op *op)
 {
     const long long broken = atomic_load(&d->board->broken);
-    const int64_t rank = broken > 0 && broken - 1 != d->group->rank ? broken - 1 : d->stuck;
-    return fast_group_member(d->group, rank);
+    const bool left = !op->awaited && broken > 0 && broken - 1 != d->group->rank;
+    return fast_group_member(d->group, left ? broken - 1 : d->stuck);
 }
 
 static void await(direct *d, long long rank)
@@ -303,7 +303,7 @@ static fast_err block(direct *d, const direct_op *op, int64_t deadline)
     fast_actor *actor = d->group->actor;
     const bool alone = d->task_count == 0;
     const fast_wait what = {
-        .whom = whom(d),
+        .whom = whom(d, op),
         .since = fast_now(actor),
         .deadline = deadline,
         .doing = "allreduce",
@@ -407,7 +407,7 @@ static fast_err direct_advance(fast_collective *collective, bool *done)
     bool ended = false;
     const fast_err err = step(d, &op, &ended);
     store(collective, &op);
-    collective->whom = whom(d);
+    collective->whom = whom(d, &op);
     if (!err && ended) {
         collective->phase = LEFT;
         count_task(d, -1);

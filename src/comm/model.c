@@ -26,10 +26,11 @@
 #include <string.h>
 
 enum {
-    LARGE = 1 << 16, /* floats of a large vector: 256 KiB */
-    SMALL = 2,       /* floats of a small one */
-    TRIES = 4,       /* of each measurement; the first one warms up */
-    CHOICES = 8      /* counts whose choice is remembered */
+    LARGE = 1 << 16,  /* floats of a large vector: 256 KiB */
+    SMALL = 2,        /* floats of a small one */
+    TRIES = 8,        /* of each measurement */
+    TRIES_SMALL = 32, /* of a small one: threads take a while to find a core each */
+    CHOICES = 8       /* counts whose choice is remembered */
 };
 
 /* What was chosen for a count. */
@@ -116,7 +117,8 @@ static fast_err time_way(fast_group *group, int64_t partner, float *x, int64_t c
                          int64_t deadline, double *out)
 {
     double best = INFINITY;
-    for (int i = 0; i < TRIES; i++) {
+    const int tries = count == SMALL ? TRIES_SMALL : TRIES;
+    for (int i = 0; i < tries; i++) {
         fast_collective collective = {
             .group = group,
             .doing = "fitting the model",

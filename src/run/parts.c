@@ -74,6 +74,10 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
         *count_out = 1;
         return &fast__actors_part;
     }
+    if (strcmp(kind, "bench_allreduce") == 0) {
+        *count_out = 1;
+        return &fast__bench_allreduce_part;
+    }
     if (strcmp(kind, "schedule") == 0)
         return fast__schedule_list(count_out);
     if (strcmp(kind, "layer") == 0)

@@ -85,6 +85,8 @@ typedef struct fast_run_config {
 /* The table, and its one part for fast_part_list("train"). */
 extern const fast_option fast__run_options[];
 extern const fast_part fast__run_part;
+/* The options of `fast bench allreduce`. */
+extern const fast_part fast__bench_allreduce_part;
 
 /* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
  * together, can get wrong. */
