@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The check of collectives.h. Vectors are made of a hash of (seed, rank, index), so that everyone
- * can compute everyone's; their sizes differ by factors up to 4096, so that the order of a sum shows
- * in its bits.
+ * can compute everyone's; their sizes differ by factors up to 4096, so that the order of a sum
+ * shows in its bits.
  */
 #include "collectives.h"
 
