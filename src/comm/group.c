@@ -80,8 +80,7 @@ static fast_err make(fast_actor *actor, const int64_t *ids, int64_t first, int64
     group->rank = rank;
     group->generation = generation;
     group->algorithm = -1;
-    if (actor->mailbox.fence < generation)
-        actor->mailbox.fence = generation;
+    fast__mailbox_fence(actor, generation);
     *out = group;
     return FAST_OK;
 }

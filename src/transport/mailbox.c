@@ -104,6 +104,17 @@ static fast_msg *take_exact(fast_mailbox *box, int64_t from, uint64_t tag)
     return NULL;
 }
 
+/* Take a message that was found by walking the arrivals. */
+static fast_msg *take_found(fast_mailbox *box, fast_msg *msg)
+{
+    fast_bucket *bucket = bucket_of(box, msg->from, msg->tag);
+    fast_msg *before = NULL;
+    for (fast_msg *other = bucket->first; other != msg; other = other->chain)
+        before = other;
+    unchain(bucket, before, msg);
+    return leave(box, msg);
+}
+
 /* The oldest of any sender, or with any tag. */
 static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
 {
@@ -112,12 +123,7 @@ static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
             continue;
         if (tag == FAST_TAG_ANY ? msg->tag >= FAST_TAG_MAX : msg->tag != tag)
             continue;
-        fast_bucket *bucket = bucket_of(box, msg->from, msg->tag);
-        fast_msg *before = NULL;
-        for (fast_msg *other = bucket->first; other != msg; other = other->chain)
-            before = other;
-        unchain(bucket, before, msg);
-        return leave(box, msg);
+        return take_found(box, msg);
     }
     return NULL;
 }
@@ -127,21 +133,30 @@ static bool is_stale(const fast_mailbox *box, const fast_msg *msg)
     return msg->generation != 0 && msg->generation < box->fence;
 }
 
+void fast__mailbox_fence(fast_actor *actor, uint32_t generation)
+{
+    fast_mailbox *box = &actor->mailbox;
+    if (generation <= box->fence)
+        return;
+    box->fence = generation;
+    for (fast_msg *msg = box->first, *next; msg; msg = next) {
+        next = msg->next;
+        if (is_stale(box, msg)) {
+            actor->counters.messages_stale++;
+            fast_msg_free(take_found(box, msg));
+        }
+    }
+}
+
 fast_msg *fast__take(fast_actor *actor, int64_t from, uint64_t tag)
 {
     fast_mailbox *box = &actor->mailbox;
     const bool exact = from != FAST_ANY && tag != FAST_TAG_ANY;
 
     FAST_ASSERT(from >= FAST_ANY && from < actor->world->count);
-    while (box->count > 0) {
-        fast_msg *msg = exact ? take_exact(box, from, tag) : take_oldest(box, from, tag);
-        if (!msg || !is_stale(box, msg))
-            return msg;
-        /* It arrived before the fence was raised. */
-        actor->counters.messages_stale++;
-        fast_msg_free(msg);
-    }
-    return NULL;
+    if (box->count == 0)
+        return NULL;
+    return exact ? take_exact(box, from, tag) : take_oldest(box, from, tag);
 }
 
 bool fast__deliver(fast_actor *actor, fast_msg *msg)

@@ -61,5 +61,9 @@ void fast__mailbox_fini(fast_mailbox *mailbox);
  * it. True if it may be what the actor waits for, or something posted is: then it must be woken. */
 bool fast__deliver(fast_actor *actor, fast_msg *msg);
 
+/* Raise the fence: what arrived of older generations is dropped and counted now, what still comes
+ * when it comes. */
+void fast__mailbox_fence(fast_actor *actor, uint32_t generation);
+
 /* What the actor knows of another; lent until the next delivery. */
 const fast_peer *fast__peer(const fast_actor *actor, int64_t id);
