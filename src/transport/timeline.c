@@ -421,23 +421,10 @@ fast_err fast__timeline_write(const fast_world *world, const char *path)
 {
     FAST_ASSERT(world != NULL);
     FAST_ASSERT(path != NULL);
-    /* Each process writes a file of its own, named after its first actor. */
-    char own[FAST_PATH_MAX];
-    int64_t first = 0, here = 0;
-    for (int64_t id = world->count - 1; id >= 0; id--)
-        if (world->actors[id]) {
-            first = id;
-            here++;
-        }
-    const int length = here == world->count ? snprintf(own, sizeof own, "%s", path)
-                                            : snprintf(own, sizeof own, "%s.%" PRId64, path, first);
-    if (length < 0 || (size_t)length >= sizeof own)
-        return fast__fail(FAST_EINVAL, "the timeline's path is longer than %d bytes",
-                          FAST_PATH_MAX - 1);
     writer w = { .world = world };
     fast_err err = writer_init(&w);
     if (!err)
-        err = fast__file_replace(own, write_all, &w);
+        err = fast__file_replace(path, write_all, &w);
     fast__free(w.events);
     fast__free(w.stack);
     fast__free(w.sends);

@@ -225,17 +225,10 @@ static void test_cannot_write(void **state)
     setup(&f, 8);
     record_step(&f);
     assert_int_not_equal(fast__timeline_write(&f.world, "no/such/folder/trace.json"), FAST_OK);
-    char path[FAST_PATH_MAX + 8];
-    memset(path, 'x', sizeof path - 1);
-    path[sizeof path - 1] = 0;
-    assert_int_equal(fast__timeline_write(&f.world, path), FAST_EINVAL);
-    /* A process that hosts only some of the actors writes beside the others. */
+    /* A process that hosts only some of the actors writes those. */
     f.list[0] = NULL;
-    assert_int_equal(fast__timeline_write(&f.world, f.path), FAST_OK);
+    assert_int_equal(export(&f).spans, 2);
     f.list[0] = &f.actors[0];
-    char own[80];
-    snprintf(own, sizeof own, "%s.1", f.path);
-    assert_int_equal(unlink(own), 0);
     teardown(&f);
 }
 

@@ -9,8 +9,9 @@
  *         32  six words               8 each
  *         80  declared                8
  *         88  generation, unused      4 each
- *         96  sizes of four parts     8 each
- *        128  all parts, one after the other, if together at most FAST_WIRE_INLINE_MAX bytes
+ *         96  proof                   8
+ *        104  sizes of four parts     8 each
+ *        136  all parts, one after the other, if together at most FAST_WIRE_INLINE_MAX bytes
  *
  * Larger payloads follow outside: one stream of MPI messages for each pair of ranks, in the order
  * of the packets. Everything that arrives is verified before it is believed: a wrong packet is an
@@ -41,6 +42,7 @@ size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKE
         .tag = msg->tag,
         .declared = msg->declared,
         .generation = msg->generation,
+        .proof = msg->proof,
     };
     memcpy(wire.words, msg->words, sizeof wire.words);
     for (int i = 0; i < msg->part_count; i++) {
@@ -169,4 +171,5 @@ void fast__wire_fill(const fast_wire *wire, fast_msg *msg)
     msg->declared = (size_t)wire->declared;
     msg->unreliable = wire->unreliable != 0;
     msg->generation = wire->generation;
+    msg->proof = wire->proof;
 }

@@ -10,7 +10,7 @@
 enum {
     FAST_WIRE_INLINE_MAX = 3840, /* bytes of all parts that travel in the packet: with the header
                                     they stay below the usual limit of eager sends, 4 KiB */
-    FAST_WIRE_HEADER = 128,      /* bytes */
+    FAST_WIRE_HEADER = 136,      /* bytes */
     FAST_WIRE_PACKET_MAX = FAST_WIRE_HEADER + FAST_WIRE_INLINE_MAX
 };
 
@@ -42,6 +42,7 @@ typedef struct fast_wire {
     uint64_t declared;                  /* of the message */
     uint32_t generation;                /* of the message */
     uint32_t unused;                    /* 0 */
+    uint64_t proof;                     /* of the message */
     uint64_t sizes[FAST_MSG_PARTS_MAX]; /* of the parts, 0 past the last */
 } fast_wire;
 _Static_assert(sizeof(fast_wire) == FAST_WIRE_HEADER, "the header has no holes");

@@ -281,6 +281,7 @@ static int64_t sim_now(fast_actor *actor)
 const fast_transport fast__transport_sim = {
     .name = "sim",
     .summary = "simulated cluster in virtual time: any speed, link and fault, repeatable",
+    .virtual_clock = true,
     .serial = true,
     .open = fast__sim_open,
     .close = fast__sim_close,
