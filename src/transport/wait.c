@@ -127,13 +127,10 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
 
     if (actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    if (actor->tasks) {
-        const uint64_t stamp = actor->mailbox.stamp;
-        FAST_TRY(poll(actor, FAST_AT_ONCE));
-        /* What arrived and no task took may be what the caller waits for. */
-        if (advance(actor) || actor->mailbox.stamp != stamp)
-            return FAST_OK;
-    }
+    /* The transport is not polled here: that would take a wake-up that the caller has not seen. What
+     * has arrived ends the wait below at once. */
+    if (actor->tasks && advance(actor))
+        return FAST_OK;
     if (actor->met)
         fast__peers_ask(actor, wait->whom);
     FAST_TRY(fast__peers_check(actor, wait->whom));
