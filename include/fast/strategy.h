@@ -160,7 +160,8 @@ typedef struct fast_space_update {
 } fast_space_update;
 
 /* A function at the owner: apply the update to w[0 .. count), and return true; or reject it. Runs
- * once for each update and range, never two at once for one range. */
+ * once for each update and range, never two at once for one range; on memory that is shared, in the
+ * thread of the writer, with the owner's ctx. It makes no call with an actor. */
 typedef bool fast_space_fn(void *ctx, const fast_space_update *update, float *w);
 
 typedef struct fast_space_options {
@@ -177,17 +178,19 @@ typedef struct fast_space_options {
     void *ctx;              /* for apply */
 } fast_space_options;
 
-/* Every actor that uses the space opens it alike, owners first or last. On transports without
- * shared memory its owners answer in their waits, or in fast_space_serve(). */
+/* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not
+ * wait. On transports without shared memory its owners answer in their waits, or in
+ * fast_space_serve(). FAST_EINVAL, FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_open(fast_actor *actor,
                                                   const fast_space_options *options,
                                                   fast_space **out);
-/* Leave. What this actor sent is applied; its clock no longer holds others back. */
+/* Leave. What this actor sent is applied; its clock no longer holds others back. An owner stays, as
+ * in fast_space_serve(), until the others have left too, at most the run's timeout. */
 FAST_API void fast_space_close(fast_space *space);                             /* NULL is allowed */
 FAST_API int64_t fast_space_find(const fast_space *space, const char *tensor); /* or -1 */
 
 /* Replace a tensor. Takes effect for a later get() of the same actor; may wait for room until the
- * deadline. */
+ * deadline. FAST_EPEER if an owner is gone. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x,
                                                  int64_t deadline);
 /* Add to a tensor, or whatever the function at the owner does. */
@@ -204,19 +207,19 @@ typedef struct fast_space_read {
     int64_t clock;       /* out */
 } fast_space_read;
 
-/* Copy a tensor to x. `read` may be NULL: whatever there is. FAST_ETIMEDOUT names the writer that
- * is behind. */
+/* Copy a tensor to x: of each range one version, never parts of two. `read` may be NULL: whatever
+ * there is. FAST_ETIMEDOUT names the writer that is behind; FAST_EPEER: nobody is left to write. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
                                                  fast_space_read *read, int64_t deadline);
 
 /* Called by the watching actor, in its waits, after a tensor changed; several changes may be told
- * as one. */
+ * as one. It must not wait. A NULL function ends it. */
 typedef void fast_space_watch_fn(void *ctx, int64_t tensor, int64_t version, int64_t clock);
 FAST_API FAST_MUST_CHECK fast_err fast_space_watch(fast_space *space, int64_t tensor,
                                                    fast_space_watch_fn *watch, void *ctx);
 
-/* For owners that do nothing else: answer until every other actor that opened the space closed it,
- * or ended, or the deadline passes (FAST_ETIMEDOUT). */
+/* For owners that do nothing else: answer until every owner and writer, and whoever else opened the
+ * space, closed it, serves too, or ended; or until the deadline passes (FAST_ETIMEDOUT). */
 FAST_API FAST_MUST_CHECK fast_err fast_space_serve(fast_space *space, int64_t deadline);
 
 /* Counters of this actor's part. */
@@ -225,8 +228,9 @@ typedef struct fast_space_counters {
     int64_t rejected;      /* by the function at the owner */
     int64_t gets;          /* answered at an owner */
     int64_t waited;        /* gets that had to wait */
-    int64_t staleness_sum; /* over applied updates */
+    int64_t staleness_sum; /* over applied adds */
     int64_t staleness_max; /* likewise */
+    int64_t refused;       /* messages that made no sense, at an owner */
 } fast_space_counters;
 FAST_API void fast_space_count(const fast_space *space, fast_space_counters *out);
 

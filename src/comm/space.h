@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "comm/space_lock.h"
+#include "fast/strategy.h"
+#include "transport/transport.h"
+
+/*
+ * Inside a space. An owner's ranges live in a store: memory that near actors share and use directly
+ * (space_store.c). For far actors the owner's service does the same on their behalf when their
+ * messages arrive (space_owner.c); they send and collect in space_far.c. space_open.c makes and
+ * leaves a space, space.c has its operations.
+ *
+ *     near   get/put/add ---------------------------------> store
+ *     far    get/put/add --> message --> owner's service --> store
+ */
+enum {
+    FAST_SPACE_WINDOW = 4,         /* updates on their way from one actor to one owner */
+    FAST_SPACE_SPINS = 64,         /* tries of a lock before its actor sleeps */
+    FAST_SPACE_NAME_MAX = 96,      /* bytes of a name with its end */
+    FAST_SPACE_TENSORS_MAX = 4096, /* of a space */
+};
+
+/* One tensor's range at one owner; shared. Written under the lock unless it says otherwise. */
+typedef struct fast_space_range {
+    _Alignas(64) fast_space_lock lock; /* of the floats; who reads them holds it */
+    _Atomic int64_t version;           /* updates applied; read by everyone */
+    _Atomic int64_t gets;              /* counted by readers */
+    _Atomic int64_t waited;            /* likewise */
+    int64_t at;                        /* of its floats in the store; set by the owner's open */
+    _Atomic int64_t applied;           /* updates, with puts */
+    _Atomic int64_t rejected;          /* by the function at the owner */
+    _Atomic int64_t staleness_sum;     /* over the adds that were applied */
+    _Atomic int64_t staleness_max;     /* likewise */
+} fast_space_range;
+
+/* What a store knows of one actor; shared. */
+typedef struct fast_space_slot {
+    _Alignas(64) _Atomic uint64_t wants[2]; /* the lock that its program, its service sleeps for */
+    _Atomic uint32_t member;                /* 0: never came; 2 (life + 1): is in; + 1: has left */
+    _Atomic uint32_t armed;                 /* 1: wake it at the next change */
+    _Atomic int64_t clock;                  /* rounds that it has finished */
+    _Atomic int64_t updates;                /* that it made here: who has few is behind */
+} fast_space_slot;
+
+/* The head of a store; shared. */
+typedef struct fast_space_head {
+    _Atomic int state;       /* 0: its owner is not here yet; then FAST_SPACE_OPEN, _CLOSED */
+    _Atomic int64_t waiting; /* slots that are armed */
+    uint64_t signature;      /* of the owner's options; these are set before `state` */
+    fast_space_fn *apply;    /* the owner's */
+    void *ctx;               /* likewise */
+} fast_space_head;
+enum { FAST_SPACE_OPEN = 1, FAST_SPACE_CLOSED = 2 };
+
+/* A store as one actor sees it. */
+typedef struct fast_space_store {
+    fast_space_head *head;    /* NULL: far */
+    fast_space_slot *slots;   /* of all actors */
+    fast_space_range *ranges; /* of all tensors, empty ones too */
+    float *values;            /* of the ranges, each aligned to FAST_ALIGN */
+    int64_t low;              /* the writer with the smallest clock when last looked, or -1 */
+    int64_t clock;            /* its clock then */
+    int64_t hope;             /* someone who may still change something, when last looked */
+} fast_space_store;
+
+/* An owner, as one actor sees it. */
+typedef struct fast_space_owner {
+    int64_t id;             /* its actor */
+    fast_space_store store; /* where it is near */
+    int64_t sent;           /* far: updates and ticks sent */
+    int64_t acked;          /* far: of those, how many have been applied */
+    int64_t asked;          /* far: the get that it has not answered; or 0 */
+    int64_t clock;          /* far: the space's, as last heard */
+    bool leaving;           /* far: it was told that this actor leaves */
+    bool left;              /* far: it knows that this actor left */
+    bool gone;              /* far: it closed before this actor did */
+    bool refused;           /* far: it opened the space otherwise */
+} fast_space_owner;
+
+/* A get under way at far owners. */
+typedef struct fast_space_get_state {
+    int64_t id;      /* of this one, from 1: answers to others are dropped */
+    int64_t tensor;  /* which */
+    float *x;        /* where to */
+    int64_t missing; /* owners that have not answered */
+    int64_t version; /* smallest so far */
+    int64_t clock;   /* likewise */
+    bool never;      /* an owner says that it cannot be answered */
+} fast_space_get_state;
+
+/* A watched tensor. */
+typedef struct fast_space_watched {
+    fast_space_watch_fn *watch; /* NULL: not watched */
+    void *ctx;                  /* its */
+    bool changed;               /* and it has not been called yet */
+} fast_space_watched;
+
+struct fast_space_service; /* space_owner.c */
+
+struct fast_space {
+    fast_task task;                 /* posted to the actor while the space is open */
+    fast_actor *actor;              /* whose handle this is */
+    char name[FAST_SPACE_NAME_MAX]; /* of the space */
+    uint64_t key;                   /* of the name: 48 bits */
+    uint64_t signature;             /* of the options that must be the same at everyone */
+    int64_t tensor_count;           /* of tensors */
+    int64_t *counts;                /* floats of each */
+    char *names;                    /* of the tensors, FAST_SPACE_NAME_MAX bytes each */
+    int64_t owner_count;            /* of owners */
+    fast_space_owner *owners;       /* theirs */
+    int64_t me;                     /* which owner this actor is; or -1 */
+    bool whole;                     /* tensors are not cut */
+    bool writer;                    /* this actor's clock counts */
+    bool shared;                    /* its store is used by near actors */
+    int64_t clock;                  /* of this actor */
+    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;               /* whose clocks count */
+    bool *expected;                 /* of all actors: owners and writers */
+    int64_t far_count;              /* of owners */
+    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;       /* far */
+    fast_space_watched *watched;    /* of all tensors; NULL until the first */
+    struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
+    void *memory;                       /* the own store, where it is not shared; or NULL */
+};
+
+/* Where a tensor's range at an owner is; *count_out is 0 if it has none there. */
+void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
+                       int64_t *count_out);
+static inline int64_t *fast__space_at(const fast_space *space, int64_t *table, int64_t owner,
+                                      int64_t tensor)
+{
+    return &table[owner * space->tensor_count + tensor];
+}
+
+/* space_store.c: the memory. */
+
+/* Bytes of owner `owner`'s store; false if they overflow. */
+bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out);
+/* Find the pieces of a store in its memory. */
+void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store);
+/* At an owner's open: initial values and the function; then others may come in. */
+void fast__space_store_fill(fast_space *space, const fast_space_options *options);
+/* The floats of a tensor's range at an owner. */
+float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor);
+
+/* Wait until the owner has opened its near store. FAST_EPEER if it left or ended, FAST_EINVAL if it
+ * opened another space by that name, FAST_ETIMEDOUT. */
+fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline);
+
+/* Lock a range: wait for it; or try, and be woken when it may be free (for the service, which calls
+ * again until it has it). */
+fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool write,
+                          int64_t deadline);
+bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,
+                         bool *queued);
+void fast__space_give_up(fast_space *space, int64_t owner, int64_t tensor, bool write, int who);
+void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write);
+enum { FAST_SPACE_PROGRAM = 0, FAST_SPACE_SERVICE = 1 };
+
+/* Apply an update to a range that is locked for writing: `put`, or add. update->x may be NULL: only
+ * its size counts. */
+void fast__space_apply(fast_space *space, int64_t owner, bool put, fast_space_update *update);
+
+/* The store changed: wake those that are armed. To be told, arm first and look then. */
+void fast__space_changed(fast_space *space, fast_space_store *store);
+void fast__space_arm(fast_space *space, fast_space_store *store);
+
+/* True if every writer that is still in has finished `clock_min` rounds; *clock_out is the smallest
+ * clock, or where nobody is left the largest ever, at least clock_min. */
+bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
+                       int64_t *clock_out);
+/* The writer, other than `reader`, that is furthest behind; or -1. */
+int64_t fast__space_behind(fast_space *space, fast_space_store *store, int64_t reader);
+/* An actor other than `reader` that is in the space or will come; or -1. */
+int64_t fast__space_hope(fast_space *space, fast_space_store *store, int64_t reader);
+/* An actor left: it holds nobody back. */
+void fast__space_left(fast_space *space, fast_space_store *store, int64_t id);
+
+/* space_wire.c: messages. Requests go to owners, answers come back. */
+typedef enum fast_space_kind {
+    FAST_SPACE_HELLO = 1, /* request: signature, life */
+    FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's floats */
+    FAST_SPACE_ADD,       /* likewise */
+    FAST_SPACE_TICK,      /* request: sequence, clock */
+    FAST_SPACE_GET,       /* request: id, version_min, clock_min, sizes only */
+    FAST_SPACE_WATCH,     /* request: tell me of versions past this, once */
+    FAST_SPACE_LEAVE,     /* request: nothing comes after it */
+    FAST_SPACE_ACK,       /* answer: sequence, version */
+    FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's floats */
+    FAST_SPACE_NOTIFY,    /* answer: 0, version, clock */
+    FAST_SPACE_LEFT,      /* answer to LEAVE: nothing comes after it */
+    FAST_SPACE_NEVER,     /* answer to GET: id; nobody is left who could */
+    FAST_SPACE_GONE,      /* answer: the owner closes first */
+    FAST_SPACE_REFUSED    /* answer to HELLO: another space, or a second time */
+} fast_space_kind;
+/* The places of a message's words. */
+enum {
+    FAST_SPACE_W_KIND,
+    FAST_SPACE_W_TENSOR,
+    FAST_SPACE_W_OWNER,
+    FAST_SPACE_W_A,
+    FAST_SPACE_W_B,
+    FAST_SPACE_W_C
+};
+
+uint64_t fast__space_tag(const fast_space *space, bool answer);
+/* Send one without floats; or a prepared one. */
+fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
+                          int64_t owner, const int64_t words[3]);
+fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t tensor, int64_t owner,
+                             const int64_t words[3], fast_msg **out);
+/* The one place where floats become parts of a message, and back. x NULL: only the size travels.
+ * Unpacking lends them; false if they are not `count` floats. */
+fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count);
+bool fast__space_unpack(const fast_msg *msg, int64_t count, const float **x_out);
+
+/* space_far.c: far owners. */
+fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind, int64_t tensor,
+                          const float *x, int64_t deadline);
+fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_read *read);
+fast_err fast__far_get_wait(fast_space *space, int64_t deadline);
+fast_err fast__far_watch(fast_space *space, int64_t owner, int64_t tensor);
+fast_err fast__far_advance(fast_space *space); /* take answers */
+fast_err fast__far_leave(fast_space *space);   /* tell all, and wait for their answers */
+
+/* space_owner.c: the service of an owner. */
+fast_err fast__service_new(fast_space *space);
+void fast__service_free(fast_space *space);
+fast_err fast__service_advance(fast_space *space);
+int64_t fast__service_explain(fast_space *space, int64_t origin);
+void fast__service_close(fast_space *space); /* tell those that are still in */
+int64_t fast__service_refused(const fast_space *space);
+
+/* Call the watchers of what changed; never blocks. space.c */
+void fast__space_told(fast_space *space);
+/* For tests: free the handle as if the actor had ended without a word. */
+void fast__space_abandon(fast_space *space);

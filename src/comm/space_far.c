@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Far owners, from the side of who uses a space: requests go out, answers are taken in the actor's
+ * waits. At most FAST_SPACE_WINDOW updates are on their way to an owner; it acknowledges all that
+ * it has applied in one message. A get asks all owners of the tensor at once; answers are copied to
+ * their places as they arrive.
+ *
+ *     put, add   one message and 4 bytes a float, one acknowledgement, for each owner
+ *     tick       one message, one acknowledgement, for each owner
+ *     get        one message, one answer with 4 bytes a float, for each owner
+ */
+#include "comm/space.h"
+
+#include <string.h>
+
+static fast_wait wait_for(fast_space *space, int64_t owner, const char *doing, int64_t deadline)
+{
+    return (fast_wait){ .waiting = true,
+                        .whom = space->owners[owner].id,
+                        .tag = fast__space_tag(space, true),
+                        .since = fast_now(space->actor),
+                        .deadline = deadline,
+                        .doing = doing };
+}
+
+/* Is the owner one to talk to? */
+static fast_err check_owner(const fast_space *space, int64_t owner)
+{
+    const fast_space_owner *o = &space->owners[owner];
+    if (o->refused)
+        return fast__fail(
+            FAST_EINVAL,
+            "actor %lld refuses: it opened space \"%s\" with other tensors, owners or "
+            "writers, or this actor opened it before",
+            (long long)o->id, space->name);
+    if (o->gone)
+        return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
+                          (long long)o->id, space->name);
+    return space->task.err;
+}
+
+fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind, int64_t tensor,
+                          const float *x, int64_t deadline)
+{
+    fast_space_owner *o = &space->owners[owner];
+    const fast_wait wait = wait_for(space, owner, "space room", deadline);
+    FAST_TRY(check_owner(space, owner));
+    while (o->sent - o->acked >= FAST_SPACE_WINDOW) {
+        const fast_err err = fast__wait_once(space->actor, &wait);
+        if (err == FAST_EPEER) /* What it had is lost; if it comes back it begins anew. */
+            o->acked = o->sent;
+        FAST_TRY(err);
+        FAST_TRY(check_owner(space, owner));
+    }
+    fast_msg *msg;
+    const int64_t words[3] = { o->sent + 1, space->clock,
+                               *fast__space_at(space, space->read, owner, tensor) };
+    FAST_TRY(fast__space_message(space, kind, tensor, owner, words, &msg));
+    if (kind != FAST_SPACE_TICK) {
+        int64_t offset, count;
+        fast__space_range(space, owner, tensor, &offset, &count);
+        const fast_err err = fast__space_pack(space, msg, x ? x + offset : NULL, count);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+    }
+    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    o->sent++;
+    return FAST_OK;
+}
+
+fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_read *read)
+{
+    FAST_TRY(check_owner(space, owner));
+    fast_msg *msg;
+    const int64_t words[3] = { space->get.id, read->version_min, read->clock_min };
+    FAST_TRY(fast__space_message(space, FAST_SPACE_GET, space->get.tensor, owner, words, &msg));
+    /* Who wants sizes only says so with one declared byte. */
+    msg->declared = space->get.x ? 0 : 1;
+    FAST_TRY(fast_send(space->actor, space->owners[owner].id, &msg));
+    space->owners[owner].asked = space->get.id;
+    space->get.missing++;
+    return FAST_OK;
+}
+
+fast_err fast__far_get_wait(fast_space *space, int64_t deadline)
+{
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        fast_space_owner *o = &space->owners[owner];
+        const fast_wait wait = wait_for(space, owner, "space get", deadline);
+        while (o->asked == space->get.id) {
+            FAST_TRY(fast__wait_once(space->actor, &wait));
+            FAST_TRY(check_owner(space, owner));
+            if (space->get.never)
+                return fast__fail(FAST_EPEER,
+                                  "nobody is left in space \"%s\" who could bring tensor %lld to "
+                                  "the version that is waited for",
+                                  space->name, (long long)space->get.tensor);
+        }
+    }
+    FAST_ASSERT(space->get.missing == 0);
+    return FAST_OK;
+}
+
+fast_err fast__far_watch(fast_space *space, int64_t owner, int64_t tensor)
+{
+    FAST_TRY(check_owner(space, owner));
+    const int64_t words[3] = { 0, *fast__space_at(space, space->told, owner, tensor), 0 };
+    return fast__space_tell(space, space->owners[owner].id, FAST_SPACE_WATCH, tensor, owner, words);
+}
+
+/* An owner's part of the get under way. */
+static void take_value(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->owners[owner];
+    fast_space_get_state *get = &space->get;
+    const int64_t version = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
+    int64_t offset, count;
+    const float *x;
+    if (o->asked != get->id || msg->words[FAST_SPACE_W_A] != get->id ||
+        msg->words[FAST_SPACE_W_TENSOR] != get->tensor || get->missing == 0)
+        return;
+    fast__space_range(space, owner, get->tensor, &offset, &count);
+    if (!fast__space_unpack(msg, count, &x) || (!x && get->x) || version < 0)
+        return;
+    if (x && get->x)
+        memcpy(get->x + offset, x, (size_t)count * sizeof *x);
+    *fast__space_at(space, space->read, owner, get->tensor) = version;
+    get->version = version < get->version ? version : get->version;
+    get->clock = clock < get->clock ? clock : get->clock;
+    get->missing--;
+    o->asked = 0;
+}
+
+/* Another version is there: tell the watcher, and ask to be told again. */
+static fast_err take_notice(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    const int64_t tensor = msg->words[FAST_SPACE_W_TENSOR];
+    int64_t *told = fast__space_at(space, space->told, owner, tensor);
+    if (!space->watched || !space->watched[tensor].watch || msg->words[FAST_SPACE_W_B] <= *told)
+        return FAST_OK;
+    *told = msg->words[FAST_SPACE_W_B];
+    space->owners[owner].clock = msg->words[FAST_SPACE_W_C];
+    space->watched[tensor].changed = true;
+    const fast_err err = fast__far_watch(space, owner, tensor);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+static fast_err take(fast_space *space, const fast_msg *msg)
+{
+    const int64_t owner = msg->words[FAST_SPACE_W_OWNER], tensor = msg->words[FAST_SPACE_W_TENSOR];
+    if (owner < 0 || owner >= space->owner_count || space->owners[owner].id != msg->from ||
+        tensor < 0 || tensor >= space->tensor_count)
+        return FAST_OK;
+    fast_space_owner *o = &space->owners[owner];
+    switch (msg->words[FAST_SPACE_W_KIND]) {
+    case FAST_SPACE_ACK:
+        if (msg->words[FAST_SPACE_W_A] > o->acked && msg->words[FAST_SPACE_W_A] <= o->sent)
+            o->acked = msg->words[FAST_SPACE_W_A];
+        return FAST_OK;
+    case FAST_SPACE_VALUE:
+        take_value(space, owner, msg);
+        return FAST_OK;
+    case FAST_SPACE_NOTIFY:
+        return take_notice(space, owner, msg);
+    case FAST_SPACE_NEVER:
+        space->get.never |= msg->words[FAST_SPACE_W_A] == space->get.id;
+        return FAST_OK;
+    case FAST_SPACE_LEFT:
+        o->left = true;
+        return FAST_OK;
+    case FAST_SPACE_GONE:
+        o->gone = true;
+        return FAST_OK;
+    case FAST_SPACE_REFUSED:
+        o->refused = true;
+        return FAST_OK;
+    default:
+        return FAST_OK;
+    }
+}
+
+fast_err fast__far_advance(fast_space *space)
+{
+    fast_msg *msg;
+    while ((msg = fast__take(space->actor, FAST_ANY, fast__space_tag(space, true)))) {
+        const fast_err err = take(space, msg);
+        fast_msg_free(msg);
+        FAST_TRY(err);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__far_leave(fast_space *space)
+{
+    const int64_t deadline = fast__deadline(space->actor, FAST_SOON);
+    const int64_t words[3] = { 0 };
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        fast_space_owner *o = &space->owners[owner];
+        if (o->store.head || o->refused || o->gone || o->left || o->leaving)
+            continue;
+        const fast_err err = fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words);
+        if (err == FAST_ECANCELED)
+            return err;
+        o->leaving = err == FAST_OK;
+    }
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        fast_space_owner *o = &space->owners[owner];
+        const fast_wait wait = wait_for(space, owner, "space close", deadline);
+        while (o->leaving && !o->left && !o->gone && !o->refused) {
+            const fast_err err = fast__wait_once(space->actor, &wait);
+            if (err == FAST_EPEER)
+                break;
+            FAST_TRY(err);
+        }
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The service of an owner for far actors: it does in the owner's waits what near actors do by
+ * themselves. Updates are applied from the message that carried them. A get that asks for more than
+ * there is stays parked here until there is; so does the wish to be told of a new version. Answers
+ * to several readers of one version share one frozen copy, made when the first of them asks.
+ *
+ * Nothing here blocks: a range that a near actor has locked is tried again when it is released, and
+ * requests wait in their order meanwhile. What is not a request of an actor that opened the same
+ * space is dropped and counted.
+ */
+#include "comm/space.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+/* What the service knows of one far actor. */
+typedef struct caller {
+    int64_t sequence; /* of its last update or tick */
+    int64_t version;  /* that this update made */
+    int64_t tensor;   /* of that update */
+    int64_t parked;   /* wishes of it that wait */
+    bool greeted;     /* it opened the same space */
+    bool due;         /* it is owed an acknowledgement */
+} caller;
+
+/* A get, or a wish to be told, that waits. */
+typedef struct parked {
+    int64_t from;        /* who */
+    int64_t id;          /* of a get; 0: of a watcher */
+    int64_t tensor;      /* which */
+    int64_t version_min; /* waited for */
+    int64_t clock_min;   /* likewise */
+    bool sizes;          /* no floats are wanted */
+    bool waited;         /* it was counted as one that had to */
+} parked;
+
+/* The copy of a range that is sent to readers. */
+typedef struct snapshot {
+    fast_buffer *buffer; /* frozen; or NULL */
+    int64_t version;     /* of it */
+} snapshot;
+
+typedef struct fast_space_service {
+    caller *callers;      /* of all actors */
+    int64_t *due;         /* actors that are owed an acknowledgement */
+    int64_t due_count;    /* of them */
+    parked *parked;       /* what waits */
+    int64_t parked_count; /* of them */
+    int64_t parked_space; /* that fit */
+    snapshot *snapshots;  /* of all tensors */
+    fast_msg *deferred;   /* an update whose range is locked */
+    bool queued;          /* for that lock */
+    int64_t queued_read;  /* the tensor whose lock is queued for reading; or -1 */
+    int64_t refused;      /* requests that were dropped */
+    int64_t clock;        /* the space's when what is parked was last looked at */
+    int64_t hope;         /* someone who was in then */
+    bool dirty;           /* something changed since then */
+} service;
+
+fast_err fast__service_new(fast_space *space)
+{
+    const int64_t actors = fast_actor_count(space->actor);
+    service *s;
+    FAST_TRY(fast__alloc("the service of a space", 1, sizeof *s, &s));
+    space->service = s;
+    s->queued_read = -1;
+    FAST_TRY(fast__alloc("the callers of a space", actors, sizeof *s->callers, &s->callers));
+    FAST_TRY(fast__alloc("the callers of a space", actors, sizeof *s->due, &s->due));
+    s->parked_space = 2 * actors;
+    FAST_TRY(fast__alloc("what waits at a space", s->parked_space, sizeof *s->parked, &s->parked));
+    return fast__alloc("what a space sends", space->tensor_count, sizeof *s->snapshots,
+                       &s->snapshots);
+}
+
+void fast__service_free(fast_space *space)
+{
+    service *s = space->service;
+    if (!s)
+        return;
+    for (int64_t t = 0; s->snapshots && t < space->tensor_count; t++)
+        fast_buffer_free(s->snapshots[t].buffer);
+    if (s->queued)
+        fast__space_give_up(space, space->me, s->deferred->words[FAST_SPACE_W_TENSOR], true,
+                            FAST_SPACE_SERVICE);
+    if (s->queued_read >= 0)
+        fast__space_give_up(space, space->me, s->queued_read, false, FAST_SPACE_SERVICE);
+    fast_msg_free(s->deferred);
+    fast__free(s->callers);
+    fast__free(s->due);
+    fast__free(s->parked);
+    fast__free(s->snapshots);
+    fast__free(s);
+    space->service = NULL;
+}
+
+int64_t fast__service_refused(const fast_space *space)
+{
+    return space->service ? space->service->refused : 0;
+}
+
+/* An answer. That the other is gone meanwhile is its own affair. */
+static fast_err answer(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
+                       int64_t a, int64_t b, int64_t c)
+{
+    const int64_t words[3] = { a, b, c };
+    const fast_err err = fast__space_tell(space, to, kind, tensor, space->me, words);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+static fast_space_range *range_of(fast_space *space, int64_t tensor)
+{
+    return &space->owners[space->me].store.ranges[tensor];
+}
+
+/* The frozen copy of the newest version of a range, made if there is none; *out is NULL while
+ * someone else has the range locked. */
+static fast_err take_snapshot(fast_space *space, int64_t tensor, snapshot **out)
+{
+    service *s = space->service;
+    snapshot *shot = &s->snapshots[tensor];
+    *out = NULL;
+    if (shot->buffer && shot->version == atomic_load(&range_of(space, tensor)->version)) {
+        *out = shot;
+        return FAST_OK;
+    }
+    /* One lock is queued for at a time; others are tried when it was had. */
+    if (s->queued_read >= 0 && s->queued_read != tensor)
+        return FAST_OK;
+    bool queued = s->queued_read >= 0;
+    if (s->deferred)
+        return FAST_OK;
+    const bool locked =
+        fast__space_attempt(space, space->me, tensor, false, FAST_SPACE_SERVICE, &queued);
+    s->queued_read = queued ? tensor : -1;
+    if (!locked)
+        return FAST_OK;
+    int64_t offset, count;
+    fast__space_range(space, space->me, tensor, &offset, &count);
+    const size_t size = (size_t)count * sizeof(float);
+    fast_buffer *buffer = NULL;
+    const fast_err err = fast_buffer_new(space->actor, size, &buffer);
+    if (!err) {
+        memcpy(fast_buffer_data(buffer), fast__space_values(space, space->me, tensor), size);
+        shot->version = atomic_load(&range_of(space, tensor)->version);
+    }
+    fast__space_unlock(space, space->me, tensor, false);
+    FAST_TRY(err);
+    fast_buffer_freeze(buffer);
+    fast_buffer_free(shot->buffer);
+    shot->buffer = buffer;
+    *out = shot;
+    return fast_charge(space->actor, 0, 2.0 * (double)size);
+}
+
+/* Answer what is parked, if it can be; *done_out tells. */
+static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
+{
+    fast_space_store *store = &space->owners[space->me].store;
+    fast_space_range *range = range_of(space, p->tensor);
+    int64_t clock, version = atomic_load(&range->version);
+    const bool in_time = fast__space_clock(space, store, p->clock_min, &clock);
+    *done_out = in_time && version >= p->version_min;
+    if (p->id == 0)
+        return *done_out ? answer(space, p->from, FAST_SPACE_NOTIFY, p->tensor, 0, version, clock)
+                         : FAST_OK;
+    if (!*done_out) {
+        if (!p->waited)
+            atomic_fetch_add(&range->waited, 1);
+        p->waited = true;
+        *done_out = version < p->version_min && fast__space_hope(space, store, p->from) < 0;
+        return *done_out ? answer(space, p->from, FAST_SPACE_NEVER, p->tensor, p->id, 0, 0)
+                         : FAST_OK;
+    }
+    int64_t offset, count;
+    snapshot *shot = NULL;
+    fast__space_range(space, space->me, p->tensor, &offset, &count);
+    if (!p->sizes) {
+        FAST_TRY(take_snapshot(space, p->tensor, &shot));
+        *done_out = shot != NULL;
+        if (!shot) {
+            space->service->dirty = true;
+            return FAST_OK;
+        }
+        version = shot->version;
+    }
+    fast_msg *msg;
+    const int64_t words[3] = { p->id, version, clock };
+    FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, p->tensor, space->me, words, &msg));
+    if (shot)
+        fast_msg_add_view(msg, shot->buffer, 0, (size_t)count * sizeof(float));
+    else
+        msg->declared = (size_t)count * sizeof(float);
+    atomic_fetch_add(&range->gets, 1);
+    const fast_err err = fast_send(space->actor, p->from, &msg);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* Forget what an actor waits for: all of it, or what a newer wish replaces. */
+static void unpark(service *s, int64_t from, const parked *newer)
+{
+    int64_t kept = 0;
+    if (s->callers[from].parked == 0)
+        return;
+    for (int64_t i = 0; i < s->parked_count; i++) {
+        const parked *p = &s->parked[i];
+        const bool same = !newer || (newer->id != 0 && p->id != 0) ||
+                          (newer->id == 0 && p->id == 0 && p->tensor == newer->tensor);
+        if (p->from != from || !same)
+            s->parked[kept++] = *p;
+    }
+    s->callers[from].parked -= s->parked_count - kept;
+    s->parked_count = kept;
+}
+
+/* Answer a wish now, or keep it. */
+static fast_err wish(fast_space *space, parked *p)
+{
+    service *s = space->service;
+    bool done;
+    unpark(s, p->from, p);
+    FAST_TRY(try_parked(space, p, &done));
+    if (done)
+        return FAST_OK;
+    if (s->parked_count == s->parked_space) {
+        parked *larger;
+        FAST_TRY(
+            fast__alloc("what waits at a space", 2 * s->parked_space, sizeof *larger, &larger));
+        memcpy(larger, s->parked, (size_t)s->parked_count * sizeof *larger);
+        fast__free(s->parked);
+        s->parked = larger;
+        s->parked_space *= 2;
+    }
+    s->parked[s->parked_count++] = *p;
+    s->callers[p->from].parked++;
+    return FAST_OK;
+}
+
+/* Look at all that waits, in the order in which it came, if anything changed: an update, a clock,
+ * who is in. What near actors change is not announced. */
+static fast_err advance_parked(fast_space *space)
+{
+    service *s = space->service;
+    fast_space_store *store = &space->owners[space->me].store;
+    int64_t clock;
+    (void)fast__space_clock(space, store, 0, &clock);
+    if (s->parked_count == 0 || (!s->dirty && clock == s->clock && !space->shared &&
+                                 fast__space_hope(space, store, -1) == s->hope))
+        return FAST_OK;
+    s->dirty = false;
+    s->clock = clock;
+    s->hope = fast__space_hope(space, store, -1);
+    int64_t kept = 0;
+    fast_err err = FAST_OK;
+    for (int64_t i = 0; i < s->parked_count; i++) {
+        bool done = false;
+        if (!err)
+            err = try_parked(space, &s->parked[i], &done);
+        if (!done)
+            s->parked[kept++] = s->parked[i];
+        else
+            s->callers[s->parked[i].from].parked--;
+    }
+    s->parked_count = kept;
+    return err;
+}
+
+/* Apply an update; false if its range is locked by a near actor: again later. */
+static bool take_update(fast_space *space, const fast_msg *msg, const float *x)
+{
+    service *s = space->service;
+    caller *c = &s->callers[msg->from];
+    const bool put = msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_PUT;
+    fast_space_update update = { .tensor = msg->words[FAST_SPACE_W_TENSOR],
+                                 .x = x,
+                                 .from = msg->from,
+                                 .clock = msg->words[FAST_SPACE_W_B],
+                                 .read = msg->words[FAST_SPACE_W_C] };
+    fast__space_range(space, space->me, update.tensor, &update.offset, &update.count);
+    if (!fast__space_attempt(space, space->me, update.tensor, true, FAST_SPACE_SERVICE, &s->queued))
+        return false;
+    fast__space_apply(space, space->me, put, &update);
+    c->version = atomic_load(&range_of(space, update.tensor)->version);
+    c->tensor = update.tensor;
+    fast__space_unlock(space, space->me, update.tensor, true);
+    fast__space_changed(space, &space->owners[space->me].store);
+    return true;
+}
+
+/* The actor's updates up to this one are done: it is told so after all that has arrived. */
+static void owe(service *s, const fast_msg *msg)
+{
+    caller *c = &s->callers[msg->from];
+    c->sequence = msg->words[FAST_SPACE_W_A];
+    if (!c->due)
+        s->due[s->due_count++] = msg->from;
+    c->due = true;
+}
+
+static fast_err pay(fast_space *space)
+{
+    service *s = space->service;
+    for (; s->due_count > 0; s->due_count--) {
+        const int64_t to = s->due[s->due_count - 1];
+        caller *c = &s->callers[to];
+        c->due = false;
+        FAST_TRY(answer(space, to, FAST_SPACE_ACK, c->tensor, c->sequence, c->version, 0));
+    }
+    return FAST_OK;
+}
+
+/* Someone opens the space: is it this one, and for the first time in its life? */
+static fast_err greet(fast_space *space, const fast_msg *msg)
+{
+    service *s = space->service;
+    fast_space_slot *slot = &space->owners[space->me].store.slots[msg->from];
+    const int64_t life = msg->words[FAST_SPACE_W_B];
+    const uint32_t member = atomic_load(&slot->member);
+    if ((uint64_t)msg->words[FAST_SPACE_W_A] != space->signature || life < 0 ||
+        life > UINT32_MAX / 2 - 1 || 2 * ((uint32_t)life + 1) <= member) {
+        s->refused++;
+        return answer(space, msg->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
+    }
+    unpark(s, msg->from, NULL);
+    s->callers[msg->from] = (caller){ .greeted = true, .due = s->callers[msg->from].due };
+    atomic_store(&slot->clock, 0);
+    atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
+    return FAST_OK;
+}
+
+/* Is this a request that makes sense? What an update carries comes out. */
+static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
+{
+    const int64_t *w = msg->words, tensor = w[FAST_SPACE_W_TENSOR];
+    const caller *c = &space->service->callers[msg->from];
+    int64_t offset, count;
+    if (tensor < 0 || tensor >= space->tensor_count || w[FAST_SPACE_W_OWNER] != space->me)
+        return false;
+    fast__space_range(space, space->me, tensor, &offset, &count);
+    switch (w[FAST_SPACE_W_KIND]) {
+    case FAST_SPACE_PUT:
+    case FAST_SPACE_ADD:
+        return c->greeted && count > 0 && w[FAST_SPACE_W_A] == c->sequence + 1 &&
+               w[FAST_SPACE_W_B] >= 0 && w[FAST_SPACE_W_C] >= 0 &&
+               w[FAST_SPACE_W_C] <= atomic_load(&range_of(space, tensor)->version) &&
+               fast__space_unpack(msg, count, x_out);
+    case FAST_SPACE_TICK:
+        return c->greeted && w[FAST_SPACE_W_A] == c->sequence + 1 && w[FAST_SPACE_W_B] >= 0;
+    case FAST_SPACE_GET:
+        return c->greeted && count > 0 && w[FAST_SPACE_W_A] > 0;
+    case FAST_SPACE_WATCH:
+        return c->greeted && count > 0 && w[FAST_SPACE_W_B] >= 0 && w[FAST_SPACE_W_B] < INT64_MAX;
+    case FAST_SPACE_LEAVE:
+        return c->greeted;
+    default:
+        return w[FAST_SPACE_W_KIND] == FAST_SPACE_HELLO;
+    }
+}
+
+/* Do one request. *done_out is false if it must be tried again. */
+static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
+{
+    service *s = space->service;
+    fast_space_store *store = &space->owners[space->me].store;
+    const int64_t *w = msg->words;
+    const float *x = NULL;
+    *done_out = true;
+    s->dirty |= w[FAST_SPACE_W_KIND] != FAST_SPACE_GET && w[FAST_SPACE_W_KIND] != FAST_SPACE_WATCH;
+    if (!is_sane(space, msg, &x)) {
+        s->refused++;
+        return FAST_OK;
+    }
+    parked p = { .from = msg->from, .tensor = w[FAST_SPACE_W_TENSOR] };
+    switch (w[FAST_SPACE_W_KIND]) {
+    case FAST_SPACE_HELLO:
+        return greet(space, msg);
+    case FAST_SPACE_TICK:
+        if (w[FAST_SPACE_W_B] > atomic_load(&store->slots[msg->from].clock))
+            atomic_store(&store->slots[msg->from].clock, w[FAST_SPACE_W_B]);
+        owe(s, msg);
+        fast__space_changed(space, store);
+        return FAST_OK;
+    case FAST_SPACE_GET:
+        p.id = w[FAST_SPACE_W_A];
+        p.version_min = w[FAST_SPACE_W_B];
+        p.clock_min = w[FAST_SPACE_W_C];
+        p.sizes = msg->declared != 0;
+        return wish(space, &p);
+    case FAST_SPACE_WATCH:
+        p.version_min = w[FAST_SPACE_W_B] + 1;
+        return wish(space, &p);
+    case FAST_SPACE_LEAVE:
+        unpark(s, msg->from, NULL);
+        s->callers[msg->from].greeted = false;
+        fast__space_left(space, store, msg->from);
+        FAST_TRY(pay(space));
+        return answer(space, msg->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
+    default: /* an update */
+        *done_out = take_update(space, msg, x);
+        if (*done_out) {
+            owe(s, msg);
+            const double bytes = (double)fast_msg_size(msg);
+            return fast_charge(space->actor, bytes / sizeof(float), 3 * bytes);
+        }
+        return FAST_OK;
+    }
+}
+
+fast_err fast__service_advance(fast_space *space)
+{
+    service *s = space->service;
+    fast_space_store *store = &space->owners[space->me].store;
+    for (;;) {
+        /* A lock that is queued for reading comes first: one lock at a time. */
+        if (s->queued_read >= 0) {
+            snapshot *shot;
+            FAST_TRY(take_snapshot(space, s->queued_read, &shot));
+            if (!shot)
+                break;
+        }
+        fast_msg *msg = s->deferred
+                            ? s->deferred
+                            : fast__take(space->actor, FAST_ANY, fast__space_tag(space, false));
+        s->deferred = NULL;
+        if (!msg)
+            break;
+        bool done;
+        const fast_err err = handle(space, msg, &done);
+        if (!done) {
+            s->deferred = msg;
+            break;
+        }
+        fast_msg_free(msg);
+        FAST_TRY(err);
+    }
+    FAST_TRY(pay(space));
+    /* Armed before it looks: near actors change things too. */
+    if (s->parked_count > 0)
+        fast__space_arm(space, store);
+    return advance_parked(space);
+}
+
+int64_t fast__service_explain(fast_space *space, int64_t origin)
+{
+    const service *s = space->service;
+    for (int64_t i = 0; i < s->parked_count; i++)
+        if (s->parked[i].from == origin && s->parked[i].id != 0)
+            return fast__space_behind(space, &space->owners[space->me].store, origin);
+    return -1;
+}
+
+void fast__service_close(fast_space *space)
+{
+    for (int64_t id = 0; id < fast_actor_count(space->actor); id++)
+        if (space->service->callers[id].greeted &&
+            answer(space, id, FAST_SPACE_GONE, 0, 0, 0, 0) != FAST_OK)
+            return;
+}
