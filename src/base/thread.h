@@ -32,7 +32,8 @@ void fast__futex_wake(atomic_uint *word);
 /* Cores that this process may use, at least 1. */
 int64_t fast__cpu_count(void);
 
-/* A short rest inside a loop that watches memory: the core's other thread and its power are spared. */
+/* A short rest inside a loop that watches memory: the core's other thread and its power are
+ * spared. */
 static inline void fast__cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

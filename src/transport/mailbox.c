@@ -6,9 +6,9 @@
  *   table      hash(from, tag) -> first .. last  linked by `chain`, in order of arrival
  *
  * A message is in both. Matching a sender and a tag looks at one bucket, whose messages of other
- * keys are few because the table grows with the mailbox; matching any sender walks the arrivals from
- * the oldest. The table begins inside the mailbox; it grows when there are twice as many messages as
- * buckets and never shrinks, and if there is no memory for it, finding is only slower.
+ * keys are few because the table grows with the mailbox; matching any sender walks the arrivals
+ * from the oldest. The table begins inside the mailbox; it grows when there are twice as many
+ * messages as buckets and never shrinks, and if there is no memory for it, finding is only slower.
  */
 #include "transport/mailbox.h"
 

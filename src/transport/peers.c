@@ -3,9 +3,9 @@
  * Membership as one actor sees it: who is suspected, who is back, whose program is over. News comes
  * as control messages, so it takes its time and keeps its place behind what the peer sent before.
  *
- * Most actors hear nothing of most others, so there are rows only for those of whom there was news:
- * a list in the order of first news, found through a table of (id, row) with linear probing, at most
- * half full. News that the program has not seen yet is a queue through the rows.
+ * Most actors hear nothing of most others, so there are rows only for those of whom there was
+ * news: a list in the order of first news, found through a table of (id, row) with linear probing,
+ * at most half full. News that the program has not seen yet is a queue through the rows.
  */
 #include "transport/peers.h"
 

@@ -7,10 +7,11 @@
 #include <stdatomic.h>
 
 /*
- * Where messages and buffers come from: one pool per world, in classes of equal size. A thread that
- * has entered the pool keeps a few free ones of each class for itself, so that what it frees it uses
- * next; more than that goes in batches to the pool's depot, where the threads that only send find
- * it. So a stream in one direction is as stable as a dialogue, and after warm-up nobody allocates.
+ * Where messages and buffers come from: one pool per world, in classes of equal size. A thread
+ * that has entered the pool keeps a few free ones of each class for itself, so that what it frees
+ * it uses next; more than that goes in batches to the pool's depot, where the threads that only
+ * send find it. So a stream in one direction is as stable as a dialogue, and after warm-up nobody
+ * allocates.
  */
 typedef struct fast_pool fast_pool;
 
@@ -18,9 +19,9 @@ fast_err fast__pool_new(fast_pool **out);
 /* Frees everything that came from it, whoever has it: no thread may be inside. NULL is allowed. */
 void fast__pool_free(fast_pool *pool);
 
-/* From now on this thread keeps free messages and buffers for itself, until it leaves as often as it
- * entered. Without it, and if there is no memory for it, every call takes the depot's lock. A thread
- * is in one pool at a time: what it entered first stays. */
+/* From now on this thread keeps free messages and buffers for itself, until it leaves as often as
+ * it entered. Without it, and if there is no memory for it, every call takes the depot's lock. A
+ * thread is in one pool at a time: what it entered first stays. */
 void fast__pool_enter(fast_pool *pool);
 void fast__pool_leave(fast_pool *pool);
 

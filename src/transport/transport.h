@@ -253,9 +253,9 @@ void fast__world_fini(fast_world *world);
 fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id);
 void fast__actor_fini(fast_actor *actor);
 /* For transports: run the actor's program, keep how it ended, tell the others that it has
- * (FAST_TAG_ENDED), unless it was stopped. On a serial transport, where there may be thousands, only
- * those are told who wait for it or for anyone, or who have met it: one sent to the other. Whoever
- * waits for it later is told then, by a message that takes its way like any other. */
+ * (FAST_TAG_ENDED), unless it was stopped. On a serial transport, where there may be thousands,
+ * only those are told who wait for it or for anyone, or who have met it: one sent to the other.
+ * Whoever waits for it later is told then, by a message that takes its way like any other. */
 void fast__actor_main(fast_actor *actor);
 
 /* Post a task, which stays the caller's until it is done; take what arrived and advance all; take

@@ -4,9 +4,9 @@
  *
  * The inbox is one word: a stack of messages that any sender pushes on with compare-and-swap, and
  * that its actor takes whole with one exchange and turns around, so each sender's messages are in
- * order. An actor with nothing to do spins for a while if there is a core for every actor that runs;
- * then it writes PARKED into the empty inbox and sleeps on a futex. The sender that finds PARKED
- * there wakes it; all others make no system call.
+ * order. An actor with nothing to do spins for a while if there is a core for every actor that
+ * runs; then it writes PARKED into the empty inbox and sleeps on a futex. The sender that finds
+ * PARKED there wakes it; all others make no system call.
  *
  *     inbox: NULL (empty) | PARKED (empty, its actor sleeps) | newest -> ... -> oldest
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: what is threads' own: pointers arrive unchanged, sleeping and waking lose nothing, memory is
- * stable, many actors share few cores, memory is shared under keys. Method: small programs of actors
- * that count what they saw.
+ * Goal: what is threads' own: pointers arrive unchanged, sleeping and waking lose nothing, memory
+ * is stable, many actors share few cores, memory is shared under keys. Method: small programs of
+ * actors that count what they saw.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
