@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: matching is exact: the oldest message of the sender and tag asked for, in any mixture, while
- * the table grows; generations are fenced off; control messages act and never reach a program.
- * Method: an actor of a world that does not run, whose mailbox the test fills itself; a plain list
- * is asked the same questions.
+ * Goal: matching is exact: the oldest message of the sender and tag asked for, in any mixture,
+ * while the table grows; generations are fenced off; control messages act and never reach a
+ * program. Method: an actor of a world that does not run, whose mailbox the test fills itself; a
+ * plain list is asked the same questions.
  */
 #include "base/memory.h"
 #include "transport/transport.h"

@@ -18,7 +18,7 @@
 #ifdef FAST_SANITIZED
 enum { STREAM = 20000 };
 #else
-enum { STREAM = 300000 };
+enum { STREAM = 100000 };
 #endif
 
 static void sizes_fit(void **state)
@@ -121,7 +121,7 @@ static void a_frozen_buffer_outlives_its_messages(void **state)
 }
 
 /* A stream in one direction: one thread allocates, the other frees, WINDOW at most under way. */
-enum { WINDOW = 256 };
+enum { WINDOW = 1024 };
 typedef struct stream {
     fast_pool *pool;
     _Atomic(fast_msg *) ring[WINDOW]; /* handed over */
