@@ -101,7 +101,7 @@ static void old_generations_are_dropped(void **state)
     fast_actor *actor = world->actors[0];
     arrive(world, 1, 5, 30, 2); /* arrives before the fence is raised */
     arrive(world, 1, 5, 31, 3);
-    actor->mailbox.fence = 3;
+    fast__mailbox_fence(actor, 3);
     assert_false(arrive(world, 1, 5, 32, 2));
     arrive(world, 1, 5, 33, 0); /* of no group */
     assert_int_equal(take(world, 1, 5), 31);
