@@ -198,14 +198,15 @@ static fast_err chain(fast_actor *actor, void *ctx)
     case 3:
         return receive_word(actor, 0, 1, FAST_SOON, &word);
     case 2:
-        return fast_receive(actor, 3, 9, fast_now(actor) + 20000000, &msg);
+        return fast_receive(actor, 3, 9, fast_now(actor) + 100000000, &msg);
     case 1:
         return fast_receive(actor, 2, 9, FAST_SOON, &msg);
     default:
         NEED(fast_receive(actor, 1, 9, FAST_SOON, &msg) == FAST_EPEER);
         NEED(strstr(fast_error_detail(), "worker 1 left") != NULL);
-        NEED(strstr(fast_error_detail(), "worker 3") != NULL);
-        NEED(actor->culprit == 3);
+        /* On a busy machine 2 may find that it was not served itself. */
+        NEED(actor->culprit == 3 || actor->culprit == 2);
+        NEED(strstr(fast_error_detail(), actor->culprit == 3 ? "worker 3" : "worker 2") != NULL);
         NEED(send_word(actor, 1, 9, 0) == FAST_EPEER);
         NEED(fast_member_is_down(actor, 1) && !fast_member_is_down(actor, 3));
         return send_word(actor, 3, 1, 0);
