@@ -4,7 +4,8 @@
  *
  *     T = alpha messages + beta bytes + gamma additions        on the critical path
  *
- * Each algorithm says how many of each it needs (fast_algorithm.seconds). The three prices are
+ * Each algorithm says how many of each it needs (fast_algorithm.seconds); small groups whose size
+ * is no power of two play its schedule instead (predict.c). The three prices are
  * fitted when a group first needs them: rank 0 and the first member that does not share its memory
  * send a small and a large vector to and fro a few times, rank 0 adds two vectors, and everyone is
  * told the result, so that all members choose alike. The shortest of a few times counts: other work
@@ -224,14 +225,20 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
     const fast_group_slot *slot = &group->slots[i];
     const fast_algorithm *algorithm = fast__allreduces[i];
     FAST_ASSERT(slot->open);
-    if (!algorithm->seconds || !group->price)
+    if (!group->price)
         return NAN;
     const fast_ask ask = { .rank = group->rank,
                            .size = group->size,
                            .count = count,
                            .config = slot->config,
                            .state = slot->state };
-    return algorithm->seconds(group->price, &ask);
+    /* Closed forms are exact for powers of two; schedules can be played for others. */
+    const bool power = (group->size & (group->size - 1)) == 0;
+    double seconds = NAN;
+    if (!power && algorithm->rounds &&
+        fast__schedule_predict(group->price, &ask, algorithm->rounds, &seconds))
+        return seconds;
+    return algorithm->seconds ? algorithm->seconds(group->price, &ask) : NAN;
 }
 
 /* The fastest by the model of those with the canonical order. */

@@ -11,3 +11,11 @@ fast_err fast__model_fit(fast_group *group, int64_t deadline);
 /* What the model says for algorithm i, which is open, and vectors of `count` floats; NAN if there
  * is no model yet. */
 double fast__model_seconds(fast_group *group, int i, int64_t count);
+
+/* Groups up to this size are small enough to play their schedules. */
+enum { FAST_PREDICT_MAX = 32 };
+
+/* The seconds of a schedule, at the last of the ranks. False if the group is too large, or too much
+ * is under way at once. */
+bool fast__schedule_predict(const fast_price *price, const fast_ask *ask, fast_round_fn *rounds,
+                            double *seconds_out);
