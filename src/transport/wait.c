@@ -127,8 +127,8 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
 
     if (actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    /* The transport is not polled here: that would take a wake-up that the caller has not seen. What
-     * has arrived ends the wait below at once. */
+    /* The transport is not polled here: that would take a wake-up which the caller has not seen.
+     * What has arrived ends the wait below at once. */
     if (actor->tasks && advance(actor))
         return FAST_OK;
     if (actor->met)
