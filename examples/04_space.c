@@ -7,7 +7,6 @@
  *     ./04_space threads; ./04_space sim; mpirun -n 2 ./04_space mpi
  */
 #include <fast/strategy.h>
-
 #include <stdio.h>
 
 enum { WORKERS = 4, ROUNDS = 20, DARTS = 50000, AHEAD = 2 };

@@ -139,7 +139,7 @@ static inline int64_t *fast__space_at(const fast_space *space, int64_t *table, i
 
 /* Bytes of owner `owner`'s store; false if they overflow. */
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out);
-/* Find the pieces of a store in its memory. */
+/* Find the pieces of a store in its memory; NULL: how far they are from its begin. */
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store);
 /* At an owner's open: initial values and the function; then others may come in. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options);

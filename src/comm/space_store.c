@@ -29,13 +29,12 @@ static uint64_t mark_of(int64_t tensor, bool write)
     return (uint64_t)tensor << 2 | (write ? WANTS_WRITE : WANTS_READ);
 }
 
-/* Lay a store out in an arena. */
-static void lay(const fast_space *space, fast_arena *arena, int64_t floats, fast_space_store *store)
+/* The place of the next piece of a store, and where the one after it begins. */
+static int64_t lay(int64_t *at, int64_t count, size_t size)
 {
-    store->head = fast__arena_take(arena, 1, sizeof *store->head);
-    store->slots = fast__arena_take(arena, fast_actor_count(space->actor), sizeof *store->slots);
-    store->ranges = fast__arena_take(arena, space->tensor_count, sizeof *store->ranges);
-    store->values = fast__arena_take(arena, floats, sizeof *store->values);
+    const int64_t here = *at, bytes = count * (int64_t)size;
+    *at = here + (bytes + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
+    return here;
 }
 
 /* Floats of a range with the gap to the next. */
@@ -61,8 +60,6 @@ static int64_t place(const fast_space *space, int64_t owner, fast_space_range *r
 
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out)
 {
-    fast_arena arena = { 0 };
-    fast_space_store store;
     int64_t total = 0, bytes;
     /* The floats of all tensors bound what an owner has, with its gaps. */
     for (int64_t t = 0; t < space->tensor_count; t++)
@@ -71,17 +68,25 @@ bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *siz
             return false;
     if (!fast__mul_size(total, (int64_t)sizeof(float), &bytes) || bytes > INT64_MAX / 4)
         return false;
-    lay(space, &arena, place(space, owner, NULL), &store);
-    *size_out = (int64_t)arena.used;
+    fast_space_store store;
+    fast__space_store_map(space, NULL, &store);
+    *size_out =
+        (int64_t)(uintptr_t)store.values + place(space, owner, NULL) * (int64_t)sizeof(float);
     return true;
 }
 
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store)
 {
-    fast_arena arena = { .base = memory, .size = SIZE_MAX };
+    const uintptr_t base = (uintptr_t)memory;
+    const int64_t actors = fast_actor_count(space->actor);
+    int64_t at = 0;
+    FAST_ASSERT(base % FAST_ALIGN == 0);
     *store = (fast_space_store){ .low = -1, .hope = -1 };
-    lay(space, &arena, 0, store);
-    FAST_ASSERT((uintptr_t)memory % FAST_ALIGN == 0);
+    store->head = (void *)(base + (uintptr_t)lay(&at, 1, sizeof *store->head));
+    store->slots = (void *)(base + (uintptr_t)lay(&at, actors, sizeof *store->slots));
+    store->ranges =
+        (void *)(base + (uintptr_t)lay(&at, space->tensor_count, sizeof *store->ranges));
+    store->values = (void *)(base + (uintptr_t)at);
 }
 
 float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor)
