@@ -133,7 +133,16 @@ fast_err fast_space_tick(fast_space *space, int64_t clock)
     return answer_far(space);
 }
 
-/* Wait until a near range and its owner's clocks are as new as they are wanted. */
+/* Is a near range, with its owner's clocks, as new as it is wanted? */
+static bool is_new(fast_space *space, int64_t owner, int64_t tensor, const fast_space_read *read,
+                   int64_t *clock_out)
+{
+    fast_space_store *store = &space->owners[owner].store;
+    /* The clock first: what was added before a tick is in what is read after it. */
+    return fast__space_clock(space, store, read->clock_min, clock_out) &&
+           atomic_load(&store->ranges[tensor].version) >= read->version_min;
+}
+
 static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,
                           const fast_space_read *read, int64_t deadline, int64_t *clock_out)
 {
@@ -146,15 +155,10 @@ static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,
                        .since = fast_now(actor),
                        .deadline = deadline,
                        .doing = "space get" };
-    for (bool waited = false;; waited = true) {
-        const bool in_time = fast__space_clock(space, store, read->clock_min, clock_out);
-        if (in_time && atomic_load(&range->version) >= read->version_min)
-            return FAST_OK;
-        if (!waited)
-            atomic_fetch_add(&range->waited, 1);
+    atomic_fetch_add(&range->waited, 1);
+    for (;;) {
         fast__space_arm(space, store);
-        if (fast__space_clock(space, store, read->clock_min, clock_out) &&
-            atomic_load(&range->version) >= read->version_min)
+        if (is_new(space, owner, tensor, read, clock_out))
             return FAST_OK;
         wait.whom = fast__space_behind(space, store, me);
         if (wait.whom < 0)
@@ -180,7 +184,8 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
     int64_t offset, count, clock;
     fast__space_range(space, owner, tensor, &offset, &count);
     FAST_TRY(fast__space_ready(space, owner, deadline));
-    FAST_TRY(near_wait(space, owner, tensor, read, deadline, &clock));
+    if (!is_new(space, owner, tensor, read, &clock))
+        FAST_TRY(near_wait(space, owner, tensor, read, deadline, &clock));
     FAST_TRY(fast__space_lock(space, owner, tensor, false, deadline));
     const int64_t version = atomic_load(&range->version);
     if (x)

@@ -117,30 +117,39 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
     fast__space_changed(space, store);
 }
 
-fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
+/* Wait until the owner has filled its store. */
+static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
 {
-    const int64_t id = space->owners[owner].id;
     fast_space_store *store = &space->owners[owner].store;
     const fast_wait wait = { .waiting = true,
-                             .whom = id,
+                             .whom = space->owners[owner].id,
                              .tag = fast__space_tag(space, true),
                              .since = fast_now(space->actor),
                              .deadline = deadline,
                              .doing = "space open" };
-    int state;
-    while ((state = atomic_load(&store->head->state)) == 0) {
+    while (atomic_load(&store->head->state) == 0) {
         fast__space_arm(space, store);
         if (atomic_load(&store->head->state) == 0)
             FAST_TRY(fast__wait_once(space->actor, &wait));
     }
+    return FAST_OK;
+}
+
+fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
+{
+    const int64_t id = space->owners[owner].id;
+    fast_space_head *head = space->owners[owner].store.head;
+    if (atomic_load(&head->state) == 0)
+        FAST_TRY(wait_open(space, owner, deadline));
     /* Where only those are told of an actor's end whom it concerns: it concerns this one. */
     if (space->actor->met && owner != space->me)
         fast__peers_ask(space->actor, id);
-    if (store->head->signature != space->signature)
+    if (head->signature != space->signature)
         return fast__fail(FAST_EINVAL,
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
-    if (state == FAST_SPACE_CLOSED || (owner != space->me && fast_member_is_down(space->actor, id)))
+    if (atomic_load(&head->state) == FAST_SPACE_CLOSED ||
+        (owner != space->me && fast_member_is_down(space->actor, id)))
         return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
                           (long long)id, space->name);
     return FAST_OK;
