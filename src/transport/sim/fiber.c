@@ -44,8 +44,9 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* Guards for at most so many stacks. */
-enum { GUARDS_MAX = 8192 };
+/* Guards for at most so many stacks. Tops of stacks are moved by some cache lines, each to another
+ * place in its page: or the frames of all fibers would fall on the same few sets of the caches. */
+enum { GUARDS_MAX = 8192, COLOURS = 16, COLOUR_SIZE = 192 };
 
 #ifdef FAST_HAVE_FCONTEXT
 typedef struct transfer {
@@ -141,7 +142,7 @@ static void entry(transfer from)
 
 static void context_make(fast_fiber *fiber)
 {
-    fiber->context = make_fcontext(fiber->stack + FAST_STACK_SIZE, FAST_STACK_SIZE, entry);
+    fiber->context = make_fcontext(fiber->stack + fiber->size, fiber->size, entry);
 }
 
 #else
@@ -172,14 +173,14 @@ static void entry(unsigned high, unsigned low)
 static void context_make(fast_fiber *fiber)
 {
     const size_t room = (sizeof(contexts) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
-    contexts *both = (contexts *)(void *)(fiber->stack + FAST_STACK_SIZE - room);
+    contexts *both = (contexts *)(void *)(fiber->stack + fiber->size - room);
     const uint64_t number = (uint64_t)(uintptr_t)fiber;
 
     fiber->context = &both->inside;
     fiber->caller = &both->outside;
     getcontext(&both->inside);
     both->inside.uc_stack.ss_sp = fiber->stack;
-    both->inside.uc_stack.ss_size = FAST_STACK_SIZE - room;
+    both->inside.uc_stack.ss_size = fiber->size - room;
     both->inside.uc_link = NULL;
     makecontext(&both->inside, (void (*)(void))entry, 2, (unsigned)(number >> 32),
                 (unsigned)number);
@@ -203,9 +204,11 @@ void fast__fiber_begin(fast_fiber *fiber, const fast_stacks *stacks, int64_t i,
 {
     FAST_ASSERT(i >= 0 && i < stacks->count);
     FAST_ASSERT(!fiber->alive);
-    *fiber = (fast_fiber){
-        .stack = stacks->base + i * FAST_STACK_SIZE, .main = main, .ctx = ctx, .alive = true
-    };
+    *fiber = (fast_fiber){ .stack = stacks->base + i * FAST_STACK_SIZE,
+                           .size = FAST_STACK_SIZE - (size_t)(i % COLOURS) * COLOUR_SIZE,
+                           .main = main,
+                           .ctx = ctx,
+                           .alive = true };
 #ifdef FIBER_ASAN
     ASAN_UNPOISON_MEMORY_REGION(fiber->stack, FAST_STACK_SIZE);
 #endif
@@ -221,7 +224,7 @@ void fast__fiber_resume(fast_fiber *fiber)
         fiber->race = __tsan_create_fiber(0);
     fiber->race_caller = __tsan_get_current_fiber();
 #endif
-    switch_begin(&fake, fiber->stack, FAST_STACK_SIZE, fiber->race);
+    switch_begin(&fake, fiber->stack, fiber->size, fiber->race);
     jump_in(fiber);
     switch_end(fake, NULL, NULL);
 #ifdef FIBER_TSAN

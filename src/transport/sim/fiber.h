@@ -20,6 +20,7 @@ typedef struct fast_fiber {
     void *context;        /* where it goes on; of fcontext, or a ucontext_t */
     void *caller;         /* where whoever resumed it goes on */
     unsigned char *stack; /* the lowest address of its stack */
+    size_t size;          /* of what it uses of it */
     void (*main)(void *); /* its program */
     void *ctx;            /* given to it */
     bool alive;           /* begun and not ended */

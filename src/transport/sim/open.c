@@ -121,13 +121,7 @@ void fast__sim_close(fast_world *world)
         return;
     fast__sim_pool_close(sim);
     fast__faults_close(sim);
-    for (int64_t i = 0; i < sim->event_count; i++) {
-        const fast_sim_kind kind = (fast_sim_kind)(sim->events[i].order & 7);
-        if (kind == FAST_SIM_ARRIVE || kind == FAST_SIM_HEAD)
-            fast_msg_free(sim->events[i].what);
-        if (kind == FAST_SIM_TELL)
-            fast__free(sim->events[i].what);
-    }
+    fast__sim_queue_close(sim);
     fast__sim_network_close(sim);
     for (int64_t i = 0; sim->actors && i < world->count; i++) {
         fast__free(sim->actors[i].pairs);
@@ -140,8 +134,6 @@ void fast__sim_close(fast_world *world)
         fast__free(sim->nodes[i].core_free);
     fast__stacks_close(&sim->stacks);
     fast__cluster_free(sim->cluster);
-    fast__free(sim->events);
-    fast__free(sim->timers);
     fast__free(sim->nodes);
     fast__free(sim->actors);
     fast__world_fini(world);

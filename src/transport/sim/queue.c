@@ -5,7 +5,13 @@
  *
  *     children of i: 4 i + 1 ... 4 i + 4        parent of i: (i - 1) / 4
  *
- * Events are ordered by (time, order of making). Timers are apart, one node an actor, because a
+ * Events are ordered by (time, order of making). Most of them are messages, and most messages are
+ * planned in the order in which they arrive, because a link adds about the same time to each. Such
+ * a message is appended to a lane, a plain queue, one for arrivals and one for heads; one that
+ * comes before the lane's last goes to the heap. The earliest event is that of the heap or of a
+ * lane.
+ *
+ * Timers are apart, one node an actor, because a
  * deadline is set at every wait and hardly ever passes: `timer` is a lower bound of the actor's
  * deadline. Setting a later deadline touches nothing; when the bound comes to the top and is not
  * the deadline yet, it sinks to its place. A deadline costs nothing unless it is the earliest.
@@ -13,39 +19,40 @@
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
-#include <string.h>
-
 static bool before(const fast_sim_event *a, const fast_sim_event *b)
 {
     return a->time < b->time || (a->time == b->time && a->order < b->order);
 }
 
-/* Room for one more. */
-static fast_err grow(fast_sim *sim)
+/* The heap or a lane with twice the room. A lane is laid straight: its ring begins at 0 again. */
+static fast_err grow(fast_sim_event **events, int64_t *room, int64_t first, int64_t count)
 {
-    const int64_t room = sim->event_room ? 2 * sim->event_room : 256;
-    fast_sim_event *events = NULL;
+    const int64_t more = *room ? 2 * *room : 256;
+    fast_sim_event *grown = NULL;
 
-    FAST_TRY(fast__alloc("simulated events", room, sizeof *events, &events));
-    if (sim->event_count)
-        memcpy(events, sim->events, (size_t)sim->event_count * sizeof *events);
-    fast__free(sim->events);
-    sim->events = events;
-    sim->event_room = room;
+    FAST_TRY(fast__alloc("simulated events", more, sizeof *grown, &grown));
+    for (int64_t i = 0; i < count; i++)
+        grown[i] = (*events)[(first + i) & (*room - 1)];
+    fast__free(*events);
+    *events = grown;
+    *room = more;
     return FAST_OK;
 }
 
-bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
+static fast_err lane_add(fast_sim_lane *lane, fast_sim_event event)
 {
-    FAST_ASSERT(time >= sim->now);
-    if (sim->event_count == sim->event_room) {
-        const fast_err err = grow(sim);
-        if (err) {
-            fast__sim_fail(sim, err);
-            return false;
-        }
+    if (lane->count == lane->room) {
+        FAST_TRY(grow(&lane->events, &lane->room, lane->first, lane->count));
+        lane->first = 0;
     }
-    const fast_sim_event event = { time, sim->order++ << 3 | kind, what };
+    lane->events[(lane->first + lane->count++) & (lane->room - 1)] = event;
+    return FAST_OK;
+}
+
+static fast_err heap_add(fast_sim *sim, fast_sim_event event)
+{
+    if (sim->event_count == sim->event_room)
+        FAST_TRY(grow(&sim->events, &sim->event_room, 0, sim->event_count));
     fast_sim_event *events = sim->events;
     int64_t i = sim->event_count++;
 
@@ -54,16 +61,54 @@ bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
         i = (i - 1) / 4;
     }
     events[i] = event;
-    return true;
+    return FAST_OK;
 }
 
-bool fast__sim_pop(fast_sim *sim, int64_t until, fast_sim_event *out)
+bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
+{
+    FAST_ASSERT(time >= sim->now);
+    const fast_sim_event event = { time, sim->order++ << 3 | kind, what };
+    fast_sim_lane *lane = (int)kind < FAST_SIM_LANES ? &sim->lanes[kind] : NULL;
+
+    if (lane && lane->count > 0 &&
+        time < lane->events[(lane->first + lane->count - 1) & (lane->room - 1)].time)
+        lane = NULL;
+    const fast_err err = lane ? lane_add(lane, event) : heap_add(sim, event);
+    if (err)
+        fast__sim_fail(sim, err);
+    return !err;
+}
+
+/* The lane whose first event is the earliest of all, or NULL: the heap's is. *event_out is that
+ * event, or NULL if there is none. */
+static fast_sim_lane *earliest(const fast_sim *sim, const fast_sim_event **event_out)
+{
+    const fast_sim_event *least = sim->event_count ? &sim->events[0] : NULL;
+    const fast_sim_lane *found = NULL;
+
+    for (int i = 0; i < FAST_SIM_LANES; i++) {
+        const fast_sim_lane *lane = &sim->lanes[i];
+        if (lane->count == 0 || (least && before(least, &lane->events[lane->first])))
+            continue;
+        least = &lane->events[lane->first];
+        found = lane;
+    }
+    *event_out = least;
+    return (fast_sim_lane *)found;
+}
+
+int64_t fast__sim_next(const fast_sim *sim)
+{
+    const fast_sim_event *event;
+
+    earliest(sim, &event);
+    return event ? event->time : INT64_MAX;
+}
+
+/* Take the top of the heap: the last one sinks from there to its place. */
+static void heap_drop(fast_sim *sim)
 {
     fast_sim_event *events = sim->events;
-
-    if (sim->event_count == 0 || events[0].time > until)
-        return false;
-    *out = events[0];
     const int64_t count = --sim->event_count;
     const fast_sim_event last = events[count];
     int64_t i = 0;
@@ -83,7 +128,38 @@ bool fast__sim_pop(fast_sim *sim, int64_t until, fast_sim_event *out)
         i = least;
     }
     events[i] = last;
-    return true;
+}
+
+fast_sim_event fast__sim_pop(fast_sim *sim)
+{
+    const fast_sim_event *event;
+    fast_sim_lane *lane = earliest(sim, &event);
+
+    FAST_ASSERT(event != NULL);
+    const fast_sim_event taken = *event;
+    if (lane) {
+        lane->first = (lane->first + 1) & (lane->room - 1);
+        lane->count--;
+    } else {
+        heap_drop(sim);
+    }
+    return taken;
+}
+
+void fast__sim_queue_close(fast_sim *sim)
+{
+    while (fast__sim_next(sim) < INT64_MAX) {
+        const fast_sim_event event = fast__sim_pop(sim);
+        const fast_sim_kind kind = (fast_sim_kind)(event.order & 7);
+        if (kind == FAST_SIM_ARRIVE || kind == FAST_SIM_HEAD)
+            fast_msg_free(event.what);
+        if (kind == FAST_SIM_TELL)
+            fast__free(event.what);
+    }
+    fast__free(sim->events);
+    for (int i = 0; i < FAST_SIM_LANES; i++)
+        fast__free(sim->lanes[i].events);
+    fast__free(sim->timers);
 }
 
 /* Timers of equal times go by number of actor. */

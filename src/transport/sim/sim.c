@@ -174,8 +174,7 @@ static void stop_all(fast_sim *sim)
 /* What comes next: an event, or a deadline that is before all events. False if nothing can. */
 static bool advance(fast_sim *sim)
 {
-    const int64_t next = sim->event_count ? sim->events[0].time : INT64_MAX;
-    fast_sim_event event;
+    const int64_t next = fast__sim_next(sim);
     fast_sim_actor *late;
 
     /* Works run when everybody who can ask for one at this instant has done so. */
@@ -196,8 +195,9 @@ static bool advance(fast_sim *sim)
             return true;
         }
     }
-    if (!fast__sim_pop(sim, INT64_MAX, &event))
+    if (next == INT64_MAX)
         return false;
+    const fast_sim_event event = fast__sim_pop(sim);
     handle(sim, &event);
     return true;
 }
@@ -244,7 +244,7 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
         if (++actor->polls <= POLLS_MAX)
             return FAST_OK;
         /* Whatever else happens at this instant goes first; if nothing does, time passes. */
-        const bool more = sim->event_count && sim->events[0].time == sim->now;
+        const bool more = fast__sim_next(sim) == sim->now;
         deadline = sim->now + shift + (more ? 0 : POLL_NS);
     }
     fast__sim_timer_set(sim, actor,

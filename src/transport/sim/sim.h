@@ -37,6 +37,15 @@ typedef struct fast_sim_event {
     void *what;     /* by kind */
 } fast_sim_event;
 
+/* Messages on their way that were planned in the order in which they come: see queue.c. */
+enum { FAST_SIM_LANES = 2 };
+typedef struct fast_sim_lane {
+    fast_sim_event *events; /* a ring */
+    int64_t first;          /* the earliest */
+    int64_t count;          /* in it */
+    int64_t room;           /* of it, a power of two, or 0 */
+} fast_sim_lane;
+
 /* Something to do at a time, on the scheduler's stack: faults are made of these. The memory is the
  * caller's and must live until it was called. */
 typedef struct fast_sim_call {
@@ -115,33 +124,34 @@ typedef struct fast_sim_counters {
 } fast_sim_counters;
 
 struct fast_sim {
-    fast_world base;              /* what all transports share */
-    fast_cluster *cluster;        /* as described */
-    fast_sim_node *nodes;         /* live */
-    int64_t node_count;           /* of them */
-    fast_sim_actor *actors;       /* all */
-    fast_sim_actor *running;      /* who has the thread; NULL: the scheduler */
-    int64_t now;                  /* the clock */
-    uint64_t order;               /* of the next event */
-    fast_sim_event *events;       /* a 4-ary heap */
-    int64_t event_count;          /* in it */
-    int64_t event_room;           /* of it */
-    fast_sim_actor **timers;      /* a 4-ary heap of all actors by their timers */
-    int64_t alive;                /* actors not over and not waiting to restart */
-    fast_sim_actor *works;        /* asked for at this instant, the first */
-    fast_sim_actor **works_end;   /* where the next is linked */
-    struct fast_sim_pool *pool;   /* threads that compute; NULL: this one does */
-    fast_sim_link *zone_links;    /* zone_count squared */
-    struct fast_sim_edit *edits;  /* links of single pairs of nodes: open addressing */
-    int64_t edit_count;           /* of them */
-    int64_t edit_room;            /* of slots */
-    fast_msg *stuck;              /* messages that wait for a cut link, in their order */
-    fast_msg **stuck_end;         /* where the next is linked */
-    fast_stacks stacks;           /* of the actors */
-    fast_sim_counters counters;   /* of the network */
-    fast_err err;                 /* why the simulation itself gave up */
-    char detail[FAST_DETAIL_MAX]; /* likewise */
-    void *faults;                 /* the schedule's own */
+    fast_world base;                     /* what all transports share */
+    fast_cluster *cluster;               /* as described */
+    fast_sim_node *nodes;                /* live */
+    int64_t node_count;                  /* of them */
+    fast_sim_actor *actors;              /* all */
+    fast_sim_actor *running;             /* who has the thread; NULL: the scheduler */
+    int64_t now;                         /* the clock */
+    uint64_t order;                      /* of the next event */
+    fast_sim_event *events;              /* a 4-ary heap */
+    int64_t event_count;                 /* in it */
+    int64_t event_room;                  /* of it */
+    fast_sim_lane lanes[FAST_SIM_LANES]; /* beside the heap: FAST_SIM_ARRIVE, FAST_SIM_HEAD */
+    fast_sim_actor **timers;             /* a 4-ary heap of all actors by their timers */
+    int64_t alive;                       /* actors not over and not waiting to restart */
+    fast_sim_actor *works;               /* asked for at this instant, the first */
+    fast_sim_actor **works_end;          /* where the next is linked */
+    struct fast_sim_pool *pool;          /* threads that compute; NULL: this one does */
+    fast_sim_link *zone_links;           /* zone_count squared */
+    struct fast_sim_edit *edits;         /* links of single pairs of nodes: open addressing */
+    int64_t edit_count;                  /* of them */
+    int64_t edit_room;                   /* of slots */
+    fast_msg *stuck;                     /* messages that wait for a cut link, in their order */
+    fast_msg **stuck_end;                /* where the next is linked */
+    fast_stacks stacks;                  /* of the actors */
+    fast_sim_counters counters;          /* of the network */
+    fast_err err;                        /* why the simulation itself gave up */
+    char detail[FAST_DETAIL_MAX];        /* likewise */
+    void *faults;                        /* the schedule's own */
     /* What a lying node does to a message that it sends; set with the first lying node. */
     void (*alter)(fast_sim *sim, fast_sim_actor *from, fast_msg *msg);
     int64_t pending; /* calls of fast__sim_at() that may still start something */
@@ -189,10 +199,12 @@ void fast__faults_close(fast_sim *sim);
  * Between the simulator's own files.
  */
 
-/* queue.c: plan an event, or give up the run without memory; take the earliest one that is not
- * later than `until`. */
+/* queue.c: plan an event, or give up the run without memory; when the earliest is, INT64_MAX if
+ * there is none; take it, which is there. */
 bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what);
-bool fast__sim_pop(fast_sim *sim, int64_t until, fast_sim_event *out);
+int64_t fast__sim_next(const fast_sim *sim);
+fast_sim_event fast__sim_pop(fast_sim *sim);
+void fast__sim_queue_close(fast_sim *sim); /* with every message in it */
 /* Set the deadline of an actor's wait; the actor whose deadline is first, or NULL. */
 void fast__sim_timer_set(fast_sim *sim, fast_sim_actor *actor, int64_t deadline);
 fast_sim_actor *fast__sim_timer_first(fast_sim *sim);
