@@ -78,7 +78,7 @@ struct fast_pool {
     item *depot[KINDS];    /* batches, linked by their first objects */
     chunk *chunks;         /* all that came from the system */
     cache *caches;         /* free caches, linked by `pool` */
-    fast_pool_use use;     /* what came from the system */
+    fast_pool_use use;     /* what came from the system: its messages and buffers, free or not */
 };
 
 /* The cache of this thread, or NULL. */
@@ -160,6 +160,9 @@ static fast_err grow(fast_pool *pool, int kind, item **out)
 
     FAST_TRY(
         take_chunk(pool, kind ? "buffers of messages" : "messages", (size_t)count * size, &bytes));
+    pthread_mutex_lock(&pool->mutex);
+    *(kind ? &pool->use.buffers : &pool->use.messages) += count;
+    pthread_mutex_unlock(&pool->mutex);
     for (int64_t i = count - 1; i >= 0; i--) {
         item *it = (item *)(bytes + (size_t)i * size);
         it->next = first;
@@ -313,7 +316,10 @@ void fast__pool_leave(fast_pool *pool)
 fast_pool_use fast__pool_used(fast_pool *pool)
 {
     pthread_mutex_lock(&pool->mutex);
-    const fast_pool_use use = pool->use;
+    fast_pool_use use = pool->use;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (const item *batch = pool->depot[kind]; batch; batch = batch->batch)
+            *(kind ? &use.buffers : &use.messages) -= batch->count;
     pthread_mutex_unlock(&pool->mutex);
     return use;
 }

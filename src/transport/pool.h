@@ -32,10 +32,13 @@ fast_err fast__pool_buffer(fast_pool *pool, size_t size, fast_buffer **out);
 /* Bytes of a message without its header: parts and what was declared. */
 size_t fast__msg_payload(const fast_msg *msg);
 
-/* For tests: allocations and bytes that the pool has taken from the system so far. */
+/* For tests and `check`: what the pool has taken from the system so far, and how many objects of it
+ * are not free. What threads keep for themselves counts as not free until they leave. */
 typedef struct fast_pool_use {
-    int64_t allocations;
-    int64_t bytes;
+    int64_t allocations; /* of the system */
+    int64_t bytes;       /* theirs */
+    int64_t messages;    /* that someone has */
+    int64_t buffers;     /* likewise */
 } fast_pool_use;
 fast_pool_use fast__pool_used(fast_pool *pool);
 

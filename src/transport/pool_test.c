@@ -146,7 +146,7 @@ static void a_stream_needs_no_more_memory(void **state)
     (void)state;
     stream s = { 0 };
     fast_thread thread;
-    fast_pool_use warm = { 0, 0 };
+    fast_pool_use warm = { 0 };
     assert_int_equal(fast__pool_new(&s.pool), FAST_OK);
     assert_int_equal(fast__thread_start(&thread, stream_free, &s), FAST_OK);
     fast__pool_enter(s.pool);

@@ -146,7 +146,7 @@ fast_sim_event fast__sim_pop(fast_sim *sim)
     return taken;
 }
 
-void fast__sim_queue_close(fast_sim *sim)
+void fast__sim_drop_events(fast_sim *sim)
 {
     while (fast__sim_next(sim) < INT64_MAX) {
         const fast_sim_event event = fast__sim_pop(sim);
@@ -156,6 +156,11 @@ void fast__sim_queue_close(fast_sim *sim)
         if (kind == FAST_SIM_TELL)
             fast__free(event.what);
     }
+}
+
+void fast__sim_queue_close(fast_sim *sim)
+{
+    fast__sim_drop_events(sim);
     fast__free(sim->events);
     for (int i = 0; i < FAST_SIM_LANES; i++)
         fast__free(sim->lanes[i].events);

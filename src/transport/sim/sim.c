@@ -221,6 +221,7 @@ static fast_err sim_run(fast_world *world)
                                        (long long)sim->alive));
         stop_all(sim);
     }
+    fast__sim_drop_events(sim);
     fast__pool_leave(world->pool);
     return sim->err ? fast__fail(sim->err, "%s", sim->detail) : FAST_OK;
 }

@@ -235,6 +235,8 @@ void fast__sim_forget_work(fast_sim *sim, fast_sim_actor *actor); /* it crashed 
 fast_err fast__sim_open(const fast_actors_config *config, const fast_role *roles,
                         int64_t role_count, fast_world **world_out);
 void fast__sim_close(fast_world *world);
+/* Free what is still under way: once the run is over nobody waits for it. */
+void fast__sim_drop_events(fast_sim *sim);
 void fast__sim_tell_now(fast_sim *sim, void *tell); /* what a FAST_SIM_TELL does */
 
 /* sim.c: let an actor that was stopped unwind. */
