@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -156,6 +157,23 @@ static void test_twice_the_same(void **state)
     assert_true(same);
 }
 
+/* FAST_SEEDS=1000: so many more seeds, and one number for all of them, to compare between builds. */
+static void test_many_seeds(void **state)
+{
+    (void)state;
+    const char *text = getenv("FAST_SEEDS");
+    const int count = text ? (int)strtol(text, NULL, 10) : 20;
+    uint64_t all = 0;
+    for (int seed = 100; seed < 100 + count; seed++) {
+        const char *cluster = golden[seed % 4].cluster;
+        const uint64_t hash = run(cluster, seed);
+        if (run(cluster, seed) != hash)
+            fail_msg("%s, seed %d: another hash the second time", cluster, seed);
+        all = (all ^ hash) * UINT64_C(0x9E3779B97F4A7C15);
+    }
+    print_message("hash of %d seeds: %016llx\n", count, (unsigned long long)all);
+}
+
 static void test_seeds_differ(void **state)
 {
     (void)state;
@@ -167,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_twice_the_same),
+        cmocka_unit_test(test_many_seeds),
         cmocka_unit_test(test_seeds_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
