@@ -21,6 +21,15 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
 #endif
+#ifdef FAST_HAVE_YAML
+#include <libfyaml.h>
+#endif
+#if defined(FAST_HAVE_FCONTEXT) && __has_include(<boost/version.hpp>)
+#include <boost/version.hpp>
+#endif
+#ifdef FAST_HAVE_MPI
+#include <mpi.h>
+#endif
 
 /* The version of a library that is running, or NULL where the build has it not. */
 
@@ -81,6 +90,44 @@ static const char *version_of_zlib(void)
 #endif
 }
 
+static const char *version_of_context(void)
+{
+#if defined(FAST_HAVE_FCONTEXT) && defined(BOOST_VERSION)
+    static char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000,
+             BOOST_VERSION % 100);
+    return text;
+#elif defined(FAST_HAVE_FCONTEXT)
+    return "of unknown version";
+#else
+    return NULL;
+#endif
+}
+
+static const char *version_of_yaml(void)
+{
+#ifdef FAST_HAVE_YAML
+    return fy_library_version();
+#else
+    return NULL;
+#endif
+}
+
+static const char *version_of_mpi(void)
+{
+#ifdef FAST_HAVE_MPI
+    /* "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\n...": up to the first comma or
+     * line. It may be asked before MPI is initialised. */
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int size = 0;
+    MPI_Get_library_version(text, &size);
+    text[strcspn(text, ",\n")] = 0;
+    return text;
+#else
+    return NULL;
+#endif
+}
+
 static const struct {
     const char *name;
     const char *(*version)(void);
@@ -95,6 +142,10 @@ static const struct {
     { "OpenBLAS", version_of_blas,
       "matrix products for dense layers, and for convolutions by im2col" },
     { "zlib", version_of_zlib, "gzipped IDX files (Fashion-MNIST as packaged) and compressed NPZ" },
+    { "Boost.Context", version_of_context,
+      "fast switches between simulated actors; without it ucontext switches" },
+    { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
+    { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },
 };
 
 enum { FEATURE_COUNT = sizeof table / sizeof table[0] };

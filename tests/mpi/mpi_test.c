@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -29,7 +30,7 @@
 #ifdef FAST_SANITIZED
 enum { FLOOD = 2000, BIG = 4 << 20, ROUNDS = 5 };
 #else
-enum { FLOOD = 20000, BIG = 64 << 20, ROUNDS = 20 };
+enum { FLOOD = 8000, BIG = 64 << 20, ROUNDS = 20 };
 #endif
 
 static int ranks;
@@ -166,11 +167,325 @@ static void test_big(void **state)
     }
 }
 
+/* Everyone sends many small messages to everyone before it receives one: nobody waits for a peer that
+ * waits for it. Each pair's come in order, among large ones too. */
+static fast_err flood(fast_actor *actor, void *ctx)
+{
+    const int64_t id = fast_actor_id(actor);
+    const int64_t count = fast_actor_count(actor);
+    const int64_t each = *(const int64_t *)ctx / count;
+    for (int64_t n = 0; n < each; n++)
+        for (int64_t to = 0; to < count; to++)
+            FAST_TRY(send_sized(actor, to, 3, n, n % 50 == 7 ? 20000 : n % 3 ? 0 : 24));
+    for (int64_t from = 0; from < count; from++)
+        for (int64_t n = 0; n < each; n++) {
+            fast_msg *msg = NULL;
+            FAST_TRY(fast_receive(actor, from, 3, FAST_SOON, &msg));
+            const int64_t number = msg->words[0];
+            const size_t size = n % 50 == 7 ? 20000 : n % 3 ? 0 : 24;
+            const bool good = size == 0 ? msg->part_count == 0 : payload_is(msg, 0, from, n, size);
+            fast_msg_free(msg);
+            FAST_TRY(HOLDS(number == n));
+            FAST_TRY(HOLDS(good));
+        }
+    return HOLDS(id >= 0);
+}
+
+static void test_flood(void **state)
+{
+    int64_t number = FLOOD;
+    (void)state;
+    run_role(flood, ranks > 1 ? ranks : 2, &number);
+    run_role(flood, 2 * (int64_t)ranks, &number);
+}
+
+/* Every kind of part arrives as it was: private, frozen, a stretch, empty, four of them. */
+static fast_err parts_send(fast_actor *actor, int64_t to, size_t size)
+{
+    fast_msg *msg = NULL;
+    fast_buffer *frozen = NULL;
+    fast_buffer *private = NULL;
+    fast_buffer *empty = NULL;
+    FAST_TRY(payload_new(actor, 1, size, &frozen));
+    FAST_TRY(payload_new(actor, 2, size / 2, &private));
+    FAST_TRY(payload_new(actor, 3, 0, &empty));
+    FAST_TRY(fast_msg_new(actor, 4, &msg));
+    fast_buffer_freeze(frozen);
+    fast_msg_add(msg, &private);
+    fast_msg_add_view(msg, frozen, 10, size - 20);
+    fast_msg_add(msg, &empty);
+    fast_msg_add(msg, &frozen);
+    for (int i = 0; i < FAST_MSG_WORDS; i++)
+        msg->words[i] = INT64_MIN + i;
+    msg->declared = (size_t)1 << 50;
+    msg->generation = 7;
+    return fast_send(actor, to, &msg);
+}
+
+static fast_err parts_check(fast_msg *msg, size_t size)
+{
+    FAST_TRY(HOLDS(msg->part_count == 4));
+    FAST_TRY(HOLDS(payload_is(msg, 0, msg->from, 2, size / 2)));
+    FAST_TRY(HOLDS(payload_is(msg, 3, msg->from, 1, size)));
+    FAST_TRY(HOLDS(msg->parts[1].size == size - 20));
+    FAST_TRY(HOLDS(
+        memcmp(fast_msg_data(msg, 1), (const char *)fast_msg_data(msg, 3) + 10, size - 20) == 0));
+    FAST_TRY(HOLDS(msg->parts[2].size == 0));
+    FAST_TRY(HOLDS(!fast_buffer_is_frozen(msg->parts[0].buffer)));
+    FAST_TRY(HOLDS(fast_buffer_is_frozen(msg->parts[1].buffer)));
+    FAST_TRY(HOLDS(fast_buffer_is_frozen(msg->parts[3].buffer)));
+    for (int i = 0; i < FAST_MSG_WORDS; i++)
+        FAST_TRY(HOLDS(msg->words[i] == INT64_MIN + i));
+    return HOLDS(msg->declared == (size_t)1 << 50 && msg->generation == 7);
+}
+
+static fast_err parts(fast_actor *actor, void *ctx)
+{
+    const size_t sizes[] = { 20, 100, 1536, 1700, 100000, 3 << 20 };
+    const int64_t count = fast_actor_count(actor);
+    const int64_t next = (fast_actor_id(actor) + 1) % count;
+    (void)ctx;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        FAST_TRY(parts_send(actor, next, sizes[i]));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        fast_msg *msg = NULL;
+        FAST_TRY(fast_receive(actor, FAST_ANY, 4, FAST_SOON, &msg));
+        const fast_err err = parts_check(msg, sizes[i]);
+        fast_msg_free(msg);
+        FAST_TRY(err);
+    }
+    return FAST_OK;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    run_role(parts, ranks > 1 ? ranks : 2, NULL);
+}
+
+/* Roles share the ranks: server i lives where worker i does. */
+static fast_err placed(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    for (int64_t id = 0; id < fast_actor_count(actor); id++)
+        FAST_TRY(HOLDS(fast_actor_node(actor, id) == fast_actor_index(actor, id) % ranks));
+    return HOLDS(fast_actor_node(actor, fast_actor_id(actor)) == rank);
+}
+
+static void test_places(void **state)
+{
+    const fast_role roles[] = { { "worker", ranks, placed, NULL },
+                                { "server", ranks + 1, placed, NULL },
+                                { "master", 1, placed, NULL } };
+    fast_actors_result result = { 0 };
+    (void)state;
+    assert_int_equal(fast_actors_run(options, roles, 3, &result), FAST_OK);
+    assert_int_equal(result.actor_count, 2 * ranks + 2);
+    assert_int_equal(result.ended_count, rank == 0 ? 4 : 2);
+}
+
+/* MPI's own sums and barriers, in a group of all, in a group of some, and where it cannot. */
+static fast_err native_sum(fast_actor *actor, const int64_t *ids, int64_t count, uint64_t key,
+                           int64_t size)
+{
+    float *x = NULL;
+    float sum = 0;
+    bool good = true;
+    FAST_TRY(fast__alloc("a vector", size, sizeof *x, &x));
+    for (int64_t i = 0; i < size; i++)
+        x[i] = (float)((fast_actor_id(actor) + 1) * (i % 100 + 1));
+    for (int64_t i = 0; i < count; i++)
+        sum += (float)(ids[i] + 1);
+    const fast_native native = {
+        .kind = FAST_NATIVE_ALLREDUCE, .ids = ids, .count = count, .key = key, .x = x, .size = size
+    };
+    const fast_err err = actor->world->transport->native(actor, &native);
+    for (int64_t i = 0; i < size; i++)
+        good = good && x[i] == sum * (float)(i % 100 + 1);
+    fast__free(x);
+    FAST_TRY(err);
+    return HOLDS(good);
+}
+
+enum { MANY = 64 };
+
+static fast_err native(fast_actor *actor, void *ctx)
+{
+    const int64_t sizes[] = { 1, 1000, 262144, 262145, 700000, 0 };
+    const int64_t id = fast_actor_id(actor);
+    const int64_t count = fast_actor_count(actor);
+    int64_t ids[MANY];
+    (void)ctx;
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = i;
+    /* As many members as ranks at most, or two would share one. */
+    const int64_t some = count < ranks ? count : ranks;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && id < some; i++)
+        FAST_TRY(native_sum(actor, ids, some, 11, sizes[i]));
+    const fast_native barrier = {
+        .kind = FAST_NATIVE_BARRIER, .ids = ids, .count = some, .key = 11
+    };
+    if (id < some)
+        FAST_TRY(actor->world->transport->native(actor, &barrier));
+    /* The last ones, in another order. */
+    const int64_t pair[] = { some - 1, some - 2 };
+    if (some > 2 && (id == pair[0] || id == pair[1]))
+        FAST_TRY(native_sum(actor, pair, 2, 12, 5000));
+    if (count > ranks && id <= ranks) {
+        const fast_native shared = {
+            .kind = FAST_NATIVE_BARRIER, .ids = ids, .count = ranks + 1, .key = 13
+        };
+        FAST_TRY(HOLDS(actor->world->transport->native(actor, &shared) == FAST_ENOTSUP));
+    }
+    return FAST_OK;
+}
+
+static void test_native(void **state)
+{
+    (void)state;
+    run_role(native, ranks, NULL);
+    run_role(native, ranks + 1, NULL);
+    run_role(native, 2 * (int64_t)ranks, NULL);
+}
+
+/* A collective that a member never joins ends at its deadline. It may only run last: MPI keeps a
+ * communicator that was not made, or a sum that never ends. */
+static fast_err native_alone(fast_actor *actor, void *ctx)
+{
+    const int64_t ids[] = { 0, 1 };
+    const fast_native barrier = { .kind = FAST_NATIVE_BARRIER,
+                                  .ids = ids,
+                                  .count = 2,
+                                  .key = 21,
+                                  .deadline = fast_now(actor) + 200 * 1000 * 1000 };
+    fast_msg *msg = NULL;
+    (void)ctx;
+    if (fast_actor_id(actor) == 0) {
+        FAST_TRY(HOLDS(actor->world->transport->native(actor, &barrier) == FAST_ETIMEDOUT));
+        FAST_TRY(HOLDS(actor->world->transport->native(actor, &barrier) == FAST_EPEER));
+        return send_sized(actor, 1, 1, 0, 0);
+    }
+    if (fast_actor_id(actor) == 1)
+        FAST_TRY(fast_receive(actor, 0, 1, FAST_SOON, &msg));
+    fast_msg_free(msg);
+    return FAST_OK;
+}
+
+static void test_native_alone(void **state)
+{
+    (void)state;
+    if (ranks > 1)
+        run_role(native_alone, ranks, NULL);
+}
+
+/* An actor that fails is named by those who wait for it, on every rank. */
+static fast_err fails(fast_actor *actor, void *ctx)
+{
+    fast_msg *msg = NULL;
+    (void)ctx;
+    if (fast_actor_id(actor) == 1)
+        return fast__fail(FAST_EIO, "the disk is on fire");
+    const fast_err err = fast_receive(actor, 1, 5, FAST_SOON, &msg);
+    FAST_TRY(HOLDS(err == FAST_EPEER && strstr(fast_error_detail(), "worker 1 left")));
+    return err;
+}
+
+static void test_failure(void **state)
+{
+    const fast_role roles[] = { { "worker", ranks + 1, fails, NULL } };
+    const int64_t start = fast__clock_ns();
+    (void)state;
+    const fast_err err = fast_actors_run(options, roles, 1, NULL);
+    if (rank == 1 || ranks == 1)
+        assert_int_equal(err, ranks == 1 ? FAST_EPEER : FAST_EIO);
+    else
+        assert_int_equal(err, FAST_EPEER);
+    assert_non_null(strstr(fast_error_detail(), rank == 1 ? "on fire" : "worker 1 left"));
+    assert_true(fast__clock_ns() - start < (int64_t)30 * 1000 * 1000 * 1000);
+    run_role(around, ranks, NULL);
+}
+
+/* Ranks that run different actors are told so, all of them, and can go on. */
+static void test_unlike(void **state)
+{
+    const fast_role roles[] = { { "worker", ranks + (rank == ranks - 1), around, NULL } };
+    (void)state;
+    const fast_err err = fast_actors_run(options, roles, 1, NULL);
+    assert_int_equal(err, ranks == 1 ? FAST_OK : FAST_EINVAL);
+    if (ranks > 1) {
+        char name[64];
+        snprintf(name, sizeof name, "rank %d runs other actors", ranks - 1);
+        assert_non_null(strstr(fast_error_detail(), name));
+    }
+    run_role(around, ranks, NULL);
+}
+
+/* A rank that does not come is named at the timeout, and may come to the next run. */
+static void test_missing(void **state)
+{
+    const char *const hasty[] = { "transport=mpi", "timeout=0.3", NULL };
+    const fast_role roles[] = { { "worker", ranks, around, NULL } };
+    (void)state;
+    if (ranks == 1)
+        return;
+    if (rank != ranks - 1) {
+        char name[64];
+        snprintf(name, sizeof name, "rank %d did not come", ranks - 1);
+        assert_int_equal(fast_actors_run(hasty, roles, 1, NULL), FAST_ETIMEDOUT);
+        assert_non_null(strstr(fast_error_detail(), name));
+        return;
+    }
+    /* Late: the others have left. */
+    nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500 * 1000 * 1000 }, NULL);
+    assert_int_equal(fast_actors_run(hasty, roles, 1, NULL), FAST_ETIMEDOUT);
+}
+
+/* Runs follow each other in one process, and worlds that never ran are closed. */
+static void test_again(void **state)
+{
+    fast_actors_config config;
+    const fast_role roles[] = { { "worker", ranks + 2, around, NULL } };
+    (void)state;
+    assert_int_equal(fast__actors_parse(options, &config), FAST_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        fast_world *world = NULL;
+        run_role(around, 1 + i % (2 * ranks), NULL);
+        assert_int_equal(fast__world_open(&config, roles, 1, &world), FAST_OK);
+        fast__world_close(world);
+    }
+}
+
+/* Without memory the world does not open, and nothing is left of it. One rank: the others would wait
+ * for the one that fails. */
+static void test_memory(void **state)
+{
+    fast_actors_config config;
+    const fast_role roles[] = { { "worker", 3, around, NULL } };
+    fast_world *world = NULL;
+    fast_err err = FAST_ENOMEM;
+    (void)state;
+    if (ranks > 1)
+        return;
+    assert_int_equal(fast__actors_parse(options, &config), FAST_OK);
+    for (int64_t n = 0; err; n++) {
+        fast__alloc_fail_after(n, true);
+        err = fast__world_open(&config, roles, 1, &world);
+        fast__alloc_fail_after(-1, false);
+        assert_true(err == FAST_OK ? n > 5 : err == FAST_ENOMEM);
+    }
+    assert_int_equal(fast__world_run(world, NULL), FAST_OK);
+    fast__world_close(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_around),
-        cmocka_unit_test(test_big),
+        cmocka_unit_test(test_around),  cmocka_unit_test(test_big),
+        cmocka_unit_test(test_flood),   cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_places),  cmocka_unit_test(test_native),
+        cmocka_unit_test(test_failure), cmocka_unit_test(test_unlike),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_native_alone),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }

@@ -258,17 +258,16 @@ static bool is_troubled(const mpi_world *w)
     return troubled;
 }
 
-/* Say goodbye and receive until all others have. A rank in trouble leaves those who keep silent
- * for `patience_ns`, and does not listen once its port failed. */
+/* Say goodbye and receive until all others have, too. A rank in trouble leaves those who keep
+ * silent for `patience_ns`, and does not listen once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
     const bool troubled = is_troubled(w);
     int64_t until = fast__clock_ns() + patience_ns;
-    int silent = 0;
-    fast__port_bye(w->port, atomic_load(&w->world.canceled));
+    fast__port_leave(w->port, atomic_load(&w->world.canceled));
     if (troubled)
-        fast__port_ping(w->port, &silent);
+        fast__port_ping(w->port);
     while (!fast__port_is_over(w->port)) {
         if (fast__port_progress(w->port) > 0)
             pause.since = 0;
@@ -276,7 +275,7 @@ static void drain(mpi_world *w, int64_t patience_ns)
             rest(&pause, &w->outbox);
         if (!troubled || fast__clock_ns() < until)
             continue;
-        if (w->port->err || !fast__port_ping(w->port, &silent))
+        if (w->port->err || !fast__port_ping(w->port))
             return;
         until = fast__clock_ns() + patience_ns;
     }
@@ -346,7 +345,7 @@ static void mpi_close(fast_world *world)
         atomic_store(&world->canceled, true);
         drain(w, world->timeout_ns < CLOSE_NS ? world->timeout_ns : CLOSE_NS);
     }
-    for (int64_t i = 0; i < w->count; i++)
+    for (int64_t i = 0; w->actors && i < w->count; i++)
         fast__actor_fini(&w->actors[i].actor);
     const bool clean = !w->port || fast__port_fini(w->port);
     if (clean) {

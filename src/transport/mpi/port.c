@@ -8,7 +8,7 @@
  *
  * What is under way holds its message, so that no part is copied on the way out. Queues hold the
  * messages themselves and take no memory of their own; what this rank receives ahead of its actors
- * is bounded by FAST_PORT_OUT_MAX large messages from each rank. Both sides always receive while
+ * is bounded by FAST_PORT_LARGE_MAX large messages from each rank. Both sides always receive while
  * they send, so two ranks that send large messages to each other at once do not wait for each
  * other.
  *
@@ -38,28 +38,6 @@ void fast__port_fail(fast_port *port, fast_err err)
     atomic_store(&port->world->canceled, true);
 }
 
-/* Tell the actors here that those of a rank are down. Of one that has ended they know better. */
-static void lane_down(fast_port *port, int rank)
-{
-    const fast_world *world = port->world;
-    for (int64_t down = 0; down < world->count; down++) {
-        for (int64_t id = 0; id < world->count && world->places[down].node == rank; id++) {
-            fast_msg *msg = NULL;
-            if (!world->places[id].here)
-                continue;
-            const fast_err err = fast__pool_msg(world->pool, FAST_TAG_DOWN, &msg);
-            if (err) {
-                fast__port_fail(port, err);
-                return;
-            }
-            msg->from = down;
-            msg->to = id;
-            msg->words[0] = down;
-            port->deliver(port->ctx, msg);
-        }
-    }
-}
-
 /* MPI cannot reach this rank: its actors are down for those here, and what is sent there is
  * lost. */
 static void lane_die(fast_port *port, int rank)
@@ -68,15 +46,17 @@ static void lane_die(fast_port *port, int rank)
     if (lane->dead)
         return;
     lane->dead = true;
+    port->done_count += !lane->done_heard;
     port->bye_count += !lane->bye_heard;
-    lane->bye_heard = true;
+    port->bye_left -= !lane->bye_sent;
+    lane->done_heard = lane->bye_heard = lane->bye_sent = true;
     while (lane->queue) {
         fast_msg *msg = lane->queue;
         lane->queue = msg->next;
         atomic_fetch_add(&port->world->lost, 1);
         fast_msg_free(msg);
     }
-    lane_down(port, rank);
+    fast__port_down(port, rank);
 }
 
 /* True if MPI did it; else the lane is dead. */
@@ -149,6 +129,12 @@ static void out_give(fast_port *port, fast_port_out *out)
     port->out_free = out;
 }
 
+/* Parts of such a message do not fit its packet. */
+static bool is_large(const fast_msg *msg)
+{
+    return msg && fast__msg_payload(msg) - msg->declared > FAST_WIRE_INLINE_MAX;
+}
+
 /* Send the packet of `out`, which is written, and what follows it. Takes `out`. */
 static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size)
 {
@@ -157,7 +143,7 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
                          &out->requests[0]);
     out->request_count = code == MPI_SUCCESS;
     const fast_msg *msg = out->msg;
-    const bool outside = msg && fast__msg_payload(msg) - msg->declared > FAST_WIRE_INLINE_MAX;
+    const bool outside = is_large(msg);
     for (int i = 0; outside && i < msg->part_count && code == MPI_SUCCESS; i++)
         if (msg->parts[i].size)
             code = stretch(port, true, (void *)(uintptr_t)fast_msg_data(msg, i), msg->parts[i].size,
@@ -169,6 +155,7 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
         lane->out = out;
     lane->out_last = out;
     lane->out_count++;
+    lane->large_count += outside;
 }
 
 /* Free what MPI is done with, oldest first, and start what waits. Returns how much happened. */
@@ -186,10 +173,12 @@ static int64_t lane_send(fast_port *port, int rank)
         lane->out = out->next;
         lane->out_last = lane->out ? lane->out_last : NULL;
         lane->out_count--;
+        lane->large_count -= is_large(out->msg);
         events++;
         out_give(port, out);
     }
-    while (!lane->dead && lane->out_count < FAST_PORT_OUT_MAX && (lane->queue || lane->bye_asked)) {
+    while (!lane->dead && lane->out_count < FAST_PORT_OUT_MAX &&
+           lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue || lane->done_asked)) {
         fast_port_out *out = out_take(port);
         if (!out)
             break; /* tried again at the next progress */
@@ -200,9 +189,8 @@ static int64_t lane_send(fast_port *port, int rank)
             lane->queue_last = lane->queue ? lane->queue_last : NULL;
             size = fast__wire_pack(out->msg, out->packet);
         } else {
-            lane->bye_asked = false;
-            lane->bye_sent = true;
-            size = fast__wire_pack_kind(FAST_WIRE_BYE, port->stopped, 0, out->packet);
+            lane->done_asked = false;
+            size = fast__wire_pack_kind(FAST_WIRE_DONE, port->stopped, 0, out->packet);
         }
         out_start(port, rank, out, size);
         events++;
@@ -225,7 +213,7 @@ void fast__port_send(fast_port *port, fast_msg *msg)
     const int rank = (int)port->world->places[msg->to].node;
     fast_port_lane *lane = &port->lanes[rank];
     FAST_ASSERT(rank != port->process->rank);
-    if (lane->dead || lane->bye_heard) {
+    if (lane->dead || lane->done_heard) {
         atomic_fetch_add(&port->world->lost, 1);
         fast_msg_free(msg);
         return;
@@ -236,46 +224,23 @@ void fast__port_send(fast_port *port, fast_msg *msg)
         lane_busy(port, rank);
 }
 
-void fast__port_tell(fast_port *port, int rank, fast_wire_kind kind, int64_t word0, int64_t word1)
+bool fast__port_tell(fast_port *port, int rank, fast_wire_kind kind, int64_t word0, int64_t word1)
 {
-    fast_port_lane *lane = &port->lanes[rank];
-    /* A ping may follow a goodbye: it wants to know whether the other still has something to
-     * say. */
-    const bool mute = lane->dead || (lane->bye_sent && kind != FAST_WIRE_PING);
-    fast_port_out *out = mute ? NULL : out_take(port);
+    const fast_port_lane *lane = &port->lanes[rank];
+    if (lane->dead || lane->bye_sent)
+        return true;
+    fast_port_out *out = out_take(port);
     if (!out)
-        return;
+        return false;
     out_start(port, rank, out, fast__wire_pack_kind(kind, word0, word1, out->packet));
     lane_busy(port, rank);
+    return true;
 }
 
-void fast__port_bye(fast_port *port, bool stopped)
+void fast__port_push(fast_port *port, int rank)
 {
-    port->stopped = stopped;
-    for (int rank = 0; rank < port->process->ranks; rank++) {
-        if (rank == port->process->rank || port->lanes[rank].dead)
-            continue;
-        port->lanes[rank].bye_asked = true;
-        lane_send(port, rank);
-        lane_busy(port, rank);
-    }
-}
-
-bool fast__port_ping(fast_port *port, int *silent_out)
-{
-    bool silent = false;
-    for (int rank = 0; rank < port->process->ranks; rank++) {
-        fast_port_lane *lane = &port->lanes[rank];
-        if (rank == port->process->rank || lane->bye_heard)
-            continue;
-        if (!lane->heard && !silent) {
-            silent = true;
-            *silent_out = rank;
-        }
-        lane->heard = false;
-        fast__port_tell(port, rank, FAST_WIRE_PING, 0, 0);
-    }
-    return !silent;
+    lane_send(port, rank);
+    lane_busy(port, rank);
 }
 
 /* Hand over the messages that are whole, in order. */
@@ -385,22 +350,18 @@ static fast_err packet_receive(fast_port *port, int rank, const unsigned char *p
 {
     fast_wire wire;
     FAST_TRY(fast__wire_unpack(port->world, packet, size, rank, port->process->rank, &wire));
-    if (port->lanes[rank].bye_heard && wire.kind != FAST_WIRE_PING)
+    const fast_port_lane *lane = &port->lanes[rank];
+    if (lane->bye_heard || (lane->done_heard && wire.kind == FAST_WIRE_MESSAGE))
         return fast__fail(FAST_EFORMAT, "rank %d sent a packet after its last", rank);
     port->lanes[rank].heard = true;
     switch ((fast_wire_kind)wire.kind) {
     case FAST_WIRE_MESSAGE:
         return message_receive(port, rank, &wire, packet + sizeof wire);
+    case FAST_WIRE_DONE:
     case FAST_WIRE_BYE:
-        port->lanes[rank].bye_heard = true;
-        port->bye_count++;
-        if (wire.words[0])
-            lane_down(port, rank);
-        return FAST_OK;
     case FAST_WIRE_PING:
-        fast__port_tell(port, rank, FAST_WIRE_PONG, 0, 0);
-        return FAST_OK;
     case FAST_WIRE_PONG:
+        fast__port_heard(port, rank, &wire);
         return FAST_OK;
     case FAST_WIRE_READY:
         return fast__team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
@@ -447,19 +408,14 @@ int64_t fast__port_progress(fast_port *port)
         const int rank = port->busy[i];
         fast_port_lane *lane = &port->lanes[rank];
         events += lane_send(port, rank) + lane_receive(port, rank);
-        if (lane->out || lane->in || lane->queue || lane->bye_asked) {
+        if (lane->out || lane->in || lane->queue || lane->done_asked) {
             i++;
             continue;
         }
         lane->busy = false;
         port->busy[i] = port->busy[--port->busy_count];
     }
-    return events + fast__team_progress(port);
-}
-
-bool fast__port_is_over(const fast_port *port)
-{
-    return port->bye_count == port->process->ranks - 1 && port->busy_count == 0;
+    return events + fast__team_progress(port) + fast__port_leave_progress(port);
 }
 
 fast_err fast__port_init(fast_port *port)
@@ -477,6 +433,7 @@ fast_err fast__port_init(fast_port *port)
     err = fast__teams_new(port);
     if (err)
         goto undo_packets;
+    port->bye_left = ranks - 1;
     port->comm = MPI_COMM_NULL;
     return FAST_OK;
 

@@ -13,8 +13,9 @@
  * behind one whose parts are still under way waits for it.
  */
 enum {
-    FAST_PORT_RING = 16,   /* receives that are always posted */
-    FAST_PORT_OUT_MAX = 8, /* messages under way to one rank; later ones queue */
+    FAST_PORT_RING = 16,     /* receives that are always posted */
+    FAST_PORT_OUT_MAX = 64,  /* messages under way to one rank; later ones queue */
+    FAST_PORT_LARGE_MAX = 8, /* likewise, of those with parts outside their packets */
     FAST_PORT_REQUESTS = 2 * FAST_MSG_PARTS_MAX + 1,
     FAST_PORT_TAG_PACKET = 1, /* MPI's tags */
     FAST_PORT_TAG_PART = 2
@@ -44,10 +45,12 @@ typedef struct fast_port_lane {
     fast_port_out *out;      /* under way, oldest first */
     fast_port_out *out_last; /* the newest */
     int out_count;           /* of those */
+    int large_count;         /* of those with parts outside their packets */
     fast_port_in *in;        /* arriving, oldest first */
     fast_port_in *in_last;   /* the newest */
     bool busy;               /* listed in the port's `busy` */
-    bool bye_asked;          /* say goodbye when the queue is empty */
+    bool done_asked;         /* say so when the queue is empty */
+    bool done_heard;         /* no message comes from it any more */
     bool bye_sent;           /* nothing goes to it any more */
     bool bye_heard;          /* nothing comes from it any more */
     bool heard;              /* something came from it since fast__port_ping() */
@@ -64,8 +67,11 @@ typedef struct fast_port {
     fast_port_lane *lanes;                     /* for each rank */
     int *busy;                                 /* ranks whose lanes have something under way */
     int busy_count;                            /* of those */
-    int bye_count;                             /* ranks that said goodbye */
-    bool stopped;                              /* what the goodbye says */
+    bool leaving;                              /* the actors here have ended */
+    bool stopped;                              /* they were stopped */
+    int done_count;                            /* other ranks whose actors have ended */
+    int bye_count;                             /* other ranks that said goodbye */
+    int bye_left;                              /* ranks that were not told goodbye */
     fast_port_out *out_free;                   /* used before */
     fast_port_in *in_free;                     /* likewise */
     unsigned char *packets;                    /* what the ring receives into */
@@ -90,18 +96,26 @@ bool fast__port_fini(fast_port *port);
 
 /* Send a message to the rank of its receiver. Takes it. */
 void fast__port_send(fast_port *port, fast_msg *msg);
-/* Send a packet without a message, behind what was sent before. */
-void fast__port_tell(fast_port *port, int rank, fast_wire_kind kind, int64_t word0, int64_t word1);
-/* Tell every rank that nothing follows; `stopped` if actors here were, and could not say so. */
-void fast__port_bye(fast_port *port, bool stopped);
-/* Ask every rank that has not said goodbye whether it is there. Returns false if one of them, in
- * *silent_out, has sent nothing since the last time. */
-bool fast__port_ping(fast_port *port, int *silent_out);
-
+/* Send a packet without a message, behind what MPI has already. False if there is no memory. */
+bool fast__port_tell(fast_port *port, int rank, fast_wire_kind kind, int64_t word0, int64_t word1);
+/* Go on with one rank's sends, and come back to them in fast__port_progress(). */
+void fast__port_push(fast_port *port, int rank);
 /* Receive what has come, go on with what is under way. Returns how much happened: 0, nothing. */
 int64_t fast__port_progress(fast_port *port);
+
+/* Leaving, in leave.c. Tell every rank that no message follows; `stopped` if actors here were, and
+ * could not say so themselves. Goodbyes follow in fast__port_progress(), when all ranks are so
+ * far. */
+void fast__port_leave(fast_port *port, bool stopped);
+int64_t fast__port_leave_progress(fast_port *port);
+/* Ask every rank whether it is there. False if one has sent nothing since the last time. */
+bool fast__port_ping(fast_port *port);
+/* Packets of this kind have arrived. */
+void fast__port_heard(fast_port *port, int rank, const fast_wire *wire);
 /* True once every rank said goodbye, or is dead, and all of this rank's is sent. */
 bool fast__port_is_over(const fast_port *port);
+/* Tell the actors here that those of a rank are down. */
+void fast__port_down(fast_port *port, int rank);
 
 /* Record why the port cannot go on, from fast_error_detail(), and cancel the world. */
 void fast__port_fail(fast_port *port, fast_err err);

@@ -15,9 +15,13 @@
 #include "transport/mpi/team.h"
 
 #include "base/memory.h"
+#include "transport/peers.h"
 
 #include <pthread.h>
 #include <string.h>
+
+/* How long a member that has ended is waited for: what it sent is on its way. */
+#define PATIENCE_NS ((int64_t)1000 * 1000 * 1000)
 
 enum {
     TEAMS_MAX = 1024,   /* per world */
@@ -132,6 +136,8 @@ static fast_err team_make(fast_port *port, team *t)
     MPI_Comm_set_errhandler(t->comm, MPI_ERRORS_RETURN);
     t->going = true;
     atomic_store(&t->state, t->broken ? TEAM_BROKEN : TEAM_MADE);
+    if (port->wake)
+        port->wake(port->ctx, t->actor);
     return FAST_OK;
 }
 
@@ -258,6 +264,17 @@ int64_t fast__team_progress(fast_port *port)
     return events;
 }
 
+/* A collective as its actor sees it. */
+typedef struct call {
+    fast_port *port;                   /* that does it */
+    fast_actor *actor;                 /* who asks */
+    const fast_native *native;         /* for what */
+    void (*notify)(fast_world *world); /* lets the port's thread know */
+    team *team;                        /* of the group */
+    fast_wait wait;                    /* what it waits for */
+    int64_t patience; /* until when a member that has ended is waited for; 0: none */
+} call;
+
 /* The calling actor's team, with its members' ranks. FAST_ENOTSUP if two share a rank. */
 static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_native *native,
                           team **out)
@@ -292,24 +309,48 @@ static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_n
 }
 
 /* Let the port's thread look. */
-static void ask(fast_port *port, void (*notify)(fast_world *world))
+static void ask(const call *c)
 {
-    pthread_mutex_lock(&port->teams->mutex);
-    atomic_store(&port->teams->asked, true);
-    pthread_mutex_unlock(&port->teams->mutex);
-    notify(port->world);
+    pthread_mutex_lock(&c->port->teams->mutex);
+    atomic_store(&c->port->teams->asked, true);
+    pthread_mutex_unlock(&c->port->teams->mutex);
+    c->notify(c->port->world);
 }
 
-/* One wait of the actor; a failure breaks the team. */
-static fast_err team_wait(fast_port *port, fast_actor *actor, team *t, const fast_wait *wait)
+/* A member that is down, or -1. */
+static int64_t member_down(const fast_actor *actor, const fast_native *native)
 {
-    const fast_err err = fast__wait_once(actor, wait);
+    if (actor->mailbox.down_count == 0)
+        return -1;
+    for (int64_t i = 0; i < native->count; i++)
+        if (fast__peer(actor, native->ids[i])->down)
+            return native->ids[i];
+    return -1;
+}
+
+/* One wait of the actor; a failure breaks the team. A member that has ended may have done its part
+ * before, and what it sent is on its way: it gets a moment. */
+static fast_err team_wait(call *c)
+{
+    fast_actor *actor = c->actor;
+    const int64_t down = member_down(actor, c->native);
+    const int64_t now = fast_now(actor);
+    fast_err err = FAST_OK;
+    if (down < 0) {
+        err = fast__wait_once(actor, &c->wait);
+    } else {
+        c->patience = c->patience ? c->patience : now + PATIENCE_NS;
+        if (now < c->patience && now < c->wait.deadline)
+            err = actor->world->transport->wait(actor, c->patience);
+        else
+            err = fast__peers_check(actor, down);
+    }
     if (!err)
         return FAST_OK;
-    pthread_mutex_lock(&port->teams->mutex);
-    t->broken = true;
-    atomic_store(&t->state, TEAM_BROKEN);
-    pthread_mutex_unlock(&port->teams->mutex);
+    pthread_mutex_lock(&c->port->teams->mutex);
+    c->team->broken = true;
+    atomic_store(&c->team->state, TEAM_BROKEN);
+    pthread_mutex_unlock(&c->port->teams->mutex);
     return err;
 }
 
@@ -327,9 +368,10 @@ static fast_err slot_ask(slot *s, const fast_native *native, int64_t offset)
 }
 
 /* Copy chunks in, have them reduced, copy them back. */
-static fast_err team_run(fast_port *port, fast_actor *actor, team *t, const fast_native *native,
-                         const fast_wait *wait, void (*notify)(fast_world *world))
+static fast_err team_run(call *c)
 {
+    const fast_native *native = c->native;
+    team *t = c->team;
     const int64_t size = native->kind == FAST_NATIVE_BARRIER ? 1 : native->size;
     int64_t begun = 0;
     int64_t ended = 0;
@@ -340,12 +382,12 @@ static fast_err team_run(fast_port *port, fast_actor *actor, team *t, const fast
             FAST_TRY(slot_ask(s, native, begun));
             begun += s->barrier ? 1 : s->count;
             t->asked++;
-            ask(port, notify);
+            ask(c);
             continue;
         }
         s = &t->slots[first % SLOTS];
         if (atomic_load(&s->state) != SLOT_DONE) {
-            FAST_TRY(team_wait(port, actor, t, wait));
+            FAST_TRY(team_wait(c));
             continue;
         }
         if (!s->barrier)
@@ -365,7 +407,8 @@ fast_err fast__team_native(fast_port *port, fast_actor *actor, const fast_native
         return fast__fail(FAST_ENOTSUP, "native: a vector without values is for simulation");
     if (native->count == 1)
         return FAST_OK;
-    const fast_wait wait = {
+    call c = { .port = port, .actor = actor, .native = native, .notify = notify };
+    c.wait = (fast_wait){
         .waiting = true,
         .whom = FAST_ANY,
         .tag = FAST_TAG_GROUP,
@@ -373,18 +416,17 @@ fast_err fast__team_native(fast_port *port, fast_actor *actor, const fast_native
         .deadline = fast__deadline(actor, native->deadline),
         .doing = native->kind == FAST_NATIVE_BARRIER ? "native barrier" : "native allreduce",
     };
-    team *t = NULL;
     pthread_mutex_lock(&port->teams->mutex);
-    const fast_err err = team_join(port, actor, native, &t);
+    const fast_err err = team_join(port, actor, native, &c.team);
     pthread_mutex_unlock(&port->teams->mutex);
     FAST_TRY(err);
-    ask(port, notify);
-    while (atomic_load(&t->state) != TEAM_MADE) {
-        if (atomic_load(&t->state) == TEAM_BROKEN)
+    ask(&c);
+    while (atomic_load(&c.team->state) != TEAM_MADE) {
+        if (atomic_load(&c.team->state) == TEAM_BROKEN)
             return fast__fail(FAST_EPEER,
                               "native: a collective of this group failed before; make a "
                               "group with the next generation");
-        FAST_TRY(team_wait(port, actor, t, &wait));
+        FAST_TRY(team_wait(&c));
     }
-    return team_run(port, actor, t, native, &wait, notify);
+    return team_run(&c);
 }

@@ -20,7 +20,8 @@ enum {
 /* What a packet is about. */
 typedef enum fast_wire_kind {
     FAST_WIRE_MESSAGE, /* from an actor to an actor */
-    FAST_WIRE_BYE,     /* words: 1 if actors were stopped; the last packet of a rank */
+    FAST_WIRE_DONE,    /* words: 1 if actors were stopped; no message follows */
+    FAST_WIRE_BYE,     /* nothing at all follows */
     FAST_WIRE_PING,    /* are you there? */
     FAST_WIRE_PONG,    /* yes */
     FAST_WIRE_READY,   /* words: key, count; a member is ready to make a team's communicator */
