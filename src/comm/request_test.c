@@ -149,7 +149,7 @@ static fast_err crossing(fast_actor *actor, void *ctx)
             while (k % 2 && !done) {
                 FAST_TRY(fast_request_test(requests[g][k], &done));
                 if (!done)
-                    FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 1000));
+                    FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 200000));
             }
             FAST_TRY(fast_request_wait(&requests[g][k], FAST_SOON));
             FAST_TRY(EXPECT(requests[g][k] == NULL));

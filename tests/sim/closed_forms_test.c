@@ -73,12 +73,19 @@ static double rabenseifner(double P, double m)
     return 2 * L * log2(P) + 2 * m * G * (P - 1) / P;
 }
 
+/* Sanitizers are slow: fewer actors there. */
+#ifdef FAST_SLOW
+enum { ACTORS_MAX = 64 };
+#else
+enum { ACTORS_MAX = 1024 };
+#endif
+
 /* All sizes; or, for rounds that are many, only the ends. */
 static void sweep(const char *algorithm, form_fn *form, int64_t cheap_max)
 {
     const bool soak = getenv("FAST_SOAK") != NULL;
     double worst = 0;
-    for (int64_t actors = 2; actors <= 1024; actors *= 2)
+    for (int64_t actors = 2; actors <= ACTORS_MAX; actors *= 2)
         for (int64_t bytes = 1 << 10; bytes <= 1 << 30; bytes *= soak ? 2 : 32) {
             const bool end = bytes == 1 << 10 || bytes == 1 << 30;
             if (!soak && actors > cheap_max && (!end || actors < 1024))
