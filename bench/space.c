@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Question: how fast are get, put and add of a space between actors that share memory?
- * Bound: get and put copy each float once, so what memcpy() moves on vectors of the same size in the
- * same run; add reads two vectors and writes one, so what fast__vector_add() does.
- * Method: two actors on `threads`, the second sleeps. The first alternates the operations with their
- * bounds; the best of the rounds counts, since other programs disturb some of them. Then both work
- * at once on one tensor, for how they share a lock.
+ * Bound: get and put copy each float once, so what memcpy() moves on vectors of the same size in
+ * the same run; add reads two vectors and writes one, so what fast__vector_add() does.
+ * Method: two actors on `threads`, the second sleeps. The first alternates the operations with
+ * their bounds; the best of the rounds counts, since other programs disturb some of them. Then both
+ * work at once on one tensor, for how they share a lock.
  * Expected: 0.9 or more of memcpy at 4 MiB; for small tensors the lock and the look at the mailbox,
  * about 0.1 us, show.
  *
