@@ -138,23 +138,24 @@ typedef struct fast_msg_part {
     size_t size;         /* of the stretch */
 } fast_msg_part;
 
-/* A message: a header and up to four parts. The header's words are the sender's to use. */
+/* A message: a header and up to four parts. The header's words are the sender's to use. What small
+ * messages need is in the first two cache lines. */
 typedef struct fast_msg {
     int64_t from;                            /* set when it is sent */
     int64_t to;                              /* likewise */
     uint64_t tag;                            /* what it is matched by */
-    int64_t words[FAST_MSG_WORDS];           /* small things need no part */
     size_t declared;                         /* bytes that travel in price only: not carried */
-    bool unreliable;                         /* may vanish, double or overtake */
     int part_count;                          /* of parts in use */
     uint32_t generation;                     /* of the group it belongs to; 0: of none */
-    uint64_t proof;                          /* the checking wrapper's */
+    bool unreliable;                         /* may vanish, double or overtake */
+    struct fast_msg *next;                   /* the transport's: a link */
+    void *origin;                            /* the transport's: the pool that it goes back to */
+    int64_t words[FAST_MSG_WORDS];           /* small things need no part */
+    struct fast_msg *back;                   /* the transport's: the link in the other direction */
+    struct fast_msg *chain;                  /* the transport's: a second link, for matching */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
-    struct fast_msg *next;                   /* the transport's, like all below */
-    struct fast_msg *back;                   /* the link in the other direction */
-    struct fast_msg *chain;                  /* a second link, for matching */
-    uint64_t stamp;                          /* order of arrival */
-    void *origin;                            /* the pool that it goes back to */
+    uint64_t proof;                          /* the checking wrapper's */
+    uint64_t stamp;                          /* the transport's */
 } fast_msg;
 
 /* An empty message. FAST_ENOMEM. */

@@ -3,12 +3,18 @@
  * The inbox: a stack of messages in one word, and a futex to sleep on. Whoever wakes sets `woken`
  * first and then looks for the mark; the owner sets the mark first and then looks at `woken`. Both
  * in one total order, so one of the two sees the other, and no wake-up is lost.
+ *
+ * What counts is how often cache lines go from core to core. A sender begins with the swap, as if
+ * the inbox were empty, so that its line comes once, for writing; the owner that sees a message
+ * asks for its lines before it takes it.
  */
 #include "transport/inbox.h"
 
-/* What an empty inbox holds while its owner sleeps: any address that is no message's. */
-static char sleeping_mark;
+/* What an empty inbox holds while its owner sleeps, and once it is gone: any addresses that are no
+ * message's. */
+static char sleeping_mark, closed_mark;
 #define SLEEPING ((void *)&sleeping_mark)
+#define CLOSED   ((void *)&closed_mark)
 
 /* The owner sleeps, and the inbox no longer says so. */
 static void ring(fast_inbox *inbox)
@@ -17,15 +23,19 @@ static void ring(fast_inbox *inbox)
     fast__futex_wake(&inbox->bell);
 }
 
-void fast__inbox_push(fast_inbox *inbox, fast_msg *msg)
+bool fast__inbox_push(fast_inbox *inbox, fast_msg *msg)
 {
-    void *old = atomic_load_explicit(&inbox->top, memory_order_relaxed);
-    do {
+    void *old = NULL;
+    msg->next = NULL;
+    while (!atomic_compare_exchange_weak_explicit(&inbox->top, &old, msg, memory_order_release,
+                                                  memory_order_relaxed)) {
+        if (old == CLOSED)
+            return false;
         msg->next = old == SLEEPING ? NULL : old;
-    } while (!atomic_compare_exchange_weak_explicit(&inbox->top, &old, msg, memory_order_release,
-                                                    memory_order_relaxed));
+    }
     if (old == SLEEPING)
         ring(inbox);
+    return true;
 }
 
 void fast__inbox_wake(fast_inbox *inbox)
@@ -37,14 +47,9 @@ void fast__inbox_wake(fast_inbox *inbox)
         ring(inbox);
 }
 
-fast_msg *fast__inbox_take(fast_inbox *inbox)
+/* The newest is on top: turn the stack around. */
+static fast_msg *reverse(fast_msg *msg)
 {
-    if (!atomic_load_explicit(&inbox->top, memory_order_relaxed))
-        return NULL;
-    fast_msg *msg = atomic_exchange_explicit(&inbox->top, NULL, memory_order_acquire);
-    if ((void *)msg == SLEEPING)
-        return NULL;
-    /* The newest is on top: turn the stack around. */
     fast_msg *oldest = NULL;
     while (msg) {
         fast_msg *next = msg->next;
@@ -53,6 +58,23 @@ fast_msg *fast__inbox_take(fast_inbox *inbox)
         msg = next;
     }
     return oldest;
+}
+
+fast_msg *fast__inbox_take(fast_inbox *inbox)
+{
+    char *top = atomic_load_explicit(&inbox->top, memory_order_relaxed);
+    if (!top || top == CLOSED)
+        return NULL;
+    __builtin_prefetch(top, 1);
+    __builtin_prefetch(top + 64, 1);
+    void *taken = atomic_exchange_explicit(&inbox->top, NULL, memory_order_acquire);
+    return taken == SLEEPING ? NULL : reverse(taken);
+}
+
+fast_msg *fast__inbox_close(fast_inbox *inbox)
+{
+    void *taken = atomic_exchange_explicit(&inbox->top, CLOSED, memory_order_acquire);
+    return taken == SLEEPING || taken == CLOSED ? NULL : reverse(taken);
 }
 
 bool fast__inbox_woken(fast_inbox *inbox)

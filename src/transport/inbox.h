@@ -13,7 +13,7 @@
  * that sleeps writes a mark into the empty inbox; the sender that finds it there wakes the owner,
  * all others make no system call.
  *
- *     top: NULL (empty) | the mark (empty, its owner sleeps) | newest -> ... -> oldest
+ *     top: NULL (empty) | a mark (empty, its owner sleeps, or is gone) | newest -> ... -> oldest
  *
  * A send is one atomic operation, and so is taking any number of messages. Zeroed memory is an
  * empty inbox.
@@ -24,13 +24,16 @@ typedef struct fast_inbox {
     atomic_bool woken;   /* fast__inbox_wake() was called since the last fast__inbox_woken() */
 } fast_inbox;
 
-/* Put a message in. Takes it. [any thread] */
-void fast__inbox_push(fast_inbox *inbox, fast_msg *msg);
+/* Put a message in, and take it; or return false if the inbox is closed: it stays the caller's.
+ * [any thread] */
+bool fast__inbox_push(fast_inbox *inbox, fast_msg *msg);
 /* Let the owner's sleep end, now or when it next begins. [any thread] */
 void fast__inbox_wake(fast_inbox *inbox);
 
 /* Take all messages, oldest first, linked by `next`; NULL if there are none. */
 fast_msg *fast__inbox_take(fast_inbox *inbox);
+/* The same, for the last time: nothing comes in any more. */
+fast_msg *fast__inbox_close(fast_inbox *inbox);
 /* True if it was woken since the last call. */
 bool fast__inbox_woken(fast_inbox *inbox);
 /* True if there are messages, or it was woken. */

@@ -47,7 +47,7 @@ typedef struct fast_mailbox {
     uint64_t mask;                 /* buckets of the table in use, less one */
     fast_msg *first;               /* the oldest of all, linked by `next` and `back` */
     fast_msg *last;                /* the newest of all */
-    uint64_t stamp;                /* of the next arrival */
+    uint64_t stamp;                /* arrivals so far: whoever waits sees whether there are more */
     int64_t count;                 /* of messages in it */
     uint32_t fence;                /* messages of generations below are dropped; 0: none */
     struct fast_peers *peers;      /* what is known of others, made when first needed */

@@ -329,14 +329,12 @@ fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
     item *it = NULL;
     FAST_TRY(take(pool, 0, &it));
     fast_msg *msg = (fast_msg *)(void *)it;
-    /* All but the parts, which are valid up to part_count. */
+    /* The first two cache lines: parts are valid up to part_count, the rest is the transport's. */
+    _Static_assert(offsetof(fast_msg, parts) == 128, "a small message is two cache lines");
     memset(msg, 0, offsetof(fast_msg, parts));
     msg->from = -1;
     msg->to = -1;
     msg->tag = tag;
-    msg->next = NULL;
-    msg->chain = NULL;
-    msg->stamp = 0;
     msg->origin = pool;
     *out = msg;
     return FAST_OK;

@@ -195,6 +195,8 @@ struct fast_actor {
     bool stopped;          /* FAST_ECANCELED from every call: set by its transport, or once wait()
                               returned it */
     bool advancing;        /* inside fast__progress() */
+    bool brief;            /* set by a transport whose wait() did not sleep: so brief that not
+                              each one is timed */
     int64_t culprit;       /* whom its last failed wait blames; or -1 */
     int64_t begin;         /* when its program began */
     int64_t end;           /* when it returned */

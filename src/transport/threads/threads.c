@@ -1,37 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `threads`: an actor is a thread, a message is a pointer.
+ * Transport `threads`: an actor is a thread, a message is a pointer in its inbox (inbox.h): a send
+ * is one atomic operation, and so is taking any number of messages.
  *
- * The inbox is one word: a stack of messages that any sender pushes on with compare-and-swap, and
- * that its actor takes whole with one exchange and turns around, so each sender's messages are in
- * order. An actor with nothing to do spins for a while if there is a core for every actor that
- * runs; then it writes PARKED into the empty inbox and sleeps on a futex. The sender that finds
- * PARKED there wakes it; all others make no system call.
- *
- *     inbox: NULL (empty) | PARKED (empty, its actor sleeps) | newest -> ... -> oldest
- *
- * A send is one atomic operation, and so is taking any number of messages.
+ * An actor with nothing to do watches its inbox for a while, if there is a core for every actor
+ * that runs; then it sleeps, and the next sender wakes it. How long it watches follows how often
+ * that paid. With more actors than cores nobody watches: that would only keep others from
+ * computing.
  */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "transport/inbox.h"
 #include "transport/transport.h"
 
 #include <stdalign.h>
 #include <string.h>
 
-/* Pauses of a spin at most: some tens of microseconds, about what a sleep and a wake-up cost. */
-enum { SPIN_MAX = 1000, SPIN_MIN = 10 };
+/* Looks at the inbox before an actor sleeps: at most some tens of microseconds, which is what a
+ * sleep and a wake-up cost; and the length of a sleep that watching would have saved. */
+enum { LOOKS = 200, SPIN_MAX = 1000, SPIN_MIN = 1, SPIN_PAYS_NS = 50000 };
 
 typedef struct cell {
     fast_actor actor; /* first: a fast_actor of this transport is a cell */
     int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
     fast_thread thread;
-    bool started;                              /* the thread */
-    alignas(FAST_ALIGN) _Atomic(void *) inbox; /* pushed on by anyone, taken by its actor */
-    atomic_uint bell;                          /* the futex: changed by whoever wakes the actor */
-    atomic_bool woken;                         /* wake() was called since the last wait() */
-    atomic_bool gone;                          /* its program is over */
+    bool started;                         /* the thread */
+    alignas(FAST_ALIGN) fast_inbox inbox; /* what others touch, on a cache line of its own */
 } cell;
 
 /* Memory that actors share under a key. */
@@ -52,59 +46,31 @@ typedef struct threads_world {
     share *shares;
 } threads_world;
 
-/* What an empty inbox holds while its actor sleeps: any address that is no message's. */
-static char parked_mark;
-#define PARKED ((void *)&parked_mark)
-
 static threads_world *world_of(const fast_actor *actor)
 {
     return (threads_world *)actor->world;
 }
 
-/* Let a sleeping actor go on; its inbox no longer says PARKED. */
-static void ring(cell *c)
+/* A message that nobody receives. */
+static void lose(fast_world *world, fast_msg *msg)
 {
-    atomic_fetch_add_explicit(&c->bell, 1, memory_order_release);
-    fast__futex_wake(&c->bell);
+    /* Nobody is left to be told of an end. */
+    if (msg->tag != FAST_TAG_ENDED)
+        atomic_fetch_add_explicit(&world->lost, 1, memory_order_relaxed);
+    fast_msg_free(msg);
 }
 
 static void threads_send(fast_actor *actor, fast_msg *msg)
 {
-    threads_world *world = world_of(actor);
-    cell *to = &world->cells[msg->to];
-
-    if (atomic_load_explicit(&to->gone, memory_order_relaxed)) {
-        if (msg->tag != FAST_TAG_ENDED)
-            atomic_fetch_add_explicit(&world->world.lost, 1, memory_order_relaxed);
-        fast_msg_free(msg);
-        return;
-    }
-    void *old = atomic_load_explicit(&to->inbox, memory_order_relaxed);
-    do {
-        msg->next = old == PARKED ? NULL : old;
-    } while (!atomic_compare_exchange_weak_explicit(&to->inbox, &old, msg, memory_order_release,
-                                                    memory_order_relaxed));
-    if (old == PARKED)
-        ring(to);
+    if (!fast__inbox_push(&world_of(actor)->cells[msg->to].inbox, msg))
+        lose(actor->world, msg);
 }
 
 /* Deliver what is in the inbox. True if the actor should look at it. */
 static bool take_inbox(cell *c)
 {
     bool matters = false;
-    if (!atomic_load_explicit(&c->inbox, memory_order_relaxed))
-        return false;
-    fast_msg *msg = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
-    if ((void *)msg == PARKED)
-        return false;
-    /* The newest is on top: turn the stack around. */
-    fast_msg *oldest = NULL;
-    while (msg) {
-        fast_msg *next = msg->next;
-        msg->next = oldest;
-        oldest = msg;
-        msg = next;
-    }
+    fast_msg *oldest = fast__inbox_take(&c->inbox);
     while (oldest) {
         fast_msg *next = oldest->next;
         matters |= fast__deliver(&c->actor, oldest);
@@ -113,78 +79,67 @@ static bool take_inbox(cell *c)
     return matters;
 }
 
-/* Something is there for the actor: messages, a wake-up, or the end of the run. */
-static bool has_news(cell *c)
+static int64_t threads_now(fast_actor *actor)
 {
-    return atomic_load_explicit(&c->inbox, memory_order_relaxed) ||
-           atomic_load_explicit(&c->woken, memory_order_relaxed) ||
-           atomic_load_explicit(&c->actor.world->canceled, memory_order_relaxed);
+    return fast__clock_ns() - world_of(actor)->start;
 }
 
 /* Watch the inbox for a short time, if there is a core to spare. True if something came. */
 static bool spin(cell *c)
 {
     const threads_world *world = world_of(&c->actor);
-    if (atomic_load_explicit(&world->awake, memory_order_relaxed) > world->cores)
-        return has_news(c);
-    for (int64_t i = 0; i < c->spin; i++) {
-        if (has_news(c)) {
-            c->spin = c->spin * 2 < SPIN_MAX ? c->spin * 2 : SPIN_MAX;
-            return true;
+    if (atomic_load_explicit(&world->awake, memory_order_relaxed) <= world->cores) {
+        /* A pause is as long as the way of a message: at first, do without. */
+        for (int64_t i = 0; i < LOOKS; i++)
+            if (fast__inbox_has_news(&c->inbox))
+                return true;
+        for (int64_t i = 0; i < c->spin; i++) {
+            if (fast__inbox_has_news(&c->inbox))
+                return true;
+            fast__cpu_pause();
         }
-        fast__cpu_pause();
     }
-    c->spin = c->spin / 2 > SPIN_MIN ? c->spin / 2 : SPIN_MIN;
-    return has_news(c);
+    return fast__inbox_has_news(&c->inbox);
 }
 
-/* Sleep until someone rings, or for `time` nanoseconds. */
-static void park(cell *c, int64_t time)
+/* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
+ * watch longer the next time, after a long one it does not. False if the deadline has passed. */
+static bool doze(cell *c, int64_t deadline)
 {
-    void *empty = NULL;
-    const unsigned bell = atomic_load_explicit(&c->bell, memory_order_relaxed);
-    /* Whoever wakes first sets `woken` and then looks for PARKED; here it is the other way round,
-     * in one total order, so one of the two sees the other. */
-    if (!atomic_compare_exchange_strong(&c->inbox, &empty, PARKED))
-        return;
-    if (!atomic_load(&c->woken) && !atomic_load(&c->actor.world->canceled))
-        fast__futex_wait(&c->bell, bell, time);
-    void *parked = PARKED;
-    atomic_compare_exchange_strong(&c->inbox, &parked, NULL);
+    fast_actor *actor = &c->actor;
+    const int64_t begin = threads_now(actor);
+    if (begin >= deadline)
+        return false;
+    fast__inbox_sleep(&c->inbox, deadline - begin);
+    const int64_t slept = threads_now(actor) - begin;
+    if (slept < SPIN_PAYS_NS)
+        c->spin = SPIN_MAX;
+    else if (c->spin > SPIN_MIN)
+        c->spin /= 2;
+    return true;
 }
 
 static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
     cell *c = (cell *)actor;
+    actor->brief = true;
     for (;;) {
         if (atomic_load_explicit(&actor->world->canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
-        const bool woken = atomic_load_explicit(&c->woken, memory_order_relaxed) &&
-                           atomic_exchange(&c->woken, false);
+        const bool woken = fast__inbox_woken(&c->inbox);
         if (take_inbox(c) || woken || deadline < 0)
             return FAST_OK;
         if (spin(c))
             continue;
-        const int64_t left = deadline - actor->world->inner->now(actor);
-        if (left <= 0)
+        actor->brief = false;
+        if (!doze(c, deadline))
             return FAST_OK;
-        park(c, left);
     }
 }
 
 static void threads_wake(fast_actor *actor, int64_t id)
 {
-    cell *c = &world_of(actor)->cells[id];
-    void *parked = PARKED;
-    atomic_store(&c->woken, true);
-    if (atomic_load(&c->inbox) == PARKED &&
-        atomic_compare_exchange_strong(&c->inbox, &parked, NULL))
-        ring(c);
-}
-
-static int64_t threads_now(fast_actor *actor)
-{
-    return fast__clock_ns() - world_of(actor)->start;
+    fast__inbox_wake(&world_of(actor)->cells[id].inbox);
 }
 
 /* Real computing takes the time that it takes. */
@@ -285,23 +240,14 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
 static void *cell_main(void *ctx)
 {
     cell *c = ctx;
+    threads_world *world = world_of(&c->actor);
     fast__actor_main(&c->actor);
-    atomic_store(&c->gone, true);
-    atomic_fetch_sub(&world_of(&c->actor)->awake, 1);
-    return NULL;
-}
-
-/* What came after an actor had ended. */
-static void drop_inbox(cell *c)
-{
-    fast_msg *msg = atomic_exchange(&c->inbox, NULL);
-    while (msg && (void *)msg != PARKED) {
-        fast_msg *next = msg->next;
-        if (msg->tag != FAST_TAG_ENDED)
-            atomic_fetch_add(&c->actor.world->lost, 1);
-        fast_msg_free(msg);
-        msg = next;
+    for (fast_msg *msg = fast__inbox_close(&c->inbox), *next; msg; msg = next) {
+        next = msg->next;
+        lose(&world->world, msg);
     }
+    atomic_fetch_sub(&world->awake, 1);
+    return NULL;
 }
 
 static fast_err threads_run(fast_world *base)
@@ -324,8 +270,6 @@ static fast_err threads_run(fast_world *base)
     for (int64_t i = 0; i < base->count; i++)
         if (world->cells[i].started)
             fast__thread_join(&world->cells[i].thread);
-    for (int64_t i = 0; i < base->count; i++)
-        drop_inbox(&world->cells[i]);
     return err;
 }
 
