@@ -73,6 +73,8 @@ static bool take_inbox(cell *c)
     fast_msg *oldest = fast__inbox_take(&c->inbox);
     while (oldest) {
         fast_msg *next = oldest->next;
+        if (oldest->part_count > 0)
+            __builtin_prefetch(oldest->parts[0].buffer, 1);
         matters |= fast__deliver(&c->actor, oldest);
         oldest = next;
     }
