@@ -153,9 +153,9 @@ typedef struct fast_msg {
     int64_t words[FAST_MSG_WORDS];           /* small things need no part */
     struct fast_msg *back;                   /* the transport's: the link in the other direction */
     struct fast_msg *chain;                  /* the transport's: a second link, for matching */
+    uint64_t stamp;                          /* order of arrival */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
     uint64_t proof;                          /* the checking wrapper's */
-    uint64_t stamp;                          /* the transport's */
 } fast_msg;
 
 /* An empty message. FAST_ENOMEM. */

@@ -67,7 +67,7 @@ fast_msg *fast__inbox_take(fast_inbox *inbox)
         return NULL;
     __builtin_prefetch(top, 1);
     __builtin_prefetch(top + 64, 1);
-    __builtin_prefetch(top + 128);
+    __builtin_prefetch(top + 128, 1);
     void *taken = atomic_exchange_explicit(&inbox->top, NULL, memory_order_acquire);
     return taken == SLEEPING ? NULL : reverse(taken);
 }

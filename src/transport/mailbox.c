@@ -54,7 +54,7 @@ static void put(fast_mailbox *box, fast_msg *msg)
         box->mask = FAST_BUCKETS - 1;
     if ((uint64_t)box->count > 2 * box->mask)
         grow(box);
-    box->stamp++;
+    msg->stamp = box->stamp++;
     msg->next = NULL;
     msg->back = box->last;
     if (box->last)

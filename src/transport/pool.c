@@ -330,8 +330,8 @@ fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
     FAST_TRY(take(pool, 0, &it));
     fast_msg *msg = (fast_msg *)(void *)it;
     /* The first two cache lines: parts are valid up to part_count, the rest is the transport's. */
-    _Static_assert(offsetof(fast_msg, parts) == 128, "a small message is two cache lines");
-    memset(msg, 0, offsetof(fast_msg, parts));
+    _Static_assert(offsetof(fast_msg, stamp) == 128, "a small message is two cache lines");
+    memset(msg, 0, offsetof(fast_msg, stamp));
     msg->from = -1;
     msg->to = -1;
     msg->tag = tag;
