@@ -19,6 +19,9 @@
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
+/* Half of what fits: no single cost is over 1e18, so that sums of times do not overflow. */
+static const int64_t TIME_MAX = INT64_MAX / 2;
+
 static bool before(const fast_sim_event *a, const fast_sim_event *b)
 {
     return a->time < b->time || (a->time == b->time && a->order < b->order);
@@ -73,7 +76,11 @@ bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
     if (lane && lane->count > 0 &&
         time < lane->events[(lane->first + lane->count - 1) & (lane->room - 1)].time)
         lane = NULL;
-    const fast_err err = lane ? lane_add(lane, event) : heap_add(sim, event);
+    fast_err err;
+    if (time > TIME_MAX)
+        err = fast__fail(FAST_EINVAL, "the simulated time passes 146 years");
+    else
+        err = lane ? lane_add(lane, event) : heap_add(sim, event);
     if (err)
         fast__sim_fail(sim, err);
     return !err;

@@ -4,6 +4,7 @@
  * links and nodes are given by options, so that every time is known by arithmetic: single messages,
  * several at a contended end, charges on one core and on several, deadlines, sleeps, polls, wakes.
  */
+#include "base/err.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>
@@ -231,6 +232,22 @@ static void test_nodes_share_memory(void **state)
         assert_int_equal(n.times[i], i % 2 ? 10 : 1);
 }
 
+static fast_err charge_for_ever(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    for (;;)
+        FAST_TRY(fast_charge(actor, 1e300, 0));
+}
+
+static void test_time_does_not_overflow(void **state)
+{
+    (void)state;
+    const char *options[] = { "transport=sim", NULL };
+    const fast_role role = { "worker", 2, charge_for_ever, NULL };
+    assert_int_equal(fast_actors_run(options, &role, 1, NULL), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "146 years"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_deadlines_are_met_to_the_nanosecond),
         cmocka_unit_test(test_polling_does_not_stop_the_clock),
         cmocka_unit_test(test_nodes_share_memory),
+        cmocka_unit_test(test_time_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
