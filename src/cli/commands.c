@@ -102,7 +102,7 @@ const cli_command cli_commands[] = {
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|bench|info|help|models|data|layers|optimizers|schedules|engines|"
-      "clusters|topologies",
+      "clusters|strategies|topologies",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -112,7 +112,8 @@ const cli_group cli_groups[] = {
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
-    { "Workers", "|workers|shard|alpha|" },
+    { "Workers", "|workers|strategy|topology|shard|alpha|" },
+    { "Where", "|transport|cluster|faults|timeout|pool|trace|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
 };
@@ -133,6 +134,8 @@ const cli_topic cli_topics[] = {
     { "engines", "engine", "Engines", "what computes", "Choose one with --engine NAME." },
     { "clusters", "cluster", "Clusters", "what the transport sim simulates",
       "Choose one with cluster=NAME or cluster=NAME:KEY=VALUE,KEY=VALUE, or give a YAML file." },
+    { "strategies", "strategy", "Strategies", "how workers cooperate",
+      "Choose one with --strategy NAME or --strategy NAME:KEY=VALUE,KEY=VALUE." },
     { "topologies", "topology", "Topologies", "who exchanges with whom",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
     { NULL, NULL, NULL, NULL, NULL },

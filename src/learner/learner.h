@@ -48,4 +48,5 @@ struct fast_learner {
     float *g;                    /* the last gradient */
     float *s;                    /* state */
     int64_t epoch_steps;         /* batches of an epoch */
+    double flops;                /* operations of a gradient, known before the first */
 };

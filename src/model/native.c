@@ -15,6 +15,41 @@ typedef struct native {
     fast_native_options options; /* all borrowed */
 } native;
 
+/* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
+ * */
+static fast_workspace *workspace_take(const native *self, int *i_out)
+{
+    fast_workspaces *all = self->options.workspaces;
+
+    *i_out = -1;
+    if (!all)
+        return self->options.workspace;
+    for (;;) {
+        unsigned long long free = atomic_load(&all->free);
+
+        FAST_ASSERT(free != 0);
+        *i_out = __builtin_ctzll(free);
+        if (atomic_compare_exchange_weak(&all->free, &free, free & (free - 1)))
+            return all->list[*i_out];
+    }
+}
+
+static void workspace_give(const native *self, int i)
+{
+    if (i >= 0)
+        atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
+}
+
+static fast_err run_pass(const native *self, fast_pass *pass)
+{
+    int i;
+    fast_workspace *workspace = workspace_take(self, &i);
+    const fast_err err = self->options.engine->run(self->options.program, workspace, pass);
+
+    workspace_give(self, i);
+    return err;
+}
+
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     native *self = (native *)learner;
@@ -30,7 +65,7 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 
     FAST_ASSERT(gradient->step >= 0);
     FAST_TRY(fast__loader_get(self->options.loader, gradient->step, &pass.batch));
-    FAST_TRY(self->options.engine->run(self->options.program, self->options.workspace, &pass));
+    FAST_TRY(run_pass(self, &pass));
     gradient->loss = pass.loss;
     gradient->correct = pass.correct;
     gradient->positions = pass.positions;
@@ -53,7 +88,7 @@ static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
     for (int64_t i = 0; i < fast__loader_steps(self->options.test); i++) {
         fast_pass pass = { .params = learner->w, .state = learner->s };
         FAST_TRY(fast__loader_get(self->options.test, i, &pass.batch));
-        FAST_TRY(self->options.engine->run(self->options.program, self->options.workspace, &pass));
+        FAST_TRY(run_pass(self, &pass));
         loss += pass.loss * (double)pass.batch->count;
         correct += pass.correct;
         positions += pass.positions;
@@ -91,13 +126,15 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
 
     FAST_ASSERT(options->engine != NULL);
     FAST_ASSERT(options->program != NULL);
-    FAST_ASSERT(options->workspace != NULL);
+    FAST_ASSERT((options->workspace != NULL) != (options->workspaces != NULL));
     FAST_ASSERT(fast__program_head(options->program)->graph == graph);
     FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
     self->options = *options;
     self->base.ops = &native_ops;
     self->base.params = graph->params;
     self->base.state = graph->state;
+    self->base.flops = fast__program_head(options->program)->flops_train *
+                       (double)fast__program_head(options->program)->batch;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
     err = fast__alloc("the parameters", graph->params.count, sizeof(float), &self->base.w);
     if (!err)

@@ -128,9 +128,10 @@ typedef struct optimizer_step {
     const fast_optimizer *optimizer;
     int64_t step;
     double lr;
-    float g_scale;
-    float *w;
-    const float *g;
+    float g_scale;  /* multiplies g */
+    int64_t base;   /* the element that w[0] and g[0] are */
+    float *w;       /* from `base` on */
+    const float *g; /* likewise */
 } optimizer_step;
 
 /* Apply the rule to one stretch on which weight decay applies, or does not. */
@@ -139,8 +140,8 @@ static void apply_stretch(const optimizer_step *s, int64_t begin, int64_t end, b
     const fast_optimizer *optimizer = s->optimizer;
     const fast_rule_common *common = optimizer->config;
     fast_rule_slice slice = {
-        .w = s->w + begin,
-        .g = s->g + begin,
+        .w = s->w + (begin - s->base),
+        .g = s->g + (begin - s->base),
         .count = end - begin,
         .lr = s->lr,
         .step = s->step,
@@ -196,30 +197,61 @@ static void apply_segments(const optimizer_step *s, int64_t begin, int64_t end)
     apply_stretch(s, begin, end, false);
 }
 
+/* One pass where all of the range is alike. */
+static void apply_all(const optimizer_step *s, int64_t offset, int64_t count)
+{
+    const fast_rule_common *common = s->optimizer->config;
+
+    FAST_ASSERT(s->step >= 1);
+    FAST_ASSERT(offset >= 0 && count >= 0);
+    FAST_ASSERT(count <= s->optimizer->layout->count - offset);
+    if (!s->optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
+        apply_stretch(s, offset, offset + count, common->decay_all);
+    else
+        apply_segments(s, offset, offset + count);
+}
+
+void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                  const float *g, float scale)
+{
+    const fast_rule_common *common = optimizer->config;
+    const int64_t count = optimizer->layout->count;
+    optimizer_step s = {
+        .optimizer = optimizer, .step = step, .lr = lr, .g_scale = scale, .w = w, .g = g
+    };
+
+    if (common->clip_norm > 0) {
+        const double norm = fabs((double)scale) * sqrt(fast__vector_norm2(count, g));
+        const double clip = common->clip_norm / (norm + 1e-6);
+
+        s.g_scale = clip < 1.0 ? (float)(clip * (double)scale) : scale;
+    }
+    apply_all(&s, 0, count);
+}
+
+void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                 const float *g, float scale, int64_t offset, int64_t count)
+{
+    const optimizer_step s = { .optimizer = optimizer,
+                               .step = step,
+                               .lr = lr,
+                               .g_scale = scale,
+                               .base = offset,
+                               .w = w,
+                               .g = g };
+
+    FAST_ASSERT(fast__optimizer_by_range(optimizer));
+    apply_all(&s, offset, count);
+}
+
 void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                            const float *g, int64_t offset, int64_t count)
 {
-    const fast_rule_common *common = optimizer->config;
-    const bool whole = offset == 0 && count == optimizer->layout->count;
-    optimizer_step s = {
-        .optimizer = optimizer, .step = step, .lr = lr, .g_scale = 1.0f, .w = w, .g = g
-    };
-
-    FAST_ASSERT(step >= 1);
-    FAST_ASSERT(offset >= 0 && count >= 0);
-    FAST_ASSERT(count <= optimizer->layout->count - offset);
-    FAST_ASSERT(whole || fast__optimizer_by_range(optimizer));
-    if (common->clip_norm > 0) {
-        const double norm = sqrt(fast__vector_norm2(count, g));
-        const double scale = common->clip_norm / (norm + 1e-6);
-
-        s.g_scale = scale < 1.0 ? (float)scale : 1.0f;
-    }
-    /* One pass where all of the range is alike. */
-    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
-        apply_stretch(&s, offset, offset + count, common->decay_all);
+    if (offset == 0 && count == optimizer->layout->count)
+        fast__optimizer_apply_scaled(optimizer, step, lr, w, g, 1.0f);
     else
-        apply_segments(&s, offset, offset + count);
+        fast__optimizer_apply_range(optimizer, step, lr, w + offset, g + offset, 1.0f, offset,
+                                    count);
 }
 
 float *fast__optimizer_slot(fast_optimizer *optimizer, int i)

@@ -59,6 +59,15 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                            const float *g, int64_t offset, int64_t count);
 
+/* The same on a range that lies anywhere, as a server holds it: w[0 .. count) and g[0 .. count) are
+ * the elements from `offset` on. g is multiplied by `scale` first. Only where by_range. */
+void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                 const float *g, float scale, int64_t offset, int64_t count);
+
+/* The whole vector with g multiplied by `scale` first. */
+void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                  const float *g, float scale);
+
 /* State, for checkpoints: slot i is a vector of layout->count floats; NULL past the last. */
 float *fast__optimizer_slot(fast_optimizer *optimizer, int i);
 const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);

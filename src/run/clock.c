@@ -11,5 +11,15 @@
 int64_t fast__run_now(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return fast__clock_ns();
+    return run->actor ? fast_now(run->actor) : fast__clock_ns();
+}
+
+bool fast__run_is_time(fast_run *run)
+{
+    const int64_t now_ns = fast__clock_ns();
+
+    if (now_ns - run->wall_ns < 100000000)
+        return false;
+    run->wall_ns = now_ns;
+    return true;
 }

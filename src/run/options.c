@@ -46,6 +46,16 @@ const fast_option fast__run_options[] = {
                   "file with the engine's measured choices; auto: FAST's cache; no: keep none"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
     FAST_OPT_TEXT(C, log, "", "file", "append a JSON line per evaluation to this file"),
+    FAST_OPT_TEXT(C, strategy, "auto", "strategy",
+                  "how workers cooperate; auto: allreduce where there are several"),
+    FAST_OPT_TEXT(C, topology, "auto", "topology",
+                  "who exchanges with whom; auto: the strategy's own"),
+    FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
+    FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
+    FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
+    FAST_OPT_REAL(C, timeout, "120", 1e-6, 1e9, "seconds that a worker waits for another at most"),
+    FAST_OPT_INT(C, pool, "0", 0, 63, "transport sim: threads that compute"),
+    FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all workers to this file (Perfetto)"),
     FAST_OPT_END,
 };
 
@@ -114,11 +124,6 @@ static fast_err check_files(const C *c)
 /* What the table alone cannot say. */
 static fast_err config_check(C *c)
 {
-    if (c->workers != 1)
-        return fast__fail(FAST_EINVAL,
-                          "workers=%lld: this version trains with one worker; leave "
-                          "workers at 1",
-                          (long long)c->workers);
     if (c->global_batch > 0) {
         if (c->global_batch % c->workers != 0)
             return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers",

@@ -100,9 +100,9 @@ static void together(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        { "target=0.5", "evaluate=no" }, { "load=a", "resume=b" },  { "save=a", "checkpoint=a" },
-        { "checkpoint=a", "log=a" },     { "log=a", "save=a" },     { "save=a", "resume=a" },
-        { "workers=3", NULL },           { "prefetch=2000", NULL }, { "prefetch=some", NULL }
+        { "target=0.5", "evaluate=no" }, { "load=a", "resume=b" }, { "save=a", "checkpoint=a" },
+        { "checkpoint=a", "log=a" },     { "log=a", "save=a" },    { "save=a", "resume=a" },
+        { "prefetch=2000", NULL },       { "prefetch=some", NULL }
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(parse(bad[i][0], bad[i][1]), FAST_EINVAL);

@@ -7,6 +7,7 @@
 #include "comm/allreduce.h"
 #include "comm/topology.h"
 #include "run/run.h"
+#include "strategy/strategy.h"
 #include "transport/sim/cluster.h"
 #include "transport/transport.h"
 
@@ -21,7 +22,8 @@ typedef struct part_list {
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
-static part_list models, datas, optimizers, engines, topologies, transports, allreduces, clusters;
+static part_list models, datas, optimizers, engines, strategies, topologies, transports, allreduces,
+    clusters;
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -51,6 +53,9 @@ static void fill(void)
     for (int i = 0; fast__topologies[i]; i++)
         add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
             fast__topologies[i]->options);
+    for (int i = 0; fast__strategies[i]; i++)
+        add(&strategies, fast__strategies[i]->name, fast__strategies[i]->summary,
+            fast__strategies[i]->options);
 }
 
 const fast_part *fast_part_list(const char *kind, int64_t *count_out)
@@ -62,7 +67,8 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
     } lists[] = { { "model", &models },         { "data", &datas },
                   { "optimizer", &optimizers }, { "engine", &engines },
                   { "cluster", &clusters },     { "topology", &topologies },
-                  { "transport", &transports }, { "allreduce", &allreduces } };
+                  { "strategy", &strategies },  { "transport", &transports },
+                  { "allreduce", &allreduces } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

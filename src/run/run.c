@@ -14,7 +14,7 @@
 #include "run/run.h"
 
 #include "base/memory.h"
-#include "model/native.h"
+#include "run/team.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -248,6 +248,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const fast
         FAST_TRY(fast__weights_load(run, run->config.load));
     if (run->config.resume[0])
         FAST_TRY(fast__checkpoint_load(run, run->config.resume));
+    FAST_TRY(fast__team_new(run, &run->team));
     fast__run_measure_all(run);
     return FAST_OK;
 }
@@ -284,6 +285,7 @@ void fast_run_close(fast_run *run)
         return;
     if (run->log)
         fclose(run->log);
+    fast__team_free(run->team);
     fast__free(run->texts);
     fast__free(run->predict_x);
     if (run->learner)

@@ -5,6 +5,7 @@
 #include "base/option.h"
 #include "data/loader.h"
 #include "engine/engine.h"
+#include "fast/actor.h"
 #include "fast/run.h"
 #include "learner/learner.h"
 #include "model/network.h"
@@ -19,6 +20,8 @@
  *   options.c     text -> fast_run_config           every option exists in one table
  *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
  *   train.c       the loop: gradient, update, evaluation, target, cancel, events
+ *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
+ *                 monitor.c: what happens between their steps
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured
@@ -75,6 +78,14 @@ typedef struct fast_run_config {
     char plan[FAST_PATH_MAX];       /* auto, no, or a path */
     char method[64];                /* auto, or a convolution method */
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
+    char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
+    char topology[FAST_PATH_MAX];   /* likewise */
+    char transport[32];             /* name; auto */
+    char cluster[FAST_PATH_MAX];    /* sim: preset or file; "" */
+    char faults[FAST_PATH_MAX];     /* sim: schedule or file; "" */
+    double timeout;                 /* seconds that a wait takes at most */
+    int64_t pool;                   /* sim: threads that compute */
+    char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
 
     /* Read from the texts above when they are parsed. */
     fast_period evaluate_period;
@@ -156,6 +167,11 @@ struct fast_run {
     atomic_bool cancel;   /* set by any thread and by signal handlers */
     fast_event_fn *watch; /* or NULL */
     void *watch_ctx;
+
+    /* Several workers. */
+    struct fast_team *team; /* NULL: one worker, which needs no actors */
+    fast_actor *actor;      /* whose clock is the run's just now; or NULL */
+    int64_t wall_ns;        /* of the last progress event, by the machine's clock */
 };
 
 /* The time, as the run sees it. One place, because a transport will own the clock. */
@@ -168,6 +184,18 @@ void fast__run_measure_all(fast_run *run);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
+
+/* True if ten times a second something may be shown; by the machine's clock. */
+bool fast__run_is_time(fast_run *run);
+
+/* How often something with this period was due in the first `step` steps, the end apart. */
+int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
+/* Is it due after `step` steps? The end counts, unless never. */
+bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
+/* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
+fast_err fast__run_evaluate(fast_run *run);
+/* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
+fast_err fast__run_keep_due(fast_run *run);
 
 /* Take one step: gradient, update, sums. */
 fast_err fast__run_step(fast_run *run);

@@ -14,6 +14,7 @@
  * step the loop allocates nothing.
  */
 #include "run/run.h"
+#include "run/team.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,26 +60,26 @@ fast_err fast__run_step(fast_run *run)
     return FAST_OK;
 }
 
-/* Is something with this period to be done after `step` steps? */
-static bool is_due(const fast_run *run, fast_period period)
+int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
 {
-    const int64_t step = run->step;
     switch (period.unit) {
     case FAST_PERIOD_NEVER:
-        return false;
     case FAST_PERIOD_END:
         break;
     case FAST_PERIOD_STEPS:
-        if (step > 0 && step % period.count == 0)
-            return true;
-        break;
+        return step / period.count;
     case FAST_PERIOD_EPOCHS:
-        if (step > 0 && step % run->learner->epoch_steps == 0 &&
-            step / run->learner->epoch_steps % period.count == 0)
-            return true;
-        break;
+        return step / run->learner->epoch_steps / period.count;
     }
-    return step >= run->step_count;
+    return 0;
+}
+
+bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step)
+{
+    if (period.unit == FAST_PERIOD_NEVER)
+        return false;
+    return step >= run->step_count ||
+           (step > 0 && fast__run_dues(run, period, step) > fast__run_dues(run, period, step - 1));
 }
 
 /* Evaluations that are still to come, for the estimate of the time left. */
@@ -172,7 +173,7 @@ static void look_at_target(fast_run *run)
     }
 }
 
-static fast_err evaluate(fast_run *run)
+fast_err fast__run_evaluate(fast_run *run)
 {
     const int64_t begin_ns = fast__run_now(run);
     fast_evaluation evaluation = { 0 };
@@ -204,24 +205,30 @@ static fast_err keep(fast_run *run, const char *path)
     return FAST_OK;
 }
 
-/* What is to be done between two steps. A checkpoint in mid-run that cannot be written does not
- * end hours of training: the user is told, once, and the next one may succeed. */
-static fast_err rest(fast_run *run)
+/* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
+ * once, and the next one may succeed. */
+fast_err fast__run_keep_due(fast_run *run)
 {
-    if (run->step == run->step_judged) /* by the run that this one resumes */
-        look_at_target(run);
-    else if (is_due(run, run->config.evaluate_period))
-        FAST_TRY(evaluate(run));
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
     if (path[0] && !last && run->step != run->step_saved &&
-        is_due(run, run->config.checkpoint_period)) {
+        fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
         const bool failed = keep(run, path) != FAST_OK;
         if (failed && !run->keep_failed)
             fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
         run->keep_failed = failed;
     }
     return FAST_OK;
+}
+
+/* What is to be done between two steps. */
+static fast_err rest(fast_run *run)
+{
+    if (run->step == run->step_judged) /* by the run that this one resumes */
+        look_at_target(run);
+    else if (fast__run_is_due(run, run->config.evaluate_period, run->step))
+        FAST_TRY(fast__run_evaluate(run));
+    return fast__run_keep_due(run);
 }
 
 /* A cancel takes effect before and after what is done between steps. */
@@ -313,10 +320,11 @@ fast_err fast_run_train(fast_run *run)
         fast__run_tell(run, FAST_EVENT_NOTE, run->data_note);
     if (run->resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->resume_note);
-    fast_err err = loop(run);
+    fast_err err = run->team ? fast__team_train(run->team) : loop(run);
     if (err == FAST_OK)
         err = write_files(run);
-    run->times.total_ns += fast__run_now(run) - run->times.start_ns;
+    if (run->times.start_ns)
+        run->times.total_ns += fast__run_now(run) - run->times.start_ns;
     run->times.start_ns = 0;
     atomic_store(&run->cancel, false);
     fast__run_measure_all(run);

@@ -25,7 +25,7 @@ const fast_option fast__actors_options[] = {
 const fast_part fast__actors_part = { "actors", "run actors", fast__actors_options };
 
 /* Options that only the simulator has a meaning for. */
-static fast_err check_config(const fast_actors_config *config)
+fast_err fast__actors_check(const fast_actors_config *config)
 {
     if (strcmp(config->transport, "sim") == 0)
         return FAST_OK;
@@ -56,7 +56,7 @@ fast_err fast__actors_parse(const char *const *options, fast_actors_config *out)
         name[length] = '\0';
         FAST_TRY(fast__options_set(where, fast__actors_options, &config, name, equals + 1));
     }
-    FAST_TRY(check_config(&config));
+    FAST_TRY(fast__actors_check(&config));
     *out = config;
     return FAST_OK;
 }

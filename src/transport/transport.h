@@ -235,6 +235,8 @@ extern const fast_transport fast__transport_mpi;
 /* Parse "name=value", ..., NULL over the defaults; the table, and its one part. */
 fast_err fast__actors_parse(const char *const *options, fast_actors_config *out);
 extern const fast_option fast__actors_options[];
+/* Options that do not fit together: FAST_EINVAL. */
+fast_err fast__actors_check(const fast_actors_config *config);
 extern const fast_part fast__actors_part;
 
 /* fast_actors_run() with parsed options; the world stays open for the caller to look at, and is

@@ -489,7 +489,7 @@ static void wrong_options(void **state)
         { "optimizer=adan", "adam" },
         { "schedule=cosin", "cosine" },
         { "engine=reff", "ref" },
-        { "workers=2", "one worker" },
+        { "workers=2", "does not fit" },
         { "batch=0", "batch" },
         { "batch=x", "batch" },
         { "target=0.9x", "target" },

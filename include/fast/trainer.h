@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * trainer.h - strategies of your own: when workers exchange what with whom. The rules of fast.h,
+ * actor.h and strategy.h hold.
+ *
+ * A strategy is a program for each of its roles, on one actor's view of a run, the trainer. What a
+ * worker computes, on which data, by which rule and on which transport is none of its business:
+ *
+ *     static fast_err synchronous(fast_trainer *t, const void *config)
+ *     {
+ *         while (fast_trainer_next(t)) {
+ *             FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+ *             FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+ *             FAST_TRY(fast_trainer_update(t, t->g, 1.0f / (float)t->workers));
+ *         }
+ *         return fast_trainer_end(t);
+ *     }
+ */
+
+#include "fast/strategy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One actor's view of a run. Fields are to be read; what may be written says so. */
+typedef struct fast_trainer {
+    fast_actor *actor;             /* for messages, time and chance */
+    fast_group *group;             /* of all workers; NULL at servers */
+    const fast_topology *topology; /* over the workers' ranks; NULL where the strategy has none */
+    int64_t rank;                  /* among the workers, or among the servers */
+    int64_t workers;               /* their number */
+    int64_t servers;               /* likewise; 0: none */
+    const int64_t *worker_ids;     /* actors' numbers by rank */
+    const int64_t *server_ids;     /* likewise */
+    int64_t count;                 /* of w and g */
+    int64_t state_count;           /* of s */
+    float *w;            /* parameters of this replica; may be written between gradients. At
+                                      servers the first values, the same as everywhere */
+    float *g;            /* the last gradient; may be written; NULL at servers */
+    float *s;            /* state that is not trained (batch norm's statistics): averaged
+                                      wherever w is; may be written */
+    int64_t step;        /* steps that this worker has taken */
+    int64_t step_count;  /* that it is to take */
+    int64_t epoch_steps; /* steps of one pass over the data */
+    double lr;           /* of the step that goes on */
+    double loss;         /* of the last gradient's batch */
+    int64_t period;      /* steps between exchanges; a synchronous strategy sets it before its
+                                      first step, if not 1, so that all workers stop at the same */
+    void *run;           /* the run's own */
+} fast_trainer;
+
+/* Go to the next step: true if there is one. Evaluation, target, checkpoints and a cancel are
+ * looked at here, between steps. Workers of a synchronous strategy get the same answer at the same
+ * step. False, too, after something failed here: fast_trainer_end() tells. */
+FAST_API bool fast_trainer_next(fast_trainer *t);
+
+/* The end of a worker's program: FAST_OK, or what fast_trainer_next() met. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
+
+/* Compute g, the gradient of the next batch at w; counts a step. `report`, if not NULL, is called
+ * for each range as soon as its gradient is final, and may start collectives and update that range,
+ * not block. Never blocks on a peer. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report,
+                                                        void *ctx);
+
+/* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
+/* The same for a range that lies anywhere: w[0 .. count) and g[0 .. count) are elements `offset` on
+ * of the whole. Only where fast_trainer_by_range(). May be called in reports. `step` (from 1) and
+ * `lr` are the update's: those of the worker that g comes from, or the server's own count. */
+FAST_API void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w,
+                                        const float *g, float scale, int64_t offset, int64_t count);
+/* True if the rule is elementwise and needs no norm of the whole: ranges can be updated alone. */
+FAST_API bool fast_trainer_by_range(const fast_trainer *t);
+/* The schedule's rate at a step (from 0). */
+FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
+/* Forget the rule's state (momentum), as some strategies do when models are replaced. */
+FAST_API void fast_trainer_reset_rule(fast_trainer *t);
+
+/* Tell the run what happened, for its measures. */
+FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
+/* An update of worker `from` reached this replica with this weight (1: whole). */
+FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);
+
+/* What a strategy declares. */
+typedef struct fast_strategy {
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, no full stop */
+    const fast_option *options; /* of its configuration; NULL: none */
+    size_t config_size;         /* bytes of it */
+    bool synchronous;           /* workers take their steps, or periods of them, together */
+    bool identical;             /* all replicas are equal after each step: one stands for all */
+    bool near;                  /* its workers must share memory */
+    const char *topology;       /* the standard one; NULL: it has none */
+    const char *sends;          /* "gradients", "weights", "differences" */
+
+    /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
+    int64_t (*servers)(const void *config, int64_t workers);
+    /* Refuse what makes no sense, with a reason: FAST_EINVAL. May be NULL. */
+    fast_err (*check)(const void *config, int64_t workers, const char *optimizer);
+    /* The programs. `config` is parsed from the options and shared by all. */
+    fast_err (*worker)(fast_trainer *t, const void *config);
+    fast_err (*server)(fast_trainer *t, const void *config); /* NULL: none */
+} fast_strategy;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the steps of a team's workers: which model is evaluated, and who stops when.
+ *
+ * Evaluation. Where replicas are identical, worker 0 copies its own when one is due and evaluates
+ * the copy. Elsewhere the mean of all replicas is voted for: a synchronous worker adds its replica
+ * when its own step is due; asynchronous ones when they next come by after somebody opened a vote,
+ * which is when all workers together have taken as many steps as make one due. Who comes last
+ * evaluates; those who ended or crashed are not waited for.
+ *
+ * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
+ * those who go on would wait for those who do not. A worker that is at step s and has not yet given
+ * its part to the exchange that ends its period holds all others before the end of that period: so
+ *
+ *     stop_step = (s / period + 1) period
+ *
+ * is a step that nobody has passed. Other processes cannot read it; there workers agree by a small
+ * allreduce every AGREE steps.
+ */
+#include "run/team.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { AGREE = 32 };
+
+static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40 */
+static const double LIMIT = 2097152.0;       /* 2^21: values beyond do not fit */
+static const double LOSS_UNIT = 4294967296.0;
+
+void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+    const int64_t epoch = (seat->trainer.step - 1) / seat->trainer.epoch_steps;
+    fast_epoch_sums *sums = &team->epochs[epoch % 2];
+
+    fast__mutex_lock(&team->mutex);
+    if (sums->epoch < epoch)
+        *sums = (fast_epoch_sums){ .epoch = epoch };
+    if (sums->epoch == epoch && isfinite(gradient->loss)) {
+        sums->loss += llround(gradient->loss * LOSS_UNIT);
+        sums->batches++;
+        sums->correct += gradient->correct;
+        sums->positions += gradient->positions;
+    }
+    team->steps_sum++;
+    run->times.samples += gradient->samples;
+    run->step = team->steps_sum / team->workers;
+    if (!isfinite(gradient->loss) && !run->finished) {
+        run->finished = true;
+        run->result.stop = "diverged";
+    }
+    if (run->finished)
+        atomic_store(&team->finished, true);
+    fast__mutex_unlock(&team->mutex);
+}
+
+/* The newest epoch that has sums becomes the run's. The mutex is held. */
+static void take_sums(fast_team *team)
+{
+    const fast_epoch_sums *a = &team->epochs[0];
+    const fast_epoch_sums *b = &team->epochs[1];
+    const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
+
+    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT,
+                                       .batches = sums->batches,
+                                       .correct = sums->correct,
+                                       .positions = sums->positions };
+}
+
+/* Add a replica to a vote. The mutex is held. */
+static void cast(fast_vote *vote, const float *x, int64_t offset, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const double value = (double)x[i];
+
+        if (!(fabs(value) < LIMIT)) {
+            vote->saturated = true;
+            continue;
+        }
+        vote->sum[offset + i] += llrint(value * FIXED);
+    }
+}
+
+/* The mean of a vote becomes the representative. The mutex is held. */
+static void count_votes(const fast_team *team, const fast_vote *vote)
+{
+    fast_learner *learner = team->run->learner;
+    const double unit = 1 / (FIXED * (double)vote->count);
+    const int64_t count = learner->params.count;
+
+    for (int64_t i = 0; i < count; i++)
+        learner->w[i] = (float)((double)vote->sum[i] * unit);
+    for (int64_t i = 0; i < learner->state.count; i++)
+        learner->s[i] = (float)((double)vote->sum[count + i] * unit);
+}
+
+/* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
+static void take_replica(fast_seat *seat)
+{
+    fast_run *run = seat->team->run;
+    const fast_trainer *t = &seat->trainer;
+    float *slot;
+
+    memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
+    memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
+    for (int i = 0; (slot = fast__optimizer_slot(run->optimizer, i)) != NULL; i++)
+        memcpy(slot, fast__optimizer_slot(seat->optimizer, i), (size_t)t->count * sizeof *slot);
+}
+
+/* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
+ * come by wait here, so that judging takes nothing from training. It takes no virtual time. */
+static fast_err judge(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+    const int64_t step_before = run->step;
+    fast_err err = FAST_OK;
+
+    run->actor = seat->trainer.actor;
+    run->step = step;
+    take_sums(team);
+    if (!run->finished && run->step_judged != step &&
+        fast__run_is_due(run, run->config.evaluate_period, step))
+        err = fast__run_evaluate(run);
+    if (!err)
+        err = fast__run_keep_due(run);
+    run->step = step_before > step ? step_before : step;
+    run->actor = NULL;
+    if (run->finished)
+        atomic_store(&team->finished, true);
+    return err;
+}
+
+/* Let everybody stop. `step` is this worker's. */
+static void stop_all(fast_team *team, int64_t step, int64_t period)
+{
+    long long none = INT64_MAX;
+
+    atomic_store(&team->stop, true);
+    atomic_compare_exchange_strong(&team->stop_step, &none,
+                                   (long long)((step / period + 1) * period));
+}
+
+/* The vote of a step; NULL if both places are taken by older ones. The mutex is held. */
+static fast_vote *vote_of(fast_team *team, int64_t step)
+{
+    fast_vote *place = NULL;
+
+    for (int i = 0; i < FAST_VOTES; i++) {
+        if (team->votes[i].step == step)
+            return &team->votes[i];
+        if (team->votes[i].step < 0)
+            place = &team->votes[i];
+    }
+    if (place) {
+        const int64_t count = team->run->learner->params.count + team->run->learner->state.count;
+
+        memset(place->sum, 0, (size_t)count * sizeof *place->sum);
+        place->step = step;
+        place->count = 0;
+        place->saturated = false;
+    }
+    return place;
+}
+
+/* Everyone who is still there has voted. The mutex is held. */
+static void close_vote(fast_seat *seat, fast_vote *vote)
+{
+    fast_team *team = seat->team;
+    const int64_t step = vote->step;
+    fast_err err;
+
+    count_votes(team, vote);
+    vote->step = -1;
+    team->vote_step = -1;
+    err = judge(seat, step);
+    if (!seat->err)
+        seat->err = err;
+}
+
+/* Take part in the vote of `step`, or, with -1, in the one that is open. True once done, false if
+ * there is no room for it yet. */
+static bool vote_once(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    fast_vote *vote;
+
+    fast__mutex_lock(&team->mutex);
+    vote = vote_of(team, step < 0 ? team->vote_step : step);
+    if (vote) {
+        cast(vote, t->w, 0, t->count);
+        cast(vote, t->s, t->count, t->state_count);
+        vote->count++;
+        seat->step_judged = t->step;
+        if (vote->count >= team->workers_up)
+            close_vote(seat, vote);
+    }
+    fast__mutex_unlock(&team->mutex);
+    return vote != NULL;
+}
+
+/* Asynchronous strategies: open a vote when all steps together make one due. */
+static int64_t open_vote(fast_team *team)
+{
+    const fast_run *run = team->run;
+    int64_t opened;
+
+    fast__mutex_lock(&team->mutex);
+    if (team->vote_step < 0 && run->step < run->step_count &&
+        fast__run_dues(run, run->config.evaluate_period, run->step) > team->votes_opened) {
+        team->vote_step = run->step;
+        team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
+    }
+    opened = team->votes_opened;
+    fast__mutex_unlock(&team->mutex);
+    return opened;
+}
+
+/* What an identical strategy's worker 0 does at its own step. */
+static void judge_alone(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+
+    fast__mutex_lock(&team->mutex);
+    if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
+                           fast__run_is_due(run, run->config.checkpoint_period, step))) {
+        take_replica(seat);
+        seat->err = judge(seat, step);
+    }
+    seat->step_judged = step;
+    fast__mutex_unlock(&team->mutex);
+}
+
+/* Show how it goes, now and then; by the machine's clock also where time is virtual. */
+static void progress(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+
+    fast__mutex_lock(&team->mutex);
+    if (fast__run_is_time(run)) {
+        run->actor = seat->trainer.actor;
+        take_sums(team);
+        fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
+        run->actor = NULL;
+    }
+    fast__mutex_unlock(&team->mutex);
+}
+
+/* Does the team agree to stop? Across processes: by a sum of flags at steps that all pass. */
+static fast_err agree(fast_seat *seat, bool *stop_out)
+{
+    fast_team *team = seat->team;
+    fast_trainer *t = &seat->trainer;
+    const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
+    float flag = atomic_load(&team->stop) ? 1 : 0;
+
+    *stop_out = false;
+    if (team->alone) {
+        *stop_out = t->step >= atomic_load(&team->stop_step);
+        return FAST_OK;
+    }
+    if (t->step % every != 0)
+        return FAST_OK;
+    fast_actor_at(t->actor, t->step, "whether to stop");
+    FAST_TRY(fast_allreduce(t->group, &flag, 1, FAST_SOON));
+    *stop_out = flag > 0;
+    return FAST_OK;
+}
+
+static bool synchronous_next(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+    fast_trainer *t = &seat->trainer;
+    bool stop = false;
+
+    if (t->step >= t->step_count) /* the end is judged when all have come to it */
+        return false;
+    if (seat->step_judged != t->step && t->step > 0) {
+        if (!team->strategy->identical &&
+            fast__run_is_due(run, run->config.evaluate_period, t->step))
+            while (!seat->err && !vote_once(seat, t->step))
+                seat->err = fast_sleep_until(t->actor, fast_now(t->actor) + 1000000);
+        else if (team->strategy->identical && t->rank == 0)
+            judge_alone(seat, t->step);
+    }
+    if (atomic_load(&run->cancel) || atomic_load(&team->finished))
+        stop_all(team, t->step, t->period);
+    if (!seat->err)
+        seat->err = agree(seat, &stop);
+    return !seat->err && !stop;
+}
+
+static bool asynchronous_next(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_trainer *t = &seat->trainer;
+    const int64_t opened = open_vote(team);
+
+    if (t->step >= t->step_count)
+        return false;
+    if (seat->votes_cast < opened) {
+        seat->votes_cast = opened;
+        vote_once(seat, -1);
+    }
+    if (atomic_load(&team->run->cancel) || atomic_load(&team->finished))
+        atomic_store(&team->stop, true);
+    return !seat->err && !atomic_load(&team->stop);
+}
+
+bool fast__monitor_next(fast_seat *seat)
+{
+    const bool go_on =
+        seat->team->strategy->synchronous ? synchronous_next(seat) : asynchronous_next(seat);
+
+    if (seat->err)
+        snprintf(seat->why, sizeof seat->why, "%s", fast_error_detail());
+    else if (go_on)
+        progress(seat);
+    return go_on;
+}
+
+void fast__monitor_leave(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+
+    fast__mutex_lock(&team->mutex);
+    FAST_ASSERT(!seat->over);
+    seat->over = true;
+    team->workers_up--;
+    /* The votes that only waited for this one are complete now. */
+    for (int i = 0; i < FAST_VOTES; i++)
+        if (team->votes[i].step >= 0 && team->votes[i].count > 0 &&
+            team->votes[i].count >= team->workers_up)
+            close_vote(seat, &team->votes[i]);
+    fast__mutex_unlock(&team->mutex);
+}
+
+fast_err fast__monitor_finish(fast_team *team)
+{
+    fast_run *run = team->run;
+    fast_vote *vote = &team->votes[0];
+    const int64_t step = run->step;
+
+    take_sums(team);
+    if (strcmp(run->result.stop, "target") == 0) /* the model that reached it stands */
+        return FAST_OK;
+    if (team->strategy->identical && team->seats[0]) {
+        take_replica(team->seats[0]);
+    } else {
+        vote->step = -1;
+        vote_of(team, step);
+        for (int64_t i = 0; i < team->workers; i++)
+            if (team->seats[i] && !team->seats[i]->lost) {
+                const fast_trainer *t = &team->seats[i]->trainer;
+
+                cast(vote, t->w, 0, t->count);
+                cast(vote, t->s, t->count, t->state_count);
+                vote->count++;
+            }
+        if (vote->count > 0)
+            count_votes(team, vote);
+        vote->step = -1;
+    }
+    if (run->finished || atomic_load(&run->cancel) || run->step_judged == step ||
+        !fast__run_is_due(run, run->config.evaluate_period, step))
+        return FAST_OK;
+    return fast__run_evaluate(run);
+}

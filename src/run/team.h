@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/thread.h"
+#include "model/native.h"
+#include "run/run.h"
+#include "strategy/strategy.h"
+#include "transport/transport.h"
+
+/*
+ * The team of a run: its actors, each in a seat with its own learner, rule and view of the run.
+ *
+ *   team.c      strategy + transport -> seats -> a world of actors -> their end
+ *   trainer.c   what a strategy's program calls
+ *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
+ *
+ * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
+ * a strategy keeps replicas identical it is a copy of worker 0's, else the mean of all.
+ */
+
+/* A vote: replicas that are averaged for one evaluation. The sums are of whole numbers, w times
+ * 2^40, so that they do not depend on the order in which replicas arrive. */
+typedef struct fast_vote {
+    int64_t step;   /* that it belongs to; -1: free */
+    int64_t count;  /* of replicas that came */
+    bool end;       /* the last one, after which nothing comes */
+    int64_t *sum;   /* [params + state] */
+    bool saturated; /* a value did not fit, or was not a number */
+} fast_vote;
+
+enum { FAST_VOTES = 2 };
+
+typedef struct fast_seat {
+    fast_trainer trainer;      /* what the strategy sees; trainer.run is the seat */
+    struct fast_team *team;    /* that it belongs to */
+    fast_loader *loader;       /* the worker's share of the data; NULL at servers */
+    fast_learner *learner;     /* likewise */
+    fast_workspace *workspace; /* of its own; NULL on sim */
+    fast_optimizer *optimizer; /* this actor's state of the rule */
+    float *first;              /* servers: memory of w and s */
+    fast_err err;              /* what a call between steps met */
+    char why[FAST_DETAIL_MAX]; /* its detail */
+    int64_t step_judged;       /* of the last vote that it took part in; -1: none */
+    int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
+    double owed;     /* operations of updates that were made in reports: not charged yet */
+    double *carried; /* [workers]: contributions that the replica holds */
+    bool over;       /* its program has ended */
+    bool lost;       /* its program failed: its replica counts no more */
+} fast_seat;
+
+/* Losses of one epoch: whole numbers, so that their order does not matter. */
+typedef struct fast_epoch_sums {
+    int64_t epoch;     /* which */
+    int64_t loss;      /* sum of mean losses, times 2^32 */
+    int64_t batches;   /* of them */
+    int64_t correct;   /* positions */
+    int64_t positions; /* judged */
+} fast_epoch_sums;
+
+typedef struct fast_team {
+    fast_run *run;
+    const fast_strategy *strategy;
+    void *config;            /* of the strategy */
+    fast_topology *topology; /* NULL where the strategy has none */
+    int64_t workers;
+    int64_t servers;
+    int64_t *ids;               /* workers, then servers: actors' numbers */
+    fast_seat **seats;          /* [workers + servers]; NULL for actors of other processes */
+    fast_world *world;          /* while it trains */
+    bool alone;                 /* all actors are in this process */
+    fast_role roles[2];         /* worker, server */
+    fast_workspaces workspaces; /* that simulated learners take turns with */
+
+    /* Guarded by mutex. */
+    fast_mutex mutex;
+    fast_vote votes[FAST_VOTES];
+    fast_epoch_sums epochs[2];
+    int64_t steps_sum;    /* of all workers of this process */
+    int64_t workers_up;   /* workers of all processes whose program goes on */
+    int64_t votes_opened; /* asynchronous strategies: evaluations that became due */
+    int64_t vote_step;    /* of the vote that is open; -1: none */
+    int64_t staleness_sum;
+    int64_t staleness_max;
+    int64_t staleness_count;
+
+    atomic_llong stop_step; /* synchronous workers stop at this step */
+    atomic_bool stop;       /* asynchronous ones at once */
+    atomic_bool finished;   /* the target was reached, or the loss is not a number */
+} fast_team;
+
+/* Make the team of the run's options; NULL in *out where one worker needs none. */
+fast_err fast__team_new(fast_run *run, fast_team **out);
+void fast__team_free(fast_team *team); /* NULL is allowed */
+
+/* Train to the end. */
+fast_err fast__team_train(fast_team *team);
+
+/* Between steps of a worker: false if it is to stop. */
+bool fast__monitor_next(fast_seat *seat);
+/* A gradient was computed. */
+void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient);
+/* The worker's program is over. */
+void fast__monitor_leave(fast_seat *seat);
+/* All programs are over: the representative of where they ended, judged if that is due. */
+fast_err fast__monitor_finish(fast_team *team);

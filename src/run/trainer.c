@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a strategy's program calls: the next step, a gradient, an update. Computing goes through the
+ * actor, so that a simulated node takes its time for it: a gradient costs the operations that the
+ * learner counts, an update UPDATE_OPERATIONS and the bytes of w, g and the rule's state for each
+ * element. Updates inside reports, which must not block, are charged after the gradient.
+ */
+#include "run/team.h"
+
+#include <string.h>
+
+enum { UPDATE_OPERATIONS = 4 };
+
+static fast_seat *seat_of(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL && t->run != NULL);
+    return t->run;
+}
+
+bool fast_trainer_next(fast_trainer *t)
+{
+    fast_seat *seat = seat_of(t);
+
+    FAST_ASSERT(seat->learner != NULL);
+    if (seat->err || !fast__monitor_next(seat))
+        return false;
+    t->lr = fast_trainer_lr(t, t->step);
+    fast_actor_at(t->actor, t->step, "");
+    return true;
+}
+
+fast_err fast_trainer_end(fast_trainer *t)
+{
+    const fast_seat *seat = seat_of(t);
+
+    return seat->err ? fast__fail(seat->err, "%s", seat->why) : FAST_OK;
+}
+
+double fast_trainer_lr(const fast_trainer *t, int64_t step)
+{
+    return fast__schedule_lr(seat_of(t)->team->run->schedule, step);
+}
+
+/* A gradient under way. */
+typedef struct gradient_work {
+    fast_work work;         /* first: the transport's view of it */
+    fast_seat *seat;        /* whose */
+    fast_gradient gradient; /* the learner's */
+    int64_t covered;        /* elements reported */
+} gradient_work;
+
+/* The way forward is a third of the arithmetic; the way back reports as it goes. */
+static void relay(void *ctx, int64_t offset, int64_t count)
+{
+    gradient_work *gw = ctx;
+    const fast_learner *learner = gw->seat->learner;
+
+    gw->covered += count;
+    fast_work_report(&gw->work,
+                     learner->flops *
+                         (1.0 / 3 + 2.0 / 3 * (double)gw->covered / (double)learner->params.count),
+                     offset, count);
+}
+
+static fast_err run_gradient(fast_work *work)
+{
+    gradient_work *gw = (gradient_work *)work;
+    fast_learner *learner = gw->seat->learner;
+
+    gw->gradient.report = work->report ? relay : NULL;
+    gw->gradient.ctx = gw;
+    FAST_TRY(learner->ops->gradient(learner, &gw->gradient));
+    work->operations = gw->gradient.flops;
+    return FAST_OK;
+}
+
+/* Pay for what was updated in reports. */
+static fast_err settle(fast_seat *seat)
+{
+    const double owed = seat->owed;
+
+    seat->owed = 0;
+    return owed > 0 ? fast_charge(seat->trainer.actor, UPDATE_OPERATIONS * owed,
+                                  4 * sizeof(float) * owed)
+                    : FAST_OK;
+}
+
+fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ctx)
+{
+    fast_seat *seat = seat_of(t);
+    gradient_work gw = { .work = { .run = run_gradient,
+                                   .report = report,
+                                   .ctx = ctx,
+                                   .name = "gradient",
+                                   .operations = seat->learner->flops },
+                         .seat = seat,
+                         .gradient = { .step = t->step } };
+
+    FAST_TRY(fast_compute(t->actor, &gw.work));
+    FAST_TRY(settle(seat));
+    t->step++;
+    t->loss = gw.gradient.loss;
+    fast__monitor_step(seat, &gw.gradient);
+    return FAST_OK;
+}
+
+fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
+{
+    fast_seat *seat = seat_of(t);
+    const int64_t step = t->step > 0 ? t->step : 1;
+
+    fast__optimizer_apply_scaled(seat->optimizer, step, t->lr, t->w, g, scale);
+    seat->owed += (double)t->count;
+    return settle(seat);
+}
+
+void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w, const float *g,
+                               float scale, int64_t offset, int64_t count)
+{
+    fast_seat *seat = seat_of(t);
+
+    fast__optimizer_apply_range(seat->optimizer, step, lr, w, g, scale, offset, count);
+    seat->owed += (double)count;
+}
+
+bool fast_trainer_by_range(const fast_trainer *t)
+{
+    return fast__optimizer_by_range(seat_of(t)->optimizer);
+}
+
+void fast_trainer_reset_rule(fast_trainer *t)
+{
+    fast_seat *seat = seat_of(t);
+    float *slot;
+
+    for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
+        memset(slot, 0, (size_t)t->count * sizeof *slot);
+}
+
+void fast_trainer_staleness(fast_trainer *t, int64_t staleness)
+{
+    fast_team *team = seat_of(t)->team;
+
+    FAST_ASSERT(staleness >= 0);
+    fast__mutex_lock(&team->mutex);
+    team->staleness_sum += staleness;
+    team->staleness_count++;
+    if (staleness > team->staleness_max)
+        team->staleness_max = staleness;
+    fast__mutex_unlock(&team->mutex);
+}
+
+void fast_trainer_carry(fast_trainer *t, int64_t from, double weight)
+{
+    fast_seat *seat = seat_of(t);
+
+    FAST_ASSERT(from >= 0 && from < t->workers);
+    if (seat->carried)
+        seat->carried[from] += weight;
+}

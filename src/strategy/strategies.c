@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategies by name, from synchronous to partial communication.
+ */
+#include "strategy/strategy.h"
+
+#include "base/memory.h"
+
+extern const fast_strategy fast__strategy_allreduce;
+
+const fast_strategy *const fast__strategies[] = {
+    &fast__strategy_allreduce,
+    NULL,
+};
+
+static const char *name_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return fast__strategies[i]->name;
+}
+
+fast_err fast__strategy_open(const char *spec, const fast_strategy **out, void **config_out)
+{
+    const int64_t count = (int64_t)(sizeof fast__strategies / sizeof *fast__strategies) - 1;
+    const fast_strategy *strategy;
+    const char *rest = NULL;
+    void *config = NULL;
+    char name[32];
+    int64_t i;
+    fast_err err;
+
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
+    i = fast__name_find(name, name_at, NULL, count, NULL);
+    if (i < 0)
+        return fast__name_unknown("strategy", name, name_at, NULL, count);
+    strategy = fast__strategies[i];
+    FAST_TRY(fast__alloc("a strategy's options", 1, strategy->config_size, &config));
+    fast__options_default(strategy->options, config);
+    err = fast__options_parse(strategy->name, strategy->options, config, rest);
+    if (err) {
+        fast__free(config);
+        return err;
+    }
+    *out = strategy;
+    *config_out = config;
+    return FAST_OK;
+}
