@@ -12,13 +12,14 @@
  *     sum k:    everyone's posted >= k + 1                all vectors are lent
  *     end k:    everyone's done >= k + 1                  all slices are written
  *
- * So there are two waits and no barrier behind them. Vectors up to SMALL floats are copied to the
- * board instead and everyone sums all of them: one wait. Each row has cache lines of its own.
+ * So there are two waits and no barrier behind them. Small vectors are copied to the board instead
+ * and everyone sums all of them: one wait. Each row has cache lines of its own.
  *
  * Waiting is looking for a while (fast_world.spins), then blocking in the transport; who publishes
- * wakes those who wait for it. A member that gives up marks the board as broken and waits until no
- * one is `touching`: afterwards nobody enters, so that its vector is its own again.
- *
+ * wakes those who wait for it. Where actors outnumber cores nobody looks: arrivals are counted and
+ * the last one wakes all, and more vectors count as small, since a wait is dear. A member that
+ * gives up marks the board as broken and waits until no one is `touching`: afterwards nobody
+ *aenters, so that its vector is its own gain. 
  * Cost for n members of S bytes each: no messages; 2 S read and written by each member, which is
  * (n - 1) S / 4n additions. Counters and marks are sequentially consistent where one party writes
  * its own and then reads another's.
@@ -33,9 +34,11 @@
 enum {
     SLOTS = 4,   /* operations of a member under way at once */
     SMALL = 128, /* floats of a small vector: above it, two waits are cheaper than the copies */
+    DEAR = 8192, /* floats of all members' small vectors together, where waits are dear */
     LINES = 128, /* bytes that are fetched together: two lines */
     GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
-    ANYONE = -1  /* awaits: to be woken by everyone */
+    ANYONE = -1, /* awaits: to be woken by everyone */
+    LAST = -2    /* awaits: to be woken by the last to arrive */
 };
 
 /* A vector that is lent. */
@@ -50,16 +53,18 @@ typedef struct direct_row {
     atomic_ullong done;                   /* see above */
     direct_slot slots[SLOTS];             /* of operation k: slots[k % SLOTS] */
     _Alignas(LINES) atomic_bool touching; /* it may read and write the others' vectors */
-    atomic_llong awaits;                  /* 1 + the rank that it blocks on, ANYONE, 0: no one */
+    atomic_llong awaits;                  /* 1 + a rank that it blocks on, ANYONE, LAST; 0: none */
     uint64_t next;                        /* number of its next operation; its own */
-    _Alignas(LINES) float small[SLOTS][SMALL]; /* copies of small vectors */
 } direct_row;
 
 /* Shared by the members of groups with the same key, zeroed at first. */
 typedef struct direct_board {
     _Alignas(LINES) atomic_llong sleepers; /* rows that await someone */
     atomic_llong broken;                   /* 1 + the rank that gave up first; 0: none */
-    direct_row rows[];                     /* by rank */
+    /* Where waits are dear: members that posted, and summed, what is in each slot, ever. */
+    _Alignas(LINES) atomic_ullong posted[SLOTS];
+    atomic_ullong done[SLOTS];
+    direct_row rows[]; /* by rank; behind them, SLOTS small vectors of each */
 } direct_board;
 
 /* A member's side of it: the state of its group. */
@@ -67,6 +72,9 @@ typedef struct direct {
     fast_group *group;   /* lent */
     direct_board *board; /* shared */
     direct_row *own;     /* the member's row */
+    int64_t small;       /* floats of a small vector; the same at all members */
+    bool dear;           /* actors outnumber cores; likewise */
+    float *copies;       /* of the member's small vectors, on the board: SLOTS of them */
     uint64_t finished;   /* operations that it has summed: `done`, perhaps before it is told */
     uint64_t done_min;   /* everyone's done was at least this */
     int64_t stuck;       /* the rank that its first operation waits for */
@@ -108,6 +116,15 @@ static void wake(const direct *d, bool everyone)
     }
 }
 
+/* Wake those who wait for what this member has just published, which is counted here if at all. */
+static void tell(const direct *d, atomic_ullong *count)
+{
+    bool last = false;
+    if (d->dear)
+        last = (atomic_fetch_add(count, 1) + 1) % (uint64_t)d->group->size == 0;
+    wake(d, last);
+}
+
 /* True once every member's counter has reached the target; or else op says whose has not. Ranks are
  * looked at from the last one: where they come in their order, the first wait is the only one. */
 static bool all_reached(direct *d, direct_op *op, bool done, uint64_t target)
@@ -143,14 +160,15 @@ static bool post(direct *d, direct_op *op)
     }
     const size_t at = op->number % SLOTS;
     own->slots[at] = (direct_slot){ .x = op->x, .count = op->count };
-    if (op->count <= SMALL && op->x && op->count > 0) {
-        memcpy(own->small[at], op->x, (size_t)op->count * sizeof *op->x);
-        own->slots[at].x = own->small[at];
+    if (op->count <= d->small && op->x && op->count > 0) {
+        float *copy = d->copies + (int64_t)at * d->small;
+        memcpy(copy, op->x, (size_t)op->count * sizeof *op->x);
+        own->slots[at].x = copy;
     }
     /* Those who find the new `posted` find this too: no line is written twice for it. */
     atomic_store_explicit(&own->done, d->finished, memory_order_release);
     atomic_store(&own->posted, op->number + 1);
-    wake(d, false);
+    tell(d, &d->board->posted[at]);
     return true;
 }
 
@@ -189,7 +207,7 @@ static fast_err sum(direct *d, direct_op *op, bool *summed)
     FAST_TRY(gather(d, op, &carried));
     int64_t offset = 0, count = op->count;
     *summed = true;
-    if (op->count <= SMALL) {
+    if (op->count <= d->small) {
         if (carried)
             fast__sum((const float *const *)d->vectors, n, op->count, op->x);
     } else {
@@ -232,13 +250,13 @@ static fast_err step(direct *d, direct_op *op, bool *ended)
             return FAST_OK;
         d->finished = op->number + 1;
         op->phase = END;
-        if (op->count > SMALL) {
+        if (op->count > d->small) {
             atomic_store(&d->own->done, d->finished);
-            wake(d, false);
+            tell(d, &d->board->done[op->number % SLOTS]);
         }
         /* fall through */
     case END:
-        *ended = op->count <= SMALL || all_reached(d, op, true, op->number + 1);
+        *ended = op->count <= d->small || all_reached(d, op, true, op->number + 1);
         return FAST_OK;
     case LEFT:
         break;
@@ -314,7 +332,7 @@ static fast_err block(direct *d, const direct_op *op, int64_t deadline)
         .op = op,
     };
     if (alone)
-        await(d, d->stuck + 1);
+        await(d, d->dear && op->phase != POST ? LAST : d->stuck + 1);
     fast__post(actor, &watch.task);
     const fast_err err = fast__wait_once(actor, &what);
     fast__unpost(actor, &watch.task);
@@ -457,12 +475,17 @@ static fast_err direct_fill(direct *d)
 {
     fast_group *group = d->group;
     FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
-    const size_t size = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
+    d->dear = group->actor->world->spins == 0;
+    d->small = d->dear && DEAR / group->size > SMALL ? DEAR / group->size : SMALL;
+    const size_t rows = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
+    const size_t copies = (size_t)d->small * SLOTS * sizeof(float);
+    const size_t size = rows + (size_t)group->size * copies;
     unsigned char *memory = NULL;
     FAST_TRY(fast_actor_share(group->actor, group->key ^ 0x646972656374, size + LINES, &memory));
     const uintptr_t up = (LINES - (uintptr_t)memory % LINES) % LINES;
     d->board = (direct_board *)(void *)(memory + up);
     d->own = &d->board->rows[group->rank];
+    d->copies = (float *)(void *)(memory + up + rows + (size_t)group->rank * copies);
     /* A group like one before it, whose operations are all finished, goes on with its numbers. */
     d->finished = d->own->next;
     return FAST_OK;
