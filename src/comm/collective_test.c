@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -95,13 +96,46 @@ static void test_hierarchical(void **state)
     }
 }
 
+/* The wrapper that verifies the contract finds nothing to complain of. */
+static void test_checked(void **state)
+{
+    (void)state;
+    const char *algorithms[] = { "tree", "ring", "rabenseifner" };
+    const char *const transports[] = { "transport=threads", "transport=sim" };
+    for (int t = 0; t < 2; t++)
+        for (int a = 0; a < 3; a++) {
+            const char *where[] = { transports[t], "timeout=60", "check=yes", NULL };
+            run(where, algorithms[a], 5, false);
+        }
+}
+
+/* Ranks with one actor each, and with several. */
+static void test_mpi(void **state)
+{
+    (void)state;
+    const char *algorithms[] = { "auto", "tree",         "butterfly",
+                                 "ring", "rabenseifner", "hierarchical:members=2" };
+    const char *where[] = { "transport=mpi", "timeout=60", NULL };
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    const int64_t ranks = size ? atoi(size) : 1;
+    for (int a = 0; a < 6; a++) {
+        run(where, algorithms[a], ranks, a > 0);
+        run(where, algorithms[a], 2 * ranks, a > 0);
+        if (a < 5)
+            run(where, algorithms[a], 2 * ranks + 1, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_long),
-        cmocka_unit_test(test_sim),
-        cmocka_unit_test(test_hierarchical),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_sim),     cmocka_unit_test(test_hierarchical),
+        cmocka_unit_test(test_checked),
     };
+    const struct CMUnitTest mpi_tests[] = { cmocka_unit_test(test_mpi) };
+    /* Started by mpirun, all ranks run the programs on mpi. */
+    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK"))
+        return cmocka_run_group_tests(mpi_tests, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
