@@ -32,6 +32,7 @@
 #include "transport/sim/cluster.h"
 
 #include "base/memory.h"
+#include "tensor/json.h"
 #include "transport/sim/fault.h"
 
 #include <stdio.h>
@@ -473,6 +474,28 @@ static fast_err parse(struct fy_diag *diag, const char *text, size_t size, reade
     return err;
 }
 
+/* Text that the library may see. */
+static fast_err check_text(const char *text, size_t size)
+{
+    int64_t line = 1;
+
+    for (size_t i = 0; i < size;) {
+        const unsigned char c = (unsigned char)text[i];
+        const size_t length = (size_t)fast__utf8_length(text + i, size - i);
+        if (length == 0 || (c < ' ' && c != '\n' && c != '\t' && c != '\r') || c == 0x7f)
+            return fast__fail(FAST_EFORMAT, "line %lld has a byte that is no text: %#x",
+                              (long long)line, c);
+        /* Line breaks of other alphabets and byte order marks are not ASCII. */
+        const unsigned char last = i ? (unsigned char)text[i - 1] : '\n';
+        if (c == '%' && (last == '\n' || last == '\r' || last >= 0x80))
+            return fast__fail(FAST_EFORMAT, "line %lld is a directive, which is not needed",
+                              (long long)line);
+        line += c == '\n';
+        i += length;
+    }
+    return FAST_OK;
+}
+
 fast_err fast__cluster_parse(const char *where, const char *text, size_t size, fast_cluster **out)
 {
     const struct fy_diag_cfg config = { .level = FYET_ERROR };
@@ -483,6 +506,9 @@ fast_err fast__cluster_parse(const char *where, const char *text, size_t size, f
 
     if (size == 0)
         return fast__fail(FAST_EFORMAT, "%s: it is empty", where);
+    const fast_err text_err = check_text(text, size);
+    if (text_err)
+        return fast__fail_in(text_err, where);
     FAST_TRY(fast__alloc("a cluster", 1, sizeof *r.cluster, &r.cluster));
     r.cluster->detection_ns = 500000000;
     diag = fy_diag_create(&config);

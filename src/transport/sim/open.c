@@ -73,7 +73,6 @@ static fast_err actors_open(fast_sim *sim)
             actor->node = &sim->nodes[world->places[id].node];
             actor->timer = actor->deadline = INT64_MAX;
             actor->timer_slot = id;
-            actor->polled_at = -1;
             sim->timers[id] = actor;
             fast__rng_init(&actor->rng, (uint64_t)world->config.seed, FAST_PURPOSE_NETWORK,
                            (uint64_t)id, 0, 0);

@@ -10,8 +10,9 @@
  * An instant of virtual time is as long as its events: an actor computes nothing between two calls
  * as far as the clock can tell; what it computes it charges. Deadlines are met to the nanosecond;
  * if nothing else can happen the clock jumps to the first of them, so that no program hangs. A
- * program that polls in a loop without waiting would stop the clock: after POLLS_MAX polls at one
- * instant it lets everything else of this instant go first, and then sleeps for POLL_NS.
+ * program that polls in a loop without waiting would stop the clock: after POLLS_MAX polls in a
+ * row it lets everything else of this instant go first, and then sleeps for POLL_NS, or for a small
+ * part of the time that it has polled.
  *
  * A crash unwinds the program at once, as a ghost: its calls return FAST_ECANCELED without leaving
  * the thread, and what it sends is dropped. A restart begins the program again on the same stack.
@@ -105,6 +106,7 @@ fast_err fast__sim_block(fast_sim_actor *actor, fast_sim_state state)
     FAST_ASSERT(sim->running == actor);
     if (!actor->base.stopped) {
         actor->state = state;
+        actor->polls = 0;
         fast__fiber_yield(&actor->fiber);
     }
     return actor->base.stopped ? fast__fail(FAST_ECANCELED, "the actor was stopped") : FAST_OK;
@@ -231,6 +233,7 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
     fast_sim_actor *actor = (fast_sim_actor *)base;
     fast_sim *sim = (fast_sim *)base->world;
     const int64_t shift = actor->node->clock_ns;
+    int64_t polls = 0;
 
     if (actor->base.stopped)
         return fast__fail(FAST_ECANCELED, "the actor was stopped");
@@ -239,20 +242,23 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
         return FAST_OK;
     }
     if (deadline <= sim->now + shift) {
-        if (actor->polled_at != sim->now)
-            actor->polls = 0;
-        actor->polled_at = sim->now;
-        if (++actor->polls <= POLLS_MAX)
+        if (actor->polls == 0)
+            actor->polled_at = sim->now;
+        if (++actor->polls % POLLS_MAX != 0)
             return FAST_OK;
+        polls = actor->polls;
         /* Whatever else happens at this instant goes first; if nothing does, time passes. */
-        const bool more = fast__sim_next(sim) == sim->now;
-        deadline = sim->now + shift + (more ? 0 : POLL_NS);
+        const int64_t polled = (sim->now - actor->polled_at) / POLLS_MAX;
+        deadline = sim->now + shift;
+        if (fast__sim_next(sim) != sim->now)
+            deadline += polled > POLL_NS ? polled : POLL_NS;
     }
     fast__sim_timer_set(sim, actor,
                         shift < 0 && deadline > INT64_MAX + shift ? INT64_MAX : deadline - shift);
     const fast_err err = fast__sim_block(actor, FAST_SIM_WAITING);
     actor->woken = false;
-    actor->polls = 0;
+    if (sim->now == actor->deadline)
+        actor->polls = polls; /* nothing came: it still polls */
     return err;
 }
 

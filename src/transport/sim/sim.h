@@ -94,8 +94,8 @@ struct fast_sim_actor {
     fast_sim_state state;      /* what may resume it */
     bool woken;                /* wake() came while it was not waiting */
     uint64_t resume;           /* order of the event that resumes it; another one is stale */
-    int polls;                 /* waits without waiting at this instant */
-    int64_t polled_at;         /* which instant */
+    int64_t polls;             /* in a row: it neither waited nor computed between them */
+    int64_t polled_at;         /* when the first of them was */
     int64_t deadline;          /* of its wait, in the simulation's time */
     int64_t timer;             /* its key in the heap of timers; never later than deadline */
     int64_t timer_slot;        /* where it is there */

@@ -182,7 +182,7 @@ static fast_err spin(fast_actor *actor, void *ctx)
     notes *n = ctx;
     fast_msg *msg = NULL;
     if (fast_actor_id(actor) == 1) {
-        assert_int_equal(fast_sleep_until(actor, MB), FAST_OK);
+        assert_int_equal(fast_sleep_until(actor, n->size), FAST_OK);
         send_declared(actor, 0, 0);
         return FAST_OK;
     }
@@ -196,9 +196,14 @@ static fast_err spin(fast_actor *actor, void *ctx)
 static void test_polling_does_not_stop_the_clock(void **state)
 {
     (void)state;
-    notes n = { 0 };
+    notes n = { .size = 10000 };
     run("ideal", 2, spin, &n);
-    assert_in_range(n.times[0], MB + 1000, MB + 2000);
+    assert_in_range(n.times[0], 11000, 12000);
+    /* The longer it polls the coarser, or a second would take millions of polls. */
+    n = (notes){ .size = 1000000000 };
+    run("ideal", 2, spin, &n);
+    assert_in_range(n.times[0], 1000001000, 1020000000);
+    assert_true(n.count < 200000);
 }
 
 /* Near actors share memory. */
