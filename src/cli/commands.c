@@ -149,6 +149,14 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
+const fast_option *cli_shared_options(const fast_part *parts, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++)
+        if (parts[i].options != parts[0].options)
+            return NULL;
+    return count > 1 ? parts[0].options : NULL;
+}
+
 const cli_group *cli_group_of(const fast_option *option)
 {
     const cli_group *group = cli_groups;

@@ -84,10 +84,9 @@ static void print_command(cli_page *page, const cli_command *command)
     }
 }
 
-static void print_part(cli_page *page, const fast_part *part)
+static void print_keys(cli_page *page, const fast_option *options)
 {
-    cli_page_row(page, 2, 18, part->name, part->summary ? part->summary : "");
-    for (const fast_option *option = part->options; option && option->name; option++) {
+    for (const fast_option *option = options; option && option->name; option++) {
         char left[2 * CLI_FLAG_MAX], value[CLI_FLAG_MAX], text[512];
 
         cli_flag_value(option, value);
@@ -95,6 +94,13 @@ static void print_part(cli_page *page, const fast_part *part)
         describe(option, false, text, sizeof text);
         cli_page_row(page, 6, 30, left, text);
     }
+}
+
+static void print_part(cli_page *page, const fast_part *part, bool keys)
+{
+    cli_page_row(page, 2, 18, part->name, part->summary ? part->summary : "");
+    if (keys)
+        print_keys(page, part->options);
 }
 
 static void print_topic(cli_page *page, const cli_topic *topic)
@@ -105,8 +111,13 @@ static void print_topic(cli_page *page, const cli_topic *topic)
     fprintf(page->out, "%s\n", topic->title);
     cli_page_text(page, 2, topic->how);
     fputc('\n', page->out);
+    const fast_option *shared = cli_shared_options(parts, count);
     for (int64_t i = 0; i < count; i++)
-        print_part(page, &parts[i]);
+        print_part(page, &parts[i], !shared);
+    if (shared) {
+        fputs("\n  each with\n", page->out);
+        print_keys(page, shared);
+    }
 }
 
 static void print_overview(cli_page *page)
@@ -144,7 +155,7 @@ static bool print_parts_named(cli_page *page, const char *name)
             if (strcmp(parts[i].name, name) != 0)
                 continue;
             fprintf(page->out, "%s%s (%s)\n", found ? "\n" : "", name, topic->kind);
-            print_part(page, &parts[i]);
+            print_part(page, &parts[i], true);
             found = true;
         }
     }

@@ -90,6 +90,21 @@ static void put_options(FILE *out)
     }
 }
 
+static void put_keys(FILE *out, const fast_option *options)
+{
+    if (!options || !options->name)
+        return;
+    fputs(".RS\n", out);
+    for (const fast_option *option = options; option->name; option++) {
+        char value[CLI_FLAG_MAX], tag[2 * CLI_FLAG_MAX];
+
+        cli_flag_value(option, value);
+        snprintf(tag, sizeof tag, "%s=%s", option->name, value);
+        put_entry(out, tag, option->help, option->standard);
+    }
+    fputs(".RE\n", out);
+}
+
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -101,19 +116,15 @@ static void put_topic(FILE *out, const cli_topic *topic)
     fputc('\n', out);
     put(out, topic->how);
     fputc('\n', out);
+    const fast_option *shared = cli_shared_options(parts, count);
     for (int64_t i = 0; i < count; i++) {
         put_entry(out, parts[i].name, parts[i].summary ? parts[i].summary : "", NULL);
-        if (!parts[i].options || !parts[i].options->name)
-            continue;
-        fputs(".RS\n", out);
-        for (const fast_option *option = parts[i].options; option->name; option++) {
-            char value[CLI_FLAG_MAX], tag[2 * CLI_FLAG_MAX];
-
-            cli_flag_value(option, value);
-            snprintf(tag, sizeof tag, "%s=%s", option->name, value);
-            put_entry(out, tag, option->help, option->standard);
-        }
-        fputs(".RE\n", out);
+        if (!shared)
+            put_keys(out, parts[i].options);
+    }
+    if (shared) {
+        fputs(".PP\nAll of them take:\n", out);
+        put_keys(out, shared);
     }
 }
 

@@ -98,10 +98,25 @@ static void put_run(FILE *out)
     }
 }
 
+static void put_keys(FILE *out, const fast_option *options)
+{
+    if (!options || !options->name)
+        return;
+    fputs("\n| key | default | meaning |\n|---|---|---|\n", out);
+    for (const fast_option *option = options; option->name; option++) {
+        char value[CLI_FLAG_MAX], name[2 * CLI_FLAG_MAX];
+
+        cli_flag_value(option, value);
+        snprintf(name, sizeof name, "%s=%s", option->name, value);
+        put_row(out, name, option);
+    }
+}
+
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
     const fast_part *parts = fast_part_list(topic->kind, &count);
+    const fast_option *shared = cli_shared_options(parts, count);
 
     fprintf(out, "\n## %s\n\n%s\n", topic->title, topic->how);
     /* Engines differ from build to build; this page must not. */
@@ -113,16 +128,12 @@ static void put_topic(FILE *out, const cli_topic *topic)
         fprintf(out, "\n### %s (%s)\n\n", parts[i].name, topic->kind);
         put(out, parts[i].summary ? parts[i].summary : "");
         fputc('\n', out);
-        if (!parts[i].options || !parts[i].options->name)
-            continue;
-        fputs("\n| key | default | meaning |\n|---|---|---|\n", out);
-        for (const fast_option *option = parts[i].options; option->name; option++) {
-            char value[CLI_FLAG_MAX], name[2 * CLI_FLAG_MAX];
-
-            cli_flag_value(option, value);
-            snprintf(name, sizeof name, "%s=%s", option->name, value);
-            put_row(out, name, option);
-        }
+        if (!shared)
+            put_keys(out, parts[i].options);
+    }
+    if (shared) {
+        fputs("\nAll of them take:\n", out);
+        put_keys(out, shared);
     }
 }
 

@@ -29,6 +29,9 @@ typedef struct cli_topic {
 
 extern const cli_topic cli_topics[]; /* the last has no name */
 
+/* The options that all of several parts take alike, shown once for all of them; or NULL. */
+const fast_option *cli_shared_options(const fast_part *parts, int64_t count);
+
 enum { CLI_FLAG_MAX = 128 };
 
 /* "--clip-norm" */
