@@ -481,7 +481,10 @@ static fast_err direct_fill(direct *d)
     const size_t copies = (size_t)d->small * SLOTS * sizeof(float);
     const size_t size = rows + (size_t)group->size * copies;
     unsigned char *memory = NULL;
-    FAST_TRY(fast_actor_share(group->actor, group->key ^ 0x646972656374, size + LINES, &memory));
+    /* Near actors crash and come back together: another life begins with another board. */
+    const uint64_t key =
+        group->key ^ 0x646972656374 ^ (uint64_t)fast_actor_life(group->actor) << 48;
+    FAST_TRY(fast_actor_share(group->actor, key, size + LINES, &memory));
     const uintptr_t up = (LINES - (uintptr_t)memory % LINES) % LINES;
     d->board = (direct_board *)(void *)(memory + up);
     d->own = &d->board->rows[group->rank];

@@ -302,6 +302,45 @@ static void test_race(void **state)
     expect_ok(run_on("threads", 5, race_main, NULL, "timeout=60"));
 }
 
+/* The node crashes amid sums and comes back: the members of the second life start over with a group
+ * of the same number, and its sums are right. */
+static fast_err crash_main(fast_actor *actor, void *ctx)
+{
+    int64_t *summed = ctx;
+    fast_group *group = NULL;
+    float *x = NULL;
+    FAST_TRY(group_of(actor, &group));
+    const int64_t n = fast_group_size(group), rank = fast_group_rank(group);
+    fast_err err = fast__alloc("vector", COUNT_MAX + 1, sizeof *x, &x);
+    for (int64_t round = 0; round < 100 && !err; round++) {
+        fill(x, (uint64_t)round, rank, COUNT_MAX);
+        err = fast_charge(actor, 1e5 * (double)(rank + 1), 0);
+        if (!err)
+            err = fast_allreduce(group, x, COUNT_MAX, FAST_SOON);
+        if (!err)
+            err = expect_sum(x, (uint64_t)round, n, COUNT_MAX);
+        summed[fast_actor_life(actor)] += !err;
+    }
+    fast_group_free(group);
+    fast__free(x);
+    return err;
+}
+
+static void test_crash(void **state)
+{
+    (void)state;
+    int64_t summed[2] = { 0, 0 };
+    const char *options[] = { "transport=sim", "cluster=laptop",
+                              "faults=crash 0 at 1ms; restart 0 at 2ms", NULL };
+    const fast_role roles[] = { { "worker", 4, crash_main, summed } };
+    const fast_err err = fast_actors_run(options, roles, 1, NULL);
+    if (err)
+        print_error("%s\n", fast_error_detail());
+    assert_int_equal(err, FAST_OK);
+    assert_true(summed[0] > 0 && summed[0] < 400);
+    assert_int_equal(summed[1], 400);
+}
+
 static fast_err counts_main(fast_actor *actor, void *ctx)
 {
     const int64_t count = *(const int64_t *)ctx;
@@ -416,8 +455,9 @@ int main(void)
         cmocka_unit_test(test_delays), cmocka_unit_test(test_requests),
         cmocka_unit_test(test_again),  cmocka_unit_test(test_missing),
         cmocka_unit_test(test_ended),  cmocka_unit_test(test_race),
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_oom),    cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_counts), cmocka_unit_test(test_crash),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_oom),
+        cmocka_unit_test(test_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
