@@ -72,7 +72,7 @@ fast_err fast_group_algorithm(fast_group *group, const char *spec)
 }
 
 /* The algorithm for this call. */
-static fast_err pick(fast_group *group, int64_t count, bool blocking, int64_t deadline, int *out)
+static fast_err pick(fast_group *group, int64_t count, bool blocking, int64_t *deadline, int *out)
 {
     FAST_TRY(fast__group_check_count("allreduce", count));
     FAST_TRY(fast__group_check(group));
@@ -102,7 +102,7 @@ fast_err fast_allreduce(fast_group *group, float *x, int64_t count, int64_t dead
 {
     FAST_ASSERT(group != NULL);
     int i = 0;
-    FAST_TRY(pick(group, count, true, deadline, &i));
+    FAST_TRY(pick(group, count, true, &deadline, &i));
     const fast_algorithm *algorithm = fast__allreduces[i];
     if (algorithm->run) {
         const fast_err err = algorithm->run(group, group->slots[i].state, x, count, deadline);
@@ -116,7 +116,8 @@ fast_err fast_allreduce_start(fast_group *group, float *x, int64_t count, fast_r
 {
     FAST_ASSERT(group != NULL && out != NULL);
     int i = 0;
-    FAST_TRY(pick(group, count, false, FAST_AT_ONCE, &i));
+    int64_t deadline = FAST_AT_ONCE;
+    FAST_TRY(pick(group, count, false, &deadline, &i));
     if (!fast__allreduces[i]->rounds && !fast__allreduces[i]->advance)
         return fast__fail(FAST_ENOTSUP,
                           "allreduce %s cannot be started and waited for later; use another",

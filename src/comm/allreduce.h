@@ -57,7 +57,7 @@ extern const fast_algorithm fast__allreduce_native;
 /* Open slot i of the group with its default options if it is not open yet. */
 fast_err fast__allreduce_open(fast_group *group, int i);
 /* For `auto`: the number of the algorithm for this count, open, the same at all members. May talk
- * to them when it first fits its model, so `blocking` says if it may; then, until the deadline.
- * Fails as a collective does. */
-fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t deadline,
+ * to them when it first fits its model, so `blocking` says if it may; then, until the deadline,
+ * which becomes a time. Fails as a collective does. */
+fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out);

@@ -264,7 +264,7 @@ static fast_err fastest(fast_group *group, int64_t count, int *out)
     return FAST_OK;
 }
 
-fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t deadline,
+fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out)
 {
     FAST_ASSERT(count >= 0);
@@ -274,8 +274,11 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
         *out = m->direct;
         return FAST_OK;
     }
-    if (!m->fitted && blocking)
-        FAST_TRY(fast__model_fit(group, deadline));
+    if (!m->fitted && blocking) {
+        /* The deadline holds for the fit and what comes after it. */
+        *deadline = fast__deadline(group->actor, *deadline);
+        FAST_TRY(fast__model_fit(group, *deadline));
+    }
     model_choice *choice = &m->choices[count % CHOICES];
     if (choice->count != count) {
         int found = -1;
@@ -290,7 +293,8 @@ const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_
 {
     FAST_ASSERT(group != NULL);
     int i = group->algorithm;
-    if (count < 0 || (i < 0 && fast__allreduce_choose(group, count, false, FAST_AT_ONCE, &i)))
+    int64_t deadline = FAST_AT_ONCE;
+    if (count < 0 || (i < 0 && fast__allreduce_choose(group, count, false, &deadline, &i)))
         return "";
     if (seconds_out)
         *seconds_out = fast__model_seconds(group, i, count);
