@@ -48,20 +48,15 @@ enum {
 enum { WHO_QUESTION, WHO_ORIGIN };
 enum { ANSWER_QUESTION, ANSWER_WHOM, ANSWER_WAITED, ANSWER_SENT };
 
-static int64_t window_of(int64_t since, int64_t deadline)
+static int64_t window_of(int64_t begin, int64_t deadline)
 {
-    return (deadline - since) / WINDOW;
+    return (deadline - begin) / WINDOW;
 }
 
-static int64_t tick_of(int64_t since, int64_t deadline)
+static int64_t tick_of(int64_t begin, int64_t deadline)
 {
-    const int64_t tick = window_of(since, deadline) / TICKS;
+    const int64_t tick = window_of(begin, deadline) / TICKS;
     return tick > 0 ? tick : 1;
-}
-
-static bool is_about(const fast_blame *blame, const fast_wait *wait)
-{
-    return blame->since == wait->since + 1 && blame->deadline == wait->deadline;
 }
 
 /* A small message that nobody counts and that may be lost. Without memory it is. */
@@ -222,6 +217,12 @@ static void answer_pending(fast_actor *actor)
 
 /* Walks. */
 
+static int64_t last_hop(const fast_blame_walk *walk)
+{
+    FAST_ASSERT(walk->count > 0);
+    return walk->last[(walk->count - 1) % FAST_BLAME_SHOWN];
+}
+
 /* A walk has come to an end: its opinion counts for the time since the last one. */
 static void judge(fast_actor *actor, fast_blame_end end, int64_t culprit)
 {
@@ -262,7 +263,7 @@ static void hop_to(fast_actor *actor, int64_t id)
         walk->first[number] = id;
     walk->last[number % FAST_BLAME_SHOWN] = id;
     if (id == actor->id || id == walk->anchor) {
-        judge(actor, FAST_BLAME_CIRCLE, walk->first[0]);
+        judge(actor, FAST_BLAME_CIRCLE, id == actor->id ? walk->first[0] : id);
     } else if (peer->ended) {
         judge(actor, FAST_BLAME_ENDED, peer->err && peer->culprit >= 0 ? peer->culprit : id);
     } else if (peer->down) {
@@ -282,6 +283,7 @@ static void walk_begin(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
     blame->walk = (fast_blame_walk){ .anchor = -1, .anchor_at = 1, .culprit = -1 };
+    blame->since = wait->since;
     blame->origin = actor->id;
     blame->origin_ns = fast_now(actor) - wait->since;
     if (wait->whom != FAST_ANY) {
@@ -291,7 +293,7 @@ static void walk_begin(fast_actor *actor, const fast_wait *wait)
     const bool fresh = blame->survey_since == wait->since + 1;
     fast_blame_end end = FAST_BLAME_OPEN;
     if (fresh) {
-        const int64_t tick = tick_of(wait->since, wait->deadline);
+        const int64_t tick = tick_of(blame->begin, blame->deadline);
         const int64_t suspect = survey_suspect(actor, fast_now(actor), tick, &end);
         blame->survey_last = suspect;
         if (suspect >= 0 && end == FAST_BLAME_OPEN) {
@@ -314,7 +316,7 @@ static void walk_step(fast_actor *actor, const fast_msg *msg)
     fast_blame *blame = &actor->blame;
     fast_blame_walk *walk = &blame->walk;
     const int64_t whom = msg->words[ANSWER_WHOM];
-    const int64_t long_ns = window_of(blame->since - 1, blame->deadline);
+    const int64_t long_ns = window_of(blame->begin, blame->deadline);
     if (walk->end != FAST_BLAME_OPEN || walk->count == 0 || msg->words[0] != blame->question)
         return;
     blame->question++;
@@ -338,33 +340,35 @@ int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
         answer_pending(actor);
         actor->wait = before;
     }
-    const int64_t window = window_of(wait->since, wait->deadline);
-    if (window < TICKS)
-        return INT64_MAX;
-    return is_about(blame, wait) ? blame->next : wait->deadline - window;
+    if (blame->deadline != wait->deadline) {
+        blame->deadline = wait->deadline;
+        blame->begin = wait->since;
+        blame->next = wait->deadline - window_of(wait->since, wait->deadline);
+        blame->asked_once = false;
+    }
+    return window_of(blame->begin, blame->deadline) < TICKS ? INT64_MAX : blame->next;
 }
 
 void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
     const int64_t now = fast_now(actor);
-    const int64_t tick = tick_of(wait->since, wait->deadline);
-    const bool first = !is_about(blame, wait);
-    if (first) {
-        blame->since = wait->since + 1;
-        blame->deadline = wait->deadline;
+    const int64_t tick = tick_of(blame->begin, blame->deadline);
+    FAST_ASSERT(blame->deadline == wait->deadline);
+    blame->next = now + tick;
+    if (!blame->asked_once) {
+        blame->asked_once = true;
         blame->best = (fast_blame_walk){ .culprit = -1 };
         blame->weight = 0;
         blame->judged = now;
-    }
-    blame->next = now + tick;
-    if (!first && blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0) {
+    } else if (blame->since != wait->since) {
+        /* Another wait of the same operation: what came of the last one counts on. */
+    } else if (blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0) {
         /* A hop that was asked in this tick has time until the next one. */
         if (now - blame->asked < tick)
             return;
-        const int64_t hop = blame->walk.last[(blame->walk.count - 1) % FAST_BLAME_SHOWN];
-        judge(actor, FAST_BLAME_SILENT, hop);
-    } else if (!first && blame->walk.count > HOPS_AGAIN) {
+        judge(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
+    } else if (blame->walk.count > HOPS_AGAIN) {
         return;
     }
     walk_begin(actor, wait);
@@ -453,7 +457,7 @@ static void put_end(line *l, const fast_actor *actor, const fast_blame_walk *wal
         break;
     case FAST_BLAME_ENDED:
         put(l, ", which has ended");
-        if (walk->culprit != walk->last[(walk->count - 1) % FAST_BLAME_SHOWN])
+        if (walk->culprit != last_hop(walk))
             put_name(l, actor, " because of ", walk->culprit);
         break;
     case FAST_BLAME_SENT:
@@ -480,23 +484,23 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
     const int64_t now = fast_now(actor);
-    const int64_t window = window_of(wait->since, wait->deadline);
-    const bool asked = is_about(blame, wait);
-    const int64_t planned = asked ? blame->next : wait->deadline - window;
+    /* The first call of an operation that began past its deadline. */
+    (void)fast__blame_ask_at(actor, wait);
+    const int64_t window = window_of(blame->begin, blame->deadline);
+    const int64_t tick = tick_of(blame->begin, blame->deadline);
+    const bool asked = blame->asked_once;
     line l = { .used = 0 };
     put_begin(&l, actor, wait);
-    if (window >= TICKS && now - planned > window) {
+    if (window >= TICKS && now - blame->next > window) {
         actor->culprit = actor->id;
         put(&l, ", but stood still itself for %.3g s, or its clock jumped",
-            (double)(now - planned) * 1e-9);
+            (double)(now - blame->next) * 1e-9);
         return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
     }
     /* The open question counts if nothing else is known, or if it is as old as a tick. */
-    if (asked && blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0 &&
-        (blame->best.end == FAST_BLAME_OPEN ||
-         now - blame->asked >= tick_of(wait->since, wait->deadline)))
-        judge(actor, FAST_BLAME_SILENT,
-              blame->walk.last[(blame->walk.count - 1) % FAST_BLAME_SHOWN]);
+    if (asked && blame->since == wait->since && blame->walk.end == FAST_BLAME_OPEN &&
+        blame->walk.count > 0 && (blame->best.end == FAST_BLAME_OPEN || now - blame->asked >= tick))
+        judge(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
     const fast_blame_walk *best = &blame->best;
     actor->culprit = asked && best->end != FAST_BLAME_OPEN ? best->culprit : wait->whom;
     if (asked && best->end != FAST_BLAME_OPEN) {

@@ -43,8 +43,10 @@ typedef struct fast_blame_walk {
 
 /* What an actor has found out. A part of fast_actor, zeroed when it is made. */
 typedef struct fast_blame {
-    int64_t since;        /* the wait that it is about: its `since`, plus 1; 0: none */
-    int64_t deadline;     /* of that wait */
+    int64_t deadline;     /* of the waits that it is about: those of one operation share it */
+    int64_t begin;        /* when the first of them began */
+    int64_t since;        /* when the one began whose chain is walked */
+    bool asked_once;      /* in this operation */
     int64_t next;         /* when to act next */
     int64_t asked;        /* when the open question was asked */
     int64_t question;     /* number of the newest question */

@@ -177,6 +177,21 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
     return true;
 }
 
+/* Nobody is left: because of one that is down without an end, or else of whom those blamed who gave
+ * up, or else of the first that left. */
+static int64_t culprit_of_all(const fast_peers *peers)
+{
+    int64_t blamed = -1;
+    for (int64_t i = 0; peers && i < peers->count; i++) {
+        const fast_peer *peer = &peers->rows[i].peer;
+        if (peer->down && !peer->ended)
+            return peers->rows[i].id;
+        if (blamed < 0 && peer->ended && peer->err != FAST_OK)
+            blamed = peer->culprit >= 0 ? peer->culprit : peers->rows[i].id;
+    }
+    return blamed >= 0 || !peers || peers->count == 0 ? blamed : peers->rows[0].id;
+}
+
 fast_err fast__peers_check(fast_actor *actor, int64_t id)
 {
     const fast_world *world = actor->world;
@@ -187,7 +202,9 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (id == FAST_ANY) {
         if (actor->mailbox.down_count < world->count - 1)
             return FAST_OK;
-        return fast__fail(FAST_EPEER, "everyone else has left");
+        actor->culprit = culprit_of_all(actor->mailbox.peers);
+        fast__actor_name(world, actor->culprit, culprit, sizeof culprit);
+        return fast__fail(FAST_EPEER, "everyone else has left or is down, because of %s", culprit);
     }
     const fast_peer *peer = fast__peer(actor, id);
     if (!peer->down)

@@ -79,6 +79,34 @@ const char *fast__fault_kind_name(fast_fault_kind kind)
     return kinds[kind].name;
 }
 
+const fast_part *fast__fault_list(int64_t *count_out)
+{
+    static const fast_part parts[FAST_FAULT_KINDS] = {
+        [FAST_FAULT_CRASH] = { "crash", "all workers of a node stop: crash 3 at 1.5s", NULL },
+        [FAST_FAULT_RESTART] = { "restart", "after a crash they begin again: restart 3 at 2s",
+                                 NULL },
+        [FAST_FAULT_PAUSE] = { "pause", "a node stands still: pause 2 at 1s for 500ms", NULL },
+        [FAST_FAULT_SLOW] = { "slow", "computing takes longer: slow 1 at 0s for 10s by 4", NULL },
+        [FAST_FAULT_CUT] = { "cut",
+                             "nothing passes a link: cut 0-3 at 1s for 2s; one way: cut 0>3 at 1s",
+                             NULL },
+        [FAST_FAULT_PARTITION] = { "partition",
+                                   "no side reaches another: partition 0,1|2,3 at 1s for 2s; one "
+                                   "way: 0,1>2,3; one side alone is cut off from all other nodes",
+                                   NULL },
+        [FAST_FAULT_LOSSY] = { "lossy", "a link loses packets: lossy 0-1 at 0s for 5s loss 0.2",
+                               NULL },
+        [FAST_FAULT_JUMP] = { "jump", "the clock of a node jumps: jump 2 at 1s by -3s", NULL },
+        [FAST_FAULT_JOIN] = { "join", "a node begins late: join 4 at 2s", NULL },
+        [FAST_FAULT_LIE] = { "lie",
+                             "the numbers that a node sends are false: lie 3 at 0s for 10s how "
+                             "negate, scale, random or nan",
+                             NULL },
+    };
+    *count_out = FAST_FAULT_KINDS;
+    return parts;
+}
+
 const char *fast__lie_name(fast_lie how)
 {
     FAST_ASSERT((int)how < LIES);

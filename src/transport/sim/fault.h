@@ -5,6 +5,8 @@
 #include "base/rng.h"
 #include "fast/actor.h"
 
+struct fast_world;
+
 /*
  * Fault schedules: what goes wrong when, on which node or link of a simulated cluster. As text, one
  * fault a line or separated by semicolons; # begins a comment:
@@ -106,6 +108,12 @@ fast_err fast__faults_check(const fast_faults *faults);
 fast_err fast__faults_pick(const fast_faults *faults, const bool *keep, fast_faults **out);
 
 void fast__faults_free(fast_faults *faults); /* NULL is allowed */
+
+/* The schedule of an open world of the transport sim, lent; NULL without one. */
+const fast_faults *fast__faults_of(const struct fast_world *world);
+
+/* The kinds, for fast_part_list("fault"). */
+const fast_part *fast__fault_list(int64_t *count_out);
 
 /* "crash", ...; "negate", ... */
 const char *fast__fault_kind_name(fast_fault_kind kind);

@@ -388,6 +388,12 @@ fast_err fast__faults_open(fast_sim *sim)
     return FAST_OK;
 }
 
+const fast_faults *fast__faults_of(const fast_world *world)
+{
+    const fast_plan *plan = ((const fast_sim *)world)->faults;
+    return plan ? plan->faults : NULL;
+}
+
 void fast__faults_close(fast_sim *sim)
 {
     fast_plan *plan = sim->faults;
