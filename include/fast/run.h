@@ -170,6 +170,47 @@ FAST_API FAST_MUST_CHECK fast_err fast_bench_allreduce(const char *const *option
                                                        fast_allreduce_measure_fn *report,
                                                        void *ctx);
 
+/* How the program of one simulated actor ended. */
+typedef struct fast_simulated {
+    const char *name;    /* "worker 3" */
+    int64_t node;        /* where it lives */
+    int64_t life;        /* restarts */
+    fast_err err;        /* FAST_OK, or why it gave up; FAST_ECANCELED: it crashed */
+    const char *detail;  /* in one line; "" */
+    const char *culprit; /* whom it blames: "worker 2"; or NULL */
+    int64_t rounds;      /* finished in its last life */
+} fast_simulated;
+
+/* One simulation of fast_simulate(). */
+typedef struct fast_simulation {
+    const char *program;   /* what was simulated, in one word */
+    const char *title;     /* and in one line */
+    int64_t seed;          /* of everything random in it */
+    const char *faults;    /* its schedule, as text; "" */
+    const char *broken;    /* which promise of FAST was broken; "" if none, as it should be */
+    int64_t failed_count;  /* actors that gave up; those that crashed do not count */
+    int64_t crashed_count; /* actors that crashed and were not restarted */
+    int64_t wrong_count;   /* sums that were wrong: somebody lied */
+    const fast_simulated *actors; /* all */
+    int64_t actor_count;          /* of them */
+    double time_s;                /* of this machine */
+    int64_t virtual_time_ns;      /* of the simulated cluster */
+    int64_t messages_sent;        /* by all actors */
+    int64_t bytes_sent;           /* likewise */
+    int64_t events;               /* of the simulation */
+    uint64_t trace_hash;          /* the same for the same simulation, anywhere */
+    const char *command;          /* that repeats it */
+    int64_t shrunk_tries;         /* simulations that it took to reduce the faults; 0: it was not */
+} fast_simulation;
+
+/* Called after each simulation, which is lent for the call; false ends the campaign. */
+typedef bool fast_simulate_fn(void *ctx, const fast_simulation *simulation);
+
+/* Simulate a small program of actors on a cluster, with faults: `fast simulate`. Options as there:
+ * fast_part_list("simulate"). Programs that give up are a result, not an error. */
+FAST_API FAST_MUST_CHECK fast_err fast_simulate(const char *const *options,
+                                                fast_simulate_fn *report, void *ctx);
+
 /* An optional library that this build has, or has not. */
 typedef struct fast_feature {
     const char *name;    /* "oneDNN" */

@@ -41,6 +41,7 @@ const cli_command *cli_command_find(const char *name); /* NULL where there is no
 
 int cli_train(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_simulate(int argc, char **argv);
 /* `fast bench allreduce`, with "name=value", ..., NULL. */
 int cli_bench_allreduce(const char *const *options, bool json);
 int cli_info(int argc, char **argv);

@@ -41,6 +41,11 @@ static const fast_option bench_flags[] = {
     FLAG_END,
 };
 
+static const fast_option simulate_flags[] = {
+    FLAG("json", "print one JSON object a line for each simulation"),
+    FLAG_END,
+};
+
 static const fast_option info_flags[] = {
     FLAG("json", "print one JSON object a line"),
     FLAG_END,
@@ -78,6 +83,18 @@ static const cli_example bench_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example simulate_examples[] = {
+    { "fast simulate", "sums of four workers' vectors, without faults" },
+    { "fast simulate --faults 'crash 3 at 5ms'", "who notices, when, and whom they blame" },
+    { "fast simulate --program ping --workers 64 --cluster wan --faults 'slow 7 at 0s by 100'",
+      "a slow node in a ring across continents" },
+    { "fast simulate --faults random --seeds 1000 --shrink",
+      "random faults, a thousand times; the first failure with the faults that matter alone" },
+    { "fast simulate --program gossip --faults 'partition 0,1|2,3 at 1ms for 20ms'",
+      "a program that gets over it" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -98,22 +115,27 @@ const cli_command cli_commands[] = {
       cli_train },
     { "bench", "[engine|allreduce|sim] [OPTIONS]", "measure the speed of this machine", "train",
       bench_flags, "engine|allreduce|sim", bench_examples, cli_bench },
+    { "simulate", "[OPTIONS]",
+      "run small programs on a simulated cluster, with faults; fast train --transport sim trains",
+      "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|bench|info|help|models|data|layers|optimizers|schedules|engines|"
-      "clusters|strategies|topologies",
+      "train|bench|simulate|info|help|models|data|layers|optimizers|schedules|engines|"
+      "clusters|faults|strategies|topologies",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 
 const cli_group cli_groups[] = {
-    { "What to train", "|model|data|augment|seed|" },
+    { "What to train", "|model|data|augment|" },
+    { "What to simulate", "|program|rounds|size|algorithm|work|" },
+    { "Chance", "|seed|seeds|shrink|" },
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
     { "Workers", "|workers|strategy|topology|shard|alpha|" },
-    { "Where", "|transport|cluster|faults|timeout|pool|trace|" },
+    { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
 };
@@ -133,7 +155,12 @@ const cli_topic cli_topics[] = {
       "epochs." },
     { "engines", "engine", "Engines", "what computes", "Choose one with --engine NAME." },
     { "clusters", "cluster", "Clusters", "what the transport sim simulates",
-      "Choose one with cluster=NAME or cluster=NAME:KEY=VALUE,KEY=VALUE, or give a YAML file." },
+      "Choose one with --cluster NAME or --cluster NAME:KEY=VALUE,KEY=VALUE, or give a YAML "
+      "file." },
+    { "faults", "fault", "Faults", "what goes wrong in simulations",
+      "Give a schedule with --faults 'FAULT; FAULT; ...', or the name of a file with one fault a "
+      "line, or random:count=3,kinds=crash+pause,span=10s, drawn from the seed. Nodes are numbers "
+      "from 0. Times are ns, us, ms, s, min or h; without \"for\" a fault lasts to the end." },
     { "strategies", "strategy", "Strategies", "how workers cooperate",
       "Choose one with --strategy NAME or --strategy NAME:KEY=VALUE,KEY=VALUE." },
     { "topologies", "topology", "Topologies", "who exchanges with whom",

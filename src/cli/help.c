@@ -76,11 +76,17 @@ static void print_command(cli_page *page, const cli_command *command)
         print_groups(page, part->options);
     if (command->kind) {
         fputc('\n', page->out);
+        const bool simulates = strcmp(command->kind, "simulate") == 0;
         cli_page_text(
             page, 0,
-            "MODEL, DATA, ENGINE, OPTIMIZER and SCHEDULE are names, with options of their "
-            "own as name:key=value,key=value. fast help models (data, optimizers, "
-            "schedules, engines, layers) lists them.");
+            simulates
+                ? "CLUSTER and ALLREDUCE are names, with options of their own as "
+                  "name:key=value,key=value. fast help clusters lists clusters, fast help faults "
+                  "what "
+                  "may go wrong."
+                : "MODEL, DATA, ENGINE, OPTIMIZER and SCHEDULE are names, with options of their "
+                  "own as name:key=value,key=value. fast help models (data, optimizers, "
+                  "schedules, engines, layers) lists them.");
     }
 }
 

@@ -7,6 +7,7 @@
 #include "comm/allreduce.h"
 #include "comm/topology.h"
 #include "run/run.h"
+#include "run/simulate.h"
 #include "strategy/strategy.h"
 #include "transport/sim/cluster.h"
 #include "transport/transport.h"
@@ -84,6 +85,12 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
         *count_out = 1;
         return &fast__bench_allreduce_part;
     }
+    if (strcmp(kind, "simulate") == 0) {
+        *count_out = 1;
+        return &fast__simulate_part;
+    }
+    if (strcmp(kind, "fault") == 0)
+        return fast__fault_list(count_out);
     if (strcmp(kind, "schedule") == 0)
         return fast__schedule_list(count_out);
     if (strcmp(kind, "layer") == 0)
