@@ -231,7 +231,7 @@ static fast_err starve(fast_actor *actor, void *ctx)
     fast_err err = FAST_ENOMEM;
     /* A name for each try: an actor that was in a store does not come again. */
     for (int n = 0; err; n++) {
-        char name[16];
+        char name[32];
         if (n > 100)
             return fast__fail(FAST_EFORMAT, "open allocates without end");
         snprintf(name, sizeof name, "space %d", n);

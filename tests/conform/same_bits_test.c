@@ -31,6 +31,7 @@ static const char *const algorithms[] = {
 };
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
+/* The largest last: it takes long with sanitizers. */
 static const int64_t counts[] = { 1, 3, 1000, 65537 };
 enum { COUNTS = sizeof counts / sizeof *counts, ACTORS_MAX = 8, GOLDEN_MAX = 1 << 20 };
 
@@ -81,7 +82,12 @@ static fast_err reduce(fast_actor *actor, const bits *b, fast_group *group, floa
     if (err == FAST_ENOTSUP && strcmp(b->algorithm, "direct") == 0)
         return FAST_OK; /* its members share no memory here */
     FAST_TRY(err);
-    for (int k = 0; k < COUNTS; k++) {
+#ifdef FAST_SANITIZED
+    const int used = COUNTS - 1;
+#else
+    const int used = COUNTS;
+#endif
+    for (int k = 0; k < used; k++) {
         fill(fast_actor_id(actor), x, counts[k]);
         FAST_TRY(fast_allreduce(group, x, counts[k], FAST_SOON));
         FAST_TRY(compare(actor, b, counts[k], x));
