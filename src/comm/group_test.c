@@ -231,6 +231,41 @@ static void test_disagreeing(void **state)
     run_all(2, disagreeing);
 }
 
+/* Actors in turn on three nodes: any order of these sums has the same bits. */
+static fast_err on_nodes(fast_actor *actor, void *ctx)
+{
+    const int64_t n = fast_actor_count(actor), self = fast_actor_id(actor);
+    const char *algorithms[] = { "hierarchical", "hierarchical:across=tree",
+                                 "hierarchical:members=3,across=butterfly" };
+    fast_group *group = NULL;
+    (void)ctx;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    for (int a = 0; a < 3; a++) {
+        float x[5];
+        for (int i = 0; i < 5; i++)
+            x[i] = (float)(self + i);
+        FAST_TRY(fast_group_algorithm(group, algorithms[a]));
+        FAST_TRY(fast_allreduce(group, x, 5, FAST_SOON));
+        for (int64_t i = 0; i < 5; i++)
+            FAST_TRY(EXPECT(x[i] == (float)(n * (n - 1) / 2 + n * i)));
+    }
+    fast_group_free(group);
+    return FAST_OK;
+}
+
+static void test_nodes(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 11; n++) {
+        const fast_role roles[] = { { "worker", n, on_nodes, NULL } };
+        const char *options[] = { "transport=sim", "cluster=ethernet-10g:nodes=3", NULL };
+        const fast_err err = fast_actors_run(options, roles, 1, NULL);
+        if (err)
+            print_error("%s\n", fast_error_detail());
+        assert_int_equal(err, FAST_OK);
+    }
+}
+
 /* Whatever allocates in `sim` is counted here, because all its actors are one thread's. */
 static fast_err warm(fast_actor *actor, void *ctx)
 {
@@ -351,10 +386,11 @@ static void test_starved_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_overlapping),
-        cmocka_unit_test(test_generations), cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_disagreeing), cmocka_unit_test(test_warm),
-        cmocka_unit_test(test_starved),     cmocka_unit_test(test_starved_inside),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_generations),    cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_disagreeing),    cmocka_unit_test(test_warm),
+        cmocka_unit_test(test_nodes),          cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_starved_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

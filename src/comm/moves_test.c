@@ -34,6 +34,7 @@ typedef struct player {
     bool frozen;     /* what is kept must not be added to */
     letter **in;     /* by sender: the oldest */
     double time;     /* of its last move */
+    int64_t got;     /* elements that came, in all */
     int64_t round;   /* the next */
     int move, count; /* within `moves` */
     fast_move moves[FAST_ROUND_MOVES];
@@ -148,6 +149,7 @@ static bool play_step(play *g, int64_t rank)
         assert_int_equal(got->count, move->count);
         p->in[move->peer] = got->next;
         p->time = got->time > p->time ? got->time : p->time;
+        p->got += got->count;
         play_apply(g, p, move, got);
     }
     p->move++;
@@ -173,7 +175,7 @@ static double play_run(play *g)
             assert_null(p->in[s]);
         time = p->time > time ? p->time : time;
         keep(p, NULL, false);
-        *p = (player){ .x = p->x, .in = p->in };
+        *p = (player){ .x = p->x, .in = p->in, .got = p->got };
     }
     return time;
 }
@@ -295,9 +297,13 @@ static void test_allgather(void **state)
                     g.players[r].x[i] = i >= offset && i < offset + count ? (float)i : -1.0f;
             }
             play_run(&g);
-            for (int64_t r = 0; r < n; r++)
+            for (int64_t r = 0; r < n; r++) {
+                int64_t offset, count;
+                fast__range(counts[c], n, r, &offset, &count);
+                assert_int_equal(g.players[r].got, counts[c] - count); /* nothing twice */
                 for (int64_t i = 0; i < counts[c]; i++)
                     assert_true(g.players[r].x[i] == (float)i);
+            }
             play_free(&g);
         }
 }
