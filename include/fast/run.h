@@ -144,8 +144,8 @@ typedef struct fast_sim_measure {
 /* Called once for each measurement, which is lent for the call. */
 typedef void fast_sim_measure_fn(void *ctx, const fast_sim_measure *measure);
 
-/* Measure the simulator: rings of actors that pass messages, and an allreduce by ring. Option:
- * actors (0: 64, 1024 and 4096). */
+/* Measure the simulator: rings of actors that pass messages, and an allreduce by ring. Options:
+ * actors (0: 64, 1024 and 4096), cluster ("ideal"). */
 FAST_API FAST_MUST_CHECK fast_err fast_bench_sim(const char *const *options,
                                                  fast_sim_measure_fn *report, void *ctx);
 

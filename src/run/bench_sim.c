@@ -17,16 +17,19 @@
 #include "fast/strategy.h"
 #include "run/run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { RUNS = 3, MESSAGES = 2 << 20, STEPS_MAX = 1 << 15, TAG = 1 };
 
 typedef struct bench_config {
-    int64_t actors; /* 0: several sizes */
+    int64_t actors;     /* 0: several sizes */
+    char cluster[1024]; /* what is simulated */
 } bench_config;
 
 static const fast_option options_table[] = {
     FAST_OPT_INT(bench_config, actors, "0", 0, 65536, "in the ring; 0: 64, 1024 and 4096"),
+    FAST_OPT_TEXT(bench_config, cluster, "ideal", "cluster", "a preset or a file"),
     FAST_OPT_END,
 };
 
@@ -75,13 +78,15 @@ static fast_err allreduce_main(fast_actor *actor, void *ctx)
 
 /* The fastest of a few runs of one program. */
 static fast_err measure(const char *program, fast_actor_fn *main, int64_t actors,
-                        fast_sim_measure_fn *report, void *ctx)
+                        const char *cluster, fast_sim_measure_fn *report, void *ctx)
 {
-    const char *const options[] = { "transport=sim", "cluster=ideal", "timeout=1000", NULL };
+    char text[sizeof "cluster=" + sizeof((bench_config *)0)->cluster];
+    const char *const options[] = { "transport=sim", text, "timeout=1000000", NULL };
     int64_t steps = MESSAGES / actors < STEPS_MAX ? MESSAGES / actors : STEPS_MAX;
     const fast_role role = { "worker", actors, main, &steps };
     fast_sim_measure best = { .program = program, .actors = actors };
 
+    snprintf(text, sizeof text, "cluster=%s", cluster);
     for (int i = 0; i < RUNS; i++) {
         fast_actors_result result;
         const int64_t begin = fast__clock_ns();
@@ -98,6 +103,18 @@ static fast_err measure(const char *program, fast_actor_fn *main, int64_t actors
     return FAST_OK;
 }
 
+/* "name=value"; a cluster's value may have commas of its own. */
+static fast_err set(bench_config *config, const char *option)
+{
+    const size_t length = strcspn(option, "=");
+    char name[64];
+
+    if (option[length] != '=' || length >= sizeof name)
+        return fast__fail(FAST_EINVAL, "fast bench sim: \"%s\" is not name=value", option);
+    snprintf(name, sizeof name, "%.*s", (int)length, option);
+    return fast__options_set("fast bench sim", options_table, config, name, option + length + 1);
+}
+
 fast_err fast_bench_sim(const char *const *options, fast_sim_measure_fn *report, void *ctx)
 {
     static const int64_t sizes[] = { 64, 1024, 4096 };
@@ -107,14 +124,14 @@ fast_err fast_bench_sim(const char *const *options, fast_sim_measure_fn *report,
     memset(&config, 0, sizeof config);
     fast__options_default(options_table, &config);
     for (int i = 0; options && options[i]; i++)
-        FAST_TRY(fast__options_parse("fast bench sim", options_table, &config, options[i]));
+        FAST_TRY(set(&config, options[i]));
     if (config.actors == 1)
         return fast__fail(FAST_EINVAL, "fast bench sim: a ring needs at least 2 actors");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const int64_t actors = config.actors ? config.actors : sizes[i];
-        FAST_TRY(measure("ring", ring_main, actors, report, ctx));
+        FAST_TRY(measure("ring", ring_main, actors, config.cluster, report, ctx));
         if (actors <= 1024)
-            FAST_TRY(measure("allreduce", allreduce_main, actors, report, ctx));
+            FAST_TRY(measure("allreduce", allreduce_main, actors, config.cluster, report, ctx));
         if (config.actors)
             break;
     }

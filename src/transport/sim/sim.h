@@ -13,9 +13,10 @@
  *   timer    at most one an actor, in a heap of its own: the deadline of its wait
  *   time     integer nanoseconds since the run began; nodes may see it shifted (clock jumps)
  *
- * Files: sim.c the transport's operations and life of actors, queue.c events and timers, network.c
- * what a message costs, compute.c charges and works, cluster*.c the description, fault*.c what goes
- * wrong. All of it is deterministic: a pure function of programs, options, cluster and seed.
+ * Files: sim.c the scheduler and the transport's operations, open.c worlds and what faults do to
+ * them, queue.c events and timers, fiber.c coroutines, network.c what a message costs, compute.c
+ * charges and works, share.c memory of a node, cluster*.c the description, fault*.c what goes wrong.
+ * All of it is deterministic: a pure function of programs, options, cluster and seed.
  */
 typedef struct fast_sim fast_sim;
 typedef struct fast_sim_actor fast_sim_actor;
