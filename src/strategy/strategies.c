@@ -7,9 +7,11 @@
 #include "base/memory.h"
 
 extern const fast_strategy fast__strategy_allreduce;
+extern const fast_strategy fast__strategy_local;
 
 const fast_strategy *const fast__strategies[] = {
     &fast__strategy_allreduce,
+    &fast__strategy_local,
     NULL,
 };
 
