@@ -33,12 +33,13 @@
 
 enum {
     SLOTS = 4,   /* operations of a member under way at once */
-    SMALL = 128, /* floats of a small vector: above it, two waits are cheaper than the copies */
+    SMALL = 64,  /* floats of a small vector: above it, two waits are cheaper than the copies */
     DEAR = 8192, /* floats of all members' small vectors together, where waits are dear */
     LINES = 128, /* bytes that are fetched together: two lines */
     GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
     ANYONE = -1, /* awaits: to be woken by everyone */
-    LAST = -2    /* awaits: to be woken by the last to arrive */
+    LAST = -2,   /* awaits: to be woken by the last to arrive */
+    PROBE = 16   /* one look in so many is long */
 };
 
 /* A vector that is lent. */
@@ -74,6 +75,8 @@ typedef struct direct {
     direct_row *own;     /* the member's row */
     int64_t small;       /* floats of a small vector; the same at all members */
     bool dear;           /* actors outnumber cores; likewise */
+    int64_t spins;       /* of the next look */
+    uint64_t look_count; /* of looks */
     float *copies;       /* of the member's small vectors, on the board: SLOTS of them */
     uint64_t finished;   /* operations that it has summed: `done`, perhaps before it is told */
     uint64_t done_min;   /* everyone's done was at least this */
@@ -341,17 +344,27 @@ static fast_err block(direct *d, const direct_op *op, int64_t deadline)
     return err;
 }
 
-/* Look for a while, then block, until the operation may go on. */
+/* Look for a while: true once the counter has moved. Where looking does not help, because two
+ * members run on one core or one is late, the next looks are short, but for one in PROBE. */
+static bool look(direct *d, const direct_op *op)
+{
+    const int64_t most = d->group->actor->world->spins;
+    const int64_t spins = ++d->look_count % PROBE == 0 ? most : d->spins;
+    for (int64_t i = 0; i < spins; i++) {
+        if (atomic_load(op->awaited) >= op->target) {
+            d->spins = i > 0 ? most : d->spins;
+            return true;
+        }
+        relax();
+    }
+    d->spins = d->spins / 4 + most / 100;
+    return false;
+}
+
+/* Look, then block, until the operation may go on. */
 static fast_err wait(direct *d, const direct_op *op, int64_t deadline)
 {
-    if (op->awaited) {
-        for (int64_t i = d->group->actor->world->spins; i > 0; i--) {
-            if (atomic_load(op->awaited) >= op->target)
-                return FAST_OK;
-            relax();
-        }
-    }
-    return block(d, op, deadline);
+    return op->awaited && look(d, op) ? FAST_OK : block(d, op, deadline);
 }
 
 static fast_err direct_run(fast_group *group, void *state, float *x, int64_t count,
@@ -475,7 +488,8 @@ static fast_err direct_fill(direct *d)
 {
     fast_group *group = d->group;
     FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
-    d->dear = group->actor->world->spins == 0;
+    d->spins = group->actor->world->spins;
+    d->dear = d->spins == 0;
     d->small = d->dear && DEAR / group->size > SMALL ? DEAR / group->size : SMALL;
     const size_t rows = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
     const size_t copies = (size_t)d->small * SLOTS * sizeof(float);

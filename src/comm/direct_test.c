@@ -83,7 +83,7 @@ static fast_err dawdle(fast_actor *actor)
 /* The count of a round: the same at all members. Every third is small. */
 static int64_t count_of(int64_t round)
 {
-    static const int64_t counts[] = { 129, 1, 3000, 128, 0, 1000, 7, 127, 2049, 130, 31, 513 };
+    static const int64_t counts[] = { 129, 1, 3000, 64, 0, 1000, 7, 63, 2049, 65, 31, 513 };
     return counts[round % 12];
 }
 
