@@ -167,8 +167,8 @@ static void test_big(void **state)
     }
 }
 
-/* Everyone sends many small messages to everyone before it receives one: nobody waits for a peer that
- * waits for it. Each pair's come in order, among large ones too. */
+/* Everyone sends many small messages to everyone before it receives one: nobody waits for a peer
+ * that waits for it. Each pair's come in order, among large ones too. */
 static fast_err flood(fast_actor *actor, void *ctx)
 {
     const int64_t id = fast_actor_id(actor);
@@ -455,8 +455,8 @@ static void test_again(void **state)
     }
 }
 
-/* Without memory the world does not open, and nothing is left of it. One rank: the others would wait
- * for the one that fails. */
+/* Without memory the world does not open, and nothing is left of it. One rank: the others would
+ * wait for the one that fails. */
 static void test_memory(void **state)
 {
     fast_actors_config config;

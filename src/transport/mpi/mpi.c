@@ -52,8 +52,9 @@ typedef struct mpi_world {
     bool ran;                        /* run() has returned */
 } mpi_world;
 
-/* Waits poll at once this long if every thread of the machine's ranks can have a core. */
-enum { SPIN_NS = 30 * 1000 };
+/* Waits poll at once this long if every thread of the machine's ranks can have a core: about what
+ * a megabyte takes, for whoever yields on a busy machine is gone for milliseconds. */
+enum { SPIN_NS = 500 * 1000 };
 
 /* How long close() waits for the others to close too, if the world never ran. */
 #define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)

@@ -46,7 +46,7 @@ int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)
     const int64_t waited = now - pause->since;
     if (waited < pause->spin_ns)
         return 0;
-    if (waited < YIELD_NS) {
+    if (waited < pause->spin_ns + YIELD_NS) {
         sched_yield();
         return 0;
     }
