@@ -78,18 +78,6 @@ fast_msg *fast__inbox_close(fast_inbox *inbox)
     return taken == SLEEPING || taken == CLOSED ? NULL : reverse(taken);
 }
 
-bool fast__inbox_woken(fast_inbox *inbox)
-{
-    return atomic_load_explicit(&inbox->woken, memory_order_relaxed) &&
-           atomic_exchange(&inbox->woken, false);
-}
-
-bool fast__inbox_has_news(fast_inbox *inbox)
-{
-    return atomic_load_explicit(&inbox->top, memory_order_relaxed) ||
-           atomic_load_explicit(&inbox->woken, memory_order_relaxed);
-}
-
 void fast__inbox_sleep(fast_inbox *inbox, int64_t time_ns)
 {
     void *empty = NULL;

@@ -35,8 +35,16 @@ fast_msg *fast__inbox_take(fast_inbox *inbox);
 /* The same, for the last time: nothing comes in any more. */
 fast_msg *fast__inbox_close(fast_inbox *inbox);
 /* True if it was woken since the last call. */
-bool fast__inbox_woken(fast_inbox *inbox);
+static inline bool fast__inbox_woken(fast_inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->woken, memory_order_relaxed) &&
+           atomic_exchange(&inbox->woken, false);
+}
 /* True if there are messages, or it was woken. */
-bool fast__inbox_has_news(fast_inbox *inbox);
+static inline bool fast__inbox_has_news(fast_inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->top, memory_order_relaxed) ||
+           atomic_load_explicit(&inbox->woken, memory_order_relaxed);
+}
 /* Sleep until there is news, at most `time_ns`; may return early. */
 void fast__inbox_sleep(fast_inbox *inbox, int64_t time_ns);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transport `threads`: an actor is a thread, a message is a pointer in its inbox (inbox.h): a send
- * is one atomic operation, and so is taking any number of messages.
+ * is one atomic operation, and so is taking any number of messages. Where there are few actors, and
+ * a core for each, small messages take the fast lane of their pair (lane.h).
  *
  * An actor with nothing to do watches its inbox for a while, if there is a core for every actor
  * that runs; then it sleeps, and the next sender wakes it. How long it watches follows how often
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "transport/inbox.h"
+#include "transport/threads/lane.h"
 #include "transport/transport.h"
 
 #include <stdalign.h>
@@ -20,12 +22,19 @@
  * sleep and a wake-up cost; and the length of a sleep that watching would have saved. */
 enum { LOOKS = 200, SPIN_MAX = 1000, SPIN_MIN = 1, SPIN_PAYS_NS = 50000 };
 
+/* Actors of a world with lanes: each looks at a line for every other. And the rounds of a wait
+ * after which the clock is asked, lest messages that do not matter prolong it. */
+enum { LANE_ACTORS_MAX = 8, ROUNDS = 32 };
+
 typedef struct cell {
     fast_actor actor; /* first: a fast_actor of this transport is a cell */
     int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
+    fast_lane *lanes; /* [count] to it, by sender; NULL: there are none */
+    fast_msg *held;   /* of the inbox, oldest first: those before it are still in a lane */
     fast_thread thread;
-    bool started;                         /* the thread */
-    alignas(FAST_ALIGN) fast_inbox inbox; /* what others touch, on a cache line of its own */
+    bool started;                           /* the thread */
+    alignas(FAST_ALIGN) fast_inbox inbox;   /* what others touch, on a cache line of its own */
+    alignas(FAST_ALIGN) atomic_bool asleep; /* likewise: who sends by a lane has to wake it */
 } cell;
 
 /* Memory that actors share under a key. */
@@ -39,6 +48,7 @@ typedef struct share {
 typedef struct threads_world {
     fast_world world;   /* first */
     cell *cells;        /* of all actors */
+    fast_lane *lanes;   /* [to][from], or NULL */
     int64_t start;      /* the clock when the run began */
     int64_t cores;      /* that this process may use */
     atomic_llong awake; /* actors whose programs run */
@@ -60,15 +70,72 @@ static void lose(fast_world *world, fast_msg *msg)
     fast_msg_free(msg);
 }
 
+static void lose_all(fast_world *world, fast_msg *list)
+{
+    while (list) {
+        fast_msg *next = list->next;
+        lose(world, list);
+        list = next;
+    }
+}
+
 static void threads_send(fast_actor *actor, fast_msg *msg)
 {
-    if (!fast__inbox_push(&world_of(actor)->cells[msg->to].inbox, msg))
+    cell *to = &world_of(actor)->cells[msg->to];
+    if (to->lanes && fast__lane_send(&to->lanes[msg->from], msg)) {
+        if (atomic_load(&to->asleep))
+            fast__inbox_wake(&to->inbox);
+        fast_msg_free(msg);
+        return;
+    }
+    if (!fast__inbox_push(&to->inbox, msg))
         lose(actor->world, msg);
 }
 
-/* Deliver what is in the inbox. True if the actor should look at it. */
-static bool take_inbox(cell *c)
+/* Deliver what is in a sender's lane, up to what went through the inbox. */
+static bool take_lane(cell *c, int64_t from)
 {
+    bool matters = false;
+    fast_msg *msg;
+    while ((msg = fast__lane_take(&c->lanes[from], c->actor.world->pool)) != NULL) {
+        msg->from = from;
+        msg->to = c->actor.id;
+        matters |= fast__deliver(&c->actor, msg);
+    }
+    return matters;
+}
+
+/* Deliver what came by lanes and through the inbox, each pair's in order. */
+static bool take_lanes(cell *c)
+{
+    bool matters = false;
+    for (int64_t from = 0; from < c->actor.world->count; from++)
+        matters |= take_lane(c, from);
+    fast_msg **end = &c->held;
+    while (*end)
+        end = &(*end)->next;
+    *end = fast__inbox_take(&c->inbox);
+    while (c->held) {
+        fast_msg *msg = c->held;
+        fast_lane *lane = &c->lanes[msg->from];
+        if (msg->part_count > 0)
+            __builtin_prefetch(msg->parts[0].buffer, 1);
+        /* What was sent before it is there by now, unless there is no memory to take it. */
+        matters |= take_lane(c, msg->from);
+        if (lane->next != (uint32_t)msg->stamp)
+            break;
+        lane->next++;
+        c->held = msg->next;
+        matters |= fast__deliver(&c->actor, msg);
+    }
+    return matters;
+}
+
+/* Deliver what has come. True if the actor should look at it. */
+static bool take_all(cell *c)
+{
+    if (c->lanes)
+        return take_lanes(c);
     bool matters = false;
     fast_msg *oldest = fast__inbox_take(&c->inbox);
     while (oldest) {
@@ -79,6 +146,16 @@ static bool take_inbox(cell *c)
         oldest = next;
     }
     return matters;
+}
+
+static bool has_news(cell *c)
+{
+    if (fast__inbox_has_news(&c->inbox))
+        return true;
+    for (int64_t from = 0; c->lanes && from < c->actor.world->count; from++)
+        if (fast__lane_has_news(&c->lanes[from]))
+            return true;
+    return false;
 }
 
 static int64_t threads_now(fast_actor *actor)
@@ -93,15 +170,15 @@ static bool spin(cell *c)
     if (atomic_load_explicit(&world->awake, memory_order_relaxed) <= world->cores) {
         /* A pause is as long as the way of a message: at first, do without. */
         for (int64_t i = 0; i < LOOKS; i++)
-            if (fast__inbox_has_news(&c->inbox))
+            if (has_news(c))
                 return true;
         for (int64_t i = 0; i < c->spin; i++) {
-            if (fast__inbox_has_news(&c->inbox))
+            if (has_news(c))
                 return true;
             fast__cpu_pause();
         }
     }
-    return fast__inbox_has_news(&c->inbox);
+    return has_news(c);
 }
 
 /* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
@@ -112,7 +189,12 @@ static bool doze(cell *c, int64_t deadline)
     const int64_t begin = threads_now(actor);
     if (begin >= deadline)
         return false;
-    fast__inbox_sleep(&c->inbox, deadline - begin);
+    /* Who sends by a lane writes the slot and then looks at `asleep`: here it is the other way
+     * round, so one of the two sees the other. */
+    atomic_store(&c->asleep, true);
+    if (!has_news(c))
+        fast__inbox_sleep(&c->inbox, deadline - begin);
+    atomic_store(&c->asleep, false);
     const int64_t slept = threads_now(actor) - begin;
     if (slept < SPIN_PAYS_NS)
         c->spin = SPIN_MAX;
@@ -125,11 +207,13 @@ static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
     cell *c = (cell *)actor;
     actor->brief = true;
-    for (;;) {
+    for (int64_t round = 1;; round++) {
         if (atomic_load_explicit(&actor->world->canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
         const bool woken = fast__inbox_woken(&c->inbox);
-        if (take_inbox(c) || woken || deadline < 0)
+        if (take_all(c) || woken || deadline < 0)
+            return FAST_OK;
+        if (round % ROUNDS == 0 && threads_now(actor) >= deadline)
             return FAST_OK;
         if (spin(c))
             continue;
@@ -207,8 +291,23 @@ static void threads_close(fast_world *base)
     }
     fast__mutex_fini(&world->mutex);
     fast__free(world->cells);
+    fast__free(world->lanes);
     fast__world_fini(base);
     fast__free(world);
+}
+
+/* Lanes for every pair. Not under `check`, whose proofs do not fit in. */
+static fast_err make_lanes(threads_world *world)
+{
+    const int64_t count = world->world.count;
+    if (count > world->cores || count > LANE_ACTORS_MAX || world->world.config.check)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("lanes", count * count, sizeof *world->lanes, &world->lanes));
+    for (int64_t i = 0; i < count * count; i++)
+        fast__lane_init(&world->lanes[i]);
+    for (int64_t to = 0; to < count; to++)
+        world->cells[to].lanes = &world->lanes[to * count];
+    return FAST_OK;
 }
 
 static fast_err threads_open(const fast_actors_config *config, const fast_role *roles,
@@ -227,6 +326,8 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     const int64_t count = world->world.count;
     world->world.spins = count <= world->cores ? SPIN_MAX : 0;
     err = fast__alloc("actors", count, sizeof *world->cells, &world->cells);
+    if (!err)
+        err = make_lanes(world);
     for (int64_t i = 0; !err && i < count; i++) {
         world->cells[i].spin = SPIN_MAX;
         err = fast__actor_init(&world->cells[i].actor, &world->world, i);
@@ -244,10 +345,9 @@ static void *cell_main(void *ctx)
     cell *c = ctx;
     threads_world *world = world_of(&c->actor);
     fast__actor_main(&c->actor);
-    for (fast_msg *msg = fast__inbox_close(&c->inbox), *next; msg; msg = next) {
-        next = msg->next;
-        lose(&world->world, msg);
-    }
+    lose_all(&world->world, fast__inbox_close(&c->inbox));
+    lose_all(&world->world, c->held);
+    c->held = NULL;
     atomic_fetch_sub(&world->awake, 1);
     return NULL;
 }
@@ -272,6 +372,8 @@ static fast_err threads_run(fast_world *base)
     for (int64_t i = 0; i < base->count; i++)
         if (world->cells[i].started)
             fast__thread_join(&world->cells[i].thread);
+    for (int64_t i = 0; world->lanes && i < base->count * base->count; i++)
+        atomic_fetch_add(&base->lost, fast__lane_left(&world->lanes[i], FAST_TAG_ENDED));
     return err;
 }
 

@@ -204,6 +204,91 @@ static void memory_is_stable_over_a_stream(void **state)
     assert_true(atomic_load(&g.late) <= 2 * (WINDOW / 32 + 1) + 4);
 }
 
+/* Small and large messages mixed, in bursts that fill what there is, keep their order. */
+static fast_err mixer(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    enum { BURST = 100, BURSTS = ROUNDS / 50 };
+    const int64_t me = fast_actor_id(actor);
+    int64_t word = 0;
+    for (int64_t i = 0; i < (int64_t)BURST * BURSTS; i++) {
+        fast_msg *msg = NULL;
+        FAST_TRY(fast_msg_new(actor, 1, &msg));
+        msg->words[0] = i;
+        msg->words[5] = -i;
+        msg->generation = (uint32_t)i;
+        if (fast_random(actor) % 3 == 0) {
+            fast_buffer *buffer = NULL;
+            FAST_TRY(fast_buffer_new(actor, 8, &buffer));
+            fast_msg_add(msg, &buffer);
+        }
+        FAST_TRY(fast_send(actor, 1 - me, &msg));
+        if (i % BURST < BURST - 1)
+            continue;
+        for (int64_t j = i - BURST + 1; j <= i; j++) {
+            FAST_TRY(fast_receive(actor, j % 2 ? FAST_ANY : 1 - me, 1, FAST_SOON, &msg));
+            const bool good = msg->words[0] == j && msg->words[5] == -j && msg->from == 1 - me &&
+                              msg->generation == (uint32_t)j;
+            word = msg->words[0];
+            fast_msg_free(msg);
+            if (!good)
+                return fast__fail(FAST_EFORMAT, "%lld came as %lld", (long long)j, (long long)word);
+        }
+        if (fast_random(actor) % 8 == 0) /* sometimes the other falls asleep */
+            FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 200000));
+    }
+    return FAST_OK;
+}
+
+static void small_and_large_keep_their_order(void **state)
+{
+    (void)state;
+    const fast_role roles[] = { { "worker", 2, mixer, NULL } };
+    run(NULL, roles, 1);
+}
+
+/* A wait ends by its deadline, however much comes that it does not wait for. */
+static fast_err flood(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    int64_t word = 0;
+    fast_msg *msg = NULL;
+    switch (fast_actor_id(actor)) {
+    case 0: {
+        const fast_err err = fast_receive(actor, 2, 1, fast_now(actor) + 30000000, &msg);
+        if (err != FAST_ETIMEDOUT)
+            return fast__fail(FAST_EFORMAT, "the wait ended with %s", fast_err_name(err));
+        FAST_TRY(send_word(actor, 1, 9, 0));
+        return send_word(actor, 2, 9, 0);
+    }
+    case 1:
+        for (int64_t i = 0; i < 50000000; i++) {
+            const fast_err sent = send_word(actor, 0, 2, i);
+            if (sent) /* it has ended, so it is right */
+                return sent == FAST_EPEER ? FAST_OK : sent;
+            const fast_err err = fast_receive(actor, 0, 9, FAST_AT_ONCE, &msg);
+            fast_msg_free(msg);
+            if (err != FAST_ETIMEDOUT)
+                return err == FAST_EPEER ? FAST_OK : err;
+            if (i % 64 == 0) /* not more than the other can take */
+                FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 10000));
+        }
+        return fast__fail(FAST_EFORMAT, "the wait did not end");
+    default:
+        return receive_word(actor, 0, 9, &word);
+    }
+}
+
+static void floods_prolong_no_wait(void **state)
+{
+    (void)state;
+    const fast_role roles[] = { { "worker", 3, flood, NULL } };
+    fast_actors_result result;
+    const fast_err err = fast_actors_run(NULL, roles, 1, &result);
+    if (err)
+        fail_msg("%s", fast_error_detail());
+}
+
 /* More actors than cores: a token goes around, and everyone talks to everyone. */
 static fast_err crowd(fast_actor *actor, void *ctx)
 {
@@ -310,6 +395,8 @@ int main(void)
         cmocka_unit_test(payloads_are_not_copied),
         cmocka_unit_test(frozen_buffers_are_shared),
         cmocka_unit_test(memory_is_stable_over_a_stream),
+        cmocka_unit_test(small_and_large_keep_their_order),
+        cmocka_unit_test(floods_prolong_no_wait),
         cmocka_unit_test(many_actors_share_few_cores),
         cmocka_unit_test(memory_is_shared_by_key),
         cmocka_unit_test(messages_to_the_gone_are_freed),
