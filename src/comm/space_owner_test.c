@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: an owner survives whatever arrives, and nothing is allocated once a space is in use. Method:
- * messages that make no sense, sent by hand, are counted and change nothing; every allocation of
+ * Goal: an owner survives whatever arrives, and nothing is allocated once a space is in use.
+ * Method: messages that make no sense, sent by hand, are counted and change nothing; every allocation of
  * open fails once; options that cannot be are refused. Actors are threads, placed apart from each
  * other so that they use messages, or together.
  */
@@ -157,7 +157,7 @@ static fast_err slip_in(fast_actor *actor, const fast_space_options *options, co
     return err;
 }
 
-/* Actor 0 owns, 1 never opens the space and writes to it all the same, 2 does after it opened it. */
+/* Actor 0 owns, 1 never opens the space and writes to it all the same, 2 does once it opened it. */
 static fast_err attack(fast_actor *actor, void *ctx)
 {
     static const float x[COUNT] = { 1, 2, 3 };
