@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: an owner survives whatever arrives, and nothing is allocated once a space is in use.
- * Method: messages that make no sense, sent by hand, are counted and change nothing; every allocation of
- * open fails once; options that cannot be are refused. Actors are threads, placed apart from each
- * other so that they use messages, or together.
+ * Method: messages that make no sense, sent by hand, are counted and change nothing; every
+ * allocation of open fails once; options that cannot be are refused. Actors are threads, placed
+ * apart from each other so that they use messages, or together.
  */
 #include "comm/space.h"
 
