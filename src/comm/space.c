@@ -76,8 +76,10 @@ static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t 
 /* What an owner changed may be what far actors wait for. */
 static fast_err answer_far(fast_space *space)
 {
-    if (space->service)
+    if (space->service) {
+        fast__service_touch(space);
         fast__progress(space->actor);
+    }
     return space->task.err;
 }
 

@@ -230,6 +230,7 @@ fast_err fast__far_leave(fast_space *space);   /* tell all, and wait for their a
 fast_err fast__service_new(fast_space *space);
 void fast__service_free(fast_space *space);
 fast_err fast__service_advance(fast_space *space);
+void fast__service_touch(fast_space *space); /* the owner itself changed something */
 int64_t fast__service_explain(fast_space *space, int64_t origin);
 void fast__service_close(fast_space *space); /* tell those that are still in */
 int64_t fast__service_refused(const fast_space *space);

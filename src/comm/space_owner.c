@@ -441,6 +441,11 @@ fast_err fast__service_advance(fast_space *space)
     return advance_parked(space);
 }
 
+void fast__service_touch(fast_space *space)
+{
+    space->service->dirty = true;
+}
+
 int64_t fast__service_explain(fast_space *space, int64_t origin)
 {
     const service *s = space->service;

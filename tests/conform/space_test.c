@@ -369,6 +369,35 @@ static void owners_apply_and_reject(void **state)
     run_with(reject, &(scenario){ .owners = 1 }, 3);
 }
 
+/* The owner itself brings the version that the others wait for, and then only receives. */
+static fast_err bring(fast_actor *actor, void *ctx)
+{
+    fast_space *space;
+    float x[LARGE] = { 0 };
+    fast_space_read read = { .version_min = 1 };
+    FAST_TRY(open_space(actor, ctx, NULL, &space));
+    fast_err err;
+    if (fast_actor_id(actor) == 0) {
+        err = fast_sleep_until(actor, fast_now(actor) + 5000000);
+        if (!err)
+            err = fast_space_add(space, 0, x, FAST_SOON);
+        for (int64_t id = 1; id < fast_actor_count(actor) && !err; id++)
+            err = hear(actor, id, 5);
+    } else {
+        err = fast_space_get(space, 0, x, &read, FAST_SOON);
+        if (!err)
+            err = say(actor, 0, 5);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void owners_answer_after_updates_of_their_own(void **state)
+{
+    (void)state;
+    run_with(bring, &(scenario){ .owners = 1 }, 3);
+}
+
 /* What a watcher saw. */
 typedef struct seen {
     int64_t version;
@@ -625,6 +654,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_reads_what_one_wrote),
         cmocka_unit_test(reads_are_as_new_as_asked),
         cmocka_unit_test(owners_apply_and_reject),
+        cmocka_unit_test(owners_answer_after_updates_of_their_own),
         cmocka_unit_test(watchers_see_the_last_version),
         cmocka_unit_test(timeouts_name_who_is_behind),
         cmocka_unit_test(who_is_gone_holds_nobody_back),
