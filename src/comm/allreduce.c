@@ -26,6 +26,15 @@ static int64_t algorithm_count(void)
     return count;
 }
 
+/* Requests under way look at their algorithm's options and state. */
+static bool is_busy(const fast_group *group, const fast_algorithm *algorithm)
+{
+    for (const fast_request *request = group->requests; request; request = request->next)
+        if (!request->task.done && request->collective.algorithm == algorithm)
+            return true;
+    return false;
+}
+
 /* Open slot i with these options. */
 static fast_err open_slot(fast_group *group, int i, const char *options)
 {
@@ -36,6 +45,11 @@ static fast_err open_slot(fast_group *group, int i, const char *options)
     FAST_TRY(fast__options_parse(algorithm->name, algorithm->options, fresh.config, options));
     if (slot->open && memcmp(slot->config, fresh.config, sizeof fresh.config) == 0)
         return FAST_OK;
+    if (slot->open && is_busy(group, algorithm))
+        return fast__fail(
+            FAST_EINVAL,
+            "allreduce %s is under way with other options; wait for its requests first",
+            algorithm->name);
     if (algorithm->open)
         FAST_TRY(algorithm->open(group, fresh.config, &fresh.state));
     if (slot->open && algorithm->close)

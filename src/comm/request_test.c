@@ -179,7 +179,7 @@ static fast_err deserted(fast_actor *actor, void *ctx)
     float x[3] = { 1, 1, 1 };
     (void)ctx;
     FAST_TRY(fast_group_all(actor, NULL, &group));
-    FAST_TRY(fast_group_algorithm(group, "butterfly"));
+    FAST_TRY(fast_group_algorithm(group, "ring"));
     FAST_TRY(fast_allreduce_start(group, &x[0], 1, &requests[0]));
     if (fast_actor_id(actor) == 1) {
         FAST_TRY(fast_request_wait(&requests[0], FAST_SOON));
@@ -188,6 +188,9 @@ static fast_err deserted(fast_actor *actor, void *ctx)
     }
     FAST_TRY(fast_allreduce_start(group, &x[1], 1, &requests[1]));
     FAST_TRY(fast_allreduce_start(group, &x[2], 1, &requests[2]));
+    /* Options that are in use stay as they are. */
+    FAST_TRY(fast_group_algorithm(group, "ring"));
+    FAST_TRY(EXPECT(fast_group_algorithm(group, "ring:chunk=2") == FAST_EINVAL));
     FAST_TRY(EXPECT(fast_request_wait(&requests[1], fast_now(actor) + 50000000) == FAST_ETIMEDOUT));
     FAST_TRY(EXPECT(strstr(fast_error_detail(), "worker 1") != NULL));
     FAST_TRY(EXPECT(strstr(fast_error_detail(), "allreduce") != NULL));
