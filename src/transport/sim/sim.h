@@ -15,8 +15,8 @@
  *
  * Files: sim.c the scheduler and the transport's operations, open.c worlds and what faults do to
  * them, queue.c events and timers, fiber.c coroutines, network.c what a message costs, compute.c
- * charges and works, share.c memory of a node, cluster*.c the description, fault*.c what goes wrong.
- * All of it is deterministic: a pure function of programs, options, cluster and seed.
+ * charges and works, share.c memory of a node, cluster*.c the description, fault*.c what goes
+ * wrong. All of it is deterministic: a pure function of programs, options, cluster and seed.
  */
 typedef struct fast_sim fast_sim;
 typedef struct fast_sim_actor fast_sim_actor;
