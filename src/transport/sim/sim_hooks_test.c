@@ -31,11 +31,11 @@ typedef struct script {
     int64_t a, b;       /* its numbers */
 } script;
 
-enum { CRASH, RESTART, PAUSE, SLOW, JUMP, CUT, MEND, TELL };
+enum { CRASH, RESTART, PAUSE, SLOW, JUMP, CUT, MEND, TELL, CRASH_LATER };
 
 static void act(fast_sim *sim, fast_sim_call *call)
 {
-    const script *s = (script *)call;
+    script *s = (script *)call;
     switch (s->what) {
     case CRASH:
         fast__sim_crash(sim, s->a);
@@ -61,6 +61,10 @@ static void act(fast_sim *sim, fast_sim_call *call)
         break;
     case TELL:
         fast__sim_tell(sim, FAST_ANY, s->a, s->b != 0, MS(10));
+        break;
+    case CRASH_LATER: /* planned now, so that it comes after what was planned before */
+        s->what = CRASH;
+        fast__sim_at(sim, s->b, call, false);
         break;
     }
 }
@@ -192,6 +196,110 @@ static void test_clock_jumps(void **state)
     assert_int_equal(n.times[2], MS(100));
 }
 
+/* Compute 40 ms with a report in the middle, twice. */
+typedef struct job {
+    fast_work work; /* first */
+    fast_actor *actor;
+    notes *n;
+    int64_t reports;
+} job;
+
+static fast_err job_run(fast_work *work)
+{
+    ((job *)work)->n->freed++;
+    fast_work_report(work, 2e7, 0, 1);
+    work->operations = 4e7;
+    return FAST_OK;
+}
+
+static void job_report(void *ctx, int64_t offset, int64_t count)
+{
+    job *j = ctx;
+    (void)offset;
+    (void)count;
+    j->n->times[j->reports++] = fast_now(j->actor);
+}
+
+static fast_err work_twice(fast_actor *actor, void *ctx)
+{
+    job j = { .actor = actor, .n = ctx };
+    for (int i = 0; i < 2; i++) {
+        j.work = (fast_work){ .run = job_run, .report = job_report, .ctx = &j };
+        FAST_TRY(fast_compute(actor, &j.work));
+        j.n->times[4 + i] = fast_now(actor);
+        j.n->lives[i] = fast_actor_life(actor);
+    }
+    return FAST_OK;
+}
+
+static void test_works_and_pauses(void **state)
+{
+    (void)state;
+    notes n = { 0 };
+    timed calls[] = { { MS(10), { .what = PAUSE, .a = 0, .b = MS(5) } },
+                      { MS(30), { .what = PAUSE, .a = 0, .b = MS(7) } } };
+    assert_int_equal(run(1, work_twice, &n, calls, 2), FAST_OK);
+    assert_int_equal(n.times[0], MS(25)); /* 20 ms of work, 5 of standing still */
+    assert_int_equal(n.times[4], MS(52)); /* all pauses come on top */
+    assert_int_equal(n.times[1], MS(72));
+    assert_int_equal(n.times[5], MS(92));
+}
+
+static void test_works_and_crashes(void **state)
+{
+    (void)state;
+    notes n = { 0 };
+    /* At the instant at which the second work is asked for: it is not run any more. */
+    timed later[] = { { MS(30), { .what = CRASH_LATER, .a = 0, .b = MS(40) } } };
+    assert_int_equal(run(2, work_twice, &n, later, 1), FAST_ECANCELED);
+    assert_int_equal(n.times[4], MS(40));
+    assert_int_equal(n.freed, 3); /* one, and the two of the other actor */
+    /* What the first life was busy with does not end the second one's work. */
+    n = (notes){ 0 };
+    timed both[] = { { MS(10), { .what = CRASH, .a = 0 } },
+                     { MS(15), { .what = RESTART, .a = 0 } } };
+    assert_int_equal(run(1, work_twice, &n, both, 2), FAST_OK);
+    assert_int_equal(n.times[0], MS(35));
+    assert_int_equal(n.times[4], MS(55));
+    assert_int_equal(n.times[5], MS(95));
+    assert_int_equal(n.lives[1], 1);
+}
+
+/* Actor 0 sends at once and at 50 ms; actor 1, in each life, receives one and leaves. */
+static fast_err two_lives(fast_actor *actor, void *ctx)
+{
+    notes *n = ctx;
+    const int64_t life = fast_actor_life(actor);
+    fast_msg *msg = NULL;
+    if (fast_actor_id(actor) == 1) {
+        FAST_TRY(fast_receive(actor, 0, TAG, FAST_SOON, &msg));
+        n->times[life] = fast_now(actor);
+        n->lives[life] = msg->words[0];
+        fast_msg_free(msg);
+        return FAST_OK;
+    }
+    for (int i = 0; i < 2; i++) {
+        FAST_TRY(fast_msg_new(actor, TAG, &msg));
+        msg->words[0] = i;
+        msg->declared = (size_t)MS(20) * (size_t)(1 - i); /* the first takes 20 ms */
+        FAST_TRY(fast_send(actor, 1, &msg));
+        FAST_TRY(fast_sleep_until(actor, fast_now(actor) + MS(50)));
+    }
+    return FAST_OK;
+}
+
+static void test_messages_to_an_earlier_life_are_lost(void **state)
+{
+    (void)state;
+    notes n = { 0 };
+    timed calls[] = { { MS(10), { .what = CRASH, .a = 1 } },
+                      { MS(15), { .what = RESTART, .a = 1 } } };
+    assert_int_equal(run(2, two_lives, &n, calls, 2), FAST_OK);
+    assert_int_equal(n.lives[1], 1); /* the second message */
+    assert_int_equal(n.times[1], MS(51));
+    assert_int_equal(n.times[0], 0);
+}
+
 /* Both send to each other each 10 ms and note what came when. */
 static fast_err chat(fast_actor *actor, void *ctx)
 {
@@ -274,6 +382,9 @@ int main(void)
         cmocka_unit_test(test_crash_unwinds_and_restart_begins_again),
         cmocka_unit_test(test_news_of_members),
         cmocka_unit_test(test_pauses_and_slow_nodes),
+        cmocka_unit_test(test_works_and_pauses),
+        cmocka_unit_test(test_works_and_crashes),
+        cmocka_unit_test(test_messages_to_an_earlier_life_are_lost),
         cmocka_unit_test(test_clock_jumps),
         cmocka_unit_test(test_cut_links_hold_messages_back),
         cmocka_unit_test(test_late_start),

@@ -94,6 +94,29 @@ static void test_contention_queues_at_the_sender(void **state)
         assert_int_equal(n.times[i], 1000 + (i + 1) * 1000000);
 }
 
+/* Actor 0 sends one message to each other, which notes when it is there. */
+static fast_err scatter(fast_actor *actor, void *ctx)
+{
+    notes *n = ctx;
+    const int64_t id = fast_actor_id(actor);
+    for (int64_t to = 1; to < fast_actor_count(actor) && id == 0; to++)
+        send_declared(actor, to, (size_t)n->size);
+    if (id > 0) {
+        receive_from(actor, 0);
+        n->times[id] = fast_now(actor);
+    }
+    return FAST_OK;
+}
+
+static void test_contention_is_at_the_sender_too(void **state)
+{
+    (void)state;
+    notes n = { .size = MB };
+    run("ideal:contention=yes", 4, scatter, &n);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(n.times[i], 1000 + i * 1000000);
+}
+
 /* Everybody else sends one message to actor 0. */
 static fast_err gather(fast_actor *actor, void *ctx)
 {
@@ -258,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_takes_latency_and_transfer),
         cmocka_unit_test(test_contention_queues_at_the_sender),
+        cmocka_unit_test(test_contention_is_at_the_sender_too),
         cmocka_unit_test(test_contention_queues_at_the_receiver),
         cmocka_unit_test(test_charges_share_cores),
         cmocka_unit_test(test_deadlines_are_met_to_the_nanosecond),
