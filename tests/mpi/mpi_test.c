@@ -11,8 +11,9 @@
  * MPI's own memory: leaks are not looked for under mpirun, and tsan does not run this.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
-#include "fast/actor.h"
+#include "fast/strategy.h"
 #include "transport/mpi/process.h"
 #include "transport/transport.h"
 
@@ -455,6 +456,62 @@ static void test_again(void **state)
     }
 }
 
+/* Random vectors are summed to the same bits on every transport, by each algorithm. */
+typedef struct sums {
+    const char *algorithm; /* of the allreduce */
+    int64_t size;          /* of the vectors */
+    uint64_t hash[MANY];   /* of the sum at each actor of this process */
+} sums;
+
+static fast_err sum(fast_actor *actor, void *ctx)
+{
+    sums *s = ctx;
+    fast_group *group = NULL;
+    float *x = NULL;
+    FAST_TRY(fast__alloc("a vector", s->size, sizeof *x, &x));
+    for (int64_t i = 0; i < s->size; i++)
+        x[i] = (float)(int32_t)fast_random(actor) * 1e-5f;
+    fast_err err = fast_group_all(actor, "worker", &group);
+    if (!err)
+        err = fast_group_algorithm(group, s->algorithm);
+    if (!err)
+        err = fast_allreduce(group, x, s->size, FAST_SOON);
+    if (!err)
+        s->hash[fast_actor_id(actor)] = fast__hash(x, (size_t)s->size * sizeof *x, 1);
+    fast_group_free(group);
+    fast__free(x);
+    return err;
+}
+
+static void test_same_bits(void **state)
+{
+    const char *const algorithms[] = { "tree", "butterfly", "ring", "rabenseifner",
+                                       "hierarchical" };
+    const char *const transports[] = { "transport=mpi", "transport=threads", "transport=sim" };
+    const int64_t count = 2 * (int64_t)ranks + 1;
+    (void)state;
+    for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++) {
+        sums results[3] = { { "", 0, { 0 } } };
+        for (int t = 0; t < 3; t++) {
+            const char *const these[] = { transports[t], "seed=5", NULL };
+            results[t].algorithm = algorithms[a];
+            results[t].size = 10007;
+            const fast_role roles[] = { { "worker", count, sum, &results[t] } };
+            assert_int_equal(fast_actors_run(these, roles, 1, NULL), FAST_OK);
+        }
+        for (int64_t id = 0; id < count; id++) {
+            const bool here = id % ranks == rank;
+            /* Hierarchical sums follow the nodes, and only mpi has more than one here. */
+            if (here && strcmp(algorithms[a], "hierarchical") != 0)
+                assert_true(results[0].hash[id] == results[1].hash[id]);
+            assert_true(!here || results[0].hash[id] == results[0].hash[rank]);
+            assert_true(results[0].hash[id] != 0 || !here);
+            if (strcmp(algorithms[a], "hierarchical") != 0)
+                assert_true(results[1].hash[id] == results[2].hash[id]);
+        }
+    }
+}
+
 /* Without memory the world does not open, and nothing is left of it. One rank: the others would
  * wait for the one that fails. */
 static void test_memory(void **state)
@@ -480,12 +537,13 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_around),  cmocka_unit_test(test_big),
-        cmocka_unit_test(test_flood),   cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_places),  cmocka_unit_test(test_native),
-        cmocka_unit_test(test_failure), cmocka_unit_test(test_unlike),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_native_alone),
+        cmocka_unit_test(test_around),       cmocka_unit_test(test_big),
+        cmocka_unit_test(test_flood),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_places),       cmocka_unit_test(test_native),
+        cmocka_unit_test(test_failure),      cmocka_unit_test(test_unlike),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_again),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_native_alone),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }
