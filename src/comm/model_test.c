@@ -110,6 +110,31 @@ static void test_choice(void **state)
         }
 }
 
+/* A schedule that is played takes what the closed form says, for powers of two. */
+static void test_predict(void **state)
+{
+    (void)state;
+    static const fast_algorithm *const algorithms[] = {
+        &fast__allreduce_tree,
+        &fast__allreduce_butterfly,
+        &fast__allreduce_rabenseifner,
+    };
+    const fast_price price = { .alpha = 2e-6, .beta = 3e-10, .gamma = 7e-10 };
+    for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++)
+        for (int64_t n = 1; n <= FAST_PREDICT_MAX; n *= 2)
+            for (int64_t count = n; count < 10000000; count *= 32) {
+                const fast_ask ask = { .size = n, .count = count };
+                const double closed = algorithms[a]->seconds(&price, &ask);
+                double played = -1;
+                assert_true(fast__schedule_predict(&price, &ask, algorithms[a]->rounds, &played));
+                assert_true(fabs(played - closed) <= 1e-9 * closed);
+            }
+    const fast_ask large = { .size = FAST_PREDICT_MAX + 1, .count = 1 };
+    double untouched = -1;
+    assert_false(fast__schedule_predict(&price, &large, fast__allreduce_tree.rounds, &untouched));
+    assert_true(untouched < 0);
+}
+
 /* Near members take what needs no messages, without a fit. */
 static fast_err near_main(fast_actor *actor, void *ctx)
 {
@@ -191,10 +216,8 @@ static void test_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_near),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_choice), cmocka_unit_test(test_predict), cmocka_unit_test(test_near),
+        cmocka_unit_test(test_again),  cmocka_unit_test(test_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
