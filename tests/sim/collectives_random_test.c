@@ -2,11 +2,10 @@
 /*
  * Goal: any mixture of collectives, blocking and not, on groups that overlap, gives the right sums,
  *   whatever the links do to the messages.
- * Method: random programs, the same at all actors because they are drawn from the run's number:
- * each
- *   begins and waits for requests in any order, changes algorithms, and does other collectives in
- *   between, on the simulator with jitter, loss and reordering, and on threads. Values are small whole numbers, so
- *   that every order of a sum has the same bits.
+ * Method: random programs, the same at all actors because they are drawn from the run's number.
+ *   Each begins and waits for requests in any order, changes algorithms, and does other collectives
+ *   in between, on the simulator with jitter, loss and reordering, and on threads. Values are small
+ *   whole numbers, so that every order of a sum has the same bits.
  */
 #include "base/err.h"
 #include "base/rng.h"
