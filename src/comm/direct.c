@@ -55,10 +55,13 @@ typedef struct direct_row {
     direct_slot slots[SLOTS];             /* of operation k: slots[k % SLOTS] */
     _Alignas(LINES) atomic_bool touching; /* it may read and write the others' vectors */
     atomic_llong awaits;                  /* 1 + a rank that it blocks on, ANYONE, LAST; 0: none */
-    uint64_t next;                        /* number of its next operation; its own */
+    uint64_t next;                        /* number of its next operation; its own, like below */
+    uint64_t finished;  /* operations that it has summed: `done`, if not told yet */
+    int64_t task_count; /* operations that are advanced as tasks */
 } direct_row;
 
-/* Shared by the members of groups with the same key, zeroed at first. */
+/* Shared by the members of groups with the same key, one after the other or in turn; zeroed at
+ * first. */
 typedef struct direct_board {
     _Alignas(LINES) atomic_llong sleepers; /* rows that await someone */
     atomic_llong broken;                   /* 1 + the rank that gave up first; 0: none */
@@ -78,10 +81,8 @@ typedef struct direct {
     int64_t spins;       /* of the next look */
     uint64_t look_count; /* of looks */
     float *copies;       /* of the member's small vectors, on the board: SLOTS of them */
-    uint64_t finished;   /* operations that it has summed: `done`, perhaps before it is told */
     uint64_t done_min;   /* everyone's done was at least this */
     int64_t stuck;       /* the rank that its first operation waits for */
-    int64_t task_count;  /* operations that are advanced as tasks */
     float **vectors;     /* of all members, in one operation */
 } direct;
 
@@ -153,8 +154,8 @@ static bool post(direct *d, direct_op *op)
     if (atomic_load(&own->posted) != op->number)
         return false;
     if (op->number + 1 > SLOTS && d->done_min < op->number + 1 - SLOTS) {
-        if (atomic_load_explicit(&own->done, memory_order_relaxed) < d->finished) {
-            atomic_store(&own->done, d->finished);
+        if (atomic_load_explicit(&own->done, memory_order_relaxed) < d->own->finished) {
+            atomic_store(&own->done, d->own->finished);
             wake(d, false);
         }
         if (!all_reached(d, op, true, op->number + 1 - SLOTS))
@@ -169,7 +170,7 @@ static bool post(direct *d, direct_op *op)
         own->slots[at].x = copy;
     }
     /* Those who find the new `posted` find this too: no line is written twice for it. */
-    atomic_store_explicit(&own->done, d->finished, memory_order_release);
+    atomic_store_explicit(&own->done, d->own->finished, memory_order_release);
     atomic_store(&own->posted, op->number + 1);
     tell(d, &d->board->posted[at]);
     return true;
@@ -246,15 +247,15 @@ static fast_err step(direct *d, direct_op *op, bool *ended)
         op->phase = SUM;
         /* fall through */
     case SUM:
-        if (!all_reached(d, op, false, op->number + 1) || d->finished != op->number)
+        if (!all_reached(d, op, false, op->number + 1) || d->own->finished != op->number)
             return FAST_OK;
         FAST_TRY(sum(d, op, &summed));
         if (!summed)
             return FAST_OK;
-        d->finished = op->number + 1;
+        d->own->finished = op->number + 1;
         op->phase = END;
         if (op->count > d->small) {
-            atomic_store(&d->own->done, d->finished);
+            atomic_store(&d->own->done, d->own->finished);
             tell(d, &d->board->done[op->number % SLOTS]);
         }
         /* fall through */
@@ -314,7 +315,7 @@ static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
     else if (op->phase == POST)
         *done = atomic_load(&watch->d->own->posted) == op->number;
     else
-        *done = watch->d->finished == op->number && atomic_load(&watch->d->board->broken) == 0;
+        *done = watch->d->own->finished == op->number && atomic_load(&watch->d->board->broken) == 0;
     return FAST_OK;
 }
 
@@ -322,7 +323,7 @@ static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
 static fast_err block(direct *d, const direct_op *op, int64_t deadline)
 {
     fast_actor *actor = d->group->actor;
-    const bool alone = d->task_count == 0;
+    const bool alone = d->own->task_count == 0;
     const fast_wait what = {
         .whom = whom(d, op),
         .since = fast_now(actor),
@@ -376,7 +377,7 @@ static fast_err direct_run(fast_group *group, void *state, float *x, int64_t cou
     bool ended = false, timed = false;
     if (group->size == 1)
         return FAST_OK;
-    if (d->task_count > 0)
+    if (d->own->task_count > 0)
         fast__progress(group->actor);
     fast_err err = step(d, &op, &ended);
     while (!err && !ended) {
@@ -384,7 +385,7 @@ static fast_err direct_run(fast_group *group, void *state, float *x, int64_t cou
             deadline = fast__deadline(group->actor, deadline);
         timed = true;
         err = wait(d, &op, deadline);
-        if (d->task_count > 0)
+        if (d->own->task_count > 0)
             fast__progress(group->actor); /* they come before this operation */
         if (!err)
             err = step(d, &op, &ended);
@@ -416,11 +417,11 @@ static void store(fast_collective *collective, const direct_op *op)
 /* One more task, or one less. While there are any, everything that others do wakes this member. */
 static void count_task(direct *d, int64_t change)
 {
-    const int64_t before = d->task_count;
-    d->task_count += change;
-    FAST_ASSERT(d->task_count >= 0);
-    if (before == 0 || d->task_count == 0)
-        await(d, d->task_count > 0 ? ANYONE : 0);
+    const int64_t before = d->own->task_count;
+    d->own->task_count += change;
+    FAST_ASSERT(d->own->task_count >= 0);
+    if (before == 0 || d->own->task_count == 0)
+        await(d, d->own->task_count > 0 ? ANYONE : 0);
 }
 
 static fast_err direct_advance(fast_collective *collective, bool *done)
@@ -503,8 +504,6 @@ static fast_err direct_fill(direct *d)
     d->board = (direct_board *)(void *)(memory + up);
     d->own = &d->board->rows[group->rank];
     d->copies = (float *)(void *)(memory + up + rows + (size_t)group->rank * copies);
-    /* A group like one before it, whose operations are all finished, goes on with its numbers. */
-    d->finished = d->own->next;
     return FAST_OK;
 }
 

@@ -192,6 +192,44 @@ static fast_err again_main(fast_actor *actor, void *ctx)
     return FAST_OK;
 }
 
+/* Two groups with the same members and generation, used in turn, with requests under way in one. */
+static fast_err twins_main(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    fast_group *groups[2] = { NULL, NULL };
+    float x[501], y[501];
+    fast_err err = group_of(actor, &groups[0]);
+    if (!err)
+        err = group_of(actor, &groups[1]);
+    for (int64_t i = 0; i < 20 && !err; i++) {
+        fast_request *request = NULL;
+        const int64_t n = fast_group_size(groups[0]), rank = fast_group_rank(groups[0]);
+        fill(x, (uint64_t)i, rank, 500);
+        fill(y, (uint64_t)i + 100, rank, 400);
+        err = fast_allreduce_start(groups[i % 2], x, 500, &request);
+        if (!err)
+            err = fast_allreduce(groups[1 - i % 2], y, 400, FAST_SOON);
+        if (request) {
+            const fast_err waited = fast_request_wait(&request, FAST_SOON);
+            err = err ? err : waited;
+        }
+        if (!err)
+            err = expect_sum(x, (uint64_t)i, n, 500);
+        if (!err)
+            err = expect_sum(y, (uint64_t)i + 100, n, 400);
+    }
+    fast_group_free(groups[1]);
+    fast_group_free(groups[0]);
+    return err;
+}
+
+static void test_twins(void **state)
+{
+    (void)state;
+    expect_ok(run_on("threads", 3, twins_main, NULL, "timeout=60"));
+    expect_ok(run_on("sim", 4, twins_main, NULL, "timeout=60"));
+}
+
 static void test_again(void **state)
 {
     (void)state;
@@ -452,12 +490,12 @@ static void test_refuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delays), cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_again),  cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_ended),  cmocka_unit_test(test_race),
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_crash),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_oom),
-        cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_delays),  cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_again),   cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_ended),
+        cmocka_unit_test(test_race),    cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_crash),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_oom),     cmocka_unit_test(test_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
