@@ -10,6 +10,7 @@
  *     get        one message, one answer with 4 bytes a float, for each owner
  */
 #include "comm/space.h"
+#include "transport/peers.h"
 
 #include <string.h>
 
@@ -33,9 +34,11 @@ static fast_err check_owner(const fast_space *space, int64_t owner)
             "actor %lld refuses: it opened space \"%s\" with other tensors, owners or "
             "writers, or this actor opened it before",
             (long long)o->id, space->name);
-    if (o->gone)
+    if (o->gone) {
+        space->actor->culprit = fast__peers_culprit(space->actor, o->id);
         return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
                           (long long)o->id, space->name);
+    }
     return space->task.err;
 }
 

@@ -149,9 +149,11 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
     if (atomic_load(&head->state) == FAST_SPACE_CLOSED ||
-        (owner != space->me && fast_member_is_down(space->actor, id)))
+        (owner != space->me && fast_member_is_down(space->actor, id))) {
+        space->actor->culprit = fast__peers_culprit(space->actor, id);
         return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
                           (long long)id, space->name);
+    }
     return FAST_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -193,6 +194,7 @@ static fast_err chain(fast_actor *actor, void *ctx)
 {
     fast_msg *msg = NULL;
     int64_t word = 0;
+    char name[32];
     (void)ctx;
     switch (fast_actor_id(actor)) {
     case 3:
@@ -204,9 +206,10 @@ static fast_err chain(fast_actor *actor, void *ctx)
     default:
         NEED(fast_receive(actor, 1, 9, FAST_SOON, &msg) == FAST_EPEER);
         NEED(strstr(fast_error_detail(), "worker 1 left") != NULL);
-        /* On a busy machine 2 may find that it was not served itself. */
-        NEED(actor->culprit == 3 || actor->culprit == 2);
-        NEED(strstr(fast_error_detail(), actor->culprit == 3 ? "worker 3" : "worker 2") != NULL);
+        /* On a busy machine 2 may find that it was not served itself, or that another one did not
+         * answer in its tick of a few milliseconds; blame_test.c has the exact cases. */
+        snprintf(name, sizeof name, "worker %lld", (long long)actor->culprit);
+        NEED(strstr(fast_error_detail(), name) != NULL);
         NEED(send_word(actor, 1, 9, 0) == FAST_EPEER);
         NEED(fast_member_is_down(actor, 1) && !fast_member_is_down(actor, 3));
         return send_word(actor, 3, 1, 0);

@@ -177,6 +177,14 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
     return true;
 }
 
+int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
+{
+    const fast_peer *peer = fast__peer(actor, id);
+    if (!peer->down || (peer->ended && peer->err == FAST_OK))
+        return actor->id;
+    return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
+}
+
 /* Nobody is left: because of one that is down without an end, or else of whom those blamed who gave
  * up, or else of the first that left. */
 static int64_t culprit_of_all(const fast_peers *peers)
@@ -210,14 +218,13 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (!peer->down)
         return FAST_OK;
     fast__actor_name(world, id, name, sizeof name);
-    actor->culprit = id;
+    actor->culprit = fast__peers_culprit(actor, id);
     if (!peer->ended)
         return fast__fail(FAST_EPEER, "%s is down", name);
     if (peer->err == FAST_OK)
         return fast__fail(FAST_EPEER, "%s has ended", name);
     if (peer->culprit < 0)
         return fast__fail(FAST_EPEER, "%s left: %s", name, fast_err_text(peer->err));
-    actor->culprit = peer->culprit;
     fast__actor_name(world, peer->culprit, culprit, sizeof culprit);
     return fast__fail(FAST_EPEER, "%s left: it had waited for %s", name, culprit);
 }

@@ -21,3 +21,7 @@ void fast__peers_ask(fast_actor *actor, int64_t id);
 
 /* Tell another actor that this one's program is over. */
 void fast__peers_tell(fast_actor *actor, int64_t id);
+
+/* Who is to blame that `id` is not there for this actor: it, or whom it blamed; or, if it finished
+ * its program, the actor itself, which is late. */
+int64_t fast__peers_culprit(const fast_actor *actor, int64_t id);
