@@ -21,8 +21,8 @@ enum { SHRINK_TRIES_MAX = 500, COMMAND_SIZE = 1 << 14, PAIRS_WORKERS_MAX = 512 }
 typedef fast_simulate_config C;
 
 const fast_option fast__simulate_options[] = {
-    FAST_OPT_CHOICE(C, program, "allreduce", "ping|master|allreduce|gossip",
-                    "what the workers do: a ring, all to one, sums, or to another one each round"),
+    FAST_OPT_CHOICE(C, program, "allreduce", "ping|master|allreduce|space|gossip",
+                    "what workers do: a ring, all to one, sums, get and add, or one to another"),
     FAST_OPT_INT(C, workers, "4", 1, 65536, "actors, one a node"),
     FAST_OPT_TEXT(C, cluster, "ethernet-10g", "cluster", "the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL,
@@ -236,7 +236,7 @@ static void put_real(char *text, size_t size, const char *flag, double value)
         put_flag(text, size, flag, number, "");
 }
 
-static const char *const programs[] = { "ping", "master", "allreduce", "gossip" };
+static const char *const programs[] = { "ping", "master", "allreduce", "space", "gossip" };
 
 static void put_title(const fast_simulate_config *c, char *text, size_t size)
 {

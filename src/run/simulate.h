@@ -13,6 +13,7 @@ typedef enum fast_simulate_program {
     FAST_SIMULATE_PING,      /* each round around a ring */
     FAST_SIMULATE_MASTER,    /* all to one and back, received from anyone */
     FAST_SIMULATE_ALLREDUCE, /* the sum of all vectors at everyone */
+    FAST_SIMULATE_SPACE,     /* get and add, with bounded staleness */
     FAST_SIMULATE_GOSSIP     /* to another one each round, and on whatever happens */
 } fast_simulate_program;
 

@@ -6,10 +6,11 @@
  *     ping        to its right neighbour, from its left: one message a worker and round
  *     master      to worker 0, which takes from anyone and answers all: two messages
  *     allreduce   the sum at everyone, checked: as many as the algorithm needs
+ *     space       a tensor at worker 0, which only serves: get, at most two rounds old, then add
  *     gossip      to another one each round; what fails is tried again; in the end everyone must
  *                 hear of everyone who is there: the program that gets over faults
  *
- * The first three give up with the first error, which names whom they blame. Every message carries
+ * All but gossip give up with the first error, which names whom they blame. Every message carries
  * the sender's life and a number, so that the receiver sees what came twice, too early or never.
  */
 #include "base/memory.h"
@@ -20,7 +21,14 @@
 
 enum { TAG_ROUND = 1, TAG_ANSWER = 2, TAG_LAST = 3 };
 enum { WORD_LIFE, WORD_NUMBER, WORD_ROUND };
-enum { TRIES_MAX = 50 };
+enum { TRIES_MAX = 50, STALENESS = 2 };
+
+/* What a message said. */
+typedef struct seen_words {
+    int64_t from;  /* who sent it */
+    int64_t life;  /* in which life */
+    int64_t round; /* and in which round */
+} seen_words;
 
 static fast_simulate_actor *self(fast_actor *actor, fast_simulate_outcome *o)
 {
@@ -83,7 +91,7 @@ static void note_end(fast_actor *actor, fast_simulate_outcome *o, int64_t begin)
 }
 
 static fast_err receive_one(fast_actor *actor, fast_simulate_outcome *o, int64_t from, uint64_t tag,
-                            int64_t *from_out, int64_t *round_out)
+                            seen_words *seen_out)
 {
     const int64_t begin = fast_now(actor);
     fast_msg *msg = NULL;
@@ -92,17 +100,20 @@ static fast_err receive_one(fast_actor *actor, fast_simulate_outcome *o, int64_t
     if (err)
         return err;
     note_order(actor, o, msg);
-    *from_out = msg->from;
-    *round_out = msg->words[WORD_ROUND];
+    *seen_out = (seen_words){ .from = msg->from,
+                              .life = msg->words[WORD_LIFE],
+                              .round = msg->words[WORD_ROUND] };
     fast_msg_free(msg);
     return FAST_OK;
 }
 
-/* A neighbour that was restarted is at another round: the program cannot go on. */
-static fast_err out_of_step(int64_t from, int64_t round, int64_t mine)
+/* Who was restarted is at another round: the program cannot go on, and blames it. */
+static fast_err out_of_step(fast_actor *actor, const seen_words *seen, int64_t round)
 {
-    return fast__fail(FAST_EFORMAT, "worker %lld is at round %lld, not %lld: one was restarted",
-                      (long long)from, (long long)round, (long long)mine);
+    actor->culprit = seen->life == 0 && fast_actor_life(actor) > 0 ? actor->id : seen->from;
+    return fast__fail(FAST_EPEER, "worker %lld is at round %lld, not %lld: worker %lld began again",
+                      (long long)seen->from, (long long)seen->round, (long long)round,
+                      (long long)actor->culprit);
 }
 
 static fast_err ping(fast_actor *actor, fast_simulate_outcome *o)
@@ -110,13 +121,13 @@ static fast_err ping(fast_actor *actor, fast_simulate_outcome *o)
     const int64_t n = o->config->workers;
     const int64_t me = fast_actor_id(actor);
     for (int64_t round = 0; round < o->config->rounds; round++) {
-        int64_t from = 0, at = 0;
+        seen_words seen = { 0 };
         fast_actor_at(actor, round, "ping");
         FAST_TRY(compute(actor, o));
         FAST_TRY(send_one(actor, o, (me + 1) % n, TAG_ROUND, round));
-        FAST_TRY(receive_one(actor, o, (me + n - 1) % n, TAG_ROUND, &from, &at));
-        if (at != round)
-            return out_of_step(from, at, round);
+        FAST_TRY(receive_one(actor, o, (me + n - 1) % n, TAG_ROUND, &seen));
+        if (seen.round != round)
+            return out_of_step(actor, &seen, round);
         self(actor, o)->rounds++;
     }
     return FAST_OK;
@@ -125,11 +136,11 @@ static fast_err ping(fast_actor *actor, fast_simulate_outcome *o)
 static fast_err serve(fast_actor *actor, fast_simulate_outcome *o, int64_t round)
 {
     const int64_t n = o->config->workers;
-    int64_t from = 0, at = 0;
+    seen_words seen = { 0 };
     for (int64_t i = 1; i < n; i++) {
-        FAST_TRY(receive_one(actor, o, FAST_ANY, TAG_ROUND, &from, &at));
-        if (at != round)
-            return out_of_step(from, at, round);
+        FAST_TRY(receive_one(actor, o, FAST_ANY, TAG_ROUND, &seen));
+        if (seen.round != round)
+            return out_of_step(actor, &seen, round);
     }
     for (int64_t i = 1; i < n; i++)
         FAST_TRY(send_one(actor, o, i, TAG_ANSWER, round));
@@ -139,16 +150,16 @@ static fast_err serve(fast_actor *actor, fast_simulate_outcome *o, int64_t round
 static fast_err master(fast_actor *actor, fast_simulate_outcome *o)
 {
     for (int64_t round = 0; round < o->config->rounds; round++) {
-        int64_t from = 0, at = 0;
+        seen_words seen = { 0 };
         fast_actor_at(actor, round, "gather");
         if (fast_actor_id(actor) == 0) {
             FAST_TRY(serve(actor, o, round));
         } else {
             FAST_TRY(compute(actor, o));
             FAST_TRY(send_one(actor, o, 0, TAG_ROUND, round));
-            FAST_TRY(receive_one(actor, o, 0, TAG_ANSWER, &from, &at));
-            if (at != round)
-                return out_of_step(from, at, round);
+            FAST_TRY(receive_one(actor, o, 0, TAG_ANSWER, &seen));
+            if (seen.round != round)
+                return out_of_step(actor, &seen, round);
         }
         self(actor, o)->rounds++;
     }
@@ -205,6 +216,63 @@ static fast_err allreduce(fast_actor *actor, fast_simulate_outcome *o)
     return err;
 }
 
+/* Read what is at most two rounds old, compute, add. The version never goes back, and the slowest
+ * writer's clock is what was asked for. */
+static fast_err space_rounds(fast_actor *actor, fast_simulate_outcome *o, fast_space *space,
+                             float *x, int64_t count)
+{
+    int64_t version = 0;
+    for (int64_t round = 0; round < o->config->rounds; round++) {
+        fast_space_read read = { .clock_min = round > STALENESS ? round - STALENESS : 0 };
+        fast_actor_at(actor, round, "weights");
+        int64_t begin = fast_now(actor);
+        fast_err err = fast_space_get(space, 0, x, &read, FAST_SOON);
+        note_end(actor, o, begin);
+        if (err)
+            return err;
+        self(actor, o)->disorder += read.clock < read.clock_min || read.version < version;
+        version = read.version;
+        FAST_TRY(compute(actor, o));
+        for (int64_t i = 0; i < count; i++)
+            x[i] = 1;
+        begin = fast_now(actor);
+        err = fast_space_add(space, 0, x, FAST_SOON);
+        note_end(actor, o, begin);
+        if (err)
+            return err;
+        FAST_TRY(fast_space_tick(space, round + 1));
+        self(actor, o)->rounds++;
+    }
+    return FAST_OK;
+}
+
+static fast_err use_space(fast_actor *actor, fast_simulate_outcome *o)
+{
+    const int64_t count = o->config->size < 4 ? 1 : o->config->size / 4;
+    const fast_space_tensor tensor = { "w", count, NULL };
+    const int64_t owner = 0;
+    const fast_space_options options = { .name = "simulate",
+                                         .tensors = &tensor,
+                                         .tensor_count = 1,
+                                         .owners = &owner,
+                                         .owner_count = 1 };
+    fast_space *space = NULL;
+    float *x = NULL;
+    FAST_TRY(fast__alloc("a vector", count, sizeof *x, &x));
+    fast_err err = fast_space_open(actor, &options, &space);
+    if (!err && fast_actor_id(actor) == owner) {
+        /* It serves as long as the others may need: each round of theirs has two waits. */
+        const int64_t longest = actor->world->timeout_ns * 2 * (o->config->rounds + 1);
+        fast_actor_at(actor, 0, "serve");
+        err = fast_space_serve(space, fast_now(actor) + longest);
+    } else if (!err) {
+        err = space_rounds(actor, o, space, x, count);
+    }
+    fast_space_close(space);
+    fast__free(x);
+    return err;
+}
+
 /* Take whatever has arrived. */
 static fast_err drain(fast_actor *actor, fast_simulate_outcome *o)
 {
@@ -237,9 +305,9 @@ static fast_err tell_restarted(fast_actor *actor, fast_simulate_outcome *o)
 static fast_err hear_last(fast_actor *actor, fast_simulate_outcome *o, int64_t peer, bool *heard)
 {
     for (int64_t i = 0; i < TRIES_MAX && !*heard; i++) {
-        int64_t from = 0, at = 0;
+        seen_words seen = { 0 };
         FAST_TRY(tell_restarted(actor, o));
-        const fast_err err = receive_one(actor, o, peer, TAG_LAST, &from, &at);
+        const fast_err err = receive_one(actor, o, peer, TAG_LAST, &seen);
         if (err && err != FAST_ETIMEDOUT && err != FAST_EPEER)
             return err;
         *heard = !err || (err == FAST_EPEER && fast__peer(actor, peer)->ended);
@@ -311,6 +379,8 @@ fast_err fast__simulate_main(fast_actor *actor, void *ctx)
         return master(actor, o);
     case FAST_SIMULATE_ALLREDUCE:
         return allreduce(actor, o);
+    case FAST_SIMULATE_SPACE:
+        return use_space(actor, o);
     default:
         return gossip(actor, o);
     }
