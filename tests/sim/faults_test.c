@@ -5,7 +5,7 @@
  * each, and in schedules of a single fault the culprit that every worker names is compared with
  * the truth:
  *
- *     crash, pause, slow, jump, join   the node itself
+ *     crash, pause, slow, jump, join   the node itself, also if it is restarted
  *     cut, lossy                       one of the two ends of the link
  *     partition                        one of the nodes that it names
  *     lie                              nobody: sums are wrong, but no wait fails
@@ -54,7 +54,7 @@ static fast_simulate_config draw_config(int64_t seed, fast_rng *rng)
     fast_simulate_config config = { 0 };
     fast__options_default(fast__simulate_options, &config);
     fast__rng_init(rng, (uint64_t)seed, FAST_PURPOSE_TEST, 0, 0, 0);
-    config.program = (int)(seed % 4);
+    config.program = (int)(seed % (FAST_SIMULATE_GOSSIP + 1));
     config.workers = 2 + below(rng, 7);
     config.rounds = 5 + below(rng, 20);
     config.size = sizes[below(rng, 4)];
@@ -131,12 +131,17 @@ static void draw_fault(fast_fault_kind kind, const fast_simulate_config *config,
     const long long other = (node + 1 + below(rng, n - 1)) % n;
     const char *way = below(rng, 3) == 0 ? ">" : "-";
     char at[FAST_TIME_TEXT], length[FAST_TIME_TEXT], later[FAST_TIME_TEXT];
-    time_text(span / 1000 * below(rng, 900), at);
+    const int64_t begin = 1 + span / 1000 * below(rng, 900);
+    time_text(begin, at);
     time_text(timeout / 10 * (12 + below(rng, 50)), length);
     time_text(timeout / 10 * (12 + below(rng, 20)), later);
     switch (kind) {
     case FAST_FAULT_CRASH:
         snprintf(text, size, "crash %lld at %s", node, at);
+        break;
+    case FAST_FAULT_RESTART:
+        fast__time_text(begin + (timeout / 10 * (1 + below(rng, 30))), later);
+        snprintf(text, size, "crash %lld at %s; restart %lld at %s", node, at, node, later);
         break;
     case FAST_FAULT_PAUSE:
         snprintf(text, size, "pause %lld at %s for %s", node, at, length);
@@ -208,14 +213,14 @@ static int64_t span_of(fast_simulate_config *config)
     return span;
 }
 
-static void run_single(fast_fault_kind kind, int64_t seed, tally *t)
+static void run_single(fast_fault_kind kind, int64_t seed, int64_t turn, tally *t)
 {
     fast_rng rng;
     fast_simulate_config config = draw_config(seed, &rng);
     fast_simulate_outcome o;
     char faults[256];
     /* gossip gets over everything: it is not asked here. */
-    config.program = (int)(seed % 3);
+    config.program = (int)(turn % FAST_SIMULATE_GOSSIP);
     /* A liar also lies about the speeds by which `auto` chooses: workers choose differently. */
     if (kind == FAST_FAULT_LIE && strcmp(config.algorithm, "auto") == 0)
         snprintf(config.algorithm, sizeof config.algorithm, "tree");
@@ -246,8 +251,8 @@ static void test_single(void **state)
 {
     (void)state;
     static const fast_fault_kind kinds[] = {
-        FAST_FAULT_CRASH, FAST_FAULT_PAUSE, FAST_FAULT_SLOW, FAST_FAULT_CUT, FAST_FAULT_PARTITION,
-        FAST_FAULT_LOSSY, FAST_FAULT_JUMP,  FAST_FAULT_JOIN, FAST_FAULT_LIE
+        FAST_FAULT_CRASH,     FAST_FAULT_RESTART, FAST_FAULT_PAUSE, FAST_FAULT_SLOW, FAST_FAULT_CUT,
+        FAST_FAULT_PARTITION, FAST_FAULT_LOSSY,   FAST_FAULT_JUMP,  FAST_FAULT_JOIN, FAST_FAULT_LIE
     };
     enum { KINDS = sizeof kinds / sizeof kinds[0] };
     tally tallies[KINDS] = { { 0 } };
@@ -255,7 +260,7 @@ static void test_single(void **state)
     bool good = true;
     for (int k = 0; k < KINDS; k++) {
         for (int64_t i = 0; i < each; i++)
-            run_single(kinds[k], schedule_seed + i * KINDS + k, &tallies[k]);
+            run_single(kinds[k], schedule_seed + i * KINDS + k, i, &tallies[k]);
         const tally *t = &tallies[k];
         print_message("single %-9s %6" PRId64 " schedules, in %6" PRId64
                       " workers gave up; %6" PRId64 " of %6" PRId64
