@@ -54,7 +54,7 @@ typedef struct mpi_world {
 
 /* Waits poll at once this long if every thread of the machine's ranks can have a core: about what
  * a megabyte takes, for whoever yields on a busy machine is gone for milliseconds. */
-enum { SPIN_NS = 500 * 1000 };
+enum { SPIN_NS = 500 * 1000, LOOKS = 8 };
 
 /* How long close() waits for the others to close too, if the world never ran. */
 #define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)
@@ -146,33 +146,51 @@ static bool take_inbox(mpi_actor *a)
     return matters;
 }
 
+/* Look for news once. */
+static bool look(mpi_world *w, mpi_actor *a)
+{
+    bool news = fast__inbox_woken(&a->inbox);
+    news |= take_inbox(a);
+    if (is_lone(w))
+        news |= fast__port_progress(w->port) > 0;
+    return news;
+}
+
+/* Rest between looks, `left` before the deadline: who drives MPI polls it, who has a bridge sleeps
+ * until it is woken. */
+static void wait_rest(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_t now, int64_t left)
+{
+    if (is_lone(w)) {
+        const int64_t sleep = fast__mpi_pause(pause, now);
+        if (sleep)
+            fast__inbox_sleep(&a->inbox, sleep < left ? sleep : left);
+        return;
+    }
+    if (pause->since == 0)
+        pause->since = now;
+    if (now - pause->since < pause->spin_ns)
+        fast__cpu_pause();
+    else
+        fast__inbox_sleep(&a->inbox, left);
+}
+
 static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
 {
     mpi_world *w = mpi_of(actor->world);
     mpi_actor *a = mpi_actor_of(actor);
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    /* Asking the clock takes as long as a look: there are several to a question. */
+    const int looks = w->spin_ns ? LOOKS : 1;
     for (;;) {
         if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
-        bool news = fast__inbox_woken(&a->inbox);
-        news |= take_inbox(a);
-        if (is_lone(w))
-            news |= fast__port_progress(w->port) > 0;
-        if (news || deadline < 0)
+        for (int i = 0; i < looks; i++)
+            if (look(w, a) || deadline < 0)
+                return FAST_OK;
+        const int64_t now = mpi_now(actor);
+        if (now >= deadline)
             return FAST_OK;
-        const int64_t left = deadline - mpi_now(actor);
-        if (left <= 0)
-            return FAST_OK;
-        if (is_lone(w)) {
-            const int64_t sleep = fast__mpi_pause(&pause, deadline - left);
-            if (sleep)
-                fast__inbox_sleep(&a->inbox, sleep < left ? sleep : left);
-        } else if (deadline - left - (pause.since ? pause.since : (pause.since = deadline - left)) <
-                   pause.spin_ns) {
-            fast__cpu_pause();
-        } else {
-            fast__inbox_sleep(&a->inbox, left);
-        }
+        wait_rest(w, a, &pause, now, deadline - now);
     }
 }
 
