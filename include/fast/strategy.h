@@ -25,9 +25,10 @@ extern "C" {
 /* An ordered, immutable set of actors with a generation. */
 typedef struct fast_group fast_group;
 
-/* Every member makes the group with the same list and the same generation (from 1). Messages of
- * older generations between members are dropped and counted from then on. FAST_EINVAL if the actor
- * is not in the list, or the list names one twice. The group borrows the actor. */
+/* Every member makes the group with the same list and the same generation (from 1); two groups of
+ * the same list and generation are two, made in the same order by all. Messages of older
+ * generations between members are dropped and counted from then on. FAST_EINVAL if the actor is not
+ * in the list, or the list names one twice. The group borrows the actor. */
 FAST_API FAST_MUST_CHECK fast_err fast_group_new(fast_actor *actor, const int64_t *ids,
                                                  int64_t count, uint32_t generation,
                                                  fast_group **out);

@@ -3,9 +3,11 @@
  * Groups: who takes part, in which order, in which generation. A list of consecutive actors, as
  * roles are, is kept as its first one: a thousand simulated members then need no thousand lists.
  *
- * The key of a group is a hash of its members and its generation; it is part of all tags, so that
- * groups that overlap do not take each other's messages. Making a group raises its actor's fence:
- * what older generations still send is dropped and counted when it arrives.
+ * The key of a group is a hash of its members, its generation, and how many groups of both its
+ * actor has made before: all members make them in the same order. It is part of all tags, so that
+ * groups that overlap, or are the same twice, do not take each other's messages. Making a group
+ * raises its actor's fence: what older generations still send is dropped and counted when it
+ * arrives.
  *
  * After a collective failed, members do not agree any more on what was sent and received. The group
  * then refuses every call, with the first failure's code, until its owner makes a new one.
@@ -56,6 +58,44 @@ static fast_err check_members(const fast_actor *actor, const int64_t *ids, int64
     return err;
 }
 
+/* The actor's row for this key: a new one takes the place of one that is behind the fence. */
+static fast_err row_of(fast_actor *actor, uint64_t key, uint32_t generation, fast_made **out)
+{
+    fast_made *old = NULL;
+    for (fast_made *made = actor->made; made; made = made->next) {
+        if (made->key == key && made->generation == generation) {
+            *out = made;
+            return FAST_OK;
+        }
+        if (made->generation < actor->mailbox.fence)
+            old = made;
+    }
+    if (!old) {
+        FAST_TRY(fast__alloc("a group", 1, sizeof *old, &old));
+        old->next = actor->made;
+        actor->made = old;
+    }
+    old->key = key;
+    old->generation = generation;
+    old->count = 0;
+    *out = old;
+    return FAST_OK;
+}
+
+/* The key of this group: of its members, its generation, and how many like it were made before. */
+static fast_err key_of(fast_actor *actor, const int64_t *ids, int64_t first, int64_t count,
+                       uint32_t generation, uint64_t *out)
+{
+    const int64_t shape[] = { first, count };
+    const uint64_t key = ids ? fast__hash(ids, (size_t)count * sizeof *ids, generation)
+                             : fast__hash(shape, sizeof shape, generation);
+    fast_made *made;
+    FAST_TRY(row_of(actor, key, generation, &made));
+    *out = fast__hash(&made->count, sizeof made->count, key);
+    made->count++;
+    return FAST_OK;
+}
+
 /* The group of ids[0 .. count), or of first, first + 1, ... where ids is NULL; all is checked. */
 static fast_err make(fast_actor *actor, const int64_t *ids, int64_t first, int64_t count,
                      int64_t rank, uint32_t generation, fast_group **out)
@@ -63,17 +103,16 @@ static fast_err make(fast_actor *actor, const int64_t *ids, int64_t first, int64
     fast_group *group;
     FAST_ASSERT(rank >= 0 && rank < count);
     FAST_TRY(fast__alloc("a group", 1, sizeof *group, &group));
+    fast_err err = FAST_OK;
     if (ids) {
-        const fast_err err = fast__alloc("a group's members", count, sizeof *ids, &group->ids);
-        if (err) {
-            fast__free(group);
-            return err;
-        }
+        err = fast__alloc("a group's members", count, sizeof *ids, &group->ids);
+        if (err)
+            goto undo_group;
         memcpy(group->ids, ids, (size_t)count * sizeof *ids);
     }
-    const int64_t shape[] = { first, count };
-    group->key = ids ? fast__hash(ids, (size_t)count * sizeof *ids, generation)
-                     : fast__hash(shape, sizeof shape, generation);
+    err = key_of(actor, ids, first, count, generation, &group->key);
+    if (err)
+        goto undo_ids;
     group->actor = actor;
     group->first = first;
     group->size = count;
@@ -83,6 +122,12 @@ static fast_err make(fast_actor *actor, const int64_t *ids, int64_t first, int64
     fast__mailbox_fence(actor, generation);
     *out = group;
     return FAST_OK;
+
+undo_ids:
+    fast__free(group->ids);
+undo_group:
+    fast__free(group);
+    return err;
 }
 
 fast_err fast_group_new(fast_actor *actor, const int64_t *ids, int64_t count, uint32_t generation,

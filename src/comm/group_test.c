@@ -132,6 +132,43 @@ static void test_overlapping(void **state)
     run_all(7, overlapping);
 }
 
+/* Two groups of the same members and generation, used unevenly and at once, made again. */
+static fast_err twins(fast_actor *actor, void *ctx)
+{
+    const float n = (float)fast_actor_count(actor);
+    (void)ctx;
+    for (int life = 0; life < 3; life++) {
+        fast_group *a = NULL, *b = NULL;
+        FAST_TRY(fast_group_all(actor, NULL, &a));
+        FAST_TRY(fast_group_all(actor, NULL, &b));
+        FAST_TRY(EXPECT(a->key != b->key));
+        FAST_TRY(fast_group_algorithm(a, "auto"));
+        FAST_TRY(fast_group_algorithm(b, "auto"));
+        for (int i = 0; i < 7; i++) {
+            float x[3] = { 1, 2, (float)i }, y[3] = { 5, 6, (float)i };
+            fast_request *first = NULL, *second = NULL;
+            if (i % 3)
+                FAST_TRY(fast_allreduce(a, x, 3, FAST_SOON));
+            FAST_TRY(EXPECT(x[0] == (i % 3 ? n : 1)));
+            FAST_TRY(fast_allreduce_start(a, x, 3, &first));
+            FAST_TRY(fast_allreduce_start(b, y, 3, &second));
+            FAST_TRY(fast_request_wait(&second, FAST_SOON));
+            FAST_TRY(fast_request_wait(&first, FAST_SOON));
+            FAST_TRY(EXPECT(x[0] == (i % 3 ? n * n : n) && y[0] == 5 * n));
+        }
+        fast_group_free(a);
+        fast_group_free(b);
+    }
+    return FAST_OK;
+}
+
+static void test_twins(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 5; n++)
+        run_all(n, twins);
+}
+
 /* Actor 0 gives up on generation 1 while actor 1 still sends in it; then both meet again in 2. */
 static fast_err generations(fast_actor *actor, void *ctx)
 {
@@ -386,11 +423,11 @@ static void test_starved_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_overlapping),
-        cmocka_unit_test(test_generations),    cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_disagreeing),    cmocka_unit_test(test_warm),
-        cmocka_unit_test(test_nodes),          cmocka_unit_test(test_starved),
-        cmocka_unit_test(test_starved_inside),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_generations), cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_absent),      cmocka_unit_test(test_disagreeing),
+        cmocka_unit_test(test_warm),        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_starved),     cmocka_unit_test(test_starved_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,8 +266,13 @@ void fast__actor_fini(fast_actor *actor)
     fast__mailbox_fini(&actor->mailbox);
     fast__timeline_free(actor->timeline);
     fast__free(actor->met);
+    for (fast_made *made = actor->made, *next; made; made = next) {
+        next = made->next;
+        fast__free(made);
+    }
     actor->timeline = NULL;
     actor->met = NULL;
+    actor->made = NULL;
 }
 
 /* Whether an actor that ends tells this one now: see transport.h. */

@@ -176,6 +176,14 @@ typedef struct fast_counters {
 
 enum { FAST_WHAT_MAX = 48 };
 
+/* How many groups with the same members and generation an actor has made: comm's. */
+typedef struct fast_made {
+    uint64_t key;           /* of the members and the generation */
+    uint32_t generation;    /* of the groups: those of an old one are forgotten */
+    uint32_t count;         /* of groups */
+    struct fast_made *next; /* of the same actor */
+} fast_made;
+
 struct fast_actor {
     fast_world *world;
     int64_t id;
@@ -203,6 +211,7 @@ struct fast_actor {
     int64_t grace;         /* the deadline after which a last look was taken */
     fast_task *cursor;     /* the task that fast__progress() comes to next */
     uint64_t *met;         /* serial transports: a bit for each actor that it sent to or heard of */
+    fast_made *made;       /* groups that it made, counted by comm; freed with the actor */
     fast_blame blame;      /* what it knows of the chain of waits */
 };
 
