@@ -171,24 +171,30 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
     fast_sim_actor *actor = &sim->actors[id];
     const int64_t life = actor->base.life + 1;
     const fast_counters counters = actor->base.counters;
+    fast_timeline *timeline = actor->base.timeline;
 
     if (actor->state != FAST_SIM_OVER || !actor->base.stopped)
         return;
+    /* What it counted and traced goes on through its lives. */
+    actor->base.timeline = NULL;
     sim->base.ended_count -= actor->base.ended;
     fast__actor_fini(&actor->base);
     memset(&actor->base, 0, sizeof actor->base);
     actor->base.life = life;
     const fast_err err = fast__actor_init(&actor->base, &sim->base, id);
     if (err) {
+        fast__timeline_free(timeline);
         fast__sim_fail(sim, err);
         return;
+    }
+    if (timeline) {
+        fast__timeline_free(actor->base.timeline);
+        actor->base.timeline = timeline;
     }
     actor->base.counters = counters;
     actor->woken = false;
     actor->state = FAST_SIM_UNBORN;
-    for (int64_t i = 0; i < actor->pair_room; i++)
-        actor->pairs[i] = (fast_sim_pair){ .to = 0 };
-    actor->pair_count = 0;
+    /* `pairs` stay: what the earlier life sent is not overtaken. */
     fast__rng_init(&actor->rng, (uint64_t)sim->base.config.seed, FAST_PURPOSE_NETWORK, (uint64_t)id,
                    (uint64_t)life, 0);
     sim->alive++;

@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -74,10 +75,12 @@ typedef struct timed {
     script script;
 } timed;
 
+static const char *trace = "trace="; /* a file, in one test */
+
 static fast_err run(int64_t actors, fast_actor_fn *main, notes *n, timed *calls, int count)
 {
     const fast_role role = { "worker", actors, main, n };
-    const char *options[] = { "transport=sim", "cluster=ideal:latency=1ms,speed=1e9", NULL };
+    const char *options[] = { "transport=sim", "cluster=ideal:latency=1ms,speed=1e9", trace, NULL };
     fast_actors_config config;
     fast_world *world = NULL;
     assert_int_equal(fast__actors_parse(options, &config), FAST_OK);
@@ -265,6 +268,35 @@ static void test_works_and_crashes(void **state)
     assert_int_equal(n.lives[1], 1);
 }
 
+/* The timeline holds what an actor did in all its lives. */
+static void test_timelines_go_on(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fast_timeline_XXXXXX", option[64], text[4096] = "";
+    notes n = { 0 };
+    timed both[] = { { MS(50), { .what = CRASH, .a = 0 } },
+                     { MS(60), { .what = RESTART, .a = 0 } } };
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    snprintf(option, sizeof option, "trace=%s", path);
+    trace = option;
+    const fast_err err = run(1, work_twice, &n, both, 2);
+    trace = "trace=";
+    FILE *file = fdopen(fd, "r");
+    assert_non_null(file);
+    fclose(file);
+    file = fopen(path, "r"); /* the run has replaced it */
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    remove(path);
+    assert_int_equal(err, FAST_OK);
+    int spans = 0;
+    for (const char *at = text; (at = strstr(at, "\"cat\":\"compute\"")) != NULL; at++)
+        spans++;
+    assert_true(spans >= 3); /* one and a half before the crash, two after it */
+}
+
 /* Actor 0 sends at once and at 50 ms; actor 1, in each life, receives one and leaves. */
 static fast_err two_lives(fast_actor *actor, void *ctx)
 {
@@ -385,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_works_and_pauses),
         cmocka_unit_test(test_works_and_crashes),
         cmocka_unit_test(test_messages_to_an_earlier_life_are_lost),
+        cmocka_unit_test(test_timelines_go_on),
         cmocka_unit_test(test_clock_jumps),
         cmocka_unit_test(test_cut_links_hold_messages_back),
         cmocka_unit_test(test_late_start),
