@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #ifdef FAST_SANITIZED
-enum { WAKES = 300 };
+enum { WAKES = 200 };
 #else
-enum { WAKES = 5000 };
+enum { WAKES = 2000 };
 #endif
 
 /* Actor 0 waits in vain for actor 1, who is up and answers nobody until it is told. */
@@ -98,8 +98,48 @@ static fast_err run_sleep(const suite *on)
     return suite_run(on, sleep_main, NULL, SUITE_ACTORS, NULL, NULL);
 }
 
-/* Near actors in a ring of flags: each waits for its own, then sets the next one's and wakes it. A
- * lost wake-up would end at the deadline. */
+/* A task that is never done. */
+static fast_err idle_advance(fast_actor *actor, fast_task *task, bool *done)
+{
+    (void)actor, (void)task;
+    *done = false;
+    return FAST_OK;
+}
+
+/* Compute for a while that differs every time, so that others meet this actor watching, falling
+ * asleep, sleeping and waking up. */
+static void dawdle(fast_actor *actor)
+{
+    const uint64_t r = fast_random(actor);
+    for (volatile uint64_t i = 0; i < (r >> 8) % ((r & 7) == 0 ? 20000 : 400); i++)
+        continue;
+}
+
+/* Set the next actor's flag for each round, after one's own was set. */
+static fast_err wake_rounds(fast_actor *actor, atomic_llong *flags, const int64_t *near,
+                            int64_t count, int64_t rank)
+{
+    const int64_t next = near[(rank + 1) % count];
+    for (int64_t round = 1; round <= WAKES; round++) {
+        const fast_wait wait = { .whom = near[(rank + count - 1) % count],
+                                 .since = fast_now(actor),
+                                 .deadline = suite_late(actor),
+                                 .doing = "wake" };
+        dawdle(actor);
+        while (atomic_load(&flags[near[rank] * 8]) < round - (rank == 0)) {
+            dawdle(actor); /* what comes between the look and the wait must end the wait */
+            FAST_TRY(fast__wait_once(actor, &wait));
+        }
+        /* A wait that lost its wake-up ends all the same, when it looks for whom to blame. */
+        FAST_TRY(EXPECT(fast_now(actor) - wait.since < 10000000000));
+        dawdle(actor);
+        atomic_store(&flags[next * 8], round);
+        actor->world->transport->wake(actor, next);
+    }
+    return FAST_OK;
+}
+
+/* Near actors in a ring of flags: each waits for its own, then sets the next one's and wakes it. Then again with a task, which waits must not prefer. */
 static fast_err wake_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -112,19 +152,15 @@ static fast_err wake_main(fast_actor *actor, void *ctx)
         }
     if (count == 1)
         return FAST_OK;
-    atomic_llong *flags = NULL;
-    FAST_TRY(fast_actor_share(actor, 11, SUITE_ACTORS * 64 * sizeof *flags, &flags));
-    for (int64_t round = 1; round <= WAKES; round++) {
-        const int64_t next = near[(rank + 1) % count];
-        const fast_wait wait = { .whom = near[(rank + count - 1) % count],
-                                 .since = fast_now(actor),
-                                 .deadline = suite_late(actor),
-                                 .doing = "wake" };
-        if (rank != 0 || round > 1)
-            while (atomic_load(&flags[id * 64]) < round - (rank == 0))
-                FAST_TRY(fast__wait_once(actor, &wait));
-        atomic_store(&flags[next * 64], round);
-        actor->world->transport->wake(actor, next);
+    for (uint64_t key = 11; key < 13; key++) {
+        atomic_llong *flags = NULL;
+        fast_task task = { .advance = idle_advance, .background = true };
+        FAST_TRY(fast_actor_share(actor, key, SUITE_ACTORS * 8 * sizeof *flags, &flags));
+        if (key == 12)
+            fast__post(actor, &task);
+        const fast_err err = wake_rounds(actor, flags, near, count, rank);
+        fast__unpost(actor, &task);
+        FAST_TRY(err);
     }
     return FAST_OK;
 }
@@ -132,6 +168,27 @@ static fast_err wake_main(fast_actor *actor, void *ctx)
 static fast_err run_wake(const suite *on)
 {
     return suite_run(on, wake_main, NULL, SUITE_ACTORS, NULL, NULL);
+}
+
+/* The same with messages: every actor dawdles and then sends to or receives from its neighbours. */
+static fast_err park_main(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
+    for (int64_t round = 0; round < WAKES; round++) {
+        dawdle(actor);
+        FAST_TRY(suite_send(actor, (id + 1) % count, 1, round));
+        dawdle(actor);
+        FAST_TRY(suite_receive(actor, (id + count - 1) % count, 1, round));
+    }
+    return FAST_OK;
+}
+
+static fast_err run_park(const suite *on)
+{
+    for (int64_t count = SUITE_ACTORS; count > (on->alone ? 1 : SUITE_ACTORS - 1); count--)
+        FAST_TRY(suite_run(on, park_main, NULL, count, NULL, NULL));
+    return FAST_OK;
 }
 
 /* A task that answers pings while its actor waits for something else. */
@@ -247,6 +304,7 @@ const suite_case suite_waits[] = {
     { "FAST_SOON is the run's timeout", run_soon },
     { "sleeping", run_sleep },
     { "waking", run_wake },
+    { "falling asleep at any moment", run_park },
     { "tasks go on in waits", run_task },
     { "the clock", run_clock },
     { "the timeline", run_trace },
