@@ -294,6 +294,58 @@ static void rounds_allocate_nothing(void **state)
     run_on("transport=sim", exercise, NULL, false);
 }
 
+/* What the operations of one actor on a tensor of COUNT floats cost in messages, as documented. */
+static fast_err spend(fast_actor *actor, void *ctx)
+{
+    const int *what = ctx;
+    fast_space_options options = options_of();
+    fast_space *space;
+    float x[COUNT] = { 0 };
+    fast_err err = FAST_OK;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    for (int64_t i = 1; i <= 10 && fast_actor_id(actor) == 2 && !err; i++) {
+        switch (*what) {
+        case 1:
+            err = fast_space_get(space, 0, x, NULL, FAST_SOON);
+            break;
+        case 2:
+            err = fast_space_put(space, 0, x, FAST_SOON);
+            break;
+        case 3:
+            err = fast_space_add(space, 0, x, FAST_SOON);
+            break;
+        case 4:
+            err = fast_space_tick(space, i);
+            break;
+        default:
+            break;
+        }
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void messages_cost_what_is_documented(void **state)
+{
+    (void)state;
+    const int64_t bytes[5] = { 0, 10 * (128 + 4 * COUNT), 10 * (128 + 4 * COUNT),
+                               10 * (128 + 4 * COUNT), 10 * 128 };
+    for (int what = 0; what < 5; what++) {
+        const fast_role role = { "worker", 3, spend, &what };
+        fast_actors_result result;
+        assert_int_equal(
+            fast_actors_run((const char *[]){ "transport=sim", NULL }, &role, 1, &result), FAST_OK);
+        /* Two actors open and close: a greeting, a leave and its answer each. */
+        assert_int_equal(result.messages_sent, 6 + (what ? 20 : 0));
+        assert_int_equal(result.bytes_sent, 6 * 64 + bytes[what]);
+        assert_int_equal(result.copies, 0);
+        assert_int_equal(
+            fast_actors_run((const char *[]){ "transport=threads", NULL }, &role, 1, &result),
+            FAST_OK);
+        assert_int_equal(result.messages_sent, 0);
+    }
+}
+
 /* Options and calls that cannot be. */
 static fast_err misuse(fast_actor *actor, void *ctx)
 {
@@ -360,6 +412,7 @@ int main(void)
         cmocka_unit_test(hostile_answers_are_dropped),
         cmocka_unit_test(open_survives_without_memory),
         cmocka_unit_test(rounds_allocate_nothing),
+        cmocka_unit_test(messages_cost_what_is_documented),
         cmocka_unit_test(misuse_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
