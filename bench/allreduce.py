@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does allreduce between the threads of one process compare with MPI's between processes?
 
-Runs `fast bench allreduce --transport threads` and the peer, bench/peer_allreduce.c under mpirun, in
-turn, so that both see the same machine, and prints medians over the rounds and their ratio:
+Runs `fast bench allreduce --transport threads` and the peer, bench/peer_allreduce.c under mpirun,
+in turn, so that both see the same machine, and prints medians over the rounds and their ratio:
 
     cmake --build --preset release --target fast bench_peer_allreduce
     nice -n -19 bench/allreduce.py

@@ -4,9 +4,9 @@
  * peer of `fast bench allreduce`: started by mpirun, run and compared by bench/allreduce.py.
  *
  * For each length, given in bytes as arguments: calls to warm up, then batches of calls that follow
- * each other, 200 below 1 MiB and 20 above; the median batch counts. Rank 0 prints one JSON object a
- * line with the keys of `fast bench allreduce --json`. Expected: one copy into and one out of shared
- * memory for each rank, so a fraction of what a sum in place takes.
+ * each other, 200 below 1 MiB and 20 above; the median batch counts. Rank 0 prints one JSON object
+ * a line with the keys of `fast bench allreduce --json`. Expected: one copy into and one out of
+ * shared memory for each rank, so a fraction of the speed of a sum in place.
  */
 #include <mpi.h>
 #include <stdio.h>

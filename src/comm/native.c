@@ -9,7 +9,23 @@
 #include "base/memory.h"
 #include "comm/allreduce.h"
 
+#include <inttypes.h>
 #include <math.h>
+
+/* The transport's collectives are between processes: each member needs one of its own. */
+static fast_err check_apart(const fast_group *group)
+{
+    for (int64_t i = 0; i < group->size; i++)
+        for (int64_t j = 0; j < i; j++) {
+            const int64_t a = fast_group_member(group, j), b = fast_group_member(group, i);
+            if (fast_actor_node(group->actor, a) == fast_actor_node(group->actor, b))
+                return fast__fail(FAST_ENOTSUP,
+                                  "native needs a process for each member, and actors %" PRId64
+                                  " and %" PRId64 " share one; take another algorithm",
+                                  a, b);
+        }
+    return FAST_OK;
+}
 
 /* The state is the list of members, which a group need not keep. */
 static fast_err native_open(fast_group *group, const void *config, void **state_out)
@@ -21,6 +37,7 @@ static fast_err native_open(fast_group *group, const void *config, void **state_
                           "transport \"%s\" has no collectives of its own; native needs mpi, or "
                           "take another algorithm",
                           transport->name);
+    FAST_TRY(check_apart(group));
     int64_t *ids = NULL;
     FAST_TRY(fast__alloc("members of a group", group->size, sizeof *ids, &ids));
     for (int64_t i = 0; i < group->size; i++)
