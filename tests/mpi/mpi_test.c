@@ -312,7 +312,7 @@ enum { MANY = 64 };
 
 static fast_err native(fast_actor *actor, void *ctx)
 {
-    const int64_t sizes[] = { 1, 1000, 262144, 262145, 700000, 0 };
+    const int64_t sizes[] = { 1, 1000, 65536, 65537, 700000, 0 };
     const int64_t id = fast_actor_id(actor);
     const int64_t count = fast_actor_count(actor);
     int64_t ids[MANY];
