@@ -288,8 +288,8 @@ static fast_err drain(fast_actor *actor, fast_simulate_outcome *o)
     }
 }
 
-/* Who was restarted has lost what was sent to it: it is told again. */
-static fast_err tell_restarted(fast_actor *actor, fast_simulate_outcome *o)
+/* Who is up again may have lost what was sent to it: it is told again. */
+static fast_err tell_again(fast_actor *actor, fast_simulate_outcome *o)
 {
     fast_member member;
     while (fast_member_next(actor, &member)) {
@@ -306,7 +306,7 @@ static fast_err hear_last(fast_actor *actor, fast_simulate_outcome *o, int64_t p
 {
     for (int64_t i = 0; i < TRIES_MAX && !*heard; i++) {
         seen_words seen = { 0 };
-        FAST_TRY(tell_restarted(actor, o));
+        FAST_TRY(tell_again(actor, o));
         const fast_err err = receive_one(actor, o, peer, TAG_LAST, &seen);
         if (err && err != FAST_ETIMEDOUT && err != FAST_EPEER)
             return err;
@@ -332,15 +332,8 @@ static fast_err gossip(fast_actor *actor, fast_simulate_outcome *o)
         self(actor, o)->rounds++;
     }
     for (int64_t i = 1; i < n; i++) {
-        fast_err err = FAST_EPEER;
-        const int64_t to = (me + i) % n;
-        for (int64_t tries = 0; tries < TRIES_MAX && err == FAST_EPEER; tries++) {
-            err = send_one(actor, o, to, TAG_LAST, o->config->rounds);
-            if (err == FAST_EPEER && fast__peer(actor, to)->ended)
-                err = FAST_OK;
-            if (err == FAST_EPEER)
-                FAST_TRY(fast_sleep_until(actor, fast_now(actor) + actor->world->timeout_ns));
-        }
+        /* Who is down now is told when it is up again. */
+        const fast_err err = send_one(actor, o, (me + i) % n, TAG_LAST, o->config->rounds);
         if (err && err != FAST_EPEER)
             return err;
     }
