@@ -139,7 +139,8 @@ static fast_err wake_rounds(fast_actor *actor, atomic_llong *flags, const int64_
     return FAST_OK;
 }
 
-/* Near actors in a ring of flags: each waits for its own, then sets the next one's and wakes it. Then again with a task, which waits must not prefer. */
+/* Near actors in a ring of flags: each waits for its own, then sets the next one's and wakes it.
+ * Then again with a task, which waits must not prefer. */
 static fast_err wake_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;

@@ -283,10 +283,30 @@ static void lie(fast_sim *sim, fast_sim_actor *from, fast_msg *msg)
         fast__fault_lie(&from->base, msg, *how, &plan->rng);
 }
 
+/* Mark the moment on the timelines of the actors that it befalls: of a partition, all. */
+static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
+{
+    static const char *const names[FAST_FAULT_KINDS][2] = {
+        { "crash", "" },           { "restart", "" },       { "pause", "pause ends" },
+        { "slow", "slow ends" },   { "cut", "cut ends" },   { "partition", "partition ends" },
+        { "lossy", "lossy ends" }, { "jump", "jump ends" }, { "", "join" },
+        { "lie", "lie ends" },
+    };
+    for (int64_t id = 0; id < sim->base.count; id++) {
+        fast_actor *actor = &sim->actors[id].base;
+        if (actor->timeline &&
+            (fault->kind == FAST_FAULT_PARTITION || sim->base.places[id].node == fault->node))
+            fast__timeline_add(actor, FAST_SPAN_FAULT, names[fault->kind][ends],
+                               sim->base.inner->now(actor), -1, 0);
+    }
+}
+
 static void fault_run(fast_sim *sim, fast_sim_call *call)
 {
     const fault_call *c = (const fault_call *)(const void *)call;
     const int64_t i = c->fault - c->plan->faults->list;
+    if (c->when != MOMENT_NOTICE)
+        mark(sim, c->fault, c->when == MOMENT_END);
     if (c->when == MOMENT_BEGIN) {
         c->plan->active[i] = true;
         begin(sim, c->plan, c->fault);
