@@ -5,8 +5,11 @@
  * Method: random programs, the same at all actors because they are drawn from the run's number.
  *   Each begins and waits for requests in any order, changes algorithms, and does other collectives
  *   in between, on the simulator with jitter, loss and reordering, and on threads. Values are small
- *   whole numbers, so that every order of a sum has the same bits.
+ *   whole numbers, so that every order of a sum has the same bits. With faults, collectives fail or
+ *   are right.
  */
+#include "collectives.h"
+
 #include "base/err.h"
 #include "base/rng.h"
 #include "fast/strategy.h"
@@ -147,8 +150,41 @@ static void test_random_programs(void **state)
     }
 }
 
+/* Crashes, restarts, pauses, cuts, jumps of clocks: a collective ends with the right numbers, or
+ * with an error that says who is gone; FAST_EINVAL is what collectives_main() says of wrong ones. */
+static void test_faults(void **state)
+{
+    (void)state;
+    static const char *const algorithms[] = { "tree", "butterfly", "ring", "rabenseifner", "auto" };
+    static const int64_t counts[] = { 1, 100, 3000 };
+    const char *seeds = getenv("FAST_SEEDS");
+    const int count = seeds ? atoi(seeds) : 60;
+    int failed = 0;
+    for (int seed = 1; seed <= count; seed++) {
+        collectives what = { .algorithm = algorithms[seed % 5],
+                             .counts = counts,
+                             .count_count = 3 };
+        const fast_role roles[] = { { "worker", 2 + seed % 9, collectives_main, &what } };
+        char text[32];
+        snprintf(text, sizeof text, "seed=%d", seed);
+        const char *options[] = { "transport=sim",
+                                  text,
+                                  "timeout=5",
+                                  "cluster=edge",
+                                  "faults=random:span=2s,kinds=crash+restart+pause+slow+cut+"
+                                  "partition+lossy+jump+join",
+                                  NULL };
+        const fast_err err = fast_actors_run(options, roles, 1, NULL);
+        failed += err != FAST_OK;
+        if (err != FAST_OK && err != FAST_ETIMEDOUT && err != FAST_EPEER && err != FAST_ECANCELED)
+            fail_msg("seed %d: %s", seed, fast_error_detail());
+    }
+    assert_in_range(failed, 1, count - 1); /* some do and some do not: the faults mattered */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_programs) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_programs),
+                                        cmocka_unit_test(test_faults) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
