@@ -151,7 +151,7 @@ static void test_random_programs(void **state)
 }
 
 /* Crashes, restarts, pauses, cuts, jumps of clocks: a collective ends with the right numbers, or
- * with an error that says who is gone; FAST_EINVAL is what collectives_main() says of wrong ones. */
+ * with an error that says who is gone; wrong numbers are collectives_main()'s FAST_EINVAL. */
 static void test_faults(void **state)
 {
     (void)state;
