@@ -72,18 +72,31 @@ static void take_sums(fast_team *team)
                                        .positions = sums->positions };
 }
 
-/* Add a replica to a vote. The mutex is held. */
-static void cast(fast_vote *vote, const float *x, int64_t offset, int64_t count)
+/* Add a part of a replica to a vote. The mutex is held. */
+static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t count)
 {
+    const size_t size = (size_t)count * sizeof *x;
+
+    if (vote->count == 0)
+        memcpy(vote->first + offset, x, size);
+    else if (vote->same)
+        vote->same = memcmp(vote->first + offset, x, size) == 0;
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
 
-        if (!(fabs(value) < LIMIT)) {
+        if (!(fabs(value) < LIMIT))
             vote->saturated = true;
-            continue;
-        }
-        vote->sum[offset + i] += llrint(value * FIXED);
+        else
+            vote->sum[offset + i] += llrint(value * FIXED);
     }
+}
+
+/* Add a replica to a vote. The mutex is held. */
+static void cast(fast_vote *vote, const fast_trainer *t)
+{
+    add_part(vote, t->w, 0, t->count);
+    add_part(vote, t->s, t->count, t->state_count);
+    vote->count++;
 }
 
 /* The mean of a vote becomes the representative. The mutex is held. */
@@ -94,9 +107,13 @@ static void count_votes(const fast_team *team, const fast_vote *vote)
     const int64_t count = learner->params.count;
 
     for (int64_t i = 0; i < count; i++)
-        learner->w[i] = (float)((double)vote->sum[i] * unit);
+        learner->w[i] = vote->same ? vote->first[i] : (float)((double)vote->sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
-        learner->s[i] = (float)((double)vote->sum[count + i] * unit);
+        learner->s[i] =
+            vote->same ? vote->first[count + i] : (float)((double)vote->sum[count + i] * unit);
+    /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
+    if (vote->saturated && !vote->same)
+        learner->w[0] = NAN;
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
@@ -164,6 +181,7 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
         place->step = step;
         place->count = 0;
         place->saturated = false;
+        place->same = true;
     }
     return place;
 }
@@ -194,9 +212,7 @@ static bool vote_once(fast_seat *seat, int64_t step)
     fast__mutex_lock(&team->mutex);
     vote = vote_of(team, step < 0 ? team->vote_step : step);
     if (vote) {
-        cast(vote, t->w, 0, t->count);
-        cast(vote, t->s, t->count, t->state_count);
-        vote->count++;
+        cast(vote, t);
         seat->step_judged = t->step;
         if (vote->count >= team->workers_up)
             close_vote(seat, vote);
@@ -359,13 +375,8 @@ fast_err fast__monitor_finish(fast_team *team)
         vote->step = -1;
         vote_of(team, step);
         for (int64_t i = 0; i < team->workers; i++)
-            if (team->seats[i] && !team->seats[i]->lost) {
-                const fast_trainer *t = &team->seats[i]->trainer;
-
-                cast(vote, t->w, 0, t->count);
-                cast(vote, t->s, t->count, t->state_count);
-                vote->count++;
-            }
+            if (team->seats[i] && !team->seats[i]->lost)
+                cast(vote, &team->seats[i]->trainer);
         if (vote->count > 0)
             count_votes(team, vote);
         vote->step = -1;

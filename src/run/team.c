@@ -219,6 +219,7 @@ static fast_err open_memory(fast_team *team)
     for (int i = 0; i < FAST_VOTES; i++) {
         team->votes[i].step = -1;
         FAST_TRY(fast__alloc("the mean of replicas", count, sizeof(int64_t), &team->votes[i].sum));
+        FAST_TRY(fast__alloc("a replica", count, sizeof(float), &team->votes[i].first));
     }
     return FAST_OK;
 }
@@ -274,8 +275,10 @@ void fast__team_free(fast_team *team)
     for (int i = 0; i < 64; i++)
         if (team->workspaces.list[i])
             team->run->engine->workspace_free(team->workspaces.list[i]);
-    for (int i = 0; i < FAST_VOTES; i++)
+    for (int i = 0; i < FAST_VOTES; i++) {
         fast__free(team->votes[i].sum);
+        fast__free(team->votes[i].first);
+    }
     fast_topology_free(team->topology);
     fast__mutex_fini(&team->mutex);
     fast__free(team->config);

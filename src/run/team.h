@@ -23,8 +23,9 @@
 typedef struct fast_vote {
     int64_t step;   /* that it belongs to; -1: free */
     int64_t count;  /* of replicas that came */
-    bool end;       /* the last one, after which nothing comes */
     int64_t *sum;   /* [params + state] */
+    float *first;   /* [params + state]: the first replica that came */
+    bool same;      /* all others were equal to it: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
 } fast_vote;
 

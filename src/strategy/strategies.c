@@ -8,10 +8,12 @@
 
 extern const fast_strategy fast__strategy_allreduce;
 extern const fast_strategy fast__strategy_local;
+extern const fast_strategy fast__strategy_ps;
 
 const fast_strategy *const fast__strategies[] = {
     &fast__strategy_allreduce,
     &fast__strategy_local,
+    &fast__strategy_ps,
     NULL,
 };
 
