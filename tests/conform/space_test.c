@@ -548,7 +548,10 @@ static fast_err go(fast_actor *actor, void *ctx)
         fast__space_abandon(space);
     else
         fast_space_close(space);
-    return err;
+    /* Who closed goes on with something else: that it left counts, not that it ended. */
+    if (!err && fast_actor_id(actor) == 1)
+        return say(actor, 2, 6);
+    return !err && fast_actor_id(actor) == 2 ? hear(actor, 1, 6) : err;
 }
 
 static void who_is_gone_holds_nobody_back(void **state)
