@@ -363,7 +363,6 @@ void fast__monitor_leave(fast_seat *seat)
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    fast_vote *vote = &team->votes[0];
     const int64_t step = run->step;
 
     take_sums(team);
@@ -372,8 +371,11 @@ fast_err fast__monitor_finish(fast_team *team)
     if (team->strategy->identical && team->seats[0]) {
         take_replica(team->seats[0]);
     } else {
-        vote->step = -1;
-        vote_of(team, step);
+        fast_vote *vote;
+
+        for (int i = 0; i < FAST_VOTES; i++) /* nobody is left to complete them */
+            team->votes[i].step = -1;
+        vote = vote_of(team, step);
         for (int64_t i = 0; i < team->workers; i++)
             if (team->seats[i] && !team->seats[i]->lost)
                 cast(vote, &team->seats[i]->trainer);
