@@ -104,9 +104,9 @@ static const char *run(fault what, fast_actor_fn *main, const char *option)
     atomic_store(&shift, 0);
     atomic_store(&canceled_once, false);
     assert_int_equal(fast__actors_parse(options, &config), FAST_OK);
+    config.check = true;
     assert_int_equal(fast__world_open(&config, &role, 1, &world), FAST_OK);
-    world->transport = &transport;
-    assert_int_equal(fast__check_wrap(world), FAST_OK);
+    world->inner = &transport;
     fast_actors_result result = { .actor_count = -1 };
     const fast_err err = fast__world_run(world, &result);
     snprintf(said, sizeof said, "%s", err ? fast_error_detail() : "");

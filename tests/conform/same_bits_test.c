@@ -189,7 +189,7 @@ static void test_golden(void **state)
 /* The golden file, as it is now. */
 static int print(void)
 {
-    const suite on = { "threads", false, true };
+    const suite on = { "threads", false, true, 0 };
     printf("algorithm,actors,count,hash\n");
     for (int64_t actors = 2; actors <= ACTORS_MAX; actors++)
         for (int a = 0; a < ALGORITHMS; a++) {
@@ -216,7 +216,7 @@ int main(int argument_count, char **arguments)
         if ((strcmp(name, "mpi") == 0) != mpi)
             continue;
         for (int check = 0; check < 2; check++) {
-            places[used] = (suite){ name, check == 1, !mpi };
+            places[used] = (suite){ name, check == 1, !mpi, 0 };
             snprintf(names[used], sizeof names[used], "%s%s", name, check ? " checked" : "");
             tests[used] = (struct CMUnitTest){ names[used], test_bits, NULL, NULL, &places[used] };
             used++;

@@ -46,7 +46,7 @@ static fast_err sizes_main(fast_actor *actor, void *ctx)
 
 static fast_err run_sizes(const suite *on)
 {
-    return suite_run(on, sizes_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, sizes_main, NULL, on->count, NULL, NULL);
 }
 
 /* A message without parts; every word; and who it was from. */
@@ -69,7 +69,7 @@ static fast_err words_main(fast_actor *actor, void *ctx)
 
 static fast_err run_words(const suite *on)
 {
-    return suite_run(on, words_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, words_main, NULL, on->count, NULL, NULL);
 }
 
 /* Four parts, private and frozen, some empty, arrive in their order. */
@@ -105,7 +105,7 @@ static fast_err parts_main(fast_actor *actor, void *ctx)
 
 static fast_err run_parts(const suite *on)
 {
-    return suite_run(on, parts_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, parts_main, NULL, on->count, NULL, NULL);
 }
 
 /* What is declared counts and is not carried. */
@@ -127,8 +127,8 @@ static fast_err declared_main(fast_actor *actor, void *ctx)
 static fast_err run_declared(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, declared_main, NULL, SUITE_ACTORS, NULL, &result));
-    return on->alone ? EXPECT(result.bytes_sent >> 30 == SUITE_ACTORS) : FAST_OK;
+    FAST_TRY(suite_run(on, declared_main, NULL, on->count, NULL, &result));
+    return on->alone ? EXPECT(result.bytes_sent >> 30 == on->count) : FAST_OK;
 }
 
 /* A private part is the receiver's to write, and between near actors the very same memory. It goes
@@ -176,7 +176,7 @@ static fast_err private_main(fast_actor *actor, void *ctx)
 static fast_err run_private(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, private_main, NULL, SUITE_ACTORS, NULL, &result));
+    FAST_TRY(suite_run(on, private_main, NULL, on->count, NULL, &result));
     return on->alone ? EXPECT(result.copies == 0) : FAST_OK;
 }
 
@@ -226,7 +226,7 @@ static fast_err frozen_main(fast_actor *actor, void *ctx)
 static fast_err run_frozen(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, frozen_main, NULL, SUITE_ACTORS, NULL, &result));
+    FAST_TRY(suite_run(on, frozen_main, NULL, on->count, NULL, &result));
     return on->alone ? EXPECT(result.copies == 0) : FAST_OK;
 }
 
@@ -258,23 +258,24 @@ static fast_err fence_main(fast_actor *actor, void *ctx)
     fast_msg *msg = NULL;
     FAST_TRY(EXPECT_ERR(fast_receive(actor, FAST_ANY, 7, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
     FAST_TRY(suite_meet(actor)); /* nobody leaves before everyone has looked */
-    return id == 0 ? EXPECT(actor->counters.messages_stale == 2 * 2 * (SUITE_ACTORS - 1)) : FAST_OK;
+    return id == 0 ? EXPECT(actor->counters.messages_stale == 2 * 2 * (fast_actor_count(actor) - 1))
+                   : FAST_OK;
 }
 
 static fast_err run_fence(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, fence_main, NULL, SUITE_ACTORS, NULL, &result));
-    return on->alone ? EXPECT(result.messages_stale == 2 * 2 * (SUITE_ACTORS - 1)) : FAST_OK;
+    FAST_TRY(suite_run(on, fence_main, NULL, on->count, NULL, &result));
+    return on->alone ? EXPECT(result.messages_stale == 2 * 2 * (on->count - 1)) : FAST_OK;
 }
 
 const suite_case suite_buffers[] = {
-    { "empty, one byte, a mebibyte", run_sizes },
-    { "words and no parts", run_words },
-    { "four parts", run_parts },
-    { "declared sizes", run_declared },
-    { "private parts move", run_private },
-    { "frozen parts are shared", run_frozen },
-    { "the fence of generations", run_fence },
-    { NULL, NULL },
+    { "empty, one byte, a mebibyte", run_sizes, true },
+    { "words and no parts", run_words, true },
+    { "four parts", run_parts, true },
+    { "declared sizes", run_declared, true },
+    { "private parts move", run_private, true },
+    { "frozen parts are shared", run_frozen, true },
+    { "the fence of generations", run_fence, true },
+    { NULL, NULL, false },
 };

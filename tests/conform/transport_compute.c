@@ -76,7 +76,7 @@ static fast_err work_main(fast_actor *actor, void *ctx)
 static fast_err run_work(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, work_main, NULL, SUITE_ACTORS, NULL, &result));
+    FAST_TRY(suite_run(on, work_main, NULL, on->count, NULL, &result));
     return EXPECT(result.compute_ns > 0);
 }
 
@@ -110,7 +110,7 @@ static fast_err cost_main(fast_actor *actor, void *ctx)
 
 static fast_err run_cost(const suite *on)
 {
-    return suite_run(on, cost_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, cost_main, NULL, on->count, NULL, NULL);
 }
 
 /* Charges: none, little, much; time does not go back, and passes on a virtual clock. */
@@ -129,12 +129,12 @@ static fast_err charge_main(fast_actor *actor, void *ctx)
 
 static fast_err run_charge(const suite *on)
 {
-    return suite_run(on, charge_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, charge_main, NULL, on->count, NULL, NULL);
 }
 
 const suite_case suite_compute[] = {
-    { "work, its reports, and sends in them", run_work },
-    { "work with its own cost, and work that fails", run_cost },
-    { "charges", run_charge },
-    { NULL, NULL },
+    { "work, its reports, and sends in them", run_work, true },
+    { "work with its own cost, and work that fails", run_cost, true },
+    { "charges", run_charge, true },
+    { NULL, NULL, false },
 };

@@ -64,7 +64,7 @@ static fast_err random_main(fast_actor *actor, void *ctx)
 
 static fast_err run_random(const suite *on)
 {
-    return suite_run(on, random_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, random_main, NULL, on->count, NULL, NULL);
 }
 
 /* Actor 1 sends and ends: what it sent is received first, then it is gone, and is named; what is
@@ -182,7 +182,7 @@ static fast_err events_main(fast_actor *actor, void *ctx)
 
 static fast_err run_events(const suite *on)
 {
-    return suite_run(on, events_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, events_main, NULL, on->count, NULL, NULL);
 }
 
 /* A canceled run: waits end at once, every further call fails the same way. */
@@ -246,7 +246,7 @@ static fast_err share_main(fast_actor *actor, void *ctx)
 
 static fast_err run_share(const suite *on)
 {
-    return suite_run(on, share_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, share_main, NULL, on->count, NULL, NULL);
 }
 
 /* A run leaves nothing behind: a second one begins at zero, with other actors. */
@@ -263,9 +263,9 @@ static fast_err run_twice(const suite *on)
 }
 
 const suite_case suite_members[] = {
-    { "roles, numbers, nodes", run_roles },     { "random streams", run_random },
-    { "a peer that ended", run_ended },         { "a peer that failed", run_failed },
-    { "the first failure by number", run_two }, { "news of members", run_events },
-    { "a canceled run", run_cancel },           { "shared memory", run_share },
-    { "runs one after the other", run_twice },  { NULL, NULL },
+    { "roles, numbers, nodes", run_roles, false },     { "random streams", run_random, true },
+    { "a peer that ended", run_ended, false },         { "a peer that failed", run_failed, false },
+    { "the first failure by number", run_two, false }, { "news of members", run_events, true },
+    { "a canceled run", run_cancel, false },           { "shared memory", run_share, true },
+    { "runs one after the other", run_twice, false },  { NULL, NULL, false },
 };

@@ -15,11 +15,13 @@ typedef struct suite {
     const char *transport; /* name */
     bool check;            /* wrapped in `check` */
     bool alone;            /* this process hosts all actors */
+    int64_t count;         /* of actors: SUITE_ACTORS, or 2 for the cases that can do with a pair */
 } suite;
 
 typedef struct suite_case {
     const char *name;                 /* of what it shows */
     fast_err (*run)(const suite *on); /* FAST_OK, or what went wrong in the detail */
+    bool pair; /* it works with two actors too, which may have ways of their own */
 } suite_case;
 
 /* The lists of cases, each ended by a row without a name. */

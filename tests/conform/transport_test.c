@@ -150,7 +150,7 @@ static void test_no_memory(void **state)
 int main(int count, char **arguments)
 {
     static planned plans[CASES_MAX];
-    static const suite_case no_memory = { "no memory", NULL };
+    static const suite_case no_memory = { "no memory", NULL, false };
     struct CMUnitTest tests[CASES_MAX + 2];
     size_t used = 0;
     const bool mpi = under_mpi();
@@ -158,12 +158,14 @@ int main(int count, char **arguments)
         const char *name = fast__transports[i]->name;
         if ((strcmp(name, "mpi") == 0) != mpi)
             continue;
-        for (int check = 0; check < 2; check++) {
-            const suite on = { name, check == 1, !mpi };
+        for (int way = 0; way < (mpi ? 2 : 3); way++) {
+            /* Bare, checked, and, where one process hosts all, as a pair. */
+            const suite on = { name, way == 1, !mpi, way == 2 ? 2 : SUITE_ACTORS };
             for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
                 for (const suite_case *c = lists[k]; c->name; c++)
-                    plans[used++] = (planned){ .on = on, .what = c };
-            if (!mpi)
+                    if (way != 2 || c->pair)
+                        plans[used++] = (planned){ .on = on, .what = c };
+            if (!mpi && way != 2)
                 plans[used++] = (planned){ .on = on, .what = &no_memory };
             assert_true(used < CASES_MAX - 64);
         }
@@ -172,7 +174,10 @@ int main(int count, char **arguments)
     for (size_t i = 0; i < used; i++) {
         planned *p = &plans[i];
         snprintf(p->name, sizeof p->name, "%s%s: %s", p->on.transport,
-                 p->on.check ? " checked" : "", p->what->name);
+                 p->on.check        ? " checked"
+                 : p->on.count == 2 ? " pair"
+                                    : "",
+                 p->what->name);
         if (count > 1 && !strstr(p->name, arguments[1]))
             continue;
         tests[kept++] =

@@ -42,7 +42,7 @@ static fast_err deadline_main(fast_actor *actor, void *ctx)
 
 static fast_err run_deadline(const suite *on)
 {
-    return suite_run(on, deadline_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, deadline_main, NULL, on->count, NULL, NULL);
 }
 
 static fast_err soon_main(fast_actor *actor, void *ctx)
@@ -64,7 +64,7 @@ static fast_err soon_main(fast_actor *actor, void *ctx)
 
 static fast_err run_soon(const suite *on)
 {
-    return suite_run(on, soon_main, NULL, SUITE_ACTORS, "timeout=0.05", NULL);
+    return suite_run(on, soon_main, NULL, on->count, "timeout=0.05", NULL);
 }
 
 /* Sleeping ends at its time; what came meanwhile is there; a time in the past does not sleep. */
@@ -95,7 +95,7 @@ static fast_err sleep_main(fast_actor *actor, void *ctx)
 
 static fast_err run_sleep(const suite *on)
 {
-    return suite_run(on, sleep_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, sleep_main, NULL, on->count, NULL, NULL);
 }
 
 /* A task that is never done. */
@@ -168,7 +168,7 @@ static fast_err wake_main(fast_actor *actor, void *ctx)
 
 static fast_err run_wake(const suite *on)
 {
-    return suite_run(on, wake_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, wake_main, NULL, on->count, NULL, NULL);
 }
 
 /* The same with messages: every actor dawdles and then sends to or receives from its neighbours. */
@@ -239,7 +239,7 @@ static fast_err task_main(fast_actor *actor, void *ctx)
 
 static fast_err run_task(const suite *on)
 {
-    return suite_run(on, task_main, NULL, SUITE_ACTORS, NULL, NULL);
+    return suite_run(on, task_main, NULL, on->count, NULL, NULL);
 }
 
 /* The clock is not negative and does not go back, whatever the actor does. */
@@ -266,7 +266,7 @@ static fast_err clock_main(fast_actor *actor, void *ctx)
 static fast_err run_clock(const suite *on)
 {
     fast_actors_result result;
-    FAST_TRY(suite_run(on, clock_main, NULL, SUITE_ACTORS, NULL, &result));
+    FAST_TRY(suite_run(on, clock_main, NULL, on->count, NULL, &result));
     return EXPECT(result.time_ns > 0 && result.wait_ns >= 0);
 }
 
@@ -287,7 +287,7 @@ static fast_err run_trace(const suite *on)
     atomic_llong node = 0;
     snprintf(path, sizeof path, "transport_trace.%d.json", (int)(on->alone ? getpid() : getppid()));
     snprintf(option, sizeof option, "trace=%s", path);
-    FAST_TRY(suite_run(on, trace_main, &node, SUITE_ACTORS, option, NULL));
+    FAST_TRY(suite_run(on, trace_main, &node, on->count, option, NULL));
     snprintf(own, sizeof own, "%s.%lld", path, (long long)atomic_load(&node));
     const char *file = on->alone || atomic_load(&node) == 0 ? path : own;
     const bool good = trace_check(file, &trace, why);
@@ -297,17 +297,17 @@ static fast_err run_trace(const suite *on)
     FAST_TRY(EXPECT(trace.spans >= 200));
     FAST_TRY(EXPECT(trace.depth_max >= 2));
     FAST_TRY(EXPECT(!trace.dropped));
-    return on->alone ? EXPECT(trace.arrows == SUITE_ACTORS * 100) : FAST_OK;
+    return on->alone ? EXPECT(trace.arrows == on->count * 100) : FAST_OK;
 }
 
 const suite_case suite_waits[] = {
-    { "a deadline names whom", run_deadline },
-    { "FAST_SOON is the run's timeout", run_soon },
-    { "sleeping", run_sleep },
-    { "waking", run_wake },
-    { "falling asleep at any moment", run_park },
-    { "tasks go on in waits", run_task },
-    { "the clock", run_clock },
-    { "the timeline", run_trace },
-    { NULL, NULL },
+    { "a deadline names whom", run_deadline, true },
+    { "FAST_SOON is the run's timeout", run_soon, true },
+    { "sleeping", run_sleep, true },
+    { "waking", run_wake, true },
+    { "falling asleep at any moment", run_park, false },
+    { "tasks go on in waits", run_task, true },
+    { "the clock", run_clock, true },
+    { "the timeline", run_trace, true },
+    { NULL, NULL, false },
 };
