@@ -42,7 +42,7 @@ check("exit", job("exit", "timeout=600"), False, [f"rank {last}"])
 check("fail", job("fail", "timeout=600"), False,
       ["worker 3 left", *(["worker 3: the disk is full"] if last == 3 else [])])
 # A stopped rank is silent: only deadlines help. The others name it and abort the job.
-check("stop", job("stop", "timeout=2"), False, ["for worker 3"])
+check("stop", job("stop", "timeout=5"), False, ["for worker 3"])
 check("alone", [program, "well"], True, ["all went well"])
 check("alone, fail", [program, "fail"], False, ["worker 3 left"])
 check("in a batch job", [program, "well"], True, ["all went well"],
