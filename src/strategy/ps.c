@@ -17,9 +17,9 @@
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
  * is `allreduce` to the bit. Staleness is counted in updates of the model.
  *
- * Cost per worker and step: one add and one get of the model, cut over the servers; the servers move
- * P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for each
- * worker.
+ * Cost per worker and step: one add and one get of the model, cut over the servers; the servers
+ * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
+ * each worker.
  */
 #include "base/err.h"
 #include "base/memory.h"
