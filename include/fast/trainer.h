@@ -37,19 +37,23 @@ typedef struct fast_trainer {
     const int64_t *server_ids;     /* likewise */
     int64_t count;                 /* of w and g */
     int64_t state_count;           /* of s */
-    float *w;            /* parameters of this replica; may be written between gradients. At
+    float *w;               /* parameters of this replica; may be written between gradients. At
                                       servers the first values, the same as everywhere */
-    float *g;            /* the last gradient; may be written; NULL at servers */
-    float *s;            /* state that is not trained (batch norm's statistics): averaged
+    float *g;               /* the last gradient; may be written; NULL at servers */
+    float *s;               /* state that is not trained (batch norm's statistics): averaged
                                       wherever w is; may be written */
-    int64_t step;        /* steps that this worker has taken */
-    int64_t step_count;  /* that it is to take */
-    int64_t epoch_steps; /* steps of one pass over the data */
-    double lr;           /* of the step that goes on */
-    double loss;         /* of the last gradient's batch */
-    int64_t period;      /* steps between exchanges; a synchronous strategy sets it before its
+    int64_t step;           /* steps that this worker has taken */
+    int64_t step_count;     /* that it is to take */
+    int64_t epoch_steps;    /* steps of one pass over the data */
+    double lr;              /* of the step that goes on */
+    double loss;            /* of the last gradient's batch */
+    int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
                                       first step, if not 1, so that all workers stop at the same */
-    void *run;           /* the run's own */
+    const float *centre;    /* what stands for the run instead of the mean of replicas: w, or this
+                                      worker's copy of it, of fast_trainer_centre(); a worker
+                                      without one has no say then. NULL: none */
+    int64_t centre_version; /* updates that it holds: of several copies the newest stands */
+    void *run;              /* the run's own */
 } fast_trainer;
 
 /* Go to the next step: true if there is one. Evaluation, target, checkpoints and a cancel are
@@ -79,6 +83,10 @@ FAST_API bool fast_trainer_by_range(const fast_trainer *t);
 FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
 /* Forget the rule's state (momentum), as some strategies do when models are replaced. */
 FAST_API void fast_trainer_reset_rule(fast_trainer *t);
+
+/* Room for this worker's copy of a centre: count floats, first w's. It is the run's, and set as
+ * t->centre. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
 /* Tell the run what happened, for its measures. */
 FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */

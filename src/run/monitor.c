@@ -6,7 +6,8 @@
  * the copy. Elsewhere the mean of all replicas is voted for: a synchronous worker adds its replica
  * when its own step is due; asynchronous ones when they next come by after somebody opened a vote,
  * which is when all workers together have taken as many steps as make one due. Who comes last
- * evaluates; those who ended or crashed are not waited for.
+ * evaluates; those who ended or crashed are not waited for. Where the strategy names a centre, the
+ * newest copy among the voters' is taken instead of the mean; of what is not trained the mean.
  *
  * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
  * those who go on would wait for those who do not. A worker that is at step s and has not yet given
@@ -91,10 +92,15 @@ static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t co
     }
 }
 
-/* Add a replica to a vote. The mutex is held. */
+/* Add a replica to a vote, or replace an older centre. The mutex is held. */
 static void cast(fast_vote *vote, const fast_trainer *t)
 {
-    add_part(vote, t->w, 0, t->count);
+    if (t->centre && t->centre_version > vote->centre) {
+        memcpy(vote->first, t->centre, (size_t)t->count * sizeof *t->centre);
+        vote->centre = t->centre_version;
+    } else if (vote->centre < 0) {
+        add_part(vote, t->w, 0, t->count);
+    }
     add_part(vote, t->s, t->count, t->state_count);
     vote->count++;
 }
@@ -107,12 +113,13 @@ static void count_votes(const fast_team *team, const fast_vote *vote)
     const int64_t count = learner->params.count;
 
     for (int64_t i = 0; i < count; i++)
-        learner->w[i] = vote->same ? vote->first[i] : (float)((double)vote->sum[i] * unit);
+        learner->w[i] =
+            vote->same || vote->centre >= 0 ? vote->first[i] : (float)((double)vote->sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
         learner->s[i] =
             vote->same ? vote->first[count + i] : (float)((double)vote->sum[count + i] * unit);
     /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
-    if (vote->saturated && !vote->same)
+    if (vote->saturated && !vote->same && vote->centre < 0)
         learner->w[0] = NAN;
 }
 
@@ -182,6 +189,7 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
         place->count = 0;
         place->saturated = false;
         place->same = true;
+        place->centre = -1;
     }
     return place;
 }

@@ -35,6 +35,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__optimizer_free(seat->optimizer);
     fast__loader_free(seat->loader);
     fast__free(seat->first);
+    fast__free(seat->centre);
     fast__free(seat->carried);
     fast__free(seat);
 }
@@ -51,6 +52,7 @@ static void seat_reset(fast_seat *seat)
     for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
         memcpy(slot, fast__optimizer_slot(run->optimizer, i), (size_t)t->count * sizeof *slot);
     t->step = run->step;
+    t->centre = NULL;
 }
 
 static fast_err seat_worker(fast_seat *seat)
@@ -307,6 +309,22 @@ static fast_err open_world(fast_team *team)
     return fast__world_open(&config, team->roles, team->servers > 0 ? 2 : 1, &team->world);
 }
 
+/* Strategies whose workers write to one memory need them all where it is. */
+static fast_err check_near(const fast_team *team)
+{
+    const fast_world *world = team->world;
+
+    for (int64_t i = 0; team->strategy->near && i < team->workers; i++)
+        if (!world->inner->share || !world->places[i].here ||
+            world->places[i].node != world->places[0].node)
+            return fast__fail(FAST_EINVAL,
+                              "strategy %s: workers 0 and %lld do not share memory; use "
+                              "transport=threads, or a cluster of one node as in "
+                              "cluster=laptop",
+                              team->strategy->name, (long long)i);
+    return FAST_OK;
+}
+
 /* Seats for the actors of this process that have none yet. */
 static fast_err open_seats(fast_team *team)
 {
@@ -338,7 +356,9 @@ fast_err fast__team_train(fast_team *team)
     if (run->finished || run->step >= run->step_count)
         return FAST_OK;
     FAST_TRY(open_world(team));
-    err = open_seats(team);
+    err = check_near(team);
+    if (!err)
+        err = open_seats(team);
     if (!err) {
         team->workers_up = team->workers;
         team->steps_sum = run->step * team->workers;

@@ -15,7 +15,8 @@
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
  *
  * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
- * a strategy keeps replicas identical it is a copy of worker 0's, else the mean of all.
+ * a strategy keeps replicas identical it is a copy of worker 0's; where it names a centre, the
+ * newest copy of that; else the mean of all.
  */
 
 /* A vote: replicas that are averaged for one evaluation. The sums are of whole numbers, w times
@@ -27,6 +28,7 @@ typedef struct fast_vote {
     float *first;   /* [params + state]: the first replica that came */
     bool same;      /* all others were equal to it: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
+    int64_t centre; /* the version of the centre that first's parameters are; -1: of none */
 } fast_vote;
 
 enum { FAST_VOTES = 2 };
@@ -39,6 +41,7 @@ typedef struct fast_seat {
     fast_workspace *workspace; /* of its own; NULL on sim */
     fast_optimizer *optimizer; /* this actor's state of the rule */
     float *first;              /* servers: memory of w and s */
+    float *centre;             /* memory of trainer.centre; NULL: none was asked for */
     fast_err err;              /* what a call between steps met */
     char why[FAST_DETAIL_MAX]; /* its detail */
     int64_t step_judged;       /* of the last vote that it took part in; -1: none */

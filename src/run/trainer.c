@@ -7,6 +7,8 @@
  */
 #include "run/team.h"
 
+#include "base/memory.h"
+
 #include <string.h>
 
 enum { UPDATE_OPERATIONS = 4 };
@@ -135,6 +137,19 @@ void fast_trainer_reset_rule(fast_trainer *t)
 
     for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
         memset(slot, 0, (size_t)t->count * sizeof *slot);
+}
+
+fast_err fast_trainer_centre(fast_trainer *t, float **out)
+{
+    fast_seat *seat = seat_of(t);
+
+    if (!seat->centre)
+        FAST_TRY(fast__alloc("the centre", t->count, sizeof *seat->centre, &seat->centre));
+    memcpy(seat->centre, t->w, (size_t)t->count * sizeof *t->w);
+    t->centre = seat->centre;
+    t->centre_version = 0;
+    *out = seat->centre;
+    return FAST_OK;
 }
 
 void fast_trainer_staleness(fast_trainer *t, int64_t staleness)
