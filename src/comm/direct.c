@@ -39,7 +39,8 @@ enum {
     GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
     ANYONE = -1, /* awaits: to be woken by everyone */
     LAST = -2,   /* awaits: to be woken by the last to arrive */
-    PROBE = 16   /* one look in so many is long */
+    PROBE = 16,  /* one look in so many is long */
+    LONG_LOOK_NS = 200000 /* and takes so long: some wake-ups take 60 microseconds */
 };
 
 /* A vector that is lent. */
@@ -345,20 +346,43 @@ static fast_err block(direct *d, const direct_op *op, int64_t deadline)
     return err;
 }
 
+/* Look `spins` times: true once the counter has moved. */
+static bool look_short(direct *d, const direct_op *op, int64_t spins)
+{
+    for (int64_t i = 0; i < spins; i++) {
+        if (atomic_load(op->awaited) >= op->target) {
+            if (i > 0)
+                d->spins = d->group->actor->world->spins;
+            return true;
+        }
+        relax();
+    }
+    return false;
+}
+
+/* Look for longer than a sleeper takes to wake up. Two members that both fall asleep after short
+ * looks would otherwise wake each other for ever, each too late for the other's look. */
+static bool look_long(direct *d, const direct_op *op)
+{
+    fast_actor *actor = d->group->actor;
+    const int64_t end = fast_now(actor) + LONG_LOOK_NS;
+
+    do {
+        if (look_short(d, op, actor->world->spins / 16 + 1))
+            return true;
+    } while (fast_now(actor) < end);
+    return false;
+}
+
 /* Look for a while: true once the counter has moved. Where looking does not help, because two
  * members run on one core or one is late, the next looks are short, but for one in PROBE. */
 static bool look(direct *d, const direct_op *op)
 {
     const int64_t most = d->group->actor->world->spins;
-    const int64_t spins = ++d->look_count % PROBE == 0 ? most : d->spins;
-    for (int64_t i = 0; i < spins; i++) {
-        if (atomic_load(op->awaited) >= op->target) {
-            d->spins = i > 0 ? most : d->spins;
-            return true;
-        }
-        relax();
-    }
-    d->spins = d->spins / 4 + most / 100;
+
+    if (++d->look_count % PROBE == 0 && most > 0 ? look_long(d, op) : look_short(d, op, d->spins))
+        return true;
+    d->spins = d->spins / 4 + most / 20;
     return false;
 }
 
