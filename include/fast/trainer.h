@@ -90,8 +90,14 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
 
 /* Tell the run what happened, for its measures. */
 FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
-/* An update of worker `from` reached this replica with this weight (1: whole). */
+/* An update of worker `from` reached this replica with this weight. 1: whole, which is an equal
+ * share: where models are averaged, one's own local step counts `workers` before and 1 after. */
 FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);
+/* The weights of all updates that this replica holds, by worker; they travel with a model that is
+ * mixed elsewhere. NULL at servers. */
+FAST_API const double *fast_trainer_carried(const fast_trainer *t);
+/* This replica became `keep` of itself and `take` of one that carried these. */
+FAST_API void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, double take);
 
 /* What a strategy declares. */
 typedef struct fast_strategy {

@@ -173,3 +173,16 @@ void fast_trainer_carry(fast_trainer *t, int64_t from, double weight)
     if (seat->carried)
         seat->carried[from] += weight;
 }
+
+const double *fast_trainer_carried(const fast_trainer *t)
+{
+    return seat_of(t)->carried;
+}
+
+void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, double take)
+{
+    double *own = seat_of(t)->carried;
+
+    for (int64_t i = 0; own && carried && i < t->workers; i++)
+        own[i] = keep * own[i] + take * carried[i];
+}

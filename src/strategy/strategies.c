@@ -9,11 +9,13 @@
 extern const fast_strategy fast__strategy_allreduce;
 extern const fast_strategy fast__strategy_local;
 extern const fast_strategy fast__strategy_ps;
+extern const fast_strategy fast__strategy_gossip;
 
 const fast_strategy *const fast__strategies[] = {
     &fast__strategy_allreduce,
     &fast__strategy_local,
     &fast__strategy_ps,
+    &fast__strategy_gossip,
     NULL,
 };
 

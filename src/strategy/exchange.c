@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replicas in messages, random neighbours, and the flush at the end: what gossip and partial
+ * exchange share.
+ *
+ * Messages and their buffers come from the pool of the run, so that after the first steps nothing
+ * is allocated. Mixing costs three operations and moves twelve bytes for each parameter.
+ *
+ * The flush: since messages between two workers arrive in order, a worker that has a peer's last
+ * word, a message without a part, has everything that the peer sent. It waits for one peer after
+ * the other, and gives up on those that crashed or do not come before the deadline. Cost: P - 1
+ * empty messages for each worker.
+ */
+#include "strategy/exchange.h"
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "tensor/vector.h"
+
+#include <string.h>
+
+static size_t carried_size(const fast_trainer *t)
+{
+    return (size_t)t->workers * sizeof(double);
+}
+
+static size_t replica_size(const fast_trainer *t)
+{
+    return carried_size(t) + (size_t)(t->count + t->state_count) * sizeof(float);
+}
+
+fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out)
+{
+    fast_buffer *buffer = NULL;
+    unsigned char *data;
+
+    FAST_ASSERT(fast_trainer_carried(t) != NULL);
+    FAST_TRY(fast_buffer_new(t->actor, replica_size(t), &buffer));
+    data = fast_buffer_data(buffer);
+    memcpy(data, fast_trainer_carried(t), carried_size(t));
+    memcpy(data + carried_size(t), x, (size_t)t->count * sizeof *x);
+    if (t->state_count > 0)
+        memcpy(data + carried_size(t) + (size_t)t->count * sizeof *x, t->s,
+               (size_t)t->state_count * sizeof *t->s);
+    *out = buffer;
+    return FAST_OK;
+}
+
+fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer **move,
+                           fast_msg **out)
+{
+    fast_msg *msg = NULL;
+    const fast_err err = fast_msg_new(t->actor, tag, &msg);
+
+    if (err) {
+        fast_buffer_free(*move);
+        *move = NULL;
+        return err;
+    }
+    fast_msg_add(msg, move);
+    msg->words[FAST_REPLICA_STEP] = t->step;
+    memcpy(&msg->words[FAST_REPLICA_MASS], &mass, sizeof mass);
+    *out = msg;
+    return FAST_OK;
+}
+
+fast_err fast__replica_open(const fast_trainer *t, const fast_msg *msg, fast_replica *out)
+{
+    const unsigned char *data;
+
+    if (msg->part_count != 1 || msg->parts[0].size != replica_size(t))
+        return fast__fail(FAST_EFORMAT, "worker %lld sent no model of %lld parameters",
+                          (long long)msg->from, (long long)t->count);
+    data = fast_msg_data(msg, 0);
+    out->carried = (const double *)(const void *)data;
+    out->x = (const float *)(const void *)(data + carried_size(t));
+    out->s = out->x + t->count;
+    return FAST_OK;
+}
+
+double fast__replica_mass(const fast_msg *msg)
+{
+    double mass;
+
+    memcpy(&mass, &msg->words[FAST_REPLICA_MASS], sizeof mass);
+    return mass;
+}
+
+fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take)
+{
+    fast__vector_axpby(t->count, (float)take, model->x, (float)keep, t->w);
+    fast__vector_axpby(t->state_count, (float)take, model->s, (float)keep, t->s);
+    fast_trainer_mix(t, keep, model->carried, take);
+    return fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count);
+}
+
+fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)
+{
+    const int64_t most = fast_topology_degree_max(t->topology);
+    const int64_t degree = most < 2 ? 2 : most;
+    fast_err err;
+
+    *out = (fast_neighbours){ 0 };
+    err = fast__alloc("neighbours", degree, sizeof *out->ranks, &out->ranks);
+    if (!err)
+        err = fast__alloc("neighbours' weights", degree, sizeof *out->weights, &out->weights);
+    if (err)
+        fast__neighbours_fini(out);
+    return err;
+}
+
+void fast__neighbours_fini(fast_neighbours *n)
+{
+    fast__free(n->ranks);
+    fast__free(n->weights);
+    n->ranks = NULL;
+    n->weights = NULL;
+}
+
+double fast__chance(fast_actor *actor)
+{
+    return (double)(fast_random(actor) >> 11) * 0x1p-53;
+}
+
+int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
+{
+    int64_t start;
+
+    n->count = fast_topology_out(t->topology, t->step, t->rank, n->ranks, n->weights, &n->self);
+    if (n->count == 0)
+        return -1;
+    start = (int64_t)(fast_random(t->actor) % (uint64_t)n->count);
+    for (int64_t i = 0; i < n->count; i++) {
+        const int64_t rank = n->ranks[(start + i) % n->count];
+
+        if (!fast_member_is_down(t->actor, t->worker_ids[rank]))
+            return rank;
+    }
+    return -1;
+}
+
+bool fast__is_peers(fast_err err)
+{
+    return err == FAST_EPEER || err == FAST_ETIMEDOUT;
+}
+
+fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_err (*take)(void *, fast_msg *),
+                           void *ctx, fast_intake *out)
+{
+    FAST_ASSERT(take != NULL);
+    *out = (fast_intake){ .t = t, .tag = tag, .take = take, .ctx = ctx };
+    return fast__alloc("workers that are done", t->workers, sizeof *out->last, &out->last);
+}
+
+void fast__intake_fini(fast_intake *in)
+{
+    fast__free(in->last);
+    in->last = NULL;
+}
+
+/* Receive one message and take it in. FAST_ETIMEDOUT and FAST_EPEER as of fast_receive(). */
+static fast_err take_one(fast_intake *in, int64_t from, int64_t deadline)
+{
+    fast_actor *actor = in->t->actor;
+    fast_msg *msg = NULL;
+    fast_err err = FAST_OK;
+
+    FAST_TRY(fast_receive(actor, from, in->tag, deadline, &msg));
+    if (msg->part_count > 0)
+        err = in->take(in->ctx, msg);
+    else
+        in->last[fast_actor_index(actor, msg->from)] = true;
+    fast_msg_free(msg);
+    return err;
+}
+
+fast_err fast__intake_poll(fast_intake *in)
+{
+    fast_err err;
+
+    do
+        err = take_one(in, FAST_ANY, FAST_AT_ONCE);
+    while (!err);
+    return fast__is_peers(err) ? FAST_OK : err;
+}
+
+fast_err fast__intake_flush(fast_intake *in)
+{
+    fast_trainer *t = in->t;
+
+    fast_actor_at(t->actor, t->step, "the last messages");
+    for (int64_t i = 1; i < t->workers; i++) {
+        fast_msg *msg = NULL;
+        fast_err err;
+
+        FAST_TRY(fast_msg_new(t->actor, in->tag, &msg));
+        err = fast_send(t->actor, t->worker_ids[(t->rank + i) % t->workers], &msg);
+        if (err && !fast__is_peers(err))
+            return err;
+    }
+    for (int64_t i = 0; i < t->workers; i++) {
+        fast_err err = FAST_OK;
+
+        /* Others' messages are taken in between, so that they do not pile up. */
+        while (!err && i != t->rank && !in->last[i]) {
+            err = take_one(in, t->worker_ids[i], FAST_SOON);
+            if (!err)
+                err = fast__intake_poll(in);
+        }
+        if (err && !fast__is_peers(err))
+            return err;
+    }
+    return FAST_OK;
+}

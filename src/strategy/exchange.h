@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "strategy/strategy.h"
+
+/*
+ * What strategies without a centre share: a replica in a message, its mixing into another, random
+ * neighbours, and the end, when what is still on its way is taken in.
+ *
+ * A replica's message holds, in one buffer, the weights of all contributions (one double for each
+ * worker), the parameters and the state. Its words: the sender's step, its mass, and one of the
+ * strategy's own.
+ */
+enum { FAST_REPLICA_STEP, FAST_REPLICA_MASS, FAST_REPLICA_OWN };
+
+/* Tags of these strategies' messages. */
+enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
+
+/* A copy of x (parameters or a gradient, t->count floats) and the state, in a buffer of its own. */
+fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out);
+/* A message of it; takes the buffer, private or frozen (then the caller holds one more for each
+ * message but the last). */
+fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer **move,
+                           fast_msg **out);
+/* The three parts of a replica's message that arrived; FAST_EFORMAT if it is none. */
+typedef struct fast_replica {
+    const double *carried; /* [workers] */
+    const float *x;        /* [count] */
+    const float *s;        /* [state_count] */
+} fast_replica;
+fast_err fast__replica_open(const fast_trainer *t, const fast_msg *msg, fast_replica *out);
+double fast__replica_mass(const fast_msg *msg);
+
+/* w <- keep w + take x, and the state and the contributions alike; charged. */
+fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take);
+
+/* Memory for a list of neighbours at a step. */
+typedef struct fast_neighbours {
+    int64_t *ranks;  /* [degree_max], at least 2 */
+    double *weights; /* likewise */
+    double self;     /* what is kept of one's own */
+    int64_t count;   /* of them at the step */
+} fast_neighbours;
+fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out);
+void fast__neighbours_fini(fast_neighbours *n);
+
+/* A number in [0, 1) from the actor's stream. */
+double fast__chance(fast_actor *actor);
+/* One of those whom this worker sends to, drawn evenly from those that are up; -1: none is. */
+int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n);
+
+/* True if the failure is a peer's, not ours: it is down, or did not answer in time. */
+bool fast__is_peers(fast_err err);
+
+/* What an asynchronous worker does with messages of one tag, and who has said its last word. */
+typedef struct fast_intake {
+    fast_trainer *t; /* whose */
+    uint64_t tag;    /* of the messages */
+    fast_err (*take)(void *ctx,
+                     fast_msg *msg); /* for each with a part; the message is freed then */
+    void *ctx;                       /* for take */
+    bool *last;                      /* [workers]: nothing more comes from them */
+} fast_intake;
+fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_err (*take)(void *, fast_msg *),
+                           void *ctx, fast_intake *out);
+void fast__intake_fini(fast_intake *in);
+
+/* Take in all that has arrived; never waits. */
+fast_err fast__intake_poll(fast_intake *in);
+/* The end of an asynchronous worker: tell everyone that nothing more comes, and take in what they
+ * still send until they say the same, or are gone. */
+fast_err fast__intake_flush(fast_intake *in);
