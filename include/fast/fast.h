@@ -106,9 +106,9 @@ typedef struct fast_part {
 } fast_part;
 
 /* The parts of a kind: "train" (one part: the options of a run), "model", "data", "layer",
- * "optimizer", "schedule", "engine", "topology", "transport", "actors" (one part: the options of
- * fast_actors_run()). Sets *count_out to 0 and returns NULL for any
- * other. [any thread] */
+ * "optimizer", "schedule", "engine", "strategy", "system", "topology", "transport", "actors" (one
+ * part: the options of fast_actors_run()). Sets *count_out to 0 and returns NULL for any other.
+ * [any thread] */
 FAST_API const fast_part *fast_part_list(const char *kind, int64_t *count_out);
 
 #ifdef __cplusplus

@@ -222,6 +222,31 @@ typedef struct fast_feature {
 /* The list, and its length. [any thread] */
 FAST_API const fast_feature *fast_feature_list(int64_t *count_out);
 
+/* A named system of the literature: what it is, and the options of a run that it stands for. All
+ * texts are constant. The columns are those of Langer et al., "Distributed Training of Deep
+ * Learning Models: A Taxonomic Perspective", 2020; "-" where one has no meaning. */
+typedef struct fast_system {
+    const char *name;         /* as it is typed: "pytorch-ddp" */
+    const char *title;        /* what it is, in one line */
+    const char *by;           /* who wrote of it, and when: "Dean et al. 2012" */
+    int64_t row;              /* of docs/systems.md; 0: a later system that has none */
+    const char *flags;        /* "strategy=ps:slack=3 optimizer=sgd": options of a run */
+    const char *parallelism;  /* of the original, data and model: "DP", "MP + DP" */
+    const char *optimisation; /* "central": one model; "decentral": a model at each worker */
+    const char *scheduling;   /* "sync.", "async.", "bounded", "soft-bounded" */
+    const char *exchange;     /* how parameters travel: "allreduce", "scatter-reduce", "ad hoc" */
+    const char *topology;     /* "distributed PS, k = n", "closed ring" */
+    const char *consistency;  /* of replicas: "synchronous", "periodic", "bounded",
+                                 "asynchronous", "partial", "none" */
+    const char *remarks;      /* one or two sentences */
+    const char *missing;      /* what of the original its flags do not do; or NULL */
+    const char *alias_of;     /* a system with the same flags; or NULL */
+    const char *differs;      /* what tells it apart from that one; or NULL */
+} fast_system;
+
+/* The systems of --system NAME, and their number. [any thread] */
+FAST_API const fast_system *fast_system_list(int64_t *count_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -48,6 +48,12 @@ static const fast_option simulate_flags[] = {
     FLAG_END,
 };
 
+static const fast_option systems_flags[] = {
+    FLAG("json", "print one JSON object a line for each system"),
+    FLAG("markdown", "print all systems as Markdown: docs/systems.md"),
+    FLAG_END,
+};
+
 static const fast_option info_flags[] = {
     FLAG("json", "print one JSON object a line"),
     FLAG_END,
@@ -98,6 +104,14 @@ static const cli_example simulate_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example systems_examples[] = {
+    { "fast systems", "all systems in the columns of the taxonomy, with their flags" },
+    { "fast systems downpour", "one of them, with what is missing and its aliases" },
+    { "fast train --workers 4 --system downpour", "train as it does" },
+    { "fast systems --json", "for programs: one JSON object a line" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -121,10 +135,12 @@ const cli_command cli_commands[] = {
     { "simulate", "[OPTIONS]",
       "run small programs on a simulated cluster, with faults; fast train --transport sim trains",
       "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
+    { "systems", "[NAME]", "explain the named systems of the literature", NULL, systems_flags, NULL,
+      systems_examples, cli_systems },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|bench|simulate|info|help|models|data|layers|optimizers|schedules|engines|"
+      "train|bench|simulate|systems|info|help|models|data|layers|optimizers|schedules|engines|"
       "clusters|faults|strategies|topologies",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
@@ -137,7 +153,7 @@ const cli_group cli_groups[] = {
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
-    { "Workers", "|workers|strategy|topology|shard|alpha|" },
+    { "Workers", "|workers|system|strategy|topology|shard|alpha|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
@@ -168,6 +184,8 @@ const cli_topic cli_topics[] = {
       "Choose one with --strategy NAME or --strategy NAME:KEY=VALUE,KEY=VALUE." },
     { "topologies", "topology", "Topologies", "who exchanges with whom",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
+    { "systems", "system", "Systems", "named systems of the literature, as presets",
+      "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

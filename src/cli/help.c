@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Names of at most this many topics and parts are searched for the nearest. */
-enum { NAMES_MAX = 256 };
+enum { NAMES_MAX = 512 };
 
 /* Help and default of an option, as one text. */
 static void describe(const fast_option *option, bool flag, char *text, size_t size)

@@ -124,6 +124,10 @@ static void put_topic(FILE *out, const cli_topic *topic)
         fputs("`fast info` shows those of a build, the fastest first.\n", out);
         return;
     }
+    if (strcmp(topic->kind, "system") == 0) {
+        fputs("[Systems](systems.md) has them all.\n", out);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         fprintf(out, "\n### %s (%s)\n\n", parts[i].name, topic->kind);
         put(out, parts[i].summary ? parts[i].summary : "");

@@ -215,7 +215,8 @@ static void print_json(const fast_run *run, FILE *file)
     const fast_result *r = fast_run_result(run);
     cli_json json;
     cli_json_begin(&json, file);
-    cli_json_text(&json, "system", NULL);
+    const char *system = fast_run_option(run, "system");
+    cli_json_text(&json, "system", system[0] ? system : NULL);
     cli_json_text(&json, "strategy", NULL);
     cli_json_text(&json, "codec", NULL);
     cli_json_text(&json, "topology", NULL);

@@ -6,6 +6,7 @@
  * before anything is written.
  */
 #include "run/run.h"
+#include "strategy/systems.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,8 @@ const fast_option fast__run_options[] = {
                   "file with the engine's measured choices; auto: FAST's cache; no: keep none"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
     FAST_OPT_TEXT(C, log, "", "file", "append a JSON line per evaluation to this file"),
+    FAST_OPT_TEXT(C, system, "", "system",
+                  "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",
                   "how workers cooperate; auto: allreduce where there are several"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
@@ -159,20 +162,60 @@ static fast_err config_check(C *c)
     return FAST_OK;
 }
 
+/* Set one "name=value". */
+static fast_err config_set(C *c, const char *option)
+{
+    const char *equal = strchr(option, '=');
+    char name[64];
+    if (!equal || equal == option || (size_t)(equal - option) >= sizeof name)
+        return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", option);
+    memcpy(name, option, (size_t)(equal - option));
+    name[equal - option] = '\0';
+    return fast__options_set("train", fast__run_options, c, name, equal + 1);
+}
+
+/* The value of the last option that begins with `flag` up to its '='; NULL: it was not given. */
+static const char *config_given(const char *const *options, const char *flag)
+{
+    const size_t length = strcspn(flag, "=") + 1;
+    const char *value = NULL;
+    for (; options && *options; options++)
+        if (strncmp(*options, flag, length) == 0)
+            value = *options + length;
+    return value;
+}
+
+/* Set what a system stands for and the user did not give. A strategy that was given, too, keeps its
+ * own options and takes the others of the system's; another strategy contradicts it. */
+static fast_err config_system(C *c, const char *const *options)
+{
+    const fast_system *system = NULL;
+    char flag[FAST_SPEC_MAX], text[FAST_SPEC_MAX];
+    if (!c->system[0])
+        return FAST_OK;
+    FAST_TRY(fast__system_find(c->system, &system));
+    for (const char *rest = system->flags;
+         (rest = fast__system_flag(rest, flag, sizeof flag)) != NULL;) {
+        const char *given = config_given(options, flag);
+        const bool strategy = strncmp(flag, "strategy=", 9) == 0;
+        if (!given || (strategy && strcmp(given, "auto") == 0)) {
+            FAST_TRY(config_set(c, flag));
+        } else if (strategy) {
+            FAST_TRY(fast__system_merge(system, "strategy", flag + 9, given, text, sizeof text));
+            snprintf(c->strategy, sizeof c->strategy, "%s", text);
+        }
+    }
+    return FAST_OK;
+}
+
 fast_err fast__config_parse(const char *const *options, fast_run_config *out)
 {
     FAST_ASSERT(out != NULL);
     memset(out, 0, sizeof *out);
     fast__options_default(fast__run_options, out);
-    for (; options && *options; options++) {
-        const char *equal = strchr(*options, '=');
-        char name[64];
-        if (!equal || equal == *options || (size_t)(equal - *options) >= sizeof name)
-            return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", *options);
-        memcpy(name, *options, (size_t)(equal - *options));
-        name[equal - *options] = '\0';
-        FAST_TRY(fast__options_set("train", fast__run_options, out, name, equal + 1));
-    }
+    for (const char *const *option = options; option && *option; option++)
+        FAST_TRY(config_set(out, *option));
+    FAST_TRY(config_system(out, options));
     return config_check(out);
 }
 

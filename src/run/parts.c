@@ -9,13 +9,14 @@
 #include "run/run.h"
 #include "run/simulate.h"
 #include "strategy/strategy.h"
+#include "strategy/systems.h"
 #include "transport/sim/cluster.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { PARTS_MAX = 64 };
+enum { PARTS_MAX = 128 };
 
 typedef struct part_list {
     fast_part parts[PARTS_MAX];
@@ -24,7 +25,8 @@ typedef struct part_list {
 
 /* Written once, under pthread_once(), and constant from then on. */
 static part_list models, datas, optimizers, engines, strategies, topologies, transports, allreduces,
-    clusters;
+    clusters, systems;
+static fast_system system_list[PARTS_MAX];
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
 {
@@ -57,11 +59,24 @@ static void fill(void)
     for (int i = 0; fast__strategies[i]; i++)
         add(&strategies, fast__strategies[i]->name, fast__strategies[i]->summary,
             fast__strategies[i]->options);
+    for (int i = 0; fast__system_at(i); i++) {
+        system_list[i] = *fast__system_at(i);
+        add(&systems, system_list[i].name, system_list[i].title, NULL);
+    }
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+const fast_system *fast_system_list(int64_t *count_out)
+{
+    FAST_ASSERT(count_out != NULL);
+    pthread_once(&once, fill);
+    *count_out = systems.count;
+    return system_list;
 }
 
 const fast_part *fast_part_list(const char *kind, int64_t *count_out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static const struct {
         const char *kind;
         const part_list *list;
@@ -69,7 +84,7 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
                   { "optimizer", &optimizers }, { "engine", &engines },
                   { "cluster", &clusters },     { "topology", &topologies },
                   { "strategy", &strategies },  { "transport", &transports },
-                  { "allreduce", &allreduces } };
+                  { "allreduce", &allreduces }, { "system", &systems } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

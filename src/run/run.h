@@ -78,6 +78,7 @@ typedef struct fast_run_config {
     char plan[FAST_PATH_MAX];       /* auto, no, or a path */
     char method[64];                /* auto, or a convolution method */
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
+    char system[64];                /* a preset by name; "" */
     char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
     char topology[FAST_PATH_MAX];   /* likewise */
     char transport[32];             /* name; auto */

@@ -1,4 +1,4 @@
-"""docs/options.md is what the program prints; the man page has no warnings; completions parse."""
+"""docs/options.md and docs/systems.md are what the program prints; the man page has no warnings; completions parse."""
 import os
 import shutil
 import subprocess
@@ -15,6 +15,10 @@ made = make("--markdown")
 if made != open(os.path.join(root, "docs", "options.md")).read():
     sys.exit("docs/options.md is old: build/release/fast help --markdown > docs/options.md")
 assert len(made) > 2000
+
+systems = subprocess.run([program, "systems", "--markdown"], capture_output=True, text=True, check=True).stdout
+if systems != open(os.path.join(root, "docs", "systems.md")).read():
+    sys.exit("docs/systems.md is old: build/release/fast systems --markdown > docs/systems.md")
 
 page = make("--man")
 assert ".SH" in page and "--model" in page.replace("\\-", "-")

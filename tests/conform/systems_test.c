@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The named systems. Goal: every preset trains and repeats to the bit; names, rows and aliases are
+ * what the table promises; what is given besides a system wins, and what contradicts it is refused.
+ * Method: a loop over the table, with a small model on a few digits and four workers on the
+ * simulator; presets are compared by their flags, aliases by the bits that they train, too.
+ */
+#include "fast/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SYSTEMS_MAX = 256 };
+
+static const fast_system *systems;
+static int64_t count;
+
+static int list(void **state)
+{
+    (void)state;
+    systems = fast_system_list(&count);
+    return !systems || count < 40 || count > SYSTEMS_MAX;
+}
+
+/* A text of the table: there, and in one line. */
+static void check_text(const char *text)
+{
+    assert_non_null(text);
+    assert_true(strlen(text) > 0 && !strchr(text, '\n'));
+}
+
+static void columns_are_filled(void **state)
+{
+    static const char *const words[] = { "synchronous",  "periodic", "bounded",
+                                         "asynchronous", "partial",  "none" };
+
+    (void)state;
+    for (int64_t i = 0; i < count; i++) {
+        const fast_system *s = &systems[i];
+        bool known = false;
+
+        check_text(s->name);
+        check_text(s->title);
+        check_text(s->by);
+        check_text(s->parallelism);
+        check_text(s->optimisation);
+        check_text(s->scheduling);
+        check_text(s->exchange);
+        check_text(s->topology);
+        check_text(s->remarks);
+        assert_true(s->title[strlen(s->title) - 1] != '.');
+        assert_true(s->remarks[strlen(s->remarks) - 1] == '.');
+        assert_true(strspn(s->name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s->name));
+        assert_true(strncmp(s->flags, "strategy=", 9) == 0);
+        assert_true(!strstr(s->flags, "  "));
+        if (s->missing)
+            check_text(s->missing);
+        for (size_t j = 0; j < sizeof words / sizeof words[0]; j++)
+            known = known || strcmp(s->consistency, words[j]) == 0;
+        assert_true(known);
+    }
+}
+
+static const fast_system *find(const char *name)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(systems[i].name, name) == 0)
+            return &systems[i];
+    return NULL;
+}
+
+static void aliases_are_equal_and_others_differ(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < count; i++) {
+        const fast_system *s = &systems[i];
+        const fast_system *first = s->alias_of ? find(s->alias_of) : NULL;
+
+        assert_true((s->alias_of != NULL) == (s->differs != NULL));
+        if (s->alias_of) {
+            assert_non_null(first);
+            assert_null(first->alias_of); /* the first of its class, not a chain */
+            assert_string_equal(s->flags, first->flags);
+        }
+        for (int64_t j = 0; j < i; j++) {
+            const fast_system *other = &systems[j];
+            const bool related = s->alias_of || other->alias_of;
+
+            assert_string_not_equal(s->name, other->name);
+            if (!related && strcmp(s->flags, other->flags) == 0)
+                fail_msg("%s and %s have the flags %s", s->name, other->name, s->flags);
+            if (!related && s->row > 0 && s->row == other->row)
+                fail_msg("%s and %s are both row %lld", s->name, other->name, (long long)s->row);
+        }
+    }
+}
+
+static fast_err open_system(const char *name, const char *a, const char *b, fast_run **run)
+{
+    char system[80];
+    const char *options[] = { system,
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "workers=4",
+                              "transport=sim",
+                              "batch=4",
+                              "steps=10",
+                              "evaluate=end",
+                              a,
+                              a ? b : NULL,
+                              NULL };
+
+    snprintf(system, sizeof system, "system=%s", name);
+    return fast_run_open(options, run);
+}
+
+/* Train a system; the bits it ends with. */
+static uint64_t train(const char *name)
+{
+    fast_run *run = NULL;
+    const fast_result *result;
+    uint64_t hash;
+
+    if (open_system(name, NULL, NULL, &run) != FAST_OK)
+        fail_msg("%s does not open: %s", name, fast_error_detail());
+    assert_string_equal(fast_run_option(run, "system"), name);
+    if (fast_run_train(run) != FAST_OK)
+        fail_msg("%s does not train: %s", name, fast_error_detail());
+    result = fast_run_result(run);
+    if (strcmp(result->stop, "done") != 0 || !isfinite(result->test_loss))
+        fail_msg("%s stopped: %s, test loss %g", name, result->stop, result->test_loss);
+    hash = result->params_hash;
+    fast_run_close(run);
+    return hash;
+}
+
+static void every_system_trains_and_repeats(void **state)
+{
+    static uint64_t hashes[SYSTEMS_MAX];
+
+    (void)state;
+    for (int64_t i = 0; i < count; i++) {
+        const fast_system *first = systems[i].alias_of ? find(systems[i].alias_of) : NULL;
+
+        hashes[i] = train(systems[i].name);
+        if (first && first < &systems[i])
+            assert_true(hashes[i] == hashes[first - systems]);
+        else if (train(systems[i].name) != hashes[i])
+            fail_msg("%s does not repeat", systems[i].name);
+    }
+}
+
+static void given_options_win(void **state)
+{
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(open_system("ssp", "optimizer=adam", "strategy=ps:servers=2", &run), FAST_OK);
+    assert_string_equal(fast_run_option(run, "optimizer"), "adam");
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:servers=2,slack=3");
+    fast_run_close(run);
+    assert_int_equal(open_system("ssp", "strategy=ps:slack=5", NULL, &run), FAST_OK);
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=5");
+    assert_string_equal(fast_run_option(run, "optimizer"), "sgd");
+    fast_run_close(run);
+    assert_int_equal(open_system("ssp", "strategy=auto", NULL, &run), FAST_OK);
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=3");
+    fast_run_close(run);
+}
+
+static void contradictions_are_refused(void **state)
+{
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(open_system("ssp", "strategy=local", NULL, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "contradicts"));
+    assert_int_equal(open_system("spp", NULL, NULL, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "did you mean \"ssp\"?"));
+    assert_int_equal(open_system("no such system at all", NULL, NULL, &run), FAST_EINVAL);
+    assert_int_equal(open_system("ssp", "strategy=ps:nonsense=1", NULL, &run), FAST_EINVAL);
+    assert_null(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_are_filled),
+        cmocka_unit_test(aliases_are_equal_and_others_differ),
+        cmocka_unit_test(every_system_trains_and_repeats),
+        cmocka_unit_test(given_options_win),
+        cmocka_unit_test(contradictions_are_refused),
+    };
+    return cmocka_run_group_tests(tests, list, NULL);
+}
