@@ -27,7 +27,7 @@ typedef struct fast_result {
     int64_t epoch;           /* epochs finished */
     double samples_per_s;    /* of training: without loading, tuning and evaluation */
     double time_s;           /* of this process's training, evaluation included */
-    double compute_s;        /* in gradients and updates */
+    double compute_s;        /* in gradients and updates; mean of the workers */
     double loss;             /* mean of the last epoch's batches so far */
     double train_accuracy;   /* likewise */
     double test_loss;        /* of the last evaluation; NAN before one */
@@ -37,8 +37,22 @@ typedef struct fast_result {
     uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
     int64_t param_count;     /* trainable numbers of the model */
     int64_t memory_peak;     /* bytes resident at most, of the whole process */
-    bool canceled;           /* fast_run_cancel() ended it; a checkpoint was saved where asked */
-    const char *stop;        /* why it ended: "done", "target", "canceled", "diverged" (the loss is
+    /* Several workers; what another process did is not in these. On `sim` all times above and below
+       are virtual, but for wall_time_s. */
+    double virtual_time_s; /* equal to time_s on `sim`, else NAN */
+    double wall_time_s;    /* by the machine's clock */
+    double wait_s;         /* blocked, waiting for others; mean of the workers */
+    double codec_s;        /* compressing and expanding what is sent */
+    int64_t bytes_sent;    /* by all actors, servers included */
+    int64_t messages_sent; /* likewise; memory that is shared takes none */
+    double staleness_mean; /* of applied updates, in updates of the model; NAN if none was told */
+    int64_t staleness_max; /* likewise; -1 */
+    double divergence;     /* of the last mean of replicas: the root of the mean square of their
+                               distances from it; NAN where no mean was taken */
+    double completeness;   /* of what each replica carries of each worker: the mean of
+                               min(1, c_ij / mean_i c_ij); NAN where the strategy does not tell */
+    bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
+    const char *stop;      /* why it ended: "done", "target", "canceled", "diverged" (the loss is
                                 not a finite number); "" while it goes on */
 } fast_result;
 
@@ -80,7 +94,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
 FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);
 
 /* Train to the end, the target, a cancel or a loss that is not finite; all are FAST_OK, and the
- * result says which. A canceled run goes on where it was when this is called again. */
+ * result says which. A canceled run goes on where it was when this is called again. With several
+ * processes (`mpi`) every one calls this alike. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_train(fast_run *run);
 
 /* Let fast_run_train() finish its step, save where asked and return; before it is called, let it
@@ -94,12 +109,16 @@ FAST_API const fast_result *fast_run_result(const fast_run *run);
  * data); NULL for an unknown name. */
 FAST_API const char *fast_run_option(const fast_run *run, const char *name);
 
+/* True if this process speaks for the run: it holds the first worker, evaluates, and writes the
+ * files. Always true but on `mpi`, where it is one rank's. */
+FAST_API bool fast_run_is_first(const fast_run *run);
+
 /* Save the weights as safetensors. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
 
 /* Save the whole run, to go on with resume=PATH exactly where it is. path NULL: a file of FAST's
  * own cache folder, named by an event FAST_EVENT_SAVE. Not while the run trains: for that there is
- * checkpoint=PATH. */
+ * checkpoint=PATH. FAST_ENOTSUP where workers' replicas differ: one model is not the run. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
 /* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data

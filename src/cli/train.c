@@ -31,6 +31,7 @@ typedef struct train_show {
     fast_run *run;
     cli_progress progress;
     char checkpoint[4096]; /* where the last one was saved; "" */
+    bool first;            /* this process speaks for the run */
 } train_show;
 
 /* The run that a signal cancels: a handler gets nothing else. */
@@ -100,6 +101,18 @@ static void group_digits(int64_t value, char text[32])
     text[used] = '\0';
 }
 
+/* Several workers, or one that was asked to take part in a strategy. */
+static bool has_team(const fast_run *run)
+{
+    return strcmp(fast_run_option(run, "transport"), "auto") != 0;
+}
+
+/* What a worker waits for others, in per cent of its time. */
+static double waiting(const fast_result *r)
+{
+    return r->time_s > 0 ? 100 * r->wait_s / r->time_s : 0;
+}
+
 static void say_header(const train_show *show, const fast_event *event)
 {
     const fast_run *run = show->run;
@@ -119,6 +132,11 @@ static void say_header(const train_show *show, const fast_event *event)
     else
         fprintf(file, "%s steps", fast_run_option(run, "steps"));
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
+    if (has_team(run))
+        fprintf(file, "%s workers: strategy %s on %s%s%s\n", fast_run_option(run, "workers"),
+                fast_run_option(run, "strategy"), fast_run_option(run, "transport"),
+                fast_run_option(run, "cluster")[0] ? ", cluster " : "",
+                fast_run_option(run, "cluster"));
     if (event->step > 0)
         fprintf(file, "going on after step %lld of %lld\n", (long long)event->step,
                 (long long)event->step_count);
@@ -197,7 +215,8 @@ static void say_summary(const train_show *show, const fast_result *r)
         fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
     else
         fprintf(file, "%s: ", r->stop);
-    fprintf(file, "%lld steps in %s", (long long)r->steps, time);
+    fprintf(file, "%lld steps in %s%s", (long long)r->steps,
+            isfinite(r->virtual_time_s) ? "a virtual " : "", time);
     if (isfinite(r->samples_per_s))
         fprintf(file, ", %.0f samples/s", r->samples_per_s);
     if (isfinite(r->loss))
@@ -206,7 +225,19 @@ static void say_summary(const train_show *show, const fast_result *r)
         fprintf(file, ", test accuracy %.2f%%", 100 * r->test_accuracy);
     else if (isfinite(r->test_loss))
         fprintf(file, ", test loss %.4f", r->test_loss);
+    if (has_team(show->run))
+        fprintf(file, ", %s workers (%s on %s) waiting %.0f%%",
+                fast_run_option(show->run, "workers"), fast_run_option(show->run, "strategy"),
+                fast_run_option(show->run, "transport"), waiting(r));
     fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+}
+
+/* An option of several workers; null where there is one, alone. */
+static void json_option(cli_json *json, const fast_run *run, const char *name)
+{
+    const char *value = fast_run_option(run, name);
+
+    cli_json_text(json, name, has_team(run) && strcmp(value, "auto") != 0 ? value : NULL);
 }
 
 /* Keys of the design's "command line", then those of one worker. */
@@ -217,10 +248,10 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_begin(&json, file);
     const char *system = fast_run_option(run, "system");
     cli_json_text(&json, "system", system[0] ? system : NULL);
-    cli_json_text(&json, "strategy", NULL);
+    json_option(&json, run, "strategy");
     cli_json_text(&json, "codec", NULL);
-    cli_json_text(&json, "topology", NULL);
-    cli_json_text(&json, "transport", NULL);
+    json_option(&json, run, "topology");
+    json_option(&json, run, "transport");
     cli_json_text(&json, "model", fast_run_option(run, "model"));
     cli_json_text(&json, "data", fast_run_option(run, "data"));
     cli_json_int(&json, "workers", strtoll(fast_run_option(run, "workers"), NULL, 10));
@@ -229,19 +260,22 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_int(&json, "samples", r->samples);
     cli_json_real(&json, "samples_per_s", r->samples_per_s);
     cli_json_real(&json, "time_s", r->time_s);
-    cli_json_text(&json, "virtual_time_s", NULL);
+    cli_json_real(&json, "virtual_time_s", r->virtual_time_s);
     cli_json_real(&json, "loss", r->loss);
     cli_json_real(&json, "test_accuracy", r->test_accuracy);
     cli_json_real(&json, "time_to_target_s", r->time_to_target_s);
-    cli_json_int(&json, "bytes_sent", 0);
-    cli_json_int(&json, "messages_sent", 0);
+    cli_json_int(&json, "bytes_sent", r->bytes_sent);
+    cli_json_int(&json, "messages_sent", r->messages_sent);
     cli_json_real(&json, "compute_s", r->compute_s);
-    cli_json_real(&json, "wait_s", 0);
-    cli_json_real(&json, "codec_s", 0);
-    cli_json_text(&json, "staleness_mean", NULL);
-    cli_json_text(&json, "staleness_max", NULL);
-    cli_json_text(&json, "divergence", NULL);
-    cli_json_text(&json, "completeness", NULL);
+    cli_json_real(&json, "wait_s", r->wait_s);
+    cli_json_real(&json, "codec_s", r->codec_s);
+    cli_json_real(&json, "staleness_mean", r->staleness_mean);
+    if (r->staleness_max < 0)
+        cli_json_text(&json, "staleness_max", NULL);
+    else
+        cli_json_int(&json, "staleness_max", r->staleness_max);
+    cli_json_real(&json, "divergence", r->divergence);
+    cli_json_real(&json, "completeness", r->completeness);
     cli_json_hash(&json, "params_hash", r->params_hash);
     cli_json_hash(&json, "plan_hash", r->plan_hash);
     cli_json_int(&json, "memory_peak", r->memory_peak);
@@ -255,6 +289,7 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_int(&json, "param_count", r->param_count);
     cli_json_real(&json, "train_accuracy", r->train_accuracy);
     cli_json_real(&json, "test_loss", r->test_loss);
+    cli_json_real(&json, "wall_time_s", r->wall_time_s);
     cli_json_end(&json);
 }
 
@@ -262,9 +297,12 @@ static void print_json(const fast_run *run, FILE *file)
 static int finish_canceled(train_show *show, int argc, char **argv)
 {
     const fast_result *r = fast_run_result(show->run);
+    if (!show->first)
+        return CLI_AGAIN;
     if (!show->checkpoint[0]) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err) {
+            fprintf(show->progress.file, "stopped after step %lld\n", (long long)r->steps);
             cli_fail_err(err);
             return CLI_FAILED;
         }
@@ -283,8 +321,10 @@ static int train(const train_line *line, int argc, char **argv)
         return cli_fail_err(err);
     const bool by_steps = strcmp(fast_run_option(show.run, "steps"), "0") != 0;
     const int64_t epochs = strtoll(fast_run_option(show.run, "epochs"), NULL, 10);
-    cli_progress_init(&show.progress, stderr, line->quiet, by_steps ? 0 : epochs);
-    fast_run_watch(show.run, on_event, &show);
+    show.first = fast_run_is_first(show.run);
+    cli_progress_init(&show.progress, stderr, line->quiet || !show.first, by_steps ? 0 : epochs);
+    if (show.first)
+        fast_run_watch(show.run, on_event, &show);
     catch_signals(show.run);
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);
@@ -298,13 +338,13 @@ static int train(const train_line *line, int argc, char **argv)
             code = finish_canceled(&show, argc, argv);
     } else {
         const fast_result *result = fast_run_result(show.run);
-        if (!line->quiet)
+        if (!line->quiet && show.first)
             say_summary(&show, result);
         if (strcmp(result->stop, "diverged") == 0)
             code = CLI_FAILED;
         else if (result->canceled)
             code = finish_canceled(&show, argc, argv);
-        if (line->json)
+        if (line->json && show.first)
             print_json(show.run, stdout);
     }
     signalled = NULL;

@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "run/run.h"
+#include "run/team.h"
 #include "tensor/safetensors.h"
 
 #include <inttypes.h>
@@ -32,8 +33,9 @@
 
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
-static const char *const matching[] = { "model",    "data", "workers", "batch", "optimizer", "lr",
-                                        "schedule", "seed", "shard",   "alpha", "augment",   NULL };
+static const char *const matching[] = { "model",   "data",     "workers", "batch", "optimizer",
+                                        "lr",      "schedule", "seed",    "shard", "alpha",
+                                        "augment", "strategy", NULL };
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
@@ -395,6 +397,8 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
 {
     FAST_ASSERT(run != NULL);
     char own[FAST_PATH_MAX];
+    if (run->team)
+        FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
     if (!path) {
         FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
         path = own;

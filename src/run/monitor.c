@@ -15,8 +15,14 @@
  *
  *     stop_step = (s / period + 1) period
  *
- * is a step that nobody has passed. Other processes cannot read it; there workers agree by a small
- * allreduce every AGREE steps.
+ * is a step that nobody has passed. Other processes cannot read it; there synchronous workers agree
+ * by a small allreduce every AGREE steps, and asynchronous ones are sent a message.
+ *
+ * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
+ * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
+ *
+ * Several processes. Votes in mid-run are of the first process's workers; the last mean is of all:
+ * a far worker sends its replica to worker 0 when its program ends.
  */
 #include "run/team.h"
 
@@ -27,6 +33,9 @@
 #include <string.h>
 
 enum { AGREE = 32 };
+enum { TAG_STOP = 0x7ffffffe, TAG_LAST = 0x7fffffff }; /* messages between processes */
+
+static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
 
 static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40 */
 static const double LIMIT = 2097152.0;       /* 2^21: values beyond do not fit */
@@ -49,8 +58,9 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
         sums->positions += gradient->positions;
     }
     team->steps_sum++;
-    run->times.samples += gradient->samples;
-    run->step = team->steps_sum / team->workers;
+    /* Other processes count for themselves, and are as fast as this one. */
+    run->times.samples += gradient->samples * team->workers / team->here;
+    run->step = team->steps_sum / team->here;
     if (!isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
         run->result.stop = "diverged";
@@ -84,6 +94,10 @@ static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t co
         vote->same = memcmp(vote->first + offset, x, size) == 0;
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
+        const double apart = value - (double)vote->first[offset + i];
+
+        if (offset == 0) /* what is not trained does not count */
+            vote->spread += apart * apart;
 
         if (!(fabs(value) < LIMIT))
             vote->saturated = true;
@@ -96,25 +110,43 @@ static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t co
 static void cast(fast_vote *vote, const fast_trainer *t)
 {
     if (t->centre && t->centre_version > vote->centre) {
-        memcpy(vote->first, t->centre, (size_t)t->count * sizeof *t->centre);
+        memcpy(vote->middle, t->centre, (size_t)t->count * sizeof *t->centre);
         vote->centre = t->centre_version;
-    } else if (vote->centre < 0) {
-        add_part(vote, t->w, 0, t->count);
     }
+    add_part(vote, t->w, 0, t->count);
     add_part(vote, t->s, t->count, t->state_count);
     vote->count++;
 }
 
+/* sum_i |w_i - m|^2 = sum_i |w_i - f|^2 - n |m - f|^2, where f, the first of the n replicas, is as
+ * near as the others are, so that little cancels. The mutex is held. */
+static double divergence(const fast_team *team, const fast_vote *vote)
+{
+    const double unit = 1 / (FIXED * (double)vote->count);
+    double apart = 0;
+
+    if (vote->same || vote->saturated)
+        return vote->same ? 0 : NAN;
+    for (int64_t i = 0; i < team->run->learner->params.count; i++) {
+        const double d = (double)vote->sum[i] * unit - (double)vote->first[i];
+
+        apart += d * d;
+    }
+    return sqrt(fmax(0, vote->spread / (double)vote->count - apart));
+}
+
 /* The mean of a vote becomes the representative. The mutex is held. */
-static void count_votes(const fast_team *team, const fast_vote *vote)
+static void count_votes(fast_team *team, const fast_vote *vote)
 {
     fast_learner *learner = team->run->learner;
     const double unit = 1 / (FIXED * (double)vote->count);
     const int64_t count = learner->params.count;
 
+    team->divergence = divergence(team, vote);
     for (int64_t i = 0; i < count; i++)
-        learner->w[i] =
-            vote->same || vote->centre >= 0 ? vote->first[i] : (float)((double)vote->sum[i] * unit);
+        learner->w[i] = vote->centre >= 0 ? vote->middle[i]
+                        : vote->same      ? vote->first[i]
+                                          : (float)((double)vote->sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
         learner->s[i] =
             vote->same ? vote->first[count + i] : (float)((double)vote->sum[count + i] * unit);
@@ -124,12 +156,13 @@ static void count_votes(const fast_team *team, const fast_vote *vote)
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
-static void take_replica(fast_seat *seat)
+static void take_replica(const fast_seat *seat)
 {
     fast_run *run = seat->team->run;
     const fast_trainer *t = &seat->trainer;
     float *slot;
 
+    seat->team->divergence = 0;
     memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
     memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
     for (int i = 0; (slot = fast__optimizer_slot(run->optimizer, i)) != NULL; i++)
@@ -145,6 +178,8 @@ static fast_err judge(fast_seat *seat, int64_t step)
     const int64_t step_before = run->step;
     fast_err err = FAST_OK;
 
+    if (!run->is_virtual)
+        fast__world_hold(team->world, INT64_MAX);
     run->actor = seat->trainer.actor;
     run->step = step;
     take_sums(team);
@@ -155,6 +190,8 @@ static fast_err judge(fast_seat *seat, int64_t step)
         err = fast__run_keep_due(run);
     run->step = step_before > step ? step_before : step;
     run->actor = NULL;
+    if (!run->is_virtual)
+        fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
     if (run->finished)
         atomic_store(&team->finished, true);
     return err;
@@ -170,6 +207,20 @@ static void stop_all(fast_team *team, int64_t step, int64_t period)
                                    (long long)((step / period + 1) * period));
 }
 
+void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step)
+{
+    const fast_learner *learner = team->run->learner;
+    const int64_t count = learner->params.count + learner->state.count;
+
+    memset(vote->sum, 0, (size_t)count * sizeof *vote->sum);
+    vote->step = step;
+    vote->count = 0;
+    vote->spread = 0;
+    vote->saturated = false;
+    vote->same = true;
+    vote->centre = -1;
+}
+
 /* The vote of a step; NULL if both places are taken by older ones. The mutex is held. */
 static fast_vote *vote_of(fast_team *team, int64_t step)
 {
@@ -181,16 +232,8 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
         if (team->votes[i].step < 0)
             place = &team->votes[i];
     }
-    if (place) {
-        const int64_t count = team->run->learner->params.count + team->run->learner->state.count;
-
-        memset(place->sum, 0, (size_t)count * sizeof *place->sum);
-        place->step = step;
-        place->count = 0;
-        place->saturated = false;
-        place->same = true;
-        place->centre = -1;
-    }
+    if (place)
+        fast__monitor_clear(team, place, step);
     return place;
 }
 
@@ -278,13 +321,29 @@ static void progress(fast_seat *seat)
     fast__mutex_unlock(&team->mutex);
 }
 
-/* Does the team agree to stop? Across processes: by a sum of flags at steps that all pass. */
+/* Why this process wants to stop, as bits. */
+static int why_stop(fast_team *team)
+{
+    const fast_run *run = team->run;
+
+    if (atomic_load(&team->finished)) {
+        fast__mutex_lock(&team->mutex);
+        const bool target = strcmp(run->result.stop, "target") == 0;
+        fast__mutex_unlock(&team->mutex);
+        return target ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+    }
+    return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
+}
+
+/* Does the team agree to stop? Across processes: by sums of flags at steps that all pass. */
 static fast_err agree(fast_seat *seat, bool *stop_out)
 {
     fast_team *team = seat->team;
     fast_trainer *t = &seat->trainer;
     const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
-    float flag = atomic_load(&team->stop) ? 1 : 0;
+    float flags[FAST_WHYS];
+    const int own = why_stop(team);
+    int why = 0;
 
     *stop_out = false;
     if (team->alone) {
@@ -294,9 +353,30 @@ static fast_err agree(fast_seat *seat, bool *stop_out)
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
-    FAST_TRY(fast_allreduce(t->group, &flag, 1, FAST_SOON));
-    *stop_out = flag > 0;
+    for (int i = 0; i < FAST_WHYS; i++)
+        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
+    FAST_TRY(fast_allreduce(t->group, flags, FAST_WHYS, FAST_SOON));
+    for (int i = 0; i < FAST_WHYS; i++)
+        why |= flags[i] > 0 ? 1 << i : 0;
+    atomic_fetch_or(&team->why, why);
+    *stop_out = why != 0;
     return FAST_OK;
+}
+
+/* Another process judges at this step: its workers are late. */
+static void wait_for_judges(const fast_seat *seat)
+{
+    const fast_run *run = seat->team->run;
+    const int64_t step = seat->trainer.step;
+    const int64_t now = fast_now(seat->trainer.actor);
+
+    if (fast__run_is_due(run, run->config.evaluate_period, step) ||
+        (run->config.checkpoint[0] && fast__run_is_due(run, run->config.checkpoint_period, step)))
+        fast__world_hold(seat->team->world, now + HOUR_NS);
+    else if (fast__run_is_due(run, run->config.evaluate_period, step - 1) ||
+             (run->config.checkpoint[0] &&
+              fast__run_is_due(run, run->config.checkpoint_period, step - 1)))
+        fast__world_hold(seat->team->world, now + 1);
 }
 
 static bool synchronous_next(fast_seat *seat)
@@ -308,7 +388,9 @@ static bool synchronous_next(fast_seat *seat)
 
     if (t->step >= t->step_count) /* the end is judged when all have come to it */
         return false;
-    if (seat->step_judged != t->step && t->step > 0) {
+    if (!team->first) {
+        wait_for_judges(seat);
+    } else if (seat->step_judged != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
             while (!seat->err && !vote_once(seat, t->step))
@@ -323,11 +405,34 @@ static bool synchronous_next(fast_seat *seat)
     return !seat->err && !stop;
 }
 
+/* Asynchronous workers of several processes: whoever stops tells those of the others, once. */
+static void spread_stop(fast_seat *seat, bool stop)
+{
+    fast_team *team = seat->team;
+    fast_actor *actor = seat->trainer.actor;
+    fast_msg *msg;
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        msg = fast__take(actor, team->ids[i], TAG_STOP);
+        if (msg) {
+            atomic_fetch_or(&team->why, (int)msg->words[0]);
+            atomic_store(&team->stop, true);
+        }
+        fast_msg_free(msg);
+    }
+    for (int64_t i = 0; stop && i < team->workers; i++) {
+        if (team->seats[i] || fast_msg_new(actor, TAG_STOP, &msg))
+            continue;
+        msg->words[0] = why_stop(team);
+        (void)!fast_send(actor, team->ids[i], &msg); /* who is gone has stopped */
+    }
+}
+
 static bool asynchronous_next(fast_seat *seat)
 {
     fast_team *team = seat->team;
     fast_trainer *t = &seat->trainer;
-    const int64_t opened = open_vote(team);
+    const int64_t opened = team->first ? open_vote(team) : 0;
 
     if (t->step >= t->step_count)
         return false;
@@ -335,8 +440,11 @@ static bool asynchronous_next(fast_seat *seat)
         seat->votes_cast = opened;
         vote_once(seat, -1);
     }
-    if (atomic_load(&team->run->cancel) || atomic_load(&team->finished))
-        atomic_store(&team->stop, true);
+    if (!team->alone)
+        spread_stop(seat, false);
+    if ((atomic_load(&team->run->cancel) || atomic_load(&team->finished)) &&
+        !atomic_exchange(&team->stop, true) && !team->alone)
+        spread_stop(seat, true);
     return !seat->err && !atomic_load(&team->stop);
 }
 
@@ -352,7 +460,68 @@ bool fast__monitor_next(fast_seat *seat)
     return go_on;
 }
 
-void fast__monitor_leave(fast_seat *seat)
+void fast__monitor_return(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+
+    fast__mutex_lock(&team->mutex);
+    FAST_ASSERT(seat->over);
+    seat->over = false;
+    team->workers_up++;
+    seat->votes_cast = team->votes_opened;
+    fast__mutex_unlock(&team->mutex);
+}
+
+/* A far worker's replica goes to worker 0. */
+static fast_err send_last(const fast_seat *seat)
+{
+    const fast_trainer *t = &seat->trainer;
+    const size_t w_size = (size_t)t->count * sizeof(float);
+    const size_t s_size = (size_t)t->state_count * sizeof(float);
+    fast_buffer *buffer;
+    fast_msg *msg;
+    fast_err err;
+
+    FAST_TRY(fast_msg_new(t->actor, TAG_LAST, &msg));
+    err = fast_buffer_new(t->actor, w_size + s_size, &buffer);
+    if (err) {
+        fast_msg_free(msg);
+        return err;
+    }
+    memcpy(fast_buffer_data(buffer), t->w, w_size);
+    memcpy((char *)fast_buffer_data(buffer) + w_size, t->s, s_size);
+    fast_msg_add(msg, &buffer);
+    return fast_send(t->actor, t->worker_ids[0], &msg);
+}
+
+/* Worker 0 takes the replicas of all others that end in other processes, whenever that is. */
+static fast_err take_lasts(const fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        fast_err err = team->seats[i] ? FAST_EPEER : FAST_ETIMEDOUT;
+        fast_msg *msg = NULL;
+
+        fast_actor_at(t->actor, t->step, "the last replica");
+        while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
+            err = fast_receive(t->actor, t->worker_ids[i], TAG_LAST, FAST_SOON, &msg);
+        if (err == FAST_EPEER)
+            continue;
+        FAST_TRY(err);
+        fast__mutex_lock(&team->mutex);
+        add_part(&team->last, fast_msg_data(msg, 0), 0, t->count);
+        add_part(&team->last, (const float *)fast_msg_data(msg, 0) + t->count, t->count,
+                 t->state_count);
+        team->last.count++;
+        fast__mutex_unlock(&team->mutex);
+        fast_msg_free(msg);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__monitor_leave(fast_seat *seat)
 {
     fast_team *team = seat->team;
 
@@ -366,33 +535,42 @@ void fast__monitor_leave(fast_seat *seat)
             team->votes[i].count >= team->workers_up)
             close_vote(seat, &team->votes[i]);
     fast__mutex_unlock(&team->mutex);
+    if (team->alone || team->strategy->identical || seat->lost)
+        return FAST_OK;
+    if (!team->first)
+        return send_last(seat);
+    return seat->trainer.rank == 0 ? take_lasts(seat) : FAST_OK;
+}
+
+/* The replicas that the workers ended with become the representative. */
+static void take_ends(fast_team *team)
+{
+    fast_vote *vote = &team->last;
+
+    for (int64_t i = 0; i < team->workers && team->strategy->identical; i++)
+        if (team->seats[i]) {
+            take_replica(team->seats[i]);
+            return;
+        }
+    for (int64_t i = 0; i < team->workers; i++)
+        if (team->seats[i] && !team->seats[i]->lost)
+            cast(vote, &team->seats[i]->trainer);
+    if (vote->count > 0)
+        count_votes(team, vote);
 }
 
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    const int64_t step = run->step;
+    const bool judged = run->step_judged == run->step && run->step_judged >= 0;
 
     take_sums(team);
-    if (strcmp(run->result.stop, "target") == 0) /* the model that reached it stands */
-        return FAST_OK;
-    if (team->strategy->identical && team->seats[0]) {
-        take_replica(team->seats[0]);
-    } else {
-        fast_vote *vote;
-
-        for (int i = 0; i < FAST_VOTES; i++) /* nobody is left to complete them */
-            team->votes[i].step = -1;
-        vote = vote_of(team, step);
-        for (int64_t i = 0; i < team->workers; i++)
-            if (team->seats[i] && !team->seats[i]->lost)
-                cast(vote, &team->seats[i]->trainer);
-        if (vote->count > 0)
-            count_votes(team, vote);
-        vote->step = -1;
-    }
-    if (run->finished || atomic_load(&run->cancel) || run->step_judged == step ||
-        !fast__run_is_due(run, run->config.evaluate_period, step))
+    if (team->first && strcmp(run->result.stop, "target") == 0)
+        return FAST_OK; /* the model that reached it stands */
+    take_ends(team);
+    /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
+    if (run->finished || run->result.canceled || judged || !team->first ||
+        run->config.evaluate_period.unit == FAST_PERIOD_NEVER)
         return FAST_OK;
     return fast__run_evaluate(run);
 }

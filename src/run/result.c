@@ -7,10 +7,12 @@
  *   train_accuracy = correct positions / judged positions
  *   samples_per_s  = samples of this process / (time - evaluation - saving)
  *
- * Reading and tuning happen in fast_run_open(), before the clock starts.
+ * Reading and tuning happen in fast_run_open(), before the clock starts. What several workers add
+ * is measured by their team.
  */
 #include "base/hash.h"
 #include "run/run.h"
+#include "run/team.h"
 
 #include <math.h>
 #include <sys/resource.h>
@@ -33,6 +35,10 @@ void fast__run_measure(fast_run *run)
     const int64_t training = total - times->pause_ns;
     r->time_s = (double)total * 1e-9;
     r->compute_s = (double)times->compute_ns * 1e-9;
+    r->wait_s = (double)times->wait_ns * 1e-9;
+    r->virtual_time_s = run->is_virtual ? r->time_s : NAN;
+    if (run->team)
+        fast__team_measure(run->team);
     r->samples_per_s = training > 0 && times->samples > 0
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
@@ -58,6 +64,12 @@ const fast_result *fast_run_result(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     return &run->result;
+}
+
+bool fast_run_is_first(const fast_run *run)
+{
+    FAST_ASSERT(run != NULL);
+    return !run->team || run->team->first;
 }
 
 int64_t fast_run_inputs(const fast_run *run)

@@ -6,7 +6,7 @@
  *           -> data -> graph -> loaders          a model is made to fit its data
  *           -> optimizer, schedule
  *           -> program, workspace                may measure for seconds, so it comes late
- *           -> learner -> weights or checkpoint
+ *           -> learner -> team -> weights or checkpoint
  *
  * Everything is checked here and nothing is written: a run that opens has files that can be read,
  * folders that can be written and parts that fit together.
@@ -243,12 +243,12 @@ static fast_err open_parts(fast_run *run, const char *const *options, const fast
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
     FAST_TRY(open_predict(run));
+    FAST_TRY(fast__team_new(run, &run->team));
     FAST_TRY(open_texts(run));
     if (run->config.load[0])
         FAST_TRY(fast__weights_load(run, run->config.load));
     if (run->config.resume[0])
         FAST_TRY(fast__checkpoint_load(run, run->config.resume));
-    FAST_TRY(fast__team_new(run, &run->team));
     fast__run_measure_all(run);
     return FAST_OK;
 }
@@ -263,6 +263,8 @@ fast_err fast_run_open_with(const char *const *options, const fast_network *netw
     run->step_judged = -1;
     run->result.test_loss = run->result.test_accuracy = NAN;
     run->result.time_to_target_s = NAN;
+    run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
+    run->result.staleness_max = -1;
     run->result.stop = "";
     atomic_init(&run->cancel, false);
     const fast_err err = open_parts(run, options, network, train, test);

@@ -126,6 +126,8 @@ typedef struct fast_run_times {
     int64_t total_ns;    /* of finished calls of fast_run_train() */
     int64_t progress_ns; /* when the last progress event was, or the call began */
     int64_t samples;     /* trained by this process */
+    int64_t wait_ns;     /* several workers: waiting for others, mean of this process's workers */
+    int64_t wall_ns;     /* of finished calls, by the machine's clock */
 } fast_run_times;
 
 struct fast_run {
@@ -172,11 +174,14 @@ struct fast_run {
     /* Several workers. */
     struct fast_team *team; /* NULL: one worker, which needs no actors */
     fast_actor *actor;      /* whose clock is the run's just now; or NULL */
-    int64_t wall_ns;        /* of the last progress event, by the machine's clock */
+    bool is_virtual;        /* time is simulated: what actors do not do takes none */
+    int64_t shown_ns;       /* of the last progress event, by the machine's clock */
 };
 
-/* The time, as the run sees it. One place, because a transport will own the clock. */
+/* The time, as the run sees it: that of the actor who drives it just now, else the machine's. */
 int64_t fast__run_now(const fast_run *run);
+/* The machine's clock. It decides nothing. */
+int64_t fast__run_wall(void);
 
 /* Bring the result up to date: means, rates, times. Cheap: no hash, no memory. */
 void fast__run_measure(fast_run *run);

@@ -5,15 +5,20 @@
  *   strategy -> roles, topology      checked when the run is opened
  *   transport -> world               when it trains: which actors live in this process
  *   seats                            a learner, a loader, a rule for each of them, kept for the
- * next call after a cancel
+ *                                    next call after a cancel
  *
  * Every replica begins with the run's own weights (initial, loaded or resumed). On `sim` learners
  * take turns with a workspace for each thread that computes; elsewhere each has its own.
+ *
+ * A synchronous team fails with its first worker. An asynchronous one goes on with those who are
+ * left: what happened to the others is a note. Where a team is spread over processes, each has its
+ * own fast_team and they meet in messages only; the one with worker 0 speaks for all.
  */
 #include "run/team.h"
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +58,7 @@ static void seat_reset(fast_seat *seat)
         memcpy(slot, fast__optimizer_slot(run->optimizer, i), (size_t)t->count * sizeof *slot);
     t->step = run->step;
     t->centre = NULL;
+    seat->step_judged = -1;
 }
 
 static fast_err seat_worker(fast_seat *seat)
@@ -146,6 +152,7 @@ static fast_seat *sit_down(fast_team *team, fast_actor *actor)
     FAST_ASSERT(seat != NULL);
     seat->trainer.actor = actor;
     seat->err = FAST_OK;
+    seat->owed = 0;
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         seat_reset(seat);
     return seat;
@@ -156,15 +163,19 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
     fast_team *team = ctx;
     fast_seat *seat = sit_down(team, actor);
     fast_err err = fast_group_all(actor, "worker", &seat->trainer.group);
+    fast_err last;
 
+    if (fast_actor_life(actor) > 0)
+        fast__monitor_return(seat);
     seat->over = false;
+    seat->lost = false;
     if (!err)
         err = team->strategy->worker(&seat->trainer, team->config);
     seat->lost = err != FAST_OK;
     fast_group_free(seat->trainer.group);
     seat->trainer.group = NULL;
-    fast__monitor_leave(seat);
-    return err;
+    last = fast__monitor_leave(seat);
+    return err ? err : last;
 }
 
 static fast_err server_main(fast_actor *actor, void *ctx)
@@ -201,12 +212,19 @@ static fast_err open_strategy(fast_team *team)
             snprintf(c->topology, sizeof c->topology, "%s", strategy->topology);
         FAST_TRY(fast_topology_new(c->topology, c->workers, (uint64_t)c->seed, &team->topology));
     }
-    if (!strategy->identical && (c->checkpoint[0] || c->resume[0]))
-        return fast__fail(FAST_EINVAL,
-                          "strategy %s keeps a replica of its own at each worker: it cannot be "
-                          "checkpointed; leave out %s",
-                          strategy->name, c->checkpoint[0] ? "checkpoint" : "resume");
+    if (c->checkpoint[0] || c->resume[0])
+        FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
+}
+
+fast_err fast__team_can_resume(const fast_team *team, const char *option)
+{
+    if (team->strategy->identical)
+        return FAST_OK;
+    return fast__fail(FAST_ENOTSUP,
+                      "strategy %s keeps a replica of its own at each worker, and a checkpoint "
+                      "holds one model: leave out %s",
+                      team->strategy->name, option);
 }
 
 static fast_err open_memory(fast_team *team)
@@ -218,10 +236,13 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->seats, &team->seats));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
-    for (int i = 0; i < FAST_VOTES; i++) {
-        team->votes[i].step = -1;
-        FAST_TRY(fast__alloc("the mean of replicas", count, sizeof(int64_t), &team->votes[i].sum));
-        FAST_TRY(fast__alloc("a replica", count, sizeof(float), &team->votes[i].first));
+    for (int i = 0; i <= FAST_VOTES; i++) {
+        fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
+
+        vote->step = -1;
+        FAST_TRY(fast__alloc("the mean of replicas", count, sizeof *vote->sum, &vote->sum));
+        FAST_TRY(fast__alloc("a replica", count, sizeof *vote->first, &vote->first));
+        FAST_TRY(fast__alloc("a centre", count, sizeof *vote->middle, &vote->middle));
     }
     return FAST_OK;
 }
@@ -237,56 +258,6 @@ static fast_err open_workspaces(fast_team *team)
         atomic_fetch_or(&team->workspaces.free, 1ULL << i);
     }
     return FAST_OK;
-}
-
-fast_err fast__team_new(fast_run *run, fast_team **out)
-{
-    const fast_run_config *c = &run->config;
-    fast_team *team = NULL;
-    fast_err err;
-
-    *out = NULL;
-    if (c->workers == 1 && strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0)
-        return c->cluster[0] || c->faults[0] ? fast__fail(FAST_EINVAL, "%s needs transport=sim",
-                                                          c->cluster[0] ? "cluster" : "faults")
-                                             : FAST_OK;
-    FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
-    team->run = run;
-    team->workers = c->workers;
-    team->vote_step = -1;
-    fast__mutex_init(&team->mutex);
-    err = open_strategy(team);
-    if (!err)
-        err = open_memory(team);
-    if (!err)
-        err = open_workspaces(team);
-    if (err) {
-        fast__team_free(team);
-        return err;
-    }
-    *out = team;
-    return FAST_OK;
-}
-
-void fast__team_free(fast_team *team)
-{
-    if (!team)
-        return;
-    for (int64_t i = 0; team->seats && i < team->workers + team->servers; i++)
-        seat_free(team->run, team->seats[i]);
-    for (int i = 0; i < 64; i++)
-        if (team->workspaces.list[i])
-            team->run->engine->workspace_free(team->workspaces.list[i]);
-    for (int i = 0; i < FAST_VOTES; i++) {
-        fast__free(team->votes[i].sum);
-        fast__free(team->votes[i].first);
-    }
-    fast_topology_free(team->topology);
-    fast__mutex_fini(&team->mutex);
-    fast__free(team->config);
-    fast__free(team->seats);
-    fast__free(team->ids);
-    fast__free(team);
 }
 
 static fast_err open_world(fast_team *team)
@@ -325,56 +296,296 @@ static fast_err check_near(const fast_team *team)
     return FAST_OK;
 }
 
-/* Seats for the actors of this process that have none yet. */
+static void close_world(fast_team *team)
+{
+    fast__world_close(team->world);
+    team->world = NULL;
+}
+
+/* Which actors are in this process, and whether the transport can have them at all: known before
+ * anything trains. */
+static fast_err look_around(fast_team *team)
+{
+    fast_err err;
+
+    FAST_TRY(open_world(team));
+    team->alone = true;
+    team->first = team->world->places[0].here;
+    team->here = 0;
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        team->alone = team->alone && team->world->places[i].here;
+        team->here += i < team->workers && team->world->places[i].here;
+    }
+    team->run->is_virtual = team->world->transport->virtual_clock;
+    err = check_near(team);
+    close_world(team);
+    return err;
+}
+
+fast_err fast__team_new(fast_run *run, fast_team **out)
+{
+    const fast_run_config *c = &run->config;
+    fast_team *team = NULL;
+    fast_err err;
+
+    *out = NULL;
+    if (c->workers == 1 && strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0)
+        return c->cluster[0] || c->faults[0] ? fast__fail(FAST_EINVAL, "%s needs transport=sim",
+                                                          c->cluster[0] ? "cluster" : "faults")
+                                             : FAST_OK;
+    FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
+    team->run = run;
+    team->workers = c->workers;
+    team->vote_step = -1;
+    team->divergence = NAN;
+    fast__mutex_init(&team->mutex);
+    err = open_strategy(team);
+    if (!err)
+        err = open_memory(team);
+    if (!err)
+        err = open_workspaces(team);
+    if (!err)
+        err = look_around(team);
+    if (err) {
+        fast__team_free(team);
+        return err;
+    }
+    *out = team;
+    return FAST_OK;
+}
+
+void fast__team_free(fast_team *team)
+{
+    if (!team)
+        return;
+    for (int64_t i = 0; team->seats && i < team->workers + team->servers; i++)
+        seat_free(team->run, team->seats[i]);
+    for (int i = 0; i < 64; i++)
+        if (team->workspaces.list[i])
+            team->run->engine->workspace_free(team->workspaces.list[i]);
+    for (int i = 0; i <= FAST_VOTES; i++) {
+        const fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
+
+        fast__free(vote->sum);
+        fast__free(vote->first);
+        fast__free(vote->middle);
+    }
+    fast_topology_free(team->topology);
+    fast__mutex_fini(&team->mutex);
+    fast__free(team->config);
+    fast__free(team->seats);
+    fast__free(team->ids);
+    fast__free(team);
+}
+
+/* Seats for the actors of this process that have none yet. A server of a run that goes on begins
+ * with the representative: the space that it served is gone. */
 static fast_err open_seats(fast_team *team)
 {
-    team->alone = true;
+    const fast_learner *learner = team->run->learner;
+
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        fast_seat *seat = team->seats[i];
+
         if (!team->world->places[i].here)
-            team->alone = false;
-        else if (!team->seats[i])
+            continue;
+        if (!seat) {
             FAST_TRY(seat_new(team, i, &team->seats[i]));
+            continue;
+        }
+        if (i < team->workers)
+            continue;
+        memcpy(seat->trainer.w, learner->w, (size_t)seat->trainer.count * sizeof(float));
+        memcpy(seat->trainer.s, learner->s, (size_t)seat->trainer.state_count * sizeof(float));
     }
     return FAST_OK;
 }
 
-/* What a run that was not stopped otherwise ended with. */
-static void name_the_end(fast_run *run)
+/* Everything that the workers of one call share. */
+static void begin(fast_team *team)
 {
+    fast_run *run = team->run;
+
+    team->workers_up = team->here;
+    team->steps_sum = 0;
+    for (int64_t i = 0; i < team->workers; i++) {
+        if (!team->seats[i])
+            continue;
+        /* Who crashed in an earlier call begins with the representative. */
+        if (team->seats[i]->lost)
+            seat_reset(team->seats[i]);
+        team->steps_sum += team->seats[i]->trainer.step;
+    }
+    team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
+    for (int64_t i = 0; i < team->workers; i++)
+        if (team->seats[i])
+            team->seats[i]->votes_cast = team->votes_opened;
+    for (int i = 0; i < FAST_VOTES; i++)
+        team->votes[i].step = -1;
+    team->vote_step = -1;
+    fast__monitor_clear(team, &team->last, run->step);
+    atomic_store(&team->why, 0);
+    atomic_store(&team->stop_step, INT64_MAX);
+    atomic_store(&team->stop, false);
+    atomic_store(&team->finished, false);
+}
+
+/* What a run that was not stopped here ended with; perhaps another process saw it. */
+static void name_the_end(fast_team *team)
+{
+    fast_run *run = team->run;
+    const int why = atomic_load(&team->why);
+
     if (run->finished)
         return;
-    run->result.canceled = atomic_load(&run->cancel) && run->step < run->step_count;
-    run->result.stop = run->result.canceled ? "canceled" : "done";
+    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED)) != 0;
+    run->result.canceled = !run->finished && run->step < run->step_count &&
+                           (atomic_load(&run->cancel) || (why & FAST_WHY_CANCELED));
+    run->result.stop = (why & FAST_WHY_DIVERGED) ? "diverged"
+                       : run->finished           ? "target"
+                       : run->result.canceled    ? "canceled"
+                                                 : "done";
+}
+
+/* Add up what the actors counted. */
+static void count_up(fast_team *team, const fast_actors_result *result)
+{
+    fast_run *run = team->run;
+    int64_t compute_ns = 0, wait_ns = 0;
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        const fast_actor *actor = team->world->actors[i];
+
+        compute_ns += actor ? actor->counters.compute_ns : 0;
+        wait_ns += actor ? actor->counters.wait_ns : 0;
+    }
+    run->times.total_ns += result->time_ns;
+    if (team->here > 0) {
+        run->times.compute_ns += compute_ns / team->here;
+        run->times.wait_ns += wait_ns / team->here;
+    }
+    run->result.bytes_sent += result->bytes_sent;
+    run->result.messages_sent += result->messages_sent;
+}
+
+/* The failure that tells most: of a program that gave up on another, before one of an actor that
+ * crashed. Returns the actor's number, or -1. */
+static int64_t first_failure(const fast_team *team)
+{
+    int64_t found = -1;
+
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        const fast_actor *actor = team->world->actors[i];
+
+        if (!actor || actor->err == FAST_OK)
+            continue;
+        if (actor->err != FAST_ECANCELED)
+            return i;
+        if (found < 0)
+            found = i;
+    }
+    return found;
+}
+
+/* How it ended: an asynchronous team needs one worker that comes to its end, and every server. */
+static fast_err judge_ends(fast_team *team)
+{
+    const int64_t failed = first_failure(team);
+    int64_t ended = 0, gone = 0;
+    char text[FAST_DETAIL_MAX + 128], name[64];
+
+    if (failed < 0)
+        return FAST_OK;
+    for (int64_t i = 0; i < team->workers; i++) {
+        ended += team->seats[i] && !team->seats[i]->lost;
+        gone += team->seats[i] && team->seats[i]->lost;
+    }
+    for (int64_t i = team->workers; i < team->workers + team->servers; i++)
+        if (team->world->actors[i] && team->world->actors[i]->err)
+            ended = 0;
+    fast__actor_name(team->world, failed, name, sizeof name);
+    snprintf(text, sizeof text, "%s: %s", name,
+             team->world->actors[failed]->err == FAST_ECANCELED
+                 ? "it crashed"
+                 : team->world->actors[failed]->detail);
+    if (team->strategy->synchronous || ended == 0)
+        return fast__fail(team->world->actors[failed]->err, "%s", text);
+    snprintf(text, sizeof text,
+             "%lld of %lld workers did not come to the end (%s: %.200s); the "
+             "others went on",
+             (long long)gone, (long long)team->workers, name,
+             team->world->actors[failed]->err == FAST_ECANCELED
+                 ? "it crashed"
+                 : team->world->actors[failed]->detail);
+    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    return FAST_OK;
 }
 
 fast_err fast__team_train(fast_team *team)
 {
     fast_run *run = team->run;
     fast_actors_result result = { 0 };
+    bool ran = false;
     fast_err err;
 
-    if (run->finished || run->step >= run->step_count)
+    if (run->finished)
         return FAST_OK;
+    if (run->step >= run->step_count) { /* nothing to train: what is there is judged */
+        name_the_end(team);
+        return fast__monitor_finish(team);
+    }
     FAST_TRY(open_world(team));
-    err = check_near(team);
-    if (!err)
-        err = open_seats(team);
+    err = open_seats(team);
     if (!err) {
-        team->workers_up = team->workers;
-        team->steps_sum = run->step * team->workers;
-        team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
-        atomic_store(&team->stop_step, INT64_MAX);
-        atomic_store(&team->stop, false);
-        atomic_store(&team->finished, false);
+        begin(team);
         run->times.start_ns = 1; /* the actors' clock begins at 0 */
         err = fast__world_run(team->world, &result);
-        run->times.total_ns += result.time_ns;
+        ran = true;
         run->times.start_ns = 0;
-        run->times.compute_ns += result.compute_ns / team->workers;
+        count_up(team, &result);
+        /* The rest of the call is by the machine's clock again, where that is the actors'. */
+        run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
     }
-    fast__world_close(team->world);
-    team->world = NULL;
+    if (ran && first_failure(team) >= 0)
+        err = judge_ends(team);
+    close_world(team);
     FAST_TRY(err);
-    name_the_end(run);
+    name_the_end(team);
     return fast__monitor_finish(team);
+}
+
+/* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
+static double completeness(const fast_team *team)
+{
+    const double share = 1 / (double)team->workers;
+    double sum = 0;
+
+    for (int64_t i = 0; i < team->workers; i++)
+        if (!team->seats[i]) /* of another process, or nothing was trained */
+            return NAN;
+    for (int64_t j = 0; j < team->workers; j++) {
+        double mean = 0;
+
+        for (int64_t i = 0; i < team->workers; i++)
+            mean += share * team->seats[i]->carried[j];
+        if (!(mean > 0))
+            return NAN;
+        for (int64_t i = 0; i < team->workers; i++)
+            sum += share * share * fmin(1, team->seats[i]->carried[j] / mean);
+    }
+    return sum;
+}
+
+void fast__team_measure(fast_team *team)
+{
+    fast_result *r = &team->run->result;
+
+    if (team->staleness_count > 0) {
+        r->staleness_mean = (double)team->staleness_sum / (double)team->staleness_count;
+        r->staleness_max = team->staleness_max;
+    }
+    r->divergence = team->divergence;
+    /* While they train, workers count for themselves. */
+    if (!team->world)
+        r->completeness = completeness(team);
 }

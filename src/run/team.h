@@ -28,10 +28,13 @@ typedef struct fast_vote {
     float *first;   /* [params + state]: the first replica that came */
     bool same;      /* all others were equal to it: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
-    int64_t centre; /* the version of the centre that first's parameters are; -1: of none */
+    double spread;  /* sum of the squares of the distances of all others from it */
+    int64_t centre; /* the version of the centre that came; -1: none */
+    float *middle;  /* [params]: that centre */
 } fast_vote;
 
 enum { FAST_VOTES = 2 };
+enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
 
 typedef struct fast_seat {
     fast_trainer trainer;      /* what the strategy sees; trainer.run is the seat */
@@ -72,24 +75,29 @@ typedef struct fast_team {
     fast_seat **seats;          /* [workers + servers]; NULL for actors of other processes */
     fast_world *world;          /* while it trains */
     bool alone;                 /* all actors are in this process */
+    bool first;                 /* worker 0 is */
+    int64_t here;               /* workers that are */
     fast_role roles[2];         /* worker, server */
     fast_workspaces workspaces; /* that simulated learners take turns with */
 
     /* Guarded by mutex. */
     fast_mutex mutex;
     fast_vote votes[FAST_VOTES];
+    fast_vote last; /* of the replicas that the workers ended with */
     fast_epoch_sums epochs[2];
-    int64_t steps_sum;    /* of all workers of this process */
-    int64_t workers_up;   /* workers of all processes whose program goes on */
-    int64_t votes_opened; /* asynchronous strategies: evaluations that became due */
-    int64_t vote_step;    /* of the vote that is open; -1: none */
-    int64_t staleness_sum;
-    int64_t staleness_max;
-    int64_t staleness_count;
+    int64_t steps_sum;       /* of all workers of this process */
+    int64_t workers_up;      /* of them: those whose program goes on */
+    int64_t votes_opened;    /* asynchronous strategies: evaluations that became due */
+    int64_t vote_step;       /* of the vote that is open; -1: none */
+    int64_t staleness_sum;   /* of updates that were applied, by all actors of this process */
+    int64_t staleness_max;   /* likewise */
+    int64_t staleness_count; /* of such updates */
+    double divergence;       /* at the last vote; NAN before one */
 
     atomic_llong stop_step; /* synchronous workers stop at this step */
     atomic_bool stop;       /* asynchronous ones at once */
     atomic_bool finished;   /* the target was reached, or the loss is not a number */
+    atomic_int why;         /* bits of FAST_WHY_*: what stopped the team, wherever it was seen */
 } fast_team;
 
 /* Make the team of the run's options; NULL in *out where one worker needs none. */
@@ -99,11 +107,23 @@ void fast__team_free(fast_team *team); /* NULL is allowed */
 /* Train to the end. */
 fast_err fast__team_train(fast_team *team);
 
+/* FAST_ENOTSUP, with the reason, where one model is not all that the run is. `option` is what asks
+ * for more. */
+fast_err fast__team_can_resume(const fast_team *team, const char *option);
+
+/* Bring the measures of several workers in the run's result up to date. */
+void fast__team_measure(fast_team *team);
+
+/* Make a vote empty. The mutex is held, or nothing runs. */
+void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step);
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);
 /* A gradient was computed. */
 void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient);
-/* The worker's program is over. */
-void fast__monitor_leave(fast_seat *seat);
+/* The worker's program begins once more: its node was restarted. */
+void fast__monitor_return(fast_seat *seat);
+/* The worker's program is over. Its replica, and those of far workers that end up here, are kept
+ * for the last mean. */
+fast_err fast__monitor_leave(fast_seat *seat);
 /* All programs are over: the representative of where they ended, judged if that is due. */
 fast_err fast__monitor_finish(fast_team *team);

@@ -211,7 +211,7 @@ fast_err fast__run_keep_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
-    if (path[0] && !last && run->step != run->step_saved &&
+    if (path[0] && !last && run->step != run->step_saved && fast_run_is_first(run) &&
         fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
         const bool failed = keep(run, path) != FAST_OK;
         if (failed && !run->keep_failed)
@@ -268,7 +268,7 @@ static fast_err loop(fast_run *run)
 
 static fast_err open_log(fast_run *run)
 {
-    if (!run->config.log[0] || run->log)
+    if (!run->config.log[0] || run->log || !fast_run_is_first(run))
         return FAST_OK;
     /* Without O_NONBLOCK a named pipe would wait for a reader, and no signal would end that. */
     const int fd =
@@ -295,6 +295,8 @@ static fast_err write_files(fast_run *run)
         return FAST_OK;
     }
     const char *path = run->config.checkpoint;
+    if (!fast_run_is_first(run))
+        return FAST_OK;
     if (!path[0] && run->result.canceled)
         path = run->config.resume;
     if (path[0] && run->step != run->step_saved)
@@ -310,6 +312,7 @@ fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     FAST_TRY(open_log(run));
+    const int64_t wall_ns = fast__run_wall();
     run->result.canceled = false;
     if (!run->finished)
         run->result.stop = "";
@@ -326,6 +329,8 @@ fast_err fast_run_train(fast_run *run)
     if (run->times.start_ns)
         run->times.total_ns += fast__run_now(run) - run->times.start_ns;
     run->times.start_ns = 0;
+    run->times.wall_ns += fast__run_wall() - wall_ns;
+    run->result.wall_time_s = (double)run->times.wall_ns * 1e-9;
     atomic_store(&run->cancel, false);
     fast__run_measure_all(run);
     return err;

@@ -7,7 +7,7 @@
  *
  * Every replica applies the same update to the same weights, so they stay equal to the bit; with P
  * workers of batch B it is one worker that accumulates P micro-batches of B in the canonical order.
- * State that is not trained (batch norm's statistics) is averaged once an epoch, and at the end.
+ * State that is not trained (batch norm's statistics) is averaged at each step too.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth.
@@ -53,8 +53,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         for (int64_t j = 0; j < t->workers; j++)
             fast_trainer_carry(t, j, 1);
         fast_trainer_staleness(t, 0);
-        if (t->step % t->epoch_steps == 0 || t->step == t->step_count)
-            FAST_TRY(average_state(t));
+        FAST_TRY(average_state(t));
     }
     return fast_trainer_end(t);
 }

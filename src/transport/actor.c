@@ -196,7 +196,9 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
     }
     fast_wait wait = { .waiting = true, .whom = from, .tag = tag, .doing = "receive" };
     wait.since = transport->now(actor);
-    wait.deadline = deadline == FAST_SOON ? wait.since + actor->world->timeout_ns : deadline;
+    wait.deadline = deadline;
+    if (deadline == FAST_SOON)
+        wait.deadline = actor->soon = wait.since + actor->world->timeout_ns;
     while (!(msg = fast__take(actor, from, tag)))
         FAST_TRY(fast__wait_once(actor, &wait));
     *out = msg;

@@ -131,6 +131,7 @@ struct fast_world {
     atomic_llong lost;               /* messages that were dropped */
     atomic_llong copies;             /* payloads that were copied */
     atomic_bool canceled;            /* every wait returns FAST_ECANCELED */
+    atomic_llong hold;               /* see fast__world_hold(); 0: never held */
     int64_t events;                  /* sim */
     uint64_t trace_hash;             /* sim */
     void *check;                     /* the wrapper's own */
@@ -209,6 +210,7 @@ struct fast_actor {
     int64_t begin;         /* when its program began */
     int64_t end;           /* when it returned */
     int64_t grace;         /* the deadline after which a last look was taken */
+    int64_t soon;          /* the last deadline that was made of FAST_SOON */
     fast_task *cursor;     /* the task that fast__progress() comes to next */
     uint64_t *met;         /* serial transports: a bit for each actor that it sent to or heard of */
     fast_made *made;       /* groups that it made, counted by comm; freed with the actor */
@@ -284,6 +286,11 @@ void fast__unpost(fast_actor *actor, fast_task *task);
 fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait);
 /* FAST_SOON and FAST_AT_ONCE as times. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
+/* Something that is no part of the actors' programs keeps one of them from going on, at most until
+ * `time` of its clock (INT64_MAX: nobody knows how long): no wait of this process that was to end
+ * FAST_SOON fails for it. Each gets its whole timeout once the time has come, or the next call says
+ * an earlier one. [any thread] */
+void fast__world_hold(fast_world *world, int64_t time);
 
 /* A message that has arrived, if any: never waits and does not poll the transport. */
 fast_msg *fast__take(fast_actor *actor, int64_t from, uint64_t tag);

@@ -18,7 +18,27 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline)
     if (deadline > 0)
         return deadline;
     const int64_t now = fast_now(actor);
-    return deadline == FAST_SOON ? now + actor->world->timeout_ns : now;
+    if (deadline != FAST_SOON)
+        return now;
+    actor->soon = now + actor->world->timeout_ns;
+    return actor->soon;
+}
+
+void fast__world_hold(fast_world *world, int64_t time)
+{
+    FAST_ASSERT(world != NULL && time >= 0);
+    atomic_store(&world->hold, time);
+}
+
+/* When a wait ends whose deadline has passed: later, if its actors were held meanwhile. */
+static int64_t last_moment(const fast_actor *actor, const fast_wait *wait, int64_t now)
+{
+    const fast_world *world = actor->world;
+    const int64_t hold = atomic_load(&world->hold);
+
+    if (wait->deadline != actor->soon || hold <= wait->deadline - world->timeout_ns)
+        return wait->deadline;
+    return (hold < now ? hold : now) + world->timeout_ns;
 }
 
 void fast__post(fast_actor *actor, fast_task *task)
@@ -144,14 +164,15 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
     FAST_TRY(fast__peers_check(actor, wait->whom));
 
     const int64_t now = fast_now(actor);
-    if (now >= wait->deadline)
+    const int64_t last = now >= wait->deadline ? last_moment(actor, wait, now) : wait->deadline;
+    if (now >= last)
         return expire(actor, wait);
     int64_t until = fast__blame_ask_at(actor, wait);
     if (now >= until) {
         fast__blame_ask(actor, wait);
         until = fast__blame_ask_at(actor, wait);
     }
-    FAST_TRY(block(actor, wait, now, until < wait->deadline ? until : wait->deadline));
+    FAST_TRY(block(actor, wait, now, until < last ? until : last));
     if (actor->tasks)
         advance(actor);
     return FAST_OK;
