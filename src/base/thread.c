@@ -89,3 +89,33 @@ int64_t fast__cpu_count(void)
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? online : 1;
 }
+
+int64_t fast__cpu_here(void)
+{
+    const int cpu = sched_getcpu();
+    cpu_set_t set;
+    if (cpu < 0 || sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    int64_t before = 0;
+    for (int i = 0; i < cpu && i < CPU_SETSIZE; i++)
+        before += CPU_ISSET(i, &set) != 0;
+    return before;
+}
+
+void fast__cpu_go(int64_t first, int64_t i)
+{
+    FAST_ASSERT(first >= 0 && i >= 0);
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2)
+        return;
+    int64_t skip = (first + i) % CPU_COUNT(&all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && skip-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            /* The first call moves the thread, the second sets it free again. */
+            if (sched_setaffinity(0, sizeof one, &one) == 0)
+                (void)sched_setaffinity(0, sizeof all, &all);
+            return;
+        }
+}

@@ -32,6 +32,12 @@ void fast__futex_wake(atomic_uint *word);
 /* Cores that this process may use, at least 1. */
 int64_t fast__cpu_count(void);
 
+/* Move the calling thread to the i-th of the cores that it may use, counted from `first` on and
+ * around, and let the system move it on from there: threads that start together and wake each
+ * other are otherwise often kept on one core. Does nothing where the system does not let it. */
+void fast__cpu_go(int64_t first, int64_t i);
+int64_t fast__cpu_here(void); /* the core that runs this, as fast__cpu_go() counts them */
+
 /* A short rest inside a loop that watches memory: the core's other thread and its power are
  * spared. */
 static inline void fast__cpu_pause(void)

@@ -51,6 +51,7 @@ typedef struct threads_world {
     fast_lane *lanes;   /* [to][from], or NULL */
     int64_t start;      /* the clock when the run began */
     int64_t cores;      /* that this process may use */
+    int64_t core_first; /* where the first of them starts, if each has a core */
     atomic_llong awake; /* actors whose programs run */
     fast_mutex mutex;   /* guards the shares */
     share *shares;
@@ -344,6 +345,8 @@ static void *cell_main(void *ctx)
 {
     cell *c = ctx;
     threads_world *world = world_of(&c->actor);
+    if (world->world.count <= world->cores)
+        fast__cpu_go(world->core_first, c->actor.id);
     fast__actor_main(&c->actor);
     lose_all(&world->world, fast__inbox_close(&c->inbox));
     lose_all(&world->world, c->held);
@@ -357,6 +360,7 @@ static fast_err threads_run(fast_world *base)
     threads_world *world = (threads_world *)base;
     fast_err err = FAST_OK;
 
+    world->core_first = fast__cpu_here();
     world->start = fast__clock_ns();
     atomic_store(&world->awake, base->count);
     for (int64_t i = 0; i < base->count && !err; i++) {
