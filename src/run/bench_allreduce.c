@@ -7,8 +7,7 @@
  * else the machine does matters less. The rate is the bytes of one vector by the time: a vector
  * that is read and written at each of n workers moves more. On `sim` one call is timed, from the
  * instant at which all workers begin to the end of the last one, in virtual time, and no values are
- *carried. 
- * What the model behind `auto` predicts (comm/model.c) stands beside each measurement.
+ * carried. What the model behind `auto` predicts (comm/model.c) stands beside each measurement.
  */
 #include "base/memory.h"
 #include "comm/model.h"
