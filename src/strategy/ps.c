@@ -8,14 +8,23 @@
  *
  *   slack s      0: bulk synchronous (BSP); > 0: stale synchronous (SSP, Ho et al. 2013: Petuum,
  *                Cui et al., GeePS); -1: unbounded (Downpour, Dean et al. 2012)
- *   aggregate n  workers (BSP), 1 (asynchronous), workers / k (k-softsync, Rudra)
+ *   aggregate n  workers (BSP), 1 (asynchronous)
+ *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
+ *   backup b     with s = 0: the first workers - b gradients of a round are its update, the others
+ *                are dropped, and who was late goes on with the newest model (Chen et al. 2016)
  *   fetch, push  steps between reads and between writes; gradients between two writes are summed
+ *   send         what a write is: gradients: their sum; differences: w_i - w_read after `push`
+ *                local steps by the worker's rule, which the server adds; mean: the same by `push`
+ *                (AGN, ADAG: Hermans et al. 2017)
  *   staleness    scale of an update that is d updates late: none: 1; inverse: 1 / max(1, d), as in
- *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017)
+ *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017);
+ *                workers: 1 / workers, whatever d is (ConSGD, likewise)
  *   reject       updates that are later than this are dropped
+ *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
- * is `allreduce` to the bit. Staleness is counted in updates of the model.
+ * is `allreduce` to the bit; with backup workers those that came, in the order of their ranks.
+ * Staleness is counted in updates of the model.
  *
  * Cost per worker and step: one add and one get of the model, cut over the servers; the servers
  * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
@@ -24,19 +33,28 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "comm/sum.h"
+#include "strategy/compensate.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
+/* Versions by which a gradient may be late, for each worker, and still be compensated exactly. */
+enum { PAST = 2 };
+
 typedef struct ps_config {
     int64_t servers;   /* 0: one for each worker */
     int64_t slack;     /* -1: unbounded */
     int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
+    int64_t softsync;  /* n of n-softsync; 0: by aggregate */
+    int64_t backup;    /* workers whose gradients a round does not wait for */
     int64_t fetch;     /* steps between reads */
     int64_t push;      /* steps between writes */
-    int staleness;     /* 0 none, 1 inverse */
+    int send;          /* 0 gradients, 1 differences, 2 mean */
+    int staleness;     /* 0 none, 1 inverse, 2 workers */
     int64_t reject;    /* -1: none */
+    double compensate; /* DC-ASGD's lambda; 0: none */
+    double decay;      /* 0: lambda is constant */
 } ps_config;
 
 static const fast_option options[] = {
@@ -46,12 +64,25 @@ static const fast_option options[] = {
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: any"),
     FAST_OPT_INT(ps_config, aggregate, "0", 0, 65536,
                  "gradients in an update; 0: all workers' with slack 0, else 1"),
+    FAST_OPT_INT(ps_config, softsync, "0", 0, 65536,
+                 "workers / N gradients in an update (N-softsync); 0: by aggregate"),
+    FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
+                 "slack 0: workers whose gradients a round does not wait for"),
     FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12, "steps between reads of the model"),
     FAST_OPT_INT(ps_config, push, "1", 1, 1e12, "steps between writes of gradients"),
-    FAST_OPT_CHOICE(ps_config, staleness, "none", "none|inverse",
-                    "how much a late update counts: whole, or one over its staleness"),
+    FAST_OPT_CHOICE(ps_config, send, "gradients", "gradients|differences|mean",
+                    "what is written: sums of gradients, differences of weights after local "
+                    "steps, or those by the number of steps"),
+    FAST_OPT_CHOICE(ps_config, staleness, "none", "none|inverse|workers",
+                    "how much an update counts: whole, one over its staleness, or one over the "
+                    "number of workers"),
     FAST_OPT_INT(ps_config, reject, "-1", -1, 1e12,
                  "drop updates that are more updates late than this; -1: none"),
+    FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
+                  "correct late gradients to first order with this weight (DC-ASGD); 0: not"),
+    FAST_OPT_REAL(
+        ps_config, decay, "0", 0, 0.9999999,
+        "compensate: makes the weight adaptive by a mean of squares that keeps this part"),
     FAST_OPT_END,
 };
 
@@ -65,7 +96,30 @@ static int64_t servers(const void *config, int64_t workers)
 /* Gradients that make an update. */
 static int64_t batch_of(const ps_config *c, int64_t workers)
 {
-    return c->aggregate ? c->aggregate : c->slack == 0 ? workers : 1;
+    if (c->softsync)
+        return c->softsync < workers ? workers / c->softsync : 1;
+    return c->aggregate ? c->aggregate : c->slack == 0 ? workers - c->backup : 1;
+}
+
+/* Of the members that are not synchronous. */
+static fast_err check_asynchronous(const ps_config *c)
+{
+    if (c->backup > 0)
+        return fast__fail(FAST_EINVAL, "ps: backup=%lld is of rounds; give slack=0 too",
+                          (long long)c->backup);
+    if (c->softsync > 0 && c->aggregate > 0)
+        return fast__fail(FAST_EINVAL,
+                          "ps: softsync=%lld and aggregate=%lld say the same thing; "
+                          "give one of them",
+                          (long long)c->softsync, (long long)c->aggregate);
+    if (c->send != 0 && c->fetch != c->push)
+        return fast__fail(FAST_EINVAL,
+                          "ps: differences are to the weights that were read: fetch=%lld and "
+                          "push=%lld must be equal",
+                          (long long)c->fetch, (long long)c->push);
+    if (c->send != 0 && c->compensate > 0)
+        return fast__fail(FAST_EINVAL, "ps: compensate corrects gradients; leave out send");
+    return FAST_OK;
 }
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
@@ -73,15 +127,26 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     const ps_config *c = config;
 
     (void)optimizer;
-    if (c->slack == 0 && batch_of(c, workers) != workers)
+    if (c->decay > 0 && c->compensate == 0)
+        return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
+    if (c->slack != 0)
+        return check_asynchronous(c);
+    if (c->backup >= workers)
+        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
+                          (long long)c->backup, (long long)workers);
+    if (c->softsync > 0 || batch_of(c, workers) != workers - c->backup)
         return fast__fail(FAST_EINVAL,
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
-                          "aggregate=%lld",
-                          (long long)workers, (long long)c->aggregate);
-    if (c->slack == 0 && workers > FAST_SUM_MAX)
+                          "%s=%lld",
+                          (long long)(workers - c->backup), c->softsync ? "softsync" : "aggregate",
+                          (long long)(c->softsync ? c->softsync : c->aggregate));
+    if (c->send != 0 || c->compensate > 0)
+        return fast__fail(FAST_EINVAL, "ps: with slack=0 no update is late; leave out %s",
+                          c->send ? "send" : "compensate");
+    if (workers > FAST_SUM_MAX)
         return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
                           FAST_SUM_MAX, (long long)workers);
-    if (c->slack == 0 && (c->fetch != 1 || c->push != 1))
+    if (c->fetch != 1 || c->push != 1)
         return fast__fail(FAST_EINVAL, "ps: with slack=0 every step reads and writes; leave out "
                                        "fetch and push");
     return FAST_OK;
@@ -91,21 +156,53 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
 typedef struct owner {
     fast_trainer *t;
     const ps_config *config;
-    float **round;   /* slack 0: [workers] gradients of the round; else NULL */
-    float *sum;      /* of the gradients that wait for an update; NULL where none does */
-    int64_t pending; /* gradients in it */
-    int64_t updates; /* made */
+    float **round;      /* slack 0: [workers] gradients of the round; else NULL */
+    bool *came;         /* slack 0: [workers] whose gradients came; else NULL */
+    const float **list; /* slack 0: [workers] those that came, in the order of ranks */
+    fast_past past;     /* the last models, where late gradients are compensated */
+    float *sum;         /* of the gradients that wait for an update; NULL where none does */
+    int64_t pending;    /* gradients in it */
+    int64_t updates;    /* made */
 } owner;
 
 /* Keep a gradient for the round; the last one makes the sum, in the canonical order. */
-static void collect_round(owner *o, const fast_space_update *u)
+static void collect_round(owner *o, const fast_space_update *u, int64_t n)
 {
     const int64_t workers = o->t->workers;
+    int64_t used = 0;
 
-    FAST_ASSERT(u->from >= 0 && u->from < workers);
+    FAST_ASSERT(u->from < workers && !o->came[u->from]);
     memcpy(o->round[u->from], u->x, (size_t)u->count * sizeof *u->x);
-    if (++o->pending == workers)
-        fast__sum((const float *const *)o->round, workers, u->count, o->sum);
+    o->came[u->from] = true;
+    if (++o->pending < n)
+        return;
+    for (int64_t i = 0; i < workers; i++)
+        if (o->came[i])
+            o->list[used++] = o->round[i];
+    fast__sum(o->list, used, u->count, o->sum);
+    memset(o->came, 0, (size_t)workers * sizeof *o->came);
+}
+
+/* Change the model by the sum of n writes, or by one. */
+static void change(owner *o, const fast_space_update *u, float *w, const float *x, float scale)
+{
+    /* Rounds count themselves, because a worker may miss some. */
+    const int64_t step = o->config->slack == 0 ? o->updates : u->clock;
+
+    o->updates++;
+    if (o->config->send == 0)
+        fast_trainer_update_range(o->t, o->updates, fast_trainer_lr(o->t, step), w, x, scale,
+                                  u->offset, u->count);
+    else
+        fast__vector_axpy(u->count, scale, x, w);
+}
+
+/* How much an update counts that is so many updates late. */
+static float scale_of(const owner *o, int64_t late)
+{
+    if (o->config->staleness == 2)
+        return 1.0f / (float)o->t->workers;
+    return o->config->staleness == 1 && late > 1 ? 1.0f / (float)late : 1.0f;
 }
 
 static bool apply(void *ctx, const fast_space_update *u, float *w)
@@ -114,7 +211,8 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     const ps_config *c = o->config;
     const int64_t n = batch_of(c, o->t->workers);
     const int64_t late = u->version / n - u->read / n;
-    const float scale = c->staleness == 1 && late > 1 ? 1.0f / (float)late : 1.0f;
+    const float scale = scale_of(o, late);
+    const float *x = u->x;
 
     if (u->tensor != 0) { /* state is added as it is */
         fast__vector_add(u->count, u->x, w);
@@ -122,20 +220,27 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     }
     if (c->reject >= 0 && late > c->reject)
         return false;
+    /* With backup workers a round takes one gradient of each, and none of an older round. */
+    if (c->slack == 0 && (late > 0 || o->came[u->from]))
+        return false;
     fast_trainer_staleness(o->t, late);
-    if (c->slack == 0) {
-        collect_round(o, u);
-    } else if (n > 1) {
-        fast__vector_axpy(u->count, scale, u->x, o->sum);
-        o->pending++;
-    } else {
-        fast_trainer_update_range(o->t, ++o->updates, fast_trainer_lr(o->t, u->clock), w, u->x,
-                                  scale, u->offset, u->count);
+    if (c->compensate > 0) {
+        const fast_compensation how = { c->compensate, c->decay };
+
+        x = fast__past_compensate(&o->past, &how, u->read, u->version, u->count, x, w);
+    }
+    if (n == 1 && c->slack != 0) {
+        change(o, u, w, x, scale);
         return true;
     }
+    if (c->slack == 0) {
+        collect_round(o, u, n);
+    } else {
+        fast__vector_axpy(u->count, scale, x, o->sum);
+        o->pending++;
+    }
     if (o->pending == n) {
-        fast_trainer_update_range(o->t, ++o->updates, fast_trainer_lr(o->t, u->clock), w, o->sum,
-                                  1.0f / (float)n, u->offset, u->count);
+        change(o, u, w, o->sum, 1.0f / (float)n);
         memset(o->sum, 0, (size_t)u->count * sizeof *o->sum);
         o->pending = 0;
     }
@@ -164,7 +269,10 @@ static void owner_fini(owner *o)
     for (int64_t i = 0; o->round && i < o->t->workers; i++)
         fast__free(o->round[i]);
     fast__free(o->round);
+    fast__free(o->came);
+    fast__free(o->list);
     fast__free(o->sum);
+    fast__past_fini(&o->past);
 }
 
 /* Room for the gradients that wait for an update: of the largest range that a server may hold. */
@@ -178,8 +286,17 @@ static fast_err owner_init(fast_trainer *t, const ps_config *c, owner *o)
         err = fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum);
     if (!err && c->slack == 0)
         err = fast__alloc("a round", t->workers, sizeof *o->round, &o->round);
+    if (!err && c->slack == 0)
+        err = fast__alloc("a round's senders", t->workers, sizeof *o->came, &o->came);
+    if (!err && c->slack == 0)
+        err = fast__alloc("a round's list", t->workers, sizeof *o->list, &o->list);
     for (int64_t i = 0; o->round && i < t->workers && !err; i++)
         err = fast__alloc("a round's gradients", room, sizeof **o->round, &o->round[i]);
+    if (!err && c->compensate > 0) {
+        const fast_compensation how = { c->compensate, c->decay };
+
+        err = fast__past_init(&how, PAST * t->workers, room, &o->past);
+    }
     if (err)
         owner_fini(o);
     return err;
@@ -203,16 +320,30 @@ static fast_err server(fast_trainer *t, const void *config)
 /* A worker's memory besides its replica. */
 typedef struct client {
     fast_space *space;
-    float *sum;  /* gradients since the last push; NULL where each is pushed */
-    float *seen; /* the state that was read; NULL without any */
+    float *sum;    /* gradients since the last push; NULL where each is pushed */
+    float *base;   /* the weights that were read, where differences are sent; else NULL */
+    int64_t round; /* slack 0: updates that the last read held */
+    float *seen;   /* the state that was read; NULL without any */
 } client;
 
-static fast_err fetch(fast_trainer *t, const client *cl, int64_t clock_min)
+/* What a read waits for: with backup workers the next update, whoever made it; else the slowest
+ * worker, within the slack. */
+static fast_space_read wish(const fast_trainer *t, const ps_config *c, const client *cl)
 {
-    fast_space_read read = { .clock_min = clock_min };
+    if (c->backup > 0)
+        return (fast_space_read){ .version_min = (cl->round + 1) * batch_of(c, t->workers) };
+    return (fast_space_read){ .clock_min = c->slack < 0 ? 0 : t->step - c->slack };
+}
+
+static fast_err fetch(fast_trainer *t, const ps_config *c, client *cl)
+{
+    fast_space_read read = wish(t, c, cl);
 
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast_space_get(cl->space, 0, t->w, &read, FAST_SOON));
+    cl->round = read.version / batch_of(c, t->workers);
+    if (cl->base)
+        memcpy(cl->base, t->w, (size_t)t->count * sizeof *t->w);
     if (!cl->seen)
         return FAST_OK;
     FAST_TRY(fast_space_get(cl->space, 1, t->s, NULL, FAST_SOON));
@@ -220,11 +351,25 @@ static fast_err fetch(fast_trainer *t, const client *cl, int64_t clock_min)
     return FAST_OK;
 }
 
-/* Send what was learned since the last push. Of the state, each worker's change counts 1/P. */
-static fast_err push(fast_trainer *t, const client *cl)
+/* What was learned since the last read, in place of it: the difference, or its mean by step. */
+static const float *difference(const fast_trainer *t, const ps_config *c, const client *cl,
+                               int64_t steps)
 {
-    fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_space_add(cl->space, 0, cl->sum ? cl->sum : t->g, FAST_SOON));
+    const float scale = c->send == 2 ? 1.0f / (float)steps : 1.0f;
+
+    for (int64_t i = 0; i < t->count; i++)
+        cl->base[i] = scale * (t->w[i] - cl->base[i]);
+    return cl->base;
+}
+
+/* Send what was learned since the last push. Of the state, each worker's change counts 1/P. */
+static fast_err push(fast_trainer *t, const ps_config *c, const client *cl)
+{
+    const int64_t steps = t->step % c->push ? t->step % c->push : c->push;
+    const float *x = cl->base ? difference(t, c, cl, steps) : cl->sum ? cl->sum : t->g;
+
+    fast_actor_at(t->actor, t->step, cl->base ? "difference" : "gradient");
+    FAST_TRY(fast_space_add(cl->space, 0, x, FAST_SOON));
     if (cl->sum)
         memset(cl->sum, 0, (size_t)t->count * sizeof *cl->sum);
     if (!cl->seen)
@@ -236,29 +381,46 @@ static fast_err push(fast_trainer *t, const client *cl)
     return FAST_OK;
 }
 
-static fast_err train(fast_trainer *t, const ps_config *c, const client *cl)
+/* One step on the weights that were read: a gradient, and where differences are sent, an update by
+ * the worker's own rule. */
+static fast_err step(fast_trainer *t, const client *cl)
+{
+    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    if (cl->base)
+        return fast_trainer_update(t, t->g, 1);
+    if (cl->sum)
+        fast__vector_add(t->count, t->g, cl->sum);
+    return FAST_OK;
+}
+
+static fast_err train(fast_trainer *t, const ps_config *c, client *cl)
 {
     while (fast_trainer_next(t)) {
-        if (t->step % c->fetch == 0)
-            FAST_TRY(fetch(t, cl, c->slack < 0 ? 0 : t->step - c->slack));
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        if (cl->sum)
-            fast__vector_add(t->count, t->g, cl->sum);
+        /* Before its first step everyone has what the others begin with. */
+        if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
+            FAST_TRY(fetch(t, c, cl));
+        if (c->backup > 0 && cl->round >= t->step_count)
+            break; /* the others have made all updates, and this one missed some */
+        FAST_TRY(step(t, cl));
         if (t->step % c->push == 0 || t->step == t->step_count)
-            FAST_TRY(push(t, cl));
+            FAST_TRY(push(t, c, cl));
         FAST_TRY(fast_space_tick(cl->space, t->step));
     }
     FAST_TRY(fast_trainer_end(t));
-    return fetch(t, cl, c->slack < 0 ? 0 : t->step - c->slack);
+    if (c->backup > 0 && cl->round >= t->step_count)
+        return FAST_OK;
+    return fetch(t, c, cl);
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
-    client cl = { NULL, NULL, NULL };
+    client cl = { .space = NULL };
     fast_err err = FAST_OK;
 
-    if (c->push > 1)
+    if (c->send != 0)
+        err = fast__alloc("the weights read", t->count, sizeof *cl.base, &cl.base);
+    else if (c->push > 1)
         err = fast__alloc("gradients to push", t->count, sizeof *cl.sum, &cl.sum);
     if (!err && t->state_count > 0)
         err = fast__alloc("the state read", t->state_count, sizeof *cl.seen, &cl.seen);
@@ -268,6 +430,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         err = train(t, c, &cl);
     fast_space_close(cl.space);
     fast__free(cl.sum);
+    fast__free(cl.base);
     fast__free(cl.seen);
     return err;
 }

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The members of the family ps. Goal: the limits of its options are other members, to the bit; what
+ * makes no sense is refused; compensation is its formula. Method: small runs on the simulator,
+ * compared by their hashes; the formula on vectors.
+ */
+#include "base/memory.h"
+#include "fast/run.h"
+#include "strategy/compensate.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What a run ended with. */
+typedef struct outcome {
+    uint64_t hash;
+    int64_t steps;
+    double loss;
+} outcome;
+
+static outcome train(const char *strategy, int workers, const char *more)
+{
+    char text[256], count[32];
+    const char *options[] = { text,
+                              count,
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "transport=sim",
+                              "batch=4",
+                              "steps=24",
+                              "optimizer=sgd",
+                              "lr=0.05",
+                              "evaluate=end",
+                              more,
+                              NULL };
+    fast_run *run = NULL;
+    outcome out;
+
+    snprintf(text, sizeof text, "strategy=%s", strategy);
+    snprintf(count, sizeof count, "workers=%d", workers);
+    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    assert_string_equal(fast_run_result(run)->stop, "done");
+    out = (outcome){ fast_run_result(run)->params_hash, fast_run_result(run)->steps,
+                     fast_run_result(run)->test_loss };
+    assert_true(isfinite(out.loss));
+    fast_run_close(run);
+    return out;
+}
+
+static void same(const char *a, const char *b, int workers, const char *more)
+{
+    if (train(a, workers, more).hash != train(b, workers, more).hash)
+        fail_msg("%s and %s differ with %d workers", a, b, workers);
+}
+
+static void differ(const char *a, const char *b, int workers, const char *more)
+{
+    if (train(a, workers, more).hash == train(b, workers, more).hash)
+        fail_msg("%s and %s are the same with %d workers", a, b, workers);
+}
+
+static void limits_are_other_members(void **state)
+{
+    (void)state;
+    same("ps:slack=0", "allreduce:algorithm=tree", 4, NULL);
+    same("ps:slack=0,servers=3,backup=0", "allreduce:algorithm=tree", 4, NULL);
+    same("ps:slack=1000", "ps", 4, NULL);
+    same("ps:compensate=0", "ps", 4, NULL);
+    same("ps:softsync=4", "ps", 4, NULL);
+    same("ps:softsync=2", "ps:aggregate=2", 4, NULL);
+    same("ps:send=mean", "ps:send=differences", 4, NULL); /* after one step they are the same */
+    same("ps:reject=1000,staleness=none", "ps", 4, NULL);
+}
+
+/* With one worker no update is late. */
+static void nothing_is_late_alone(void **state)
+{
+    (void)state;
+    same("ps:compensate=5", "ps", 1, NULL);
+    same("ps:compensate=5,decay=0.9", "ps", 1, NULL);
+    same("ps:staleness=inverse", "ps", 1, NULL);
+    same("ps:staleness=workers", "ps", 1, NULL);
+    same("ps", "allreduce", 1, NULL);
+}
+
+static void options_matter(void **state)
+{
+    (void)state;
+    differ("ps:compensate=5", "ps", 4, NULL);
+    differ("ps:compensate=5,decay=0.9", "ps:compensate=5", 4, NULL);
+    differ("ps:fetch=4,push=4,send=mean", "ps:fetch=4,push=4,send=differences", 4, NULL);
+    differ("ps:staleness=workers", "ps", 4, NULL);
+    differ("ps:staleness=inverse", "ps", 4, NULL);
+}
+
+/* A straggler does not hold the others when a backup worker makes up for it. */
+static void backup_workers_outrun_stragglers(void **state)
+{
+    static const char *const slow = "faults=slow 3 at 0s by 50";
+
+    (void)state;
+    differ("ps:slack=0,backup=1", "ps:slack=0", 4, slow);
+    assert_true(train("ps:slack=0,backup=1", 4, slow).steps < 24); /* it missed most rounds */
+    assert_int_equal(train("ps:slack=0", 4, slow).steps, 24);
+    (void)train("ps:slack=0,backup=3", 4, slow);
+    (void)train("ps:slack=0,backup=2,servers=0", 5, slow);
+    (void)train("ps:slack=0,backup=1,servers=3", 5, "cluster=hetero");
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "ps:backup=1",
+        "ps:slack=0,backup=4",
+        "ps:slack=0,softsync=2",
+        "ps:slack=0,send=mean",
+        "ps:slack=0,compensate=1",
+        "ps:softsync=2,aggregate=2",
+        "ps:send=mean,push=2",
+        "ps:send=mean,compensate=1",
+        "ps:decay=0.9",
+        "ps:slack=0,aggregate=2",
+        "ps:slack=0,push=2,fetch=2",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[128];
+        const char *options[] = { text,
+                                  "workers=4",
+                                  "model=mlp:hidden=4",
+                                  "transport=sim",
+                                  "data=digits:train=64,test=16",
+                                  "engine=ref",
+                                  NULL };
+        fast_run *run = NULL;
+
+        snprintf(text, sizeof text, "strategy=%s", bad[i]);
+        if (fast_run_open(options, &run) != FAST_EINVAL)
+            fail_msg("%s is not refused", bad[i]);
+        assert_null(run);
+    }
+}
+
+/* The formula, by hand: models 1, 2, 4 of one number, gradients of older ones. */
+static void compensation_is_its_formula(void **state)
+{
+    const fast_compensation constant = { 0.5, 0 }, adaptive = { 0.5, 0.75 };
+    const float w[4] = { 1, 2, 4, 8 };
+    const float g = 3;
+    fast_past past;
+    float square = 0;
+
+    (void)state;
+    assert_int_equal(fast__past_init(&constant, 3, 1, &past), FAST_OK);
+    assert_true(*fast__past_compensate(&past, &constant, 0, 0, 1, &g, &w[0]) == 3);
+    assert_true(*fast__past_compensate(&past, &constant, 0, 1, 1, &g, &w[1]) == 3 + 0.5f * 9 * 1);
+    assert_true(*fast__past_compensate(&past, &constant, 0, 2, 1, &g, &w[2]) == 3 + 0.5f * 9 * 3);
+    /* Version 0 is no longer kept: the oldest is version 1. */
+    assert_true(*fast__past_compensate(&past, &constant, 0, 3, 1, &g, &w[3]) == 3 + 0.5f * 9 * 6);
+    assert_true(*fast__past_compensate(&past, &constant, 3, 3, 1, &g, &w[3]) == 3);
+    fast__past_fini(&past);
+
+    assert_int_equal(fast__past_init(&adaptive, 3, 1, &past), FAST_OK);
+    for (int i = 0; i < 3; i++) {
+        const float *out = fast__past_compensate(&past, &adaptive, 0, i, 1, &g, &w[i]);
+
+        square = 0.75f * square + 0.25f * 9;
+        assert_true(fabsf(*out - (3 + 0.5f / sqrtf(square) * 9 * (w[i] - 1))) < 1e-4f);
+    }
+    fast__past_fini(&past);
+}
+
+static void memory_may_run_out(void **state)
+{
+    const fast_compensation how = { 1, 0.5 };
+    fast_err err = FAST_ENOMEM;
+
+    (void)state;
+    for (int64_t n = 0; err == FAST_ENOMEM; n++) {
+        fast_past past = { .models = NULL };
+
+        fast__alloc_fail_after(n, false);
+        err = fast__past_init(&how, 4, 8, &past);
+        fast__alloc_fail_after(-1, false);
+        assert_true(n < 32 && (err == FAST_OK) == (past.models != NULL));
+        fast__past_fini(&past);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_are_other_members),
+        cmocka_unit_test(nothing_is_late_alone),
+        cmocka_unit_test(options_matter),
+        cmocka_unit_test(backup_workers_outrun_stragglers),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(compensation_is_its_formula),
+        cmocka_unit_test(memory_may_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
