@@ -52,7 +52,7 @@ typedef struct fast_trainer {
     const float *centre;    /* what stands for the run instead of the mean of replicas: w, or this
                                       worker's copy of it, of fast_trainer_centre(); a worker
                                       without one has no say then. NULL: none */
-    int64_t centre_version; /* updates that it holds: of several copies the newest stands */
+    int64_t centre_version; /* of several the largest stands: updates that it holds, or merit */
     void *run;              /* the run's own */
 } fast_trainer;
 

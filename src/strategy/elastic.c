@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elastic: asynchronous elastic averaging (EASGD). Workers explore; springs hold them to a centre z
+ * that lives at a master.
+ *
+ *     every tau steps:  d   <- w_i - z          z as the master has it now
+ *                       w_i <- w_i - alpha d
+ *                       z   <- z + beta d       at the master
+ *     every step:       w_i <- rule(w_i, g_i)   with the gradient from before the exchange
+ *
+ * Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", 2015, algorithm 1;
+ * beta = alpha unless it is given: what a worker loses the centre gains, the elastic symmetry. They
+ * set alpha = 0.9 / P. EAMSGD is the same with the rule `nesterov`: the momentum is the workers'
+ * own and does not see the springs. The paper's rho is alpha / lr.
+ *
+ * The master is a space, on one server or cut over several. Between the read and the add of one
+ * worker others may move z: the sum of all models is kept all the same. The model of the run is z;
+ * statistics of batch norm are the mean of the workers'. A worker that goes away is not missed; a
+ * master that goes away ends the run.
+ *
+ * Cost per worker and step: one get and one add of the model every tau steps; two more vectors.
+ */
+#include "strategy/elastic.h"
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/strategy.h"
+#include "tensor/vector.h"
+
+#include <string.h>
+
+typedef struct elastic_config {
+    double alpha;    /* < 0: 0.9 / workers */
+    double beta;     /* < 0: alpha */
+    int64_t period;  /* steps between exchanges */
+    int64_t servers; /* that share the centre */
+} elastic_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(elastic_config, alpha, "-1", -1, 1,
+                  "how far a worker moves to the centre; -1: 0.9 / workers"),
+    FAST_OPT_REAL(elastic_config, beta, "-1", -1, 1,
+                  "how far the centre moves to a worker; -1: alpha"),
+    FAST_OPT_INT(elastic_config, period, "4", 1, 1e12, "steps between exchanges"),
+    FAST_OPT_INT(elastic_config, servers, "1", 1, 65536, "servers that share the centre"),
+    FAST_OPT_END,
+};
+
+void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const float *z, float *d)
+{
+    FAST_ASSERT(w != z && w != d);
+    memcpy(d, w, (size_t)n * sizeof *d);
+    fast__vector_axpy(n, -1, z, d);
+    fast__vector_axpy(n, -alpha, d, w);
+    fast__vector_scale(n, beta, d);
+}
+
+fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,
+                                float *z, float *d, fast_space_read *read)
+{
+    *read = (fast_space_read){ 0 };
+    FAST_TRY(fast_space_get(space, 0, z, read, FAST_SOON));
+    fast__elastic_pull(n, alpha, beta, w, z, d);
+    return fast_space_add(space, 0, d, FAST_SOON);
+}
+
+static int64_t servers(const void *config, int64_t workers)
+{
+    const elastic_config *c = config;
+
+    (void)workers;
+    return c->servers;
+}
+
+/* At the master: z += x. */
+static bool apply(void *ctx, const fast_space_update *u, float *z)
+{
+    fast_trainer *t = ctx;
+
+    fast__vector_add(u->count, u->x, z);
+    fast_trainer_staleness(t, u->version - u->read);
+    return true;
+}
+
+static fast_err open_space(fast_trainer *t, fast_space **out)
+{
+    const fast_space_tensor centre = { "z", t->count, t->w };
+    const fast_space_options space = { .name = "centre",
+                                       .tensors = &centre,
+                                       .tensor_count = 1,
+                                       .owners = t->server_ids,
+                                       .owner_count = t->servers,
+                                       .writers = t->worker_ids,
+                                       .writer_count = t->workers,
+                                       .apply = apply,
+                                       .ctx = t };
+
+    return fast_space_open(t->actor, &space, out);
+}
+
+static fast_err server(fast_trainer *t, const void *config)
+{
+    fast_space *space = NULL;
+    fast_err err;
+
+    (void)config;
+    FAST_TRY(open_space(t, &space));
+    err = fast_space_serve(space, INT64_MAX);
+    fast_space_close(space);
+    return err;
+}
+
+static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space, float *z,
+                      float *d)
+{
+    const float alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
+    const float beta = c->beta < 0 ? alpha : (float)c->beta;
+    fast_space_read read = { 0 };
+
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        if (t->step % c->period == 0) {
+            fast_actor_at(t->actor, t->step, "the centre");
+            FAST_TRY(fast__elastic_exchange(space, t->count, alpha, beta, t->w, z, d, &read));
+            FAST_TRY(fast_charge(t->actor, 5 * (double)t->count, 36 * (double)t->count));
+            t->centre_version = read.version;
+        }
+        FAST_TRY(fast_trainer_update(t, t->g, 1));
+    }
+    FAST_TRY(fast_trainer_end(t));
+    /* Who ends last sees where the centre came to. */
+    read = (fast_space_read){ 0 };
+    fast_actor_at(t->actor, t->step, "the centre");
+    FAST_TRY(fast_space_get(space, 0, z, &read, FAST_SOON));
+    t->centre_version = read.version;
+    return FAST_OK;
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    fast_space *space = NULL;
+    float *z = NULL, *d = NULL;
+    fast_err err;
+
+    FAST_TRY(fast_trainer_centre(t, &z));
+    FAST_TRY(fast__alloc("a difference", t->count, sizeof *d, &d));
+    err = open_space(t, &space);
+    if (!err)
+        err = train(t, config, space, z, d);
+    fast_space_close(space);
+    fast__free(d);
+    return err;
+}
+
+const fast_strategy fast__strategy_elastic = {
+    .name = "elastic",
+    .summary = "elastic averaging: springs between free workers and a centre",
+    .options = options,
+    .config_size = sizeof(elastic_config),
+    .sends = "differences",
+    .servers = servers,
+    .worker = worker,
+    .server = server,
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/strategy.h"
+
+/*
+ * What the elastic strategies share: a spring between two models.
+ */
+
+/* d = w - z;  w -= alpha d;  d *= beta. The other model is to add d: with alpha = beta what one
+ * loses the other gains, so that w + z stays (the elastic symmetry). Vectors do not overlap. */
+void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const float *z, float *d);
+
+/* The asynchronous exchange with the centre, tensor 0 of a space: z is read and kept, the rest is
+ * as above; d is scratch. `read` says what was seen. */
+fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,
+                                float *z, float *d, fast_space_read *read);
+
+/* The centre of a synchronous exchange, a copy at each worker that stays equal to the others'. */
+typedef struct fast_elastic_centre {
+    float *z;         /* [n] the centre */
+    float *z_before;  /* [n] before its last move; NULL where mu is 0 */
+    float *d;         /* [n] scratch: this worker's difference */
+    float *sum;       /* [n] scratch: of all differences */
+    float alpha;      /* of the spring */
+    float mu;         /* momentum of the centre */
+    int64_t versions; /* moves that the centre made */
+} fast_elastic_centre;
+
+/* d_i = w_i - z;  w_i -= alpha d_i;  z += alpha sum_i d_i + mu (z - z_before). */
+fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centre *c, float *w);

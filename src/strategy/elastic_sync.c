@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elastic_sync: elastic averaging in rounds: synchronous EASGD, and CROSSBOW's synchronous model
+ * averaging (SMA).
+ *
+ *     every tau steps, all together, with the models from before the update:
+ *         d_i <- w_i - z
+ *         w_i <- w_i - alpha d_i
+ *         z   <- z + alpha sum_i d_i + mu (z - z_before)
+ *     every step:  w_i <- rule(w_i, g_i)
+ *
+ *   EASGD   alpha = 0.9 / P, mu = 0 (Zhang, Choromanska and LeCun 2015, equations 5 and 6)
+ *   SMA     alpha = 1 / P, mu = 0.9, tau = 1 (Koliousis et al., "CROSSBOW", 2019)
+ *
+ * With alpha = 1 / P and mu = 0 the centre is the mean of the models from before the update;
+ * with alpha = 1 as well, that is with one worker, it follows the worker one exchange behind.
+ * A restart puts every worker on the centre and takes the centre's momentum away: CROSSBOW does it
+ * when the learning rate changes, since what was averaged belongs to the old one; its algorithm
+ * begins anew from z. The rule's own momentum is kept. The rate of a smooth schedule changes at
+ * each step: there a number of steps is the better choice.
+ *
+ * All copies of z are equal to the bit. The model of the run is z.
+ *
+ * Cost per worker: one allreduce of the model every tau steps; three more vectors, four with mu.
+ */
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/elastic.h"
+#include "strategy/strategy.h"
+#include "tensor/vector.h"
+
+#include <string.h>
+
+typedef struct sync_config {
+    double alpha;       /* < 0: 0.9 / workers; 0 is a worker that goes alone */
+    double mu;          /* momentum of the centre */
+    int64_t period;     /* steps between exchanges */
+    int64_t restart;    /* steps between restarts; 0: none, -1: at changes of the rate */
+    char algorithm[64]; /* of the group */
+} sync_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(
+        sync_config, alpha, "-1", -1, 1,
+        "how far a worker moves to the centre; -1: 0.9 / workers, or 1 / workers with mu"),
+    FAST_OPT_REAL(sync_config, mu, "0", 0, 1, "momentum of the centre (SMA: 0.9)"),
+    FAST_OPT_INT(sync_config, period, "1", 1, 1e12, "steps between exchanges"),
+    FAST_OPT_INT(sync_config, restart, "0", -1, 1e12,
+                 "steps after which workers begin anew from the centre; 0: never, -1: when the "
+                 "learning rate changes"),
+    FAST_OPT_TEXT(sync_config, algorithm, "auto", "allreduce",
+                  "how the sum is made: a collective by name"),
+    FAST_OPT_END,
+};
+
+fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centre *c, float *w)
+{
+    const size_t size = (size_t)n * sizeof *w;
+
+    memcpy(c->d, w, size);
+    fast__vector_axpy(n, -1, c->z, c->d);
+    memcpy(c->sum, c->d, size);
+    FAST_TRY(fast_allreduce(group, c->sum, n, FAST_SOON));
+    fast__vector_axpy(n, -c->alpha, c->d, w);
+    if (c->z_before) { /* d is free: it holds z while z moves */
+        memcpy(c->d, c->z, size);
+        fast__vector_axpy(n, -1, c->d, c->z_before);
+        fast__vector_axpy(n, -c->mu, c->z_before, c->z);
+        memcpy(c->z_before, c->d, size);
+    }
+    fast__vector_axpy(n, c->alpha, c->sum, c->z);
+    c->versions++;
+    return FAST_OK;
+}
+
+/* Everyone on the centre, which stands still. */
+static void restart(const fast_trainer *t, const fast_elastic_centre *e)
+{
+    const size_t size = (size_t)t->count * sizeof *t->w;
+
+    memcpy(t->w, e->z, size);
+    if (e->z_before)
+        memcpy(e->z_before, e->z, size);
+}
+
+static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e)
+{
+    double lr = fast_trainer_lr(t, t->step);
+    int64_t restarted = t->step;
+
+    while (fast_trainer_next(t)) {
+        const bool due = c->restart < 0    ? t->lr != lr
+                         : c->restart == 0 ? false
+                                           : t->step - restarted >= c->restart;
+
+        if (due) {
+            restart(t, e);
+            restarted = t->step;
+            lr = t->lr;
+        }
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        if (t->step % c->period == 0 || t->step == t->step_count) {
+            fast_actor_at(t->actor, t->step, "weights");
+            FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
+            FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 44 * (double)t->count));
+            t->centre_version = e->versions;
+        }
+        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        fast_trainer_staleness(t, 0);
+    }
+    return fast_trainer_end(t);
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    const sync_config *c = config;
+    const double share = c->mu > 0 ? 1.0 : 0.9;
+    fast_elastic_centre e = { .mu = (float)c->mu };
+    fast_err err;
+
+    e.alpha = (float)(c->alpha < 0 ? share / (double)t->workers : c->alpha);
+    t->period = c->period;
+    FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
+    FAST_TRY(fast_trainer_centre(t, &e.z));
+    err = fast__alloc("a difference", t->count, sizeof *e.d, &e.d);
+    if (!err)
+        err = fast__alloc("the sum of differences", t->count, sizeof *e.sum, &e.sum);
+    if (!err && c->mu > 0)
+        err = fast__alloc("the last centre", t->count, sizeof *e.z_before, &e.z_before);
+    if (!err && e.z_before)
+        memcpy(e.z_before, e.z, (size_t)t->count * sizeof *e.z);
+    if (!err)
+        err = train(t, c, &e);
+    fast__free(e.d);
+    fast__free(e.sum);
+    fast__free(e.z_before);
+    return err;
+}
+
+const fast_strategy fast__strategy_elastic_sync = {
+    .name = "elastic_sync",
+    .summary = "elastic averaging in rounds; with momentum and restarts CROSSBOW's",
+    .options = options,
+    .config_size = sizeof(sync_config),
+    .synchronous = true,
+    .sends = "differences",
+    .worker = worker,
+};

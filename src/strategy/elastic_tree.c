@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elastic_tree: TreeEASGD. All nodes of a tree are workers; springs run along its edges.
+ *
+ *     every up[level] steps:    send w to the parent
+ *     every down[level] steps:  send w to the children
+ *     a model x arrives:        w <- w - alpha (w - x)
+ *     every step:               w <- rule(w, g)
+ *
+ * Zhang's thesis (2016) and the survey of Langer et al. describe it; neither says what waits for
+ * what, so nothing waits: what has arrived is taken in before each gradient, in the order of
+ * arrival. The periods belong to the sender's level, the root's is the first; a list "2x8" gives
+ * the last one to all deeper levels too. alpha is 0.9 / (d + 1) by default, d the largest degree.
+ * A message moves its receiver only: the sum of two neighbours is kept where both
+ * send at the same time, and only then.
+ *
+ * On other topologies a neighbour of lower rank is a parent, one of higher rank a child. The model
+ * of the run is the root's; if it is gone, the mean of those who are left. Whoever is down is
+ * not sent to.
+ *
+ * Cost per worker and step: 1/up models to the parent, 1/down to each child.
+ */
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/strategy.h"
+#include "tensor/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG_MODEL = 1 };
+
+typedef struct tree_config {
+    double alpha;  /* < 0: 0.9 / (degree + 1) */
+    char up[64];   /* periods by level, "2x8" */
+    char down[64]; /* likewise */
+} tree_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(tree_config, alpha, "-1", -1, 1,
+                  "how far a worker moves to a model that arrives; -1: 0.9 / (degree + 1)"),
+    FAST_OPT_TEXT(tree_config, up, "4", NULL,
+                  "steps between models to the parent, by level from the root: 2x8"),
+    FAST_OPT_TEXT(tree_config, down, "4", NULL, "steps between models to the children, likewise"),
+    FAST_OPT_END,
+};
+
+/* The period of a level from "2x8x32"; the last stands for all deeper ones. */
+static fast_err period_of(const char *name, const char *text, int64_t level, int64_t *out)
+{
+    int64_t period = 0;
+
+    for (const char *at = text;; at++) {
+        char *end = NULL;
+        const long long value = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : 0;
+
+        if (value < 1 || value > 1000000000 || (*end != 'x' && *end != '\0'))
+            return fast__fail(FAST_EINVAL, "elastic_tree: %s=%s is not a list of periods like 2x8",
+                              name, text);
+        if (level-- >= 0)
+            period = value;
+        at = end;
+        if (*at == '\0')
+            break;
+    }
+    *out = period;
+    return FAST_OK;
+}
+
+static fast_err check(const void *config, int64_t workers, const char *optimizer)
+{
+    const tree_config *c = config;
+    int64_t period = 0;
+
+    (void)workers;
+    (void)optimizer;
+    FAST_TRY(period_of("up", c->up, 0, &period));
+    return period_of("down", c->down, 0, &period);
+}
+
+/* Where a worker is. */
+typedef struct place {
+    int64_t *peers;  /* [degree] ranks of neighbours */
+    double *weights; /* [degree] of the topology, not used */
+    int64_t degree;  /* of them */
+    int64_t up;      /* period */
+    int64_t down;    /* likewise */
+    float alpha;     /* of its springs */
+} place;
+
+/* Steps to the root, by parents: neighbours of the lowest rank. */
+static int64_t level_of(const fast_topology *topology, int64_t rank, place *p)
+{
+    int64_t level = 0;
+    double self;
+
+    while (rank > 0) {
+        const int64_t n = fast_topology_out(topology, 0, rank, p->peers, p->weights, &self);
+        int64_t parent = rank;
+
+        for (int64_t i = 0; i < n; i++)
+            if (p->peers[i] < parent)
+                parent = p->peers[i];
+        if (parent == rank)
+            break;
+        rank = parent;
+        level++;
+    }
+    return level;
+}
+
+static void place_fini(place *p)
+{
+    fast__free(p->peers);
+    fast__free(p->weights);
+}
+
+static fast_err place_init(const fast_trainer *t, const tree_config *c, place *p)
+{
+    const int64_t most = fast_topology_degree_max(t->topology);
+    int64_t level;
+    double self;
+    fast_err err;
+
+    *p = (place){ .alpha = (float)(c->alpha < 0 ? 0.9 / (double)(most + 1) : c->alpha) };
+    FAST_TRY(fast__alloc("neighbours", most + 1, sizeof *p->peers, &p->peers));
+    err = fast__alloc("weights", most + 1, sizeof *p->weights, &p->weights);
+    if (!err) {
+        level = level_of(t->topology, t->rank, p);
+        p->degree = fast_topology_out(t->topology, 0, t->rank, p->peers, p->weights, &self);
+        err = period_of("up", c->up, level, &p->up);
+        if (!err)
+            err = period_of("down", c->down, level, &p->down);
+    }
+    if (err)
+        place_fini(p);
+    return err;
+}
+
+/* Take in what has arrived. */
+static fast_err take(fast_trainer *t, const place *p)
+{
+    for (;;) {
+        fast_msg *msg = NULL;
+        const fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_AT_ONCE, &msg);
+
+        if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* nothing there, or nobody */
+            return FAST_OK;
+        FAST_TRY(err);
+        FAST_ASSERT(msg->part_count == 1);
+        fast__vector_axpby(t->count, p->alpha, fast_msg_data(msg, 0), 1 - p->alpha, t->w);
+        fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
+        fast_msg_free(msg);
+        FAST_TRY(fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count));
+    }
+}
+
+/* Send w to the neighbours of one side: one copy, shared by all. */
+static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
+{
+    fast_buffer *model = NULL;
+    fast_err err = FAST_OK;
+
+    FAST_TRY(fast_buffer_new(t->actor, (size_t)t->count * sizeof *t->w, &model));
+    memcpy(fast_buffer_data(model), t->w, (size_t)t->count * sizeof *t->w);
+    fast_buffer_freeze(model);
+    for (int64_t i = 0; i < p->degree && !err; i++) {
+        fast_msg *msg = NULL;
+
+        if (!(p->peers[i] < t->rank ? up : down))
+            continue;
+        err = fast_msg_new(t->actor, TAG_MODEL, &msg);
+        if (err)
+            break;
+        msg->words[0] = t->step;
+        fast_msg_add_view(msg, model, 0, (size_t)t->count * sizeof *t->w);
+        err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
+        if (err == FAST_EPEER)
+            err = FAST_OK;
+    }
+    fast_buffer_free(model);
+    return err;
+}
+
+static fast_err train(fast_trainer *t, const place *p)
+{
+    while (fast_trainer_next(t)) {
+        FAST_TRY(take(t, p));
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        t->centre_version = t->step;
+        if (t->step % p->up == 0 || t->step % p->down == 0)
+            FAST_TRY(tell(t, p, t->step % p->up == 0, t->step % p->down == 0));
+    }
+    return fast_trainer_end(t);
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    fast_err err;
+    place p;
+
+    FAST_TRY(place_init(t, config, &p));
+    if (t->rank == 0)
+        t->centre = t->w;
+    err = train(t, &p);
+    place_fini(&p);
+    return err;
+}
+
+const fast_strategy fast__strategy_elastic_tree = {
+    .name = "elastic_tree",
+    .summary = "elastic averaging along a tree of workers, with a period for each level",
+    .options = options,
+    .config_size = sizeof(tree_config),
+    .topology = "tree",
+    .sends = "weights",
+    .check = check,
+    .worker = worker,
+};
