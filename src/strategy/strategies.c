@@ -7,22 +7,32 @@
 #include "base/memory.h"
 
 extern const fast_strategy fast__strategy_allreduce;
+extern const fast_strategy fast__strategy_local;
+extern const fast_strategy fast__strategy_ps;
 extern const fast_strategy fast__strategy_elastic;
 extern const fast_strategy fast__strategy_elastic_sync;
 extern const fast_strategy fast__strategy_elastic_tree;
-extern const fast_strategy fast__strategy_ensemble;
-extern const fast_strategy fast__strategy_dogwild;
-extern const fast_strategy fast__strategy_hogwild;
 extern const fast_strategy fast__strategy_mpca;
-extern const fast_strategy fast__strategy_local;
-extern const fast_strategy fast__strategy_ps;
+extern const fast_strategy fast__strategy_hogwild;
+extern const fast_strategy fast__strategy_dogwild;
+extern const fast_strategy fast__strategy_ensemble;
 extern const fast_strategy fast__strategy_gossip;
+extern const fast_strategy fast__strategy_gossip_async;
 
 const fast_strategy *const fast__strategies[] = {
-    &fast__strategy_allreduce, &fast__strategy_local,        &fast__strategy_ps,
-    &fast__strategy_elastic,   &fast__strategy_elastic_sync, &fast__strategy_elastic_tree,
-    &fast__strategy_mpca,      &fast__strategy_hogwild,      &fast__strategy_dogwild,
-    &fast__strategy_ensemble,  &fast__strategy_gossip,       NULL,
+    &fast__strategy_allreduce,
+    &fast__strategy_local,
+    &fast__strategy_ps,
+    &fast__strategy_elastic,
+    &fast__strategy_elastic_sync,
+    &fast__strategy_elastic_tree,
+    &fast__strategy_mpca,
+    &fast__strategy_hogwild,
+    &fast__strategy_dogwild,
+    &fast__strategy_ensemble,
+    &fast__strategy_gossip,
+    &fast__strategy_gossip_async,
+    NULL,
 };
 
 static const char *name_at(const void *ctx, int64_t i)

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gossip_async: workers that meet by chance, each at its own pace. With probability p a worker
+ * takes up contact at a step, with a random neighbour j of the topology that is up:
+ *
+ *   how=average   w_i, w_j <- (w_i + w_j) / 2, both at once
+ *   how=push      a_i <- a_i / 2; sends (w_i, a_i); the receiver r, before its next step:
+ *                 w_r <- (a_r w_r + a_i w_i) / (a_r + a_i),  a_r <- a_r + a_i
+ *                 masses begin with 1/P; their sum, with those on their way, is always 1
+ *   how=pull      asks j for w_j;  w_i <- (w_i + w_j) / 2; j keeps its own
+ *
+ * `average` with overlap is AD-PSGD (Lian et al. 2018): the exchange goes on while the gradient is
+ * computed at the weights of before; without, it is Ram et al. (2010) and the randomised gossip of
+ * Boyd et al. (2006): average, then a gradient at the average. `push` is GoSGD (Blot et al. 2016);
+ * with mass=no the receiver takes one half, as Jin et al. (2016) do, who also pull.
+ *
+ * Deadlock. Requests are answered in all waits of a worker; but while it computes a gradient or
+ * awaits an answer itself its weights must not change. A request that comes meanwhile is kept until
+ * then if it is of a lower rank, and refused if of a higher one and this worker waits too. So whom
+ * one waits for has a higher rank, or computes, or answers: there is no circle of waits, on any
+ * graph. Who is refused skips the exchange.
+ *
+ * Peers that crashed or ended are not chosen; an exchange with one that goes down is given up, and
+ * its late answer thrown away. A worker that restarts begins with no mass: it becomes what reaches
+ * it. At the end `push` takes in what is still on its way (flush).
+ *
+ * Cost per worker and step: p messages of the model (push), 2 p (average), p and p small ones
+ * (pull).
+ */
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/exchange.h"
+#include "tensor/vector.h"
+#include "transport/transport.h"
+
+#include <string.h>
+
+typedef struct gossip_config {
+    int how;      /* 0 average, 1 push, 2 pull */
+    double p;     /* contacts in a step */
+    bool overlap; /* average, pull: with the gradient */
+    bool mass;    /* push: weighted by masses */
+    bool flush;   /* push: take in the last messages */
+} gossip_config;
+
+enum { AVERAGE, PUSH, PULL };
+
+static const fast_option options[] = {
+    FAST_OPT_CHOICE(gossip_config, how, "average", "average|push|pull",
+                    "both take the mean; or one sends its model; or one asks for a model"),
+    FAST_OPT_REAL(gossip_config, p, "1", 0, 1, "probability of a contact at a step"),
+    FAST_OPT_BOOL(gossip_config, overlap, "yes",
+                  "average, pull: compute the gradient meanwhile, at the weights of before"),
+    FAST_OPT_BOOL(gossip_config, mass, "yes",
+                  "push: halve a mass and send half of it, by which models are weighted"),
+    FAST_OPT_BOOL(gossip_config, flush, "yes",
+                  "push: at the end wait for the models that are on their way"),
+    FAST_OPT_END,
+};
+
+/* What a worker keeps. */
+typedef struct talker {
+    fast_task task; /* first: answers requests in the actor's waits */
+    fast_trainer *t;
+    const gossip_config *c;
+    fast_neighbours near; /* whom it may choose */
+    fast_intake in;       /* push: models that arrive */
+    fast_msg **kept;      /* [workers]: requests that wait for us */
+    int64_t kept_count;   /* of them */
+    bool computing;       /* the weights are in use */
+    int64_t asked;        /* whom a request is under way to; -1: none */
+    int64_t question;     /* number of the last request */
+    double mass;          /* push: a_i */
+} talker;
+
+/* Answer a request, which is of a model to average with, or to be given ours. Takes it. Without a
+ * part the answer is a refusal. */
+static fast_err answer(talker *k, fast_msg *ask, bool refuse)
+{
+    fast_trainer *t = k->t;
+    fast_buffer *buffer = NULL;
+    fast_msg *reply = NULL;
+    const bool computing = k->computing;
+    fast_replica other;
+    fast_err err = fast_msg_new(t->actor, FAST_TAG_REPLY, &reply);
+
+    k->computing = true; /* one request at a time: mixing takes time where that is virtual */
+    if (!err && !refuse && k->c->how == AVERAGE) {
+        err = fast__replica_open(t, ask, &other);
+        if (!err)
+            err = fast__replica_mix(t, 0.5, &other, 0.5);
+    }
+    if (!err && !refuse)
+        err = fast__replica_pack(t, t->w, &buffer);
+    if (!err) {
+        if (buffer)
+            fast_msg_add(reply, &buffer);
+        reply->words[FAST_REPLICA_STEP] = t->step;
+        reply->words[FAST_REPLICA_OWN] = ask->words[FAST_REPLICA_OWN];
+        err = fast_send(t->actor, ask->from, &reply);
+    }
+    k->computing = computing;
+    fast_msg_free(reply);
+    fast_msg_free(ask);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* Look at the requests that have arrived. Called in the actor's waits. */
+static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
+{
+    talker *k = (talker *)task;
+    fast_msg *ask;
+
+    (void)done;
+    while ((ask = fast__take(actor, FAST_ANY, FAST_TAG_ASK))) {
+        if (k->c->how == PULL || (!k->computing && k->asked < 0))
+            FAST_TRY(answer(k, ask, false));
+        else if (k->asked >= 0 && ask->from > fast_actor_id(actor))
+            FAST_TRY(answer(k, ask, true));
+        else if (k->kept_count < k->t->workers)
+            k->kept[k->kept_count++] = ask;
+        else /* more requests than peers: of one that restarted */
+            FAST_TRY(answer(k, ask, true));
+    }
+    return FAST_OK;
+}
+
+/* The weights are free again: answer whom we kept, and whoever came while nobody looked. */
+static fast_err release(talker *k, bool refuse)
+{
+    while (k->kept_count > 0)
+        FAST_TRY(answer(k, k->kept[--k->kept_count], refuse));
+    fast__progress(k->t->actor);
+    return k->task.err;
+}
+
+/* Take up contact with a neighbour, if chance will. */
+static fast_err ask(talker *k)
+{
+    fast_trainer *t = k->t;
+    fast_buffer *buffer = NULL;
+    fast_msg *msg = NULL;
+    int64_t rank;
+    fast_err err;
+
+    if (k->c->p < 1 && fast__chance(t->actor) >= k->c->p)
+        return FAST_OK;
+    rank = fast__neighbour_pick(t, &k->near);
+    if (rank < 0)
+        return FAST_OK;
+    if (k->c->how == AVERAGE) {
+        FAST_TRY(fast__replica_pack(t, t->w, &buffer));
+        FAST_TRY(fast__replica_msg(t, FAST_TAG_ASK, 0, &buffer, &msg));
+    } else {
+        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_ASK, &msg));
+    }
+    msg->words[FAST_REPLICA_OWN] = ++k->question;
+    err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    if (!err)
+        k->asked = rank;
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* Mix the answer in. Of an average the other has made it: both end with the same bits. */
+static fast_err take_answer(talker *k, const fast_msg *msg, bool *mixed_out)
+{
+    fast_trainer *t = k->t;
+    fast_replica other;
+
+    if (msg->part_count == 0)
+        return FAST_OK;
+    *mixed_out = true;
+    FAST_TRY(fast__replica_open(t, msg, &other));
+    return fast__replica_mix(t, k->c->how == AVERAGE ? 0 : 0.5, &other,
+                             k->c->how == AVERAGE ? 1 : 0.5);
+}
+
+/* Wait for the answer to the last request; *mixed_out tells whether it changed the weights. */
+static fast_err await(talker *k, bool *mixed_out)
+{
+    fast_trainer *t = k->t;
+    fast_err err = FAST_OK;
+    bool found = false;
+
+    *mixed_out = false;
+    fast_actor_at(t->actor, t->step, "weights");
+    while (k->asked >= 0 && !found && !err) {
+        fast_msg *msg = NULL;
+
+        err = fast_receive(t->actor, t->worker_ids[k->asked], FAST_TAG_REPLY, FAST_SOON, &msg);
+        if (err)
+            break;
+        found = msg->words[FAST_REPLICA_OWN] == k->question;
+        if (found)
+            err = take_answer(k, msg, mixed_out);
+        fast_msg_free(msg);
+    }
+    k->asked = -1;
+    if (err && !fast__is_peers(err))
+        return err;
+    return release(k, false);
+}
+
+static fast_err gradient(talker *k)
+{
+    fast_err err;
+
+    k->computing = true;
+    err = fast_trainer_gradient(k->t, NULL, NULL);
+    k->computing = false;
+    return err;
+}
+
+/* One's own step, which a gradient from before `late` mixings makes. */
+static fast_err adapt(talker *k, bool late)
+{
+    fast_trainer *t = k->t;
+
+    FAST_TRY(fast_trainer_update(t, t->g, 1));
+    fast_trainer_carry(t, t->rank, (double)t->workers);
+    fast_trainer_staleness(t, late ? 1 : 0);
+    return FAST_OK;
+}
+
+/* Requests and answers: average, pull. */
+static fast_err train_asking(talker *k)
+{
+    fast_trainer *t = k->t;
+
+    while (fast_trainer_next(t)) {
+        bool mixed = false;
+
+        FAST_TRY(release(k, false));
+        FAST_TRY(ask(k));
+        if (!k->c->overlap)
+            FAST_TRY(await(k, &mixed));
+        FAST_TRY(gradient(k));
+        if (k->c->overlap)
+            FAST_TRY(await(k, &mixed));
+        FAST_TRY(adapt(k, mixed && k->c->overlap));
+    }
+    FAST_TRY(fast_trainer_end(t));
+    return release(k, true);
+}
+
+/* A model was pushed to us. A worker without mass becomes it. */
+static fast_err take_push(void *ctx, fast_msg *msg)
+{
+    talker *k = ctx;
+    const double mass = fast__replica_mass(msg);
+    const double share = k->c->mass ? mass / (k->mass + mass) : 0.5;
+    fast_replica other;
+
+    FAST_TRY(fast__replica_open(k->t, msg, &other));
+    if (k->c->mass) {
+        if (!(mass > 0))
+            return FAST_OK;
+        k->mass += mass;
+    }
+    return fast__replica_mix(k->t, 1 - share, &other, share);
+}
+
+/* Push our model to a neighbour, if chance will. */
+static fast_err push(talker *k)
+{
+    fast_trainer *t = k->t;
+    fast_buffer *buffer = NULL;
+    fast_msg *msg = NULL;
+    int64_t rank;
+    fast_err err;
+
+    if (k->c->p < 1 && fast__chance(t->actor) >= k->c->p)
+        return FAST_OK;
+    rank = fast__neighbour_pick(t, &k->near);
+    if (rank < 0)
+        return FAST_OK;
+    fast_actor_at(t->actor, t->step, "weights");
+    FAST_TRY(fast__replica_pack(t, t->w, &buffer));
+    FAST_TRY(fast__replica_msg(t, FAST_TAG_MODEL, k->mass / 2, &buffer, &msg));
+    err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    if (!err)
+        k->mass /= 2;
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+static fast_err train_pushing(talker *k)
+{
+    fast_trainer *t = k->t;
+
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast__intake_poll(&k->in));
+        FAST_TRY(gradient(k));
+        FAST_TRY(adapt(k, false));
+        FAST_TRY(push(k));
+    }
+    FAST_TRY(fast_trainer_end(t));
+    return k->c->flush ? fast__intake_flush(&k->in) : FAST_OK;
+}
+
+static fast_err talker_init(fast_trainer *t, const gossip_config *c, talker *k)
+{
+    *k = (talker){ .task = { .advance = advance, .background = true },
+                   .t = t,
+                   .c = c,
+                   .asked = -1,
+                   .mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers };
+    FAST_TRY(fast__neighbours_init(t, &k->near));
+    FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, k, &k->in));
+    return fast__alloc("requests", t->workers, sizeof(fast_msg *), &k->kept);
+}
+
+static void talker_fini(talker *k)
+{
+    for (int64_t i = 0; i < k->kept_count; i++)
+        fast_msg_free(k->kept[i]);
+    fast__free(k->kept);
+    fast__intake_fini(&k->in);
+    fast__neighbours_fini(&k->near);
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    const gossip_config *c = config;
+    fast_err err;
+    talker k;
+
+    err = talker_init(t, c, &k);
+    if (!err && c->how == PUSH) {
+        err = train_pushing(&k);
+    } else if (!err) {
+        fast__post(t->actor, &k.task);
+        err = train_asking(&k);
+        fast__unpost(t->actor, &k.task);
+    }
+    talker_fini(&k);
+    return err;
+}
+
+const fast_strategy fast__strategy_gossip_async = {
+    .name = "gossip_async",
+    .summary = "asynchronous gossip: averages, pushes or pulls with random neighbours",
+    .options = options,
+    .config_size = sizeof(gossip_config),
+    .topology = "full",
+    .sends = "weights",
+    .worker = worker,
+};
