@@ -144,8 +144,8 @@ bool fast__is_peers(fast_err err)
     return err == FAST_EPEER || err == FAST_ETIMEDOUT;
 }
 
-fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_err (*take)(void *, fast_msg *),
-                           void *ctx, fast_intake *out)
+fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, void *ctx,
+                           fast_intake *out)
 {
     FAST_ASSERT(take != NULL);
     *out = (fast_intake){ .t = t, .tag = tag, .take = take, .ctx = ctx };
@@ -167,11 +167,16 @@ static fast_err take_one(fast_intake *in, int64_t from, int64_t deadline)
 
     FAST_TRY(fast_receive(actor, from, in->tag, deadline, &msg));
     if (msg->part_count > 0)
-        err = in->take(in->ctx, msg);
+        err = in->take(in->ctx, &msg);
     else
         in->last[fast_actor_index(actor, msg->from)] = true;
     fast_msg_free(msg);
     return err;
+}
+
+fast_err fast__intake_wait(fast_intake *in, int64_t from)
+{
+    return take_one(in, from, FAST_SOON);
 }
 
 fast_err fast__intake_poll(fast_intake *in)

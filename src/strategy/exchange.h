@@ -52,21 +52,25 @@ int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n);
 /* True if the failure is a peer's, not ours: it is down, or did not answer in time. */
 bool fast__is_peers(fast_err err);
 
+/* Take a message in; it is freed then, unless *move was taken and set to NULL. */
+typedef fast_err fast_take_fn(void *ctx, fast_msg **move);
+
 /* What an asynchronous worker does with messages of one tag, and who has said its last word. */
 typedef struct fast_intake {
-    fast_trainer *t; /* whose */
-    uint64_t tag;    /* of the messages */
-    fast_err (*take)(void *ctx,
-                     fast_msg *msg); /* for each with a part; the message is freed then */
-    void *ctx;                       /* for take */
-    bool *last;                      /* [workers]: nothing more comes from them */
+    fast_trainer *t;    /* whose */
+    uint64_t tag;       /* of the messages */
+    fast_take_fn *take; /* for each message with a part */
+    void *ctx;          /* for take */
+    bool *last;         /* [workers]: nothing more comes from them */
 } fast_intake;
-fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_err (*take)(void *, fast_msg *),
-                           void *ctx, fast_intake *out);
+fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, void *ctx,
+                           fast_intake *out);
 void fast__intake_fini(fast_intake *in);
 
 /* Take in all that has arrived; never waits. */
 fast_err fast__intake_poll(fast_intake *in);
+/* Wait for one message of an actor and take it in. As fast_receive(), with FAST_SOON. */
+fast_err fast__intake_wait(fast_intake *in, int64_t from);
 /* The end of an asynchronous worker: tell everyone that nothing more comes, and take in what they
  * still send until they say the same, or are gone. */
 fast_err fast__intake_flush(fast_intake *in);

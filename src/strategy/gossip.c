@@ -110,7 +110,8 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__neighbours_init(t, &m->to));
     FAST_TRY(fast__neighbours_init(t, &m->from));
     FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
-    if (!c->push && t->rank == 0) /* one looks for all: it takes a while on large graphs */
+    /* Undirected graphs are fit for mixing. One looks for all: it takes a while on large ones. */
+    if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
         FAST_TRY(fast_topology_check(t->topology));
     m->seed = fast_random(t->actor);
     return c->drop > 0 ? fast_broadcast(t->group, 0, &m->seed, sizeof m->seed, FAST_SOON) : FAST_OK;

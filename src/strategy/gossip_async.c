@@ -244,9 +244,10 @@ static fast_err train_asking(talker *k)
 }
 
 /* A model was pushed to us. A worker without mass becomes it. */
-static fast_err take_push(void *ctx, fast_msg *msg)
+static fast_err take_push(void *ctx, fast_msg **move)
 {
     talker *k = ctx;
+    const fast_msg *msg = *move;
     const double mass = fast__replica_mass(msg);
     const double share = k->c->mass ? mass / (k->mass + mass) : 0.5;
     fast_replica other;
