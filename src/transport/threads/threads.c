@@ -20,6 +20,7 @@
 
 /* Looks at the inbox before an actor sleeps: at most some tens of microseconds, which is what a
  * sleep and a wake-up cost; and the length of a sleep that watching would have saved. */
+enum { NAPS = 32, NAP_NS = 200000 }; /* short sleeps in a row that are suspicious */
 enum { LOOKS = 200, SPIN_MAX = 1000, SPIN_MIN = 1, SPIN_PAYS_NS = 50000 };
 
 /* Actors of a world with lanes: each looks at a line for every other. And the rounds of a wait
@@ -29,6 +30,7 @@ enum { LANE_ACTORS_MAX = 8, ROUNDS = 32 };
 typedef struct cell {
     fast_actor actor; /* first: a fast_actor of this transport is a cell */
     int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
+    int64_t naps;     /* short sleeps in a row */
     fast_lane *lanes; /* [count] to it, by sender; NULL: there are none */
     fast_msg *held;   /* of the inbox, oldest first: those before it are still in a lane */
     fast_thread thread;
@@ -182,6 +184,19 @@ static bool spin(cell *c)
     return has_news(c);
 }
 
+/* Actors that have a core each and still sleep shortly over and over may have been put on one core,
+ * where neither sees the other while it looks: then each goes to its own again. */
+static void part_ways(cell *c, int64_t slept)
+{
+    const threads_world *world = world_of(&c->actor);
+
+    c->naps = slept < NAP_NS ? c->naps + 1 : 0;
+    if (c->naps < NAPS || world->world.count > world->cores)
+        return;
+    c->naps = 0;
+    fast__cpu_go(world->core_first, c->actor.id);
+}
+
 /* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
  * watch longer the next time, after a long one it does not. False if the deadline has passed. */
 static bool doze(cell *c, int64_t deadline)
@@ -197,6 +212,7 @@ static bool doze(cell *c, int64_t deadline)
         fast__inbox_sleep(&c->inbox, deadline - begin);
     atomic_store(&c->asleep, false);
     const int64_t slept = threads_now(actor) - begin;
+    part_ways(c, slept);
     if (slept < SPIN_PAYS_NS)
         c->spin = SPIN_MAX;
     else if (c->spin > SPIN_MIN)
