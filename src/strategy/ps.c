@@ -426,6 +426,8 @@ static fast_err worker(fast_trainer *t, const void *config)
         err = fast__alloc("the state read", t->state_count, sizeof *cl.seen, &cl.seen);
     if (!err)
         err = open_space(t, NULL, &cl.space);
+    if (!err && t->step > 0) /* a run that goes on: its clocks do too */
+        err = fast_space_tick(cl.space, t->step);
     if (!err)
         err = train(t, c, &cl);
     fast_space_close(cl.space);
