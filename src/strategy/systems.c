@@ -16,6 +16,7 @@
 #include <string.h>
 
 extern const fast_system fast__systems_allreduce[];
+extern const fast_system fast__systems_elastic[];
 extern const fast_system fast__systems_local[];
 extern const fast_system fast__systems_ps[];
 
@@ -23,6 +24,7 @@ const fast_system *const fast__systems[] = {
     fast__systems_allreduce,
     fast__systems_local,
     fast__systems_ps,
+    fast__systems_elastic,
     NULL,
 };
 
