@@ -9,7 +9,8 @@ in turn, so that both see the same machine, and prints medians over the rounds a
     nice -n -19 bench/allreduce.py
 
 Expected: at least 3 times the peer's GB/s for 4 MiB and 32 MiB, and no slower from 1 KiB to 64 KiB.
---check ends with 1 where that is not so.
+--check ends with 1 where that is not so. With --fresh both sides write their vectors before each
+call, as training does, so that no core finds the other's numbers in its cache.
 """
 import argparse
 import json
@@ -37,14 +38,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--algorithm", default="direct")
     parser.add_argument("--check", action="store_true", help="fail below the expected ratios")
+    parser.add_argument("--fresh", action="store_true", help="new values before each call")
     options = parser.parse_args()
 
     sizes = [str(size) for size in SIZES]
     fast = [os.path.join(options.build, "fast"), "bench", "allreduce", "--transport", "threads",
             "--workers", str(options.workers), "--algorithm", options.algorithm,
-            "--bytes", ",".join(sizes), "--json"]
+            "--bytes", ",".join(sizes), "--json", *(["--fresh"] if options.fresh else [])]
     peer = ["mpirun", "--oversubscribe", "-np", str(options.workers),
-            os.path.join(options.build, "bench_peer_allreduce"), *sizes]
+            os.path.join(options.build, "bench_peer_allreduce"),
+            *(["fresh"] if options.fresh else []), *sizes]
     # Containers run as root, which Open MPI wants to be told.
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 

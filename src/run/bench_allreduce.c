@@ -5,9 +5,13 @@
  * On threads and mpi the calls follow each other, as the usual benchmarks of MPI do it: a few to
  * warm up, then batches of 200 below 1 MiB and of 20 above; the median batch counts, so that what
  * else the machine does matters less. The rate is the bytes of one vector by the time: a vector
- * that is read and written at each of n workers moves more. On `sim` one call is timed, from the
- * instant at which all workers begin to the end of the last one, in virtual time, and no values are
- * carried. What the model behind `auto` predicts (comm/model.c) stands beside each measurement.
+ * that is read and written at each of n workers moves more. Nobody writes to its vector between the
+ * calls, so each core may find what it sums in its own cache; with `fresh` each worker writes its
+ * whole vector before each call and checks the sums behind it, as training writes and reads
+ * gradients, the calls are timed one by one, and the median counts. On `sim` one call is timed,
+ * from the instant at which all workers begin to the end of the last one, in virtual time, and no
+ * values are carried. What the model behind `auto` predicts (comm/model.c) stands beside each
+ * measurement.
  */
 #include "base/memory.h"
 #include "comm/model.h"
@@ -18,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZES_MAX = 64, BATCHES = 5, WARM_UP = 3, FACTOR = 8 };
+enum { SIZES_MAX = 64, BATCHES = 5, WARM_UP = 3, FACTOR = 8, FRESH_CALLS = 100 };
 
 /* The options, in the order of the table. */
 typedef struct bench_config {
@@ -29,6 +33,7 @@ typedef struct bench_config {
     char cluster[4096];  /* sim: a preset or a file */
     double timeout;      /* seconds */
     int64_t seed;        /* of sim */
+    bool fresh;          /* new values before each call */
 } bench_config;
 
 typedef bench_config C;
@@ -42,6 +47,7 @@ static const fast_option bench_options[] = {
     FAST_OPT_TEXT(C, cluster, "", "cluster", "sim: the cluster, a preset or a file"),
     FAST_OPT_REAL(C, timeout, "30", 1e-6, 1e9, "seconds that a wait takes at most"),
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "sim: of everything that is random"),
+    FAST_OPT_BOOL(C, fresh, "no", "write the vectors before each call, and check the sums"),
     FAST_OPT_END,
 };
 
@@ -155,6 +161,42 @@ static fast_err time_batches(fast_actor *actor, fast_group *group, float *x, int
     return FAST_OK;
 }
 
+/* Small whole numbers, whose sums are exact in any order. */
+static float fresh_value(int64_t rank, int64_t call, int64_t i)
+{
+    return (float)((rank + call + i) & 15);
+}
+
+/* Calls that each begin together with new values; the median, in seconds. */
+static fast_err time_fresh(fast_actor *actor, fast_group *group, float *x, int64_t bytes,
+                           double *out)
+{
+    const int64_t count = bytes / 4;
+    const int64_t size = fast_group_size(group);
+    double times[FRESH_CALLS];
+    for (int call = -WARM_UP; call < FRESH_CALLS; call++) {
+        float sums[16] = { 0 };
+        for (int64_t i = 0; i < count; i++)
+            x[i] = fresh_value(fast_group_rank(group), call, i);
+        for (int64_t i = 0; i < 16; i++)
+            for (int64_t rank = 0; rank < size; rank++)
+                sums[i] += fresh_value(rank, call, i);
+        FAST_TRY(fast_barrier(group, FAST_SOON));
+        const int64_t begin = fast_now(actor);
+        FAST_TRY(fast_allreduce(group, x, count, FAST_SOON));
+        if (call >= 0)
+            times[call] = (double)(fast_now(actor) - begin) * 1e-9;
+        for (int64_t i = 0; i < count; i++)
+            if (!(x[i] == sums[i & 15]))
+                return fast__fail(FAST_EIO, "number %lld of %lld is %g, not the sum %g",
+                                  (long long)i, (long long)count, (double)x[i],
+                                  (double)sums[i & 15]);
+    }
+    qsort(times, FRESH_CALLS, sizeof times[0], compare);
+    *out = times[FRESH_CALLS / 2];
+    return FAST_OK;
+}
+
 /* One call in virtual time, without values. */
 static fast_err time_virtual(bench *b, fast_actor *actor, fast_group *group, int64_t bytes,
                              double *out)
@@ -182,8 +224,11 @@ static fast_err bench_algorithm(bench *b, fast_actor *actor, fast_group *group, 
     for (int64_t i = 0; i < b->size_count; i++) {
         const int64_t bytes = b->sizes[i];
         double seconds = 0, predicted = NAN;
-        FAST_TRY(b->sim ? time_virtual(b, actor, group, bytes, &seconds)
-                        : time_batches(actor, group, x, bytes, &seconds));
+        if (b->sim)
+            FAST_TRY(time_virtual(b, actor, group, bytes, &seconds));
+        else
+            FAST_TRY(
+                (b->config->fresh ? time_fresh : time_batches)(actor, group, x, bytes, &seconds));
         const char *chosen = fast_group_choice(group, bytes / 4, &predicted);
         if (fast_group_rank(group) != 0)
             continue;
