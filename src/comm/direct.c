@@ -98,6 +98,7 @@ typedef struct direct_op {
     int64_t count;                /* of floats */
     const atomic_ullong *awaited; /* the counter that it waits for; NULL: none */
     uint64_t target;              /* what it must reach */
+    int64_t since;                /* when a call that blocks first blocked; or -1 */
 } direct_op;
 
 static void relax(void)
@@ -321,13 +322,15 @@ static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
 }
 
 /* Block until the operation may go on or something else happens. */
-static fast_err block(direct *d, const direct_op *op, int64_t deadline)
+static fast_err block(direct *d, direct_op *op, int64_t deadline)
 {
     fast_actor *actor = d->group->actor;
     const bool alone = d->own->task_count == 0;
+    if (op->since < 0)
+        op->since = fast_now(actor);
     const fast_wait what = {
         .whom = whom(d, op),
-        .since = fast_now(actor),
+        .since = op->since,
         .deadline = deadline,
         .doing = "allreduce",
     };
@@ -387,7 +390,7 @@ static bool look(direct *d, const direct_op *op)
 }
 
 /* Look, then block, until the operation may go on. */
-static fast_err wait(direct *d, const direct_op *op, int64_t deadline)
+static fast_err wait(direct *d, direct_op *op, int64_t deadline)
 {
     return op->awaited && look(d, op) ? FAST_OK : block(d, op, deadline);
 }
@@ -397,7 +400,7 @@ static fast_err direct_run(fast_group *group, void *state, float *x, int64_t cou
 {
     FAST_ASSERT(count >= 0);
     direct *d = state;
-    direct_op op = { .x = x, .count = count };
+    direct_op op = { .x = x, .count = count, .since = -1 };
     bool ended = false, timed = false;
     if (group->size == 1)
         return FAST_OK;
