@@ -10,6 +10,11 @@
  *                       nesterov   D <- m D + r G;  z <- z + m D + r G
  *                       w_i <- z
  *
+ *     delay:            no local steps: the gradients of a period, of all workers, are one mean
+ *                       and make one update (bunch mode, delayed update; gradient accumulation)
+ *     polyak:           what stands for the run is the mean of the models after the exchanges since
+ *                       some epoch (Polyak and Juditsky 1992)
+ *
  * With period 1, no outer step and plain SGD it is synchronous SGD up to rounding. The members of
  * the family: SparkNet (Moritz et al. 2016) and model averaging are `none`; ParallelSGD (Zinkevich
  * et al. 2010) averages once, at the end (period=0); BMUF (Chen and Huo 2016) is `classical` or
@@ -34,6 +39,8 @@ typedef struct local_config {
     double rate;        /* of the outer step */
     double after;       /* epochs with an exchange at each step before the periods begin */
     int state;          /* of the rule: 0 local, 1 reset */
+    bool delay;         /* one update a period, by the mean gradient */
+    double polyak;      /* epoch from which models are averaged over time; -1: never */
     char algorithm[64]; /* of the group */
 } local_config;
 
@@ -48,31 +55,66 @@ static const fast_option options[] = {
                   "epochs of an exchange at each step before (post-local SGD)"),
     FAST_OPT_CHOICE(local_config, state, "local", "local|reset",
                     "the rule's state at an exchange: kept by each worker, or begun anew"),
+    FAST_OPT_BOOL(local_config, delay, "no",
+                  "sum gradients up, and update once in a period (bunch mode)"),
+    FAST_OPT_REAL(local_config, polyak, "-1", -1, 1e9,
+                  "epoch from which the mean of models over time stands for the run; -1: never"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
                   "how the average is made: a collective by name"),
     FAST_OPT_END,
 };
 
-/* What a worker keeps besides its replica, for the outer step. */
+/* What a worker keeps besides its replica. */
 typedef struct outer {
-    float *z; /* the model after the last exchange; NULL without outer steps */
-    float *d; /* its momentum */
+    float *z;           /* the model after the last exchange; NULL without outer steps */
+    float *d;           /* its momentum */
+    float *sum;         /* of gradients since the last exchange; NULL without delay */
+    int64_t sum_count;  /* of them */
+    float *mean;        /* of models over time, which is the run's; NULL without polyak */
+    int64_t mean_count; /* of models in it */
 } outer;
 
-static fast_err outer_init(const fast_trainer *t, const local_config *c, outer *o)
+static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
-    fast_err err;
+    const local_config *c = config;
 
-    *o = (outer){ NULL, NULL };
-    if (c->outer == 0)
-        return FAST_OK;
-    FAST_TRY(fast__alloc("the last model", t->count, sizeof *o->z, &o->z));
-    err = fast__alloc("the outer momentum", t->count, sizeof *o->d, &o->d);
+    (void)workers;
+    (void)optimizer;
+    if (c->delay && c->outer != 0)
+        return fast__fail(FAST_EINVAL, "local: with delay=yes no worker moves between exchanges: "
+                                       "there is no outer step; leave out outer");
+    if (c->delay && c->period == 0)
+        return fast__fail(FAST_EINVAL, "local: delay=yes with period=0 is one update in all; give "
+                                       "a period");
+    return FAST_OK;
+}
+
+static void outer_fini(outer *o)
+{
+    fast__free(o->z);
+    fast__free(o->d);
+    fast__free(o->sum);
+}
+
+static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
+{
+    fast_err err = FAST_OK;
+
+    *o = (outer){ .z = NULL };
+    if (c->outer != 0)
+        err = fast__alloc("the last model", t->count, sizeof *o->z, &o->z);
+    if (!err && c->outer != 0)
+        err = fast__alloc("the outer momentum", t->count, sizeof *o->d, &o->d);
+    if (!err && c->delay)
+        err = fast__alloc("the gradients of a period", t->count, sizeof *o->sum, &o->sum);
+    if (!err && c->polyak >= 0)
+        err = fast_trainer_centre(t, &o->mean);
     if (err) {
-        fast__free(o->z);
+        outer_fini(o);
         return err;
     }
-    memcpy(o->z, t->w, (size_t)t->count * sizeof *o->z);
+    if (o->z)
+        memcpy(o->z, t->w, (size_t)t->count * sizeof *o->z);
     return FAST_OK;
 }
 
@@ -91,14 +133,45 @@ static void outer_step(fast_trainer *t, const local_config *c, outer *o)
     }
 }
 
+/* The gradients of a period make one update, the same at everyone. */
+static fast_err update_late(fast_trainer *t, outer *o)
+{
+    const float share = 1.0f / (float)(t->workers * o->sum_count);
+
+    fast_actor_at(t->actor, t->step, "gradient");
+    FAST_TRY(fast_allreduce(t->group, o->sum, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_update(t, o->sum, share));
+    memset(o->sum, 0, (size_t)t->count * sizeof *o->sum);
+    o->sum_count = 0;
+    return FAST_OK;
+}
+
+/* Take the model after an exchange into the mean over time; before it begins, the mean is it. */
+static void remember(fast_trainer *t, const local_config *c, outer *o)
+{
+    const bool begun = (double)t->step > c->polyak * (double)t->epoch_steps;
+
+    t->centre_version++;
+    if (begun)
+        o->mean_count++;
+    if (o->mean_count <= 1)
+        memcpy(o->mean, t->w, (size_t)t->count * sizeof *t->w);
+    for (int64_t i = 0; o->mean_count > 1 && i < t->count; i++)
+        o->mean[i] += (t->w[i] - o->mean[i]) / (float)o->mean_count;
+}
+
 /* Average the models and take the outer step. */
 static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 {
     const float share = 1.0f / (float)t->workers;
 
-    fast_actor_at(t->actor, t->step, "weights");
-    FAST_TRY(fast_allreduce(t->group, t->w, t->count, FAST_SOON));
-    fast__vector_scale(t->count, share, t->w);
+    if (o->sum) {
+        FAST_TRY(update_late(t, o));
+    } else {
+        fast_actor_at(t->actor, t->step, "weights");
+        FAST_TRY(fast_allreduce(t->group, t->w, t->count, FAST_SOON));
+        fast__vector_scale(t->count, share, t->w);
+    }
     if (t->state_count > 0) {
         fast_actor_at(t->actor, t->step, "state");
         FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
@@ -111,6 +184,8 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
     }
     if (c->state == 1)
         fast_trainer_reset_rule(t);
+    if (o->mean)
+        remember(t, c, o);
     return FAST_OK;
 }
 
@@ -120,7 +195,12 @@ static fast_err train(fast_trainer *t, const local_config *c, outer *o)
 
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        if (o->sum) {
+            fast__vector_add(t->count, t->g, o->sum);
+            o->sum_count++;
+        } else {
+            FAST_TRY(fast_trainer_update(t, t->g, 1));
+        }
         fast_trainer_staleness(t, 0);
         if (t->step <= switch_step || (c->period > 0 && t->step % c->period == 0) ||
             t->step == t->step_count)
@@ -140,8 +220,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
     err = train(t, c, &o);
-    fast__free(o.z);
-    fast__free(o.d);
+    outer_fini(&o);
     return err;
 }
 
@@ -152,5 +231,6 @@ const fast_strategy fast__strategy_local = {
     .config_size = sizeof(local_config),
     .synchronous = true,
     .sends = "weights",
+    .check = check,
     .worker = worker,
 };

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The members of the family local. Goal: the limits of its options are other members, to the bit
+ * where the order of sums is the same; what makes no sense is refused. Method: small runs on the
+ * simulator, compared by their hashes.
+ */
+#include "fast/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What a run ended with. */
+typedef struct outcome {
+    uint64_t hash;
+    int64_t steps;
+    double loss;
+} outcome;
+
+static outcome train(const char *strategy, int workers, const char *more)
+{
+    char text[256], count[32];
+    const char *options[] = { text,
+                              count,
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "transport=sim",
+                              "batch=4",
+                              "steps=24",
+                              "optimizer=sgd",
+                              "lr=0.05",
+                              "evaluate=end",
+                              more,
+                              NULL };
+    fast_run *run = NULL;
+    outcome out;
+
+    snprintf(text, sizeof text, "strategy=%s", strategy);
+    snprintf(count, sizeof count, "workers=%d", workers);
+    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    assert_string_equal(fast_run_result(run)->stop, "done");
+    out = (outcome){ fast_run_result(run)->params_hash, fast_run_result(run)->steps,
+                     fast_run_result(run)->test_loss };
+    assert_true(isfinite(out.loss));
+    fast_run_close(run);
+    return out;
+}
+
+static void same(const char *a, const char *b, int workers, const char *more)
+{
+    if (train(a, workers, more).hash != train(b, workers, more).hash)
+        fail_msg("%s and %s differ with %d workers", a, b, workers);
+}
+
+static void differ(const char *a, const char *b, int workers, const char *more)
+{
+    if (train(a, workers, more).hash == train(b, workers, more).hash)
+        fail_msg("%s and %s are the same with %d workers", a, b, workers);
+}
+
+static void limits_are_other_members(void **state)
+{
+    (void)state;
+    same("local:period=1,delay=yes", "allreduce", 4, NULL);
+    same("local:period=1,delay=yes", "allreduce", 3, "optimizer=momentum");
+    same("local:after=100,delay=yes", "allreduce", 4, NULL); /* every step, for 100 epochs */
+    same("local:period=24", "local:period=0", 4, NULL);
+    same("local:outer=classical,momentum=0,rate=0", "local:outer=nesterov,momentum=0,rate=0", 4,
+         NULL);
+    same("local:period=4,polyak=100", "local:period=4", 4, NULL); /* it never begins */
+    same("local:period=24,polyak=0", "local:period=24", 4, NULL); /* the mean of one model */
+    same("local:period=3", "allreduce", 1, NULL);
+}
+
+/* Averages of the models of plain SGD are those of synchronous SGD, up to rounding. */
+static void averaging_each_step_is_synchronous(void **state)
+{
+    (void)state;
+    assert_true(fabs(train("local:period=1", 4, NULL).loss - train("allreduce", 4, NULL).loss) <
+                1e-5);
+}
+
+static void options_matter(void **state)
+{
+    (void)state;
+    differ("local:period=4,delay=yes", "local:period=4", 4, NULL);
+    differ("local:period=4,polyak=0", "local:period=4", 4, NULL);
+    differ("local:period=4,outer=classical", "local:period=4", 4, NULL);
+    differ("local:period=4,outer=nesterov", "local:period=4,outer=classical", 4, NULL);
+    differ("local:period=4,state=reset", "local:period=4", 4, "optimizer=momentum");
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const bad[] = { "local:delay=yes,outer=classical",
+                                       "local:delay=yes,period=0" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[128];
+        const char *options[] = { text,
+                                  "workers=4",
+                                  "model=mlp:hidden=4",
+                                  "transport=sim",
+                                  "data=digits:train=64,test=16",
+                                  "engine=ref",
+                                  NULL };
+        fast_run *run = NULL;
+
+        snprintf(text, sizeof text, "strategy=%s", bad[i]);
+        assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+        assert_null(run);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_are_other_members),
+        cmocka_unit_test(averaging_each_step_is_synchronous),
+        cmocka_unit_test(options_matter),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
