@@ -9,23 +9,151 @@
  * workers of batch B it is one worker that accumulates P micro-batches of B in the canonical order.
  * State that is not trained (batch norm's statistics) is averaged at each step too.
  *
+ * Overlap. The way back makes gradients from the last layer to the first. As soon as `bucket` bytes
+ * of them are final their sum is begun, while earlier layers still compute (Li et al. 2020, PyTorch
+ * Distributed). A sum does not depend on how the vector is cut, so the bits are the same. It pays
+ * where a network is waited for; workers that share memory have no idle core meanwhile, and sum all
+ * at once.
+ *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
- * algorithms that are optimal in bandwidth.
+ * algorithms that are optimal in bandwidth; with overlap, one for each bucket.
  */
 #include "base/err.h"
+#include "base/memory.h"
 #include "strategy/strategy.h"
 
+#include <stdio.h>
 #include <string.h>
+
+enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
 
 typedef struct allreduce_config {
     char algorithm[64]; /* of the group */
+    int overlap;        /* auto, yes, no */
+    int64_t bucket;     /* bytes of gradient whose sum is begun at once */
 } allreduce_config;
 
 static const fast_option options[] = {
     FAST_OPT_TEXT(allreduce_config, algorithm, "auto", "allreduce",
                   "how the sum is made: a collective by name"),
+    FAST_OPT_CHOICE(allreduce_config, overlap, "auto", "auto|yes|no",
+                    "sum gradients while others are computed; auto: over a network"),
+    FAST_OPT_INT(allreduce_config, bucket, "131072", 4, 1e12,
+                 "bytes of gradients that are summed at once with overlap"),
     FAST_OPT_END,
 };
+
+/* A sum under way. */
+typedef struct bucket {
+    fast_request *request;
+    int64_t offset; /* of the range in g */
+    int64_t count;  /* of its elements */
+} bucket;
+
+/* The gradient of a step, cut as it comes. */
+typedef struct overlap {
+    fast_trainer *t;
+    int64_t size;              /* elements that a bucket has at least */
+    int64_t low, high;         /* range that is final and not begun; empty where equal */
+    int64_t count;             /* of buckets */
+    int64_t room;              /* for buckets */
+    fast_err err;              /* the first failure to begin one */
+    char why[FAST_DETAIL_MAX]; /* its detail */
+    bucket *buckets;           /* [room]; NULL while they are only counted */
+} overlap;
+
+/* Begin the sum of the range that waits. */
+static void begin(overlap *o)
+{
+    bucket *b;
+
+    if (o->err || o->low == o->high)
+        return;
+    FAST_ASSERT(!o->buckets || o->count < o->room);
+    if (o->buckets) {
+        b = &o->buckets[o->count];
+        *b = (bucket){ NULL, o->low, o->high - o->low };
+        o->err = fast_allreduce_start(o->t->group, o->t->g + b->offset, b->count, &b->request);
+    }
+    o->low = o->high = 0;
+    if (o->err)
+        snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
+    else
+        o->count++;
+}
+
+/* A report of the gradient: ranges come in the same order at every worker. */
+static void report(void *ctx, int64_t offset, int64_t count)
+{
+    overlap *o = ctx;
+    const bool below = offset + count == o->low;
+    const bool above = offset == o->high;
+
+    if (o->low != o->high && !below && !above)
+        begin(o);
+    if (o->low == o->high) {
+        o->low = offset;
+        o->high = offset + count;
+    } else if (below) {
+        o->low = offset;
+    } else {
+        o->high = offset + count;
+    }
+    if (o->high - o->low >= o->size)
+        begin(o);
+}
+
+/* Wait for every sum, in the order of their beginning, and update what has come. All are waited
+ * for, also after a failure: a request that is begun is freed by its wait. */
+static fast_err finish(overlap *o, fast_err err)
+{
+    fast_trainer *t = o->t;
+    const float share = 1.0f / (float)t->workers;
+    const bool by_range = fast_trainer_by_range(t);
+
+    for (int64_t i = 0; i < o->count; i++) {
+        bucket *b = &o->buckets[i];
+        const fast_err failed = fast_request_wait(&b->request, err ? FAST_AT_ONCE : FAST_SOON);
+
+        if (!err)
+            err = failed;
+        if (!err && by_range)
+            fast_trainer_update_range(t, t->step, t->lr, t->w + b->offset, t->g + b->offset, share,
+                                      b->offset, b->count);
+    }
+    FAST_TRY(err);
+    return by_range ? FAST_OK : fast_trainer_update(t, t->g, share);
+}
+
+/* A step whose sums begin during the gradient. */
+static fast_err step_overlapped(fast_trainer *t, overlap *o)
+{
+    fast_err err;
+
+    o->count = 0;
+    err = fast_trainer_gradient(t, report, o);
+    fast_actor_at(t->actor, t->step, "gradient");
+    if (!err) {
+        begin(o);
+        if (o->err)
+            err = fast__fail(o->err, "%s", o->why);
+    }
+    return finish(o, err);
+}
+
+/* A step with one sum. With `o` it counts the buckets of the steps to come. */
+static fast_err step_at_once(fast_trainer *t, overlap *o)
+{
+    FAST_TRY(fast_trainer_gradient(t, o ? report : NULL, o));
+    if (o) {
+        begin(o);
+        o->room = o->count;
+        FAST_TRY(fast__alloc("buckets of gradients", o->room, sizeof *o->buckets, &o->buckets));
+    }
+    fast_actor_at(t->actor, t->step, "gradient");
+    FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+    return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
+}
 
 /* Average what is not trained. */
 static fast_err average_state(fast_trainer *t)
@@ -39,23 +167,42 @@ static fast_err average_state(fast_trainer *t)
     return FAST_OK;
 }
 
-static fast_err worker(fast_trainer *t, const void *config)
+/* Is there a network to wait for? All workers must find the same. */
+static bool has_network(const fast_trainer *t)
 {
-    const allreduce_config *c = config;
-    const float share = 1.0f / (float)t->workers;
+    for (int64_t i = 1; i < t->workers; i++)
+        if (fast_actor_node(t->actor, t->worker_ids[i]) !=
+            fast_actor_node(t->actor, t->worker_ids[0]))
+            return true;
+    return false;
+}
 
-    FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
+static fast_err train(fast_trainer *t, overlap *o)
+{
     while (fast_trainer_next(t)) {
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        fast_actor_at(t->actor, t->step, "gradient");
-        FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
-        FAST_TRY(fast_trainer_update(t, t->g, share));
+        /* The first step is at once: the group may measure before it chooses an algorithm. */
+        FAST_TRY(o && o->buckets ? step_overlapped(t, o) : step_at_once(t, o));
+        FAST_TRY(average_state(t));
         for (int64_t j = 0; j < t->workers; j++)
             fast_trainer_carry(t, j, 1);
         fast_trainer_staleness(t, 0);
-        FAST_TRY(average_state(t));
     }
     return fast_trainer_end(t);
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    const allreduce_config *c = config;
+    overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
+    bool overlapped = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
+    fast_err err;
+
+    FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
+    if (t->workers == 1 || strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
+        overlapped = false;
+    err = train(t, overlapped ? &o : NULL);
+    fast__free(o.buckets);
+    return err;
 }
 
 const fast_strategy fast__strategy_allreduce = {
