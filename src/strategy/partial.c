@@ -54,7 +54,7 @@ static const fast_option options[] = {
                  "scatter: rounds that a neighbour may be behind; -1: any"),
     FAST_OPT_INT(fast_partial_config, parts, "4", 0, 1e12,
                  "parts: that the gradient is cut in; 0: as many as the bandwidth asks for"),
-    FAST_OPT_REAL(fast_partial_config, bandwidth, "1.25e8", 1, 1e15,
+    FAST_OPT_REAL(fast_partial_config, bandwidth, "1.25e9", 1, 1e15,
                   "parts: bytes that a worker may send in a second, for parts=0"),
     FAST_OPT_REAL(fast_partial_config, part, "0.5", 1e-9, 1,
                   "states: share of the parameters in a message"),
@@ -224,19 +224,20 @@ static fast_err take_state(void *ctx, fast_msg **move)
     return fast_charge(t->actor, 9 * (double)count, 20 * (double)count);
 }
 
-/* A random stretch of our weights to a random neighbour. */
+/* One of as many equal stretches as `part` asks for, by chance, to a random neighbour. */
 static fast_err send_state(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
-    const double want = ceil(sh->c->part * (double)t->count);
-    const int64_t count = want < (double)t->count ? (int64_t)want : t->count;
+    const int64_t stretches = (int64_t)ceil(1 / sh->c->part);
     const int64_t rank = fast__neighbour_pick(t, &sh->near);
-    const int64_t offset = (int64_t)(fast_random(t->actor) % (uint64_t)(t->count - count + 1));
+    const int64_t i = (int64_t)(fast_random(t->actor) % (uint64_t)stretches);
+    const int64_t offset = t->count * i / stretches;
+    const int64_t count = t->count * (i + 1) / stretches - offset;
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
     fast_err err;
 
-    if (rank < 0)
+    if (rank < 0 || count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast_buffer_new(t->actor, (size_t)count * sizeof(float), &buffer));

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Partial exchange. Goal: what is sent in parts and arrives late is not lost: with plain SGD, once
+ * all updates were delivered, in whatever order, and flushed, replicas are equal, exactly where
+ * sums are exact; the limits of the members are other members; all of them learn. Method: gradients
+ * on a dyadic grid (replicas.h), rates and numbers of workers that are powers of two, on simulated
+ * clusters with jitter, loss and stragglers and on threads; small runs for the rest.
+ */
+#include "replicas.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef FAST_SLOW
+enum { SEEDS = 12, TRANSPORTS = 1 };
+#else
+enum { SEEDS = 1000, TRANSPORTS = 2 };
+#endif
+
+/* Every replica is -lr / P times the sum of all gradients, to the bit. */
+static void expect_all_delivered(const test_replicas_options *o, const test_replicas *r)
+{
+    if (r->err != FAST_OK)
+        fail_msg("%s, seed %d: %s", o->strategy, (int)o->seed, fast_error_detail());
+    for (int64_t i = 0; i < r->count; i++) {
+        float sum = 0;
+
+        for (int64_t w = 0; w < o->workers; w++)
+            for (int64_t s = 0; s < o->steps; s++)
+                sum += test_replicas_gradient(w, s, i);
+        for (int64_t w = 0; w < o->workers; w++)
+            if (r->last[w][i] != -sum * 0.125f / (float)o->workers)
+                fail_msg("%s, %d workers, seed %d: replica %d lacks something at %d", o->strategy,
+                         (int)o->workers, (int)o->seed, (int)w, (int)i);
+    }
+}
+
+static void parts_are_never_lost(void **state)
+{
+    static const char *const members[] = { "partial:parts=1", "partial:parts=3",
+                                           "partial:parts=100000", "partial:parts=0",
+                                           "partial:parts=0,bandwidth=1e6" };
+    static const char *const clusters[] = { "cluster=wan", "cluster=edge", "cluster=hetero", NULL };
+
+    (void)state;
+    for (int64_t seed = 1; seed <= SEEDS; seed++) {
+        const test_replicas_options o = { .strategy = members[seed % 5],
+                                          .cluster = clusters[seed % 4],
+                                          .faults =
+                                              seed % 3 ? NULL : "random:count=2,kinds=slow,span=2s",
+                                          .lr = "0.125",
+                                          .workers = (int64_t)1 << (1 + seed % 3),
+                                          .steps = 6,
+                                          .seed = seed };
+        test_replicas r;
+
+        test_replicas_run(&o, &r);
+        expect_all_delivered(&o, &r);
+        assert_true(fabs(r.result.completeness - 1) < 1e-9);
+        test_replicas_free(&r);
+    }
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
+        const test_replicas_options o = {
+            .strategy = members[m], .transport = "threads", .lr = "0.125", .workers = 4, .steps = 25
+        };
+        test_replicas r;
+
+        test_replicas_run(&o, &r);
+        expect_all_delivered(&o, &r);
+        test_replicas_free(&r);
+    }
+}
+
+/* Without the flush something is missing at somebody: the flush is what does it. */
+static void without_the_flush_they_differ(void **state)
+{
+    const test_replicas_options o = { .strategy = "partial:flush=no",
+                                      .cluster = "cluster=wan",
+                                      .lr = "0.125",
+                                      .workers = 4,
+                                      .steps = 6 };
+    test_replicas r;
+
+    (void)state;
+    test_replicas_run(&o, &r);
+    assert_int_equal(r.err, FAST_OK);
+    assert_true(test_replicas_distance(r.last, 4, r.count) > 0);
+    test_replicas_free(&r);
+}
+
+/* A state is merged if our own step goes towards it, and not otherwise: with equal gradients of
+ * replicas that began apart nobody goes towards anybody. */
+static void states_pass_the_window_or_do_not(void **state)
+{
+    static const char *const members[] = { "partial:how=states,part=1",
+                                           "partial:how=states,part=1,window=no" };
+    double apart[2];
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        const test_replicas_options o = {
+            .strategy = members[m], .workers = 4, .steps = 60, .apart = true
+        };
+        test_replicas r;
+
+        test_replicas_run(&o, &r); /* the rate is 0: there is no step that goes anywhere */
+        assert_int_equal(r.err, FAST_OK);
+        apart[m] = test_replicas_distance(r.last, 4, r.count);
+        test_replicas_free(&r);
+    }
+    assert_true(apart[0] > 1.7);
+    assert_true(apart[1] < 0.1);
+}
+
+/* The accuracy of a small run. */
+static double accuracy(const char *strategy, const char *transport, const char *topology)
+{
+    char texts[3][200];
+    const char *options[] = { texts[0],
+                              texts[1],
+                              texts[2],
+                              "workers=4",
+                              "model=mlp:hidden=32",
+                              "data=digits:train=3200,test=400",
+                              "batch=10",
+                              "steps=800",
+                              "lr=0.25",
+                              "optimizer=sgd",
+                              "plan=no",
+                              "evaluate=end",
+                              NULL };
+    fast_run *run = NULL;
+    double result;
+
+    snprintf(texts[0], sizeof texts[0], "strategy=%s", strategy);
+    snprintf(texts[1], sizeof texts[1], "transport=%s", transport);
+    snprintf(texts[2], sizeof texts[2], "topology=%s", topology);
+    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    result = fast_run_result(run)->test_accuracy;
+    print_message("%-48s %-12s %-8s %.3f  completeness %.2f  staleness %.2f\n", strategy, topology,
+                  transport, result, fast_run_result(run)->completeness,
+                  fast_run_result(run)->staleness_mean);
+    fast_run_close(run);
+    return result;
+}
+
+static void all_members_learn(void **state)
+{
+    static const struct {
+        const char *strategy, *topology;
+        double loss; /* of accuracy against allreduce that is accepted */
+    } members[] = { { "gossip", "ring", 0.05 },
+                    { "gossip:first=adapt", "pairs", 0.05 },
+                    { "gossip:sends=gradients", "full", 0.02 },
+                    { "gossip:push=yes", "exponential:one=yes", 0.05 },
+                    { "gossip:drop=0.5,correct=1", "pairs", 0.05 },
+                    { "gossip:drop=0.5", "ring", 0.05 },
+                    { "gossip_async", "full", 0.05 },
+                    { "gossip_async:overlap=no,p=0.5", "ring", 0.05 },
+                    { "gossip_async:how=push,p=0.2", "full", 0.1 },
+                    { "gossip_async:how=pull,p=0.5", "full", 0.1 },
+                    { "partial:how=scatter", "halton", 0.15 },
+                    { "partial:how=scatter,sends=gradients,slack=0", "full", 0.05 },
+                    { "partial:parts=4", "full", 0.1 },
+                    { "partial:parts=0", "full", 0.1 },
+                    { "partial:how=states,part=0.5", "full", 0.15 } };
+    const double best = accuracy("allreduce", "sim", "auto");
+
+    (void)state;
+    assert_true(best > 0.7);
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++)
+        for (int threads = 0; threads < TRANSPORTS; threads++) {
+            const double a =
+                accuracy(members[m].strategy, threads ? "threads" : "sim", members[m].topology);
+            /* On threads the machine decides who is how late: it only has to learn something. */
+            if (a < (threads ? 0.3 : best - members[m].loss))
+                fail_msg("%s: %.3f, allreduce has %.3f", members[m].strategy, a, best);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_never_lost),
+        cmocka_unit_test(without_the_flush_they_differ),
+        cmocka_unit_test(states_pass_the_window_or_do_not),
+        cmocka_unit_test(all_members_learn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
