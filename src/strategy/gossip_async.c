@@ -250,9 +250,11 @@ static fast_err take_push(void *ctx, fast_msg **move)
     const fast_msg *msg = *move;
     const double mass = fast__replica_mass(msg);
     const double share = k->c->mass ? mass / (k->mass + mass) : 0.5;
+    const int64_t age = k->t->step - msg->words[FAST_REPLICA_STEP];
     fast_replica other;
 
     FAST_TRY(fast__replica_open(k->t, msg, &other));
+    fast_trainer_staleness(k->t, age > 0 ? age : 0);
     if (k->c->mass) {
         if (!(mass > 0))
             return FAST_OK;
