@@ -20,6 +20,10 @@
  *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017);
  *                workers: 1 / workers, whatever d is (ConSGD, likewise)
  *   reject       updates that are later than this are dropped
+ *   filter v     of the gradients since the last push only those elements are sent that would move
+ *                their weight by more than the part v / sqrt(t) at step t; the others wait and add
+ *                up, until the last push takes all (significance filters: Li et al. 2014; Gaia:
+ *                Hsieh et al. 2017). The vector that is sent is dense, with zeros
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
@@ -37,6 +41,7 @@
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Versions by which a gradient may be late, for each worker, and still be compensated exactly. */
@@ -53,6 +58,7 @@ typedef struct ps_config {
     int send;          /* 0 gradients, 1 differences, 2 mean */
     int staleness;     /* 0 none, 1 inverse, 2 workers */
     int64_t reject;    /* -1: none */
+    double filter;     /* smallest relative change that is sent at step 1; 0: all */
     double compensate; /* DC-ASGD's lambda; 0: none */
     double decay;      /* 0: lambda is constant */
 } ps_config;
@@ -78,6 +84,9 @@ static const fast_option options[] = {
                     "number of workers"),
     FAST_OPT_INT(ps_config, reject, "-1", -1, 1e12,
                  "drop updates that are more updates late than this; -1: none"),
+    FAST_OPT_REAL(ps_config, filter, "0", 0, 1e6,
+                  "keep back what would move a weight by a smaller part than this, by the root of "
+                  "the step; 0: nothing"),
     FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
                   "correct late gradients to first order with this weight (DC-ASGD); 0: not"),
     FAST_OPT_REAL(
@@ -127,6 +136,8 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     const ps_config *c = config;
 
     (void)optimizer;
+    if (c->filter > 0 && c->send != 0)
+        return fast__fail(FAST_EINVAL, "ps: filter is of gradients; leave out send");
     if (c->decay > 0 && c->compensate == 0)
         return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
     if (c->slack != 0)
@@ -321,6 +332,7 @@ static fast_err server(fast_trainer *t, const void *config)
 typedef struct client {
     fast_space *space;
     float *sum;    /* gradients since the last push; NULL where each is pushed */
+    float *part;   /* what of it is sent; NULL without a filter */
     float *base;   /* the weights that were read, where differences are sent; else NULL */
     int64_t round; /* slack 0: updates that the last read held */
     float *seen;   /* the state that was read; NULL without any */
@@ -362,15 +374,35 @@ static const float *difference(const fast_trainer *t, const ps_config *c, const 
     return cl->base;
 }
 
+/* Of the gradients that wait, take those that matter to their weights, or all at the end. The rate
+ * stands for the rule: momentum and the like are the server's. */
+static const float *significant(const fast_trainer *t, const ps_config *c, const client *cl)
+{
+    const bool last = t->step == t->step_count;
+    const float bound = (float)(c->filter / sqrt((double)t->step));
+    const float lr = (float)t->lr;
+
+    for (int64_t i = 0; i < t->count; i++) {
+        const bool sent = last || fabsf(lr * cl->sum[i]) >= bound * fabsf(t->w[i]);
+
+        cl->part[i] = sent ? cl->sum[i] : 0;
+        cl->sum[i] = sent ? 0 : cl->sum[i];
+    }
+    return cl->part;
+}
+
 /* Send what was learned since the last push. Of the state, each worker's change counts 1/P. */
 static fast_err push(fast_trainer *t, const ps_config *c, const client *cl)
 {
     const int64_t steps = t->step % c->push ? t->step % c->push : c->push;
-    const float *x = cl->base ? difference(t, c, cl, steps) : cl->sum ? cl->sum : t->g;
+    const float *x = cl->base   ? difference(t, c, cl, steps)
+                     : cl->part ? significant(t, c, cl)
+                     : cl->sum  ? cl->sum
+                                : t->g;
 
     fast_actor_at(t->actor, t->step, cl->base ? "difference" : "gradient");
     FAST_TRY(fast_space_add(cl->space, 0, x, FAST_SOON));
-    if (cl->sum)
+    if (cl->sum && !cl->part)
         memset(cl->sum, 0, (size_t)t->count * sizeof *cl->sum);
     if (!cl->seen)
         return FAST_OK;
@@ -420,8 +452,10 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     if (c->send != 0)
         err = fast__alloc("the weights read", t->count, sizeof *cl.base, &cl.base);
-    else if (c->push > 1)
+    else if (c->push > 1 || c->filter > 0)
         err = fast__alloc("gradients to push", t->count, sizeof *cl.sum, &cl.sum);
+    if (!err && c->filter > 0)
+        err = fast__alloc("significant gradients", t->count, sizeof *cl.part, &cl.part);
     if (!err && t->state_count > 0)
         err = fast__alloc("the state read", t->state_count, sizeof *cl.seen, &cl.seen);
     if (!err)
@@ -432,6 +466,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         err = train(t, c, &cl);
     fast_space_close(cl.space);
     fast__free(cl.sum);
+    fast__free(cl.part);
     fast__free(cl.base);
     fast__free(cl.seen);
     return err;

@@ -77,6 +77,10 @@ static void limits_are_other_members(void **state)
     same("ps:softsync=4", "ps", 4, NULL);
     same("ps:softsync=2", "ps:aggregate=2", 4, NULL);
     same("ps:send=mean", "ps:send=differences", 4, NULL); /* after one step they are the same */
+    same("ps:filter=0", "ps", 4, NULL);
+    same("ps:filter=1e-30", "ps", 4, NULL); /* everything is significant */
+    same("ps:slack=0,filter=1e-30", "allreduce", 4, NULL);
+    same("ps:filter=1e6", "ps:push=24", 1, NULL); /* all of it waits for the last push */
     same("ps:reject=1000,staleness=none", "ps", 4, NULL);
 }
 
@@ -97,6 +101,7 @@ static void options_matter(void **state)
     differ("ps:compensate=5", "ps", 4, NULL);
     differ("ps:compensate=5,decay=0.9", "ps:compensate=5", 4, NULL);
     differ("ps:fetch=4,push=4,send=mean", "ps:fetch=4,push=4,send=differences", 4, NULL);
+    differ("ps:filter=0.1", "ps", 4, NULL);
     differ("ps:staleness=workers", "ps", 4, NULL);
     differ("ps:staleness=inverse", "ps", 4, NULL);
 }
@@ -118,17 +123,10 @@ static void backup_workers_outrun_stragglers(void **state)
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "ps:backup=1",
-        "ps:slack=0,backup=4",
-        "ps:slack=0,softsync=2",
-        "ps:slack=0,send=mean",
-        "ps:slack=0,compensate=1",
-        "ps:softsync=2,aggregate=2",
-        "ps:send=mean,push=2",
-        "ps:send=mean,compensate=1",
-        "ps:decay=0.9",
-        "ps:slack=0,aggregate=2",
-        "ps:slack=0,push=2,fetch=2",
+        "ps:backup=1",           "ps:slack=0,backup=4",       "ps:slack=0,softsync=2",
+        "ps:slack=0,send=mean",  "ps:slack=0,compensate=1",   "ps:softsync=2,aggregate=2",
+        "ps:send=mean,push=2",   "ps:send=mean,compensate=1", "ps:decay=0.9",
+        "ps:filter=1,send=mean", "ps:slack=0,aggregate=2",    "ps:slack=0,push=2,fetch=2",
     };
 
     (void)state;
