@@ -38,8 +38,9 @@ enum { TAG_STOP = 0x7ffffffe, TAG_LAST = 0x7fffffff }; /* messages between proce
 static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
 
 static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40 */
-static const double LIMIT = 2097152.0;       /* 2^21: values beyond do not fit */
-static const double LOSS_UNIT = 4294967296.0;
+static const double LIMIT = 4194304.0;       /* 2^22: sums beyond do not fit */
+static const double LOSS_UNIT = 268435456.0; /* 2^28 */
+static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 
 void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
 {
@@ -52,7 +53,10 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
     if (sums->epoch == epoch && isfinite(gradient->loss)) {
-        sums->loss += llround(gradient->loss * LOSS_UNIT);
+        if (fabs(gradient->loss) < LOSS_LARGE)
+            sums->loss += llround(gradient->loss * LOSS_UNIT);
+        else
+            sums->large += gradient->loss;
         sums->batches++;
         sums->correct += gradient->correct;
         sums->positions += gradient->positions;
@@ -77,7 +81,7 @@ static void take_sums(fast_team *team)
     const fast_epoch_sums *b = &team->epochs[1];
     const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
 
-    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT,
+    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
                                        .batches = sums->batches,
                                        .correct = sums->correct,
                                        .positions = sums->positions };
@@ -99,7 +103,7 @@ static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t co
         if (offset == 0) /* what is not trained does not count */
             vote->spread += apart * apart;
 
-        if (!(fabs(value) < LIMIT))
+        if (!(fabs(value) < vote->limit))
             vote->saturated = true;
         else
             vote->sum[offset + i] += llrint(value * FIXED);
@@ -216,6 +220,7 @@ void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step)
     vote->step = step;
     vote->count = 0;
     vote->spread = 0;
+    vote->limit = LIMIT / (double)team->workers;
     vote->saturated = false;
     vote->same = true;
     vote->centre = -1;

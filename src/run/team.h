@@ -28,6 +28,7 @@ typedef struct fast_vote {
     float *first;   /* [params + state]: the first replica that came */
     bool same;      /* all others were equal to it: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
+    double limit;   /* values beyond do not fit: their sum might not */
     double spread;  /* sum of the squares of the distances of all others from it */
     int64_t centre; /* the version of the centre that came; -1: none */
     float *middle;  /* [params]: that centre */
@@ -58,7 +59,8 @@ typedef struct fast_seat {
 /* Losses of one epoch: whole numbers, so that their order does not matter. */
 typedef struct fast_epoch_sums {
     int64_t epoch;     /* which */
-    int64_t loss;      /* sum of mean losses, times 2^32 */
+    int64_t loss;      /* sum of mean losses, times 2^28 */
+    double large;      /* sum of those that are too large for that */
     int64_t batches;   /* of them */
     int64_t correct;   /* positions */
     int64_t positions; /* judged */

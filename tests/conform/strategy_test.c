@@ -27,6 +27,12 @@
 
 enum { OPTIONS_MAX = 32, WORKERS_MAX = 4, STEPS = 12 };
 
+#ifdef FAST_SANITIZED
+enum { TRIES = 1, STRIDE = 29 };
+#else
+enum { TRIES = 4, STRIDE = 3 };
+#endif
+
 static char folder[128]; /* of this program's files */
 
 /* Every test's job; later options win. */
@@ -387,14 +393,14 @@ static void canceled_at_any_moment(void **state)
 
             if (strategy->near && t == 1) /* the standard cluster is of many nodes */
                 continue;
-            for (int seed = 0; seed < 4; seed++) {
+            for (int seed = 0; seed < TRIES; seed++) {
                 const uint64_t h = cancel_often(strategy->name, transports[t], seed);
 
                 if (strcmp(strategy->name, "allreduce") == 0)
                     assert_true(h == hash);
             }
         }
-    for (int seed = 0; seed < 4; seed++) {
+    for (int seed = 0; seed < TRIES; seed++) {
         cancel_often("ps:slack=0", transports[seed % 2], seed);
         cancel_often("ps:slack=2,servers=2", transports[seed % 2], seed);
     }
@@ -552,7 +558,7 @@ static void faults_end_every_run(void **state)
 
     (void)state;
     for (int64_t i = 0; fast__strategies[i]; i++)
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 2 * TRIES; k++) {
             fast_run *run =
                 open_run(LIST("workers=4", text(spec, "strategy=%s", fast__strategies[i]->name),
                               "transport=sim", cluster_of(fast__strategies[i]), "timeout=1",
@@ -613,13 +619,8 @@ static void every_allocation_may_fail(void **state)
             assert_true(err == FAST_OK || (err == FAST_ENOMEM && !run));
         }
         fast_run_close(run);
-#ifdef FAST_SANITIZED
-        const int64_t stride = 13;
-#else
-        const int64_t stride = 3;
-#endif
         err = FAST_ENOMEM;
-        for (int64_t n = 0; err; n += stride) {
+        for (int64_t n = 0; err; n += STRIDE) {
             run = open_run(more);
             fast__alloc_fail_after(n, true);
             err = fast_run_train(run);
