@@ -126,6 +126,8 @@ FAST_API size_t fast_buffer_size(const fast_buffer *buffer);
 FAST_API bool fast_buffer_is_frozen(const fast_buffer *buffer);
 
 enum { FAST_MSG_WORDS = 6, FAST_MSG_PARTS_MAX = 4 };
+#define FAST_MSG_DECLARED_MAX \
+    ((size_t)1 << 50) /* more than anyone sends, and sums do not overflow */
 
 /* Tags of programs are below this; those above belong to groups and spaces. */
 #define FAST_TAG_MAX ((uint64_t)1 << 32)
@@ -170,8 +172,9 @@ FAST_API const void *fast_msg_data(const fast_msg *msg, int i); /* of part i */
 FAST_API size_t fast_msg_size(const fast_msg *msg);             /* header, parts and declared */
 FAST_API void fast_msg_free(fast_msg *msg);                     /* NULL is allowed */
 
-/* Send. Takes *move in every case; never blocks. FAST_EPEER if `to` is down: not sent.
- * FAST_ECANCELED. A message to oneself is delivered like any other. */
+/* Send. Takes *move in every case; never blocks. FAST_EPEER if `to` is down: not sent. FAST_EINVAL
+ * if it declares more than FAST_MSG_DECLARED_MAX. FAST_ECANCELED. A message to oneself is delivered
+ * like any other. */
 FAST_API FAST_MUST_CHECK fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move);
 
 /* Receive the oldest message from `from` (or FAST_ANY) with `tag`. The caller frees it. Blocks

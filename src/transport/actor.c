@@ -158,6 +158,12 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
             return err;
         }
     }
+    if (msg->declared > FAST_MSG_DECLARED_MAX) {
+        const size_t declared = msg->declared;
+        fast_msg_free(msg);
+        return fast__fail(FAST_EINVAL, "a message declares %zu bytes; at most %zu are allowed",
+                          declared, FAST_MSG_DECLARED_MAX);
+    }
     msg->from = actor->id;
     msg->to = to;
     actor->counters.messages_sent++;

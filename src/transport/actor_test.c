@@ -56,6 +56,33 @@ static void run(const fast_role *roles, int64_t count)
     run_on((const char *[]){ "check=yes", NULL }, roles, count, &result);
 }
 
+/* Sizes that no counter holds are refused, the largest that is allowed is not. */
+static fast_err declare(fast_actor *actor, void *ctx)
+{
+    (void)ctx;
+    fast_msg *msg = NULL;
+    const size_t sizes[] = { SIZE_MAX, SIZE_MAX / 2, FAST_MSG_DECLARED_MAX + 1 };
+    for (int i = 0; i < 3; i++) {
+        FAST_TRY(fast_msg_new(actor, 1, &msg));
+        msg->declared = sizes[i];
+        NEED(fast_send(actor, 1 - fast_actor_id(actor), &msg) == FAST_EINVAL);
+        NEED(msg == NULL);
+    }
+    FAST_TRY(fast_msg_new(actor, 1, &msg));
+    msg->declared = FAST_MSG_DECLARED_MAX;
+    FAST_TRY(fast_send(actor, 1 - fast_actor_id(actor), &msg));
+    FAST_TRY(fast_receive(actor, FAST_ANY, 1, FAST_SOON, &msg));
+    NEED(msg->declared == FAST_MSG_DECLARED_MAX);
+    fast_msg_free(msg);
+    return FAST_OK;
+}
+
+static void absurd_sizes_are_refused(void **state)
+{
+    (void)state;
+    run((const fast_role[]){ { "worker", 2, declare, NULL } }, 1);
+}
+
 static fast_err who(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -486,6 +513,7 @@ static void every_allocation_of_open_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(absurd_sizes_are_refused),
         cmocka_unit_test(actors_know_each_other),
         cmocka_unit_test(order_holds_for_each_pair),
         cmocka_unit_test(waits_end_by_their_deadlines),
