@@ -128,9 +128,10 @@ void fast__sim_close(fast_world *world)
         if (world->actors[i])
             fast__actor_fini(&sim->actors[i].base);
     }
-    fast__sim_share_close(sim);
-    for (int64_t i = 0; i < sim->node_count; i++)
+    for (int64_t i = 0; i < sim->node_count; i++) {
+        fast__share_free(&sim->nodes[i].shares);
         fast__free(sim->nodes[i].core_free);
+    }
     fast__stacks_close(&sim->stacks);
     fast__cluster_free(sim->cluster);
     fast__free(sim->nodes);

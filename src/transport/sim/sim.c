@@ -285,6 +285,11 @@ static int64_t sim_now(fast_actor *actor)
     return ((fast_sim *)actor->world)->now + ((fast_sim_actor *)actor)->node->clock_ns;
 }
 
+static fast_err sim_share(fast_actor *actor, uint64_t key, size_t size, void *out)
+{
+    return fast__share_find(&((fast_sim_actor *)actor)->node->shares, key, size, out);
+}
+
 const fast_transport fast__transport_sim = {
     .name = "sim",
     .summary = "simulated cluster in virtual time: any speed, link and fault, repeatable",
@@ -300,5 +305,5 @@ const fast_transport fast__transport_sim = {
     .now = sim_now,
     .charge = fast__sim_charge,
     .compute = fast__sim_compute,
-    .share = fast__sim_share,
+    .share = sim_share,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "transport/share.h"
 #include "transport/sim/cluster.h"
 #include "transport/sim/fiber.h"
 #include "transport/transport.h"
@@ -15,7 +16,7 @@
  *
  * Files: sim.c the scheduler and the transport's operations, open.c worlds and what faults do to
  * them, queue.c events and timers, fiber.c coroutines, network.c what a message costs, compute.c
- * charges and works, share.c memory of a node, cluster*.c the description, fault*.c what goes
+ * charges and works, cluster*.c the description, fault*.c what goes
  * wrong. All of it is deterministic: a pure function of programs, options, cluster and seed.
  */
 typedef struct fast_sim fast_sim;
@@ -63,17 +64,17 @@ typedef enum fast_sim_state {
 
 /* A node, live. */
 typedef struct fast_sim_node {
-    fast_node_spec spec;           /* speed, memory, jitter, cores */
-    double slow;                   /* charges take this many times as long; 1 */
-    int64_t clock_ns;              /* added to the time that its actors see */
-    int64_t out_free;              /* when its outgoing link is free */
-    int64_t in_free;               /* when its incoming link is free */
-    int64_t paused_until;          /* it does not run before; 0: not paused */
-    int64_t paused_ns;             /* of all its pauses so far */
-    bool lies;                     /* outgoing payloads go through fast_sim.alter */
-    int64_t *core_free;            /* when each core is free; NULL: cores are no limit */
-    fast_rng rng;                  /* jitter of speed */
-    struct fast_sim_share *shares; /* memory of its actors */
+    fast_node_spec spec;  /* speed, memory, jitter, cores */
+    double slow;          /* charges take this many times as long; 1 */
+    int64_t clock_ns;     /* added to the time that its actors see */
+    int64_t out_free;     /* when its outgoing link is free */
+    int64_t in_free;      /* when its incoming link is free */
+    int64_t paused_until; /* it does not run before; 0: not paused */
+    int64_t paused_ns;    /* of all its pauses so far */
+    bool lies;            /* outgoing payloads go through fast_sim.alter */
+    int64_t *core_free;   /* when each core is free; NULL: cores are no limit */
+    fast_rng rng;         /* jitter of speed */
+    fast_share *shares;   /* memory of its actors */
 } fast_sim_node;
 
 /* The last arrival at one receiver, so that pairs stay in order. */
@@ -219,10 +220,6 @@ void fast__sim_head(fast_sim *sim, fast_msg *msg);
 void fast__sim_arrive(fast_sim *sim, fast_msg *msg);
 fast_err fast__sim_network_open(fast_sim *sim);
 void fast__sim_network_close(fast_sim *sim);
-
-/* share.c */
-fast_err fast__sim_share(fast_actor *actor, uint64_t key, size_t size, void *out);
-void fast__sim_share_close(fast_sim *sim);
 
 /* compute.c */
 fast_err fast__sim_charge(fast_actor *actor, double operations, double bytes);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "transport/inbox.h"
+#include "transport/share.h"
 #include "transport/threads/lane.h"
 #include "transport/transport.h"
 
@@ -39,14 +40,6 @@ typedef struct cell {
     alignas(FAST_ALIGN) atomic_bool asleep; /* likewise: who sends by a lane has to wake it */
 } cell;
 
-/* Memory that actors share under a key. */
-typedef struct share {
-    uint64_t key;
-    size_t size;
-    void *memory;
-    struct share *next;
-} share;
-
 typedef struct threads_world {
     fast_world world;   /* first */
     cell *cells;        /* of all actors */
@@ -56,7 +49,7 @@ typedef struct threads_world {
     int64_t core_first; /* where the first of them starts, if each has a core */
     atomic_llong awake; /* actors whose programs run */
     fast_mutex mutex;   /* guards the shares */
-    share *shares;
+    fast_share *shares; /* of all actors */
 } threads_world;
 
 static threads_world *world_of(const fast_actor *actor)
@@ -254,43 +247,13 @@ static fast_err threads_charge(fast_actor *actor, double operations, double byte
     return FAST_OK;
 }
 
-/* The share of the key, made if there is none; under the mutex. */
-static fast_err find_share(threads_world *world, uint64_t key, size_t size, share **out)
-{
-    for (share *s = world->shares; s; s = s->next)
-        if (s->key == key) {
-            *out = s;
-            return FAST_OK;
-        }
-    share *s;
-    FAST_TRY(fast__alloc("shared memory", 1, sizeof *s, &s));
-    const fast_err err = fast__alloc("shared memory", (int64_t)size, 1, &s->memory);
-    if (err) {
-        fast__free(s);
-        return err;
-    }
-    s->key = key;
-    s->size = size;
-    s->next = world->shares;
-    world->shares = s;
-    *out = s;
-    return FAST_OK;
-}
-
 static fast_err threads_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
     threads_world *world = world_of(actor);
-    share *found = NULL;
     fast__mutex_lock(&world->mutex);
-    const fast_err err = find_share(world, key, size, &found);
+    const fast_err err = fast__share_find(&world->shares, key, size, out);
     fast__mutex_unlock(&world->mutex);
-    if (err)
-        return err;
-    if (found->size != size)
-        return fast__fail(FAST_EINVAL, "shared memory %llu has %zu bytes, not %zu",
-                          (unsigned long long)key, found->size, size);
-    memcpy(out, &found->memory, sizeof found->memory);
-    return FAST_OK;
+    return err;
 }
 
 static void threads_close(fast_world *base)
@@ -300,12 +263,7 @@ static void threads_close(fast_world *base)
         return;
     for (int64_t i = 0; world->cells && i < base->count; i++)
         fast__actor_fini(&world->cells[i].actor);
-    while (world->shares) {
-        share *s = world->shares;
-        world->shares = s->next;
-        fast__free(s->memory);
-        fast__free(s);
-    }
+    fast__share_free(&world->shares);
     fast__mutex_fini(&world->mutex);
     fast__free(world->cells);
     fast__free(world->lanes);
