@@ -19,6 +19,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +284,41 @@ static void test_places(void **state)
     assert_int_equal(fast_actors_run(options, roles, 3, &result), FAST_OK);
     assert_int_equal(result.actor_count, 2 * ranks + 2);
     assert_int_equal(result.ended_count, rank == 0 ? 4 : 2);
+}
+
+/* Actors of one rank are near: they see one memory, and sum in it directly; others are not. */
+static fast_err near_ones(fast_actor *actor, void *ctx)
+{
+    enum { SIZE = 1000 };
+    const int64_t id = fast_actor_id(actor);
+    const int64_t ids[] = { id % ranks, id % ranks + ranks };
+    atomic_llong *seen = NULL;
+    fast_group *group = NULL;
+    float x[SIZE];
+    (void)ctx;
+    for (int64_t other = 0; other < fast_actor_count(actor); other++)
+        FAST_TRY(HOLDS(fast_actor_is_near(actor, other) == (other % ranks == rank)));
+    FAST_TRY(fast_actor_share(actor, 7, sizeof *seen, &seen));
+    atomic_fetch_add(seen, id + 1);
+    FAST_TRY(HOLDS(fast_actor_share(actor, 7, 2 * sizeof *seen, &seen) == FAST_EINVAL));
+    for (int64_t i = 0; i < SIZE; i++)
+        x[i] = (float)(id + i);
+    FAST_TRY(fast_group_new(actor, ids, 2, 1, &group));
+    fast_err err = fast_group_algorithm(group, "direct");
+    for (int round = 0; round < ROUNDS && !err; round++)
+        err = fast_allreduce(group, x, SIZE, FAST_SOON);
+    fast_group_free(group);
+    FAST_TRY(err);
+    const float twice = (float)(1 << (ROUNDS - 1));
+    for (int64_t i = 0; i < SIZE; i++)
+        FAST_TRY(HOLDS(x[i] == twice * (float)(ids[0] + ids[1] + 2 * i)));
+    return HOLDS(atomic_load(seen) == ids[0] + ids[1] + 2);
+}
+
+static void test_near(void **state)
+{
+    (void)state;
+    run_role(near_ones, 2 * ranks, NULL);
 }
 
 /* MPI's own sums and barriers, in a group of all, in a group of some, and where it cannot. */
@@ -570,13 +606,14 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_around),    cmocka_unit_test(test_big),
-        cmocka_unit_test(test_flood),     cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_places),    cmocka_unit_test(test_native),
-        cmocka_unit_test(test_failure),   cmocka_unit_test(test_unlike),
-        cmocka_unit_test(test_missing),   cmocka_unit_test(test_again),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_native_alone),
+        cmocka_unit_test(test_around),       cmocka_unit_test(test_big),
+        cmocka_unit_test(test_flood),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_places),       cmocka_unit_test(test_native),
+        cmocka_unit_test(test_near),         cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_unlike),       cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_again),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_stream),       cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_native_alone),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }

@@ -9,7 +9,7 @@
  *   several                  each is a thread with an inbox; the thread that called run() is the
  *                            bridge: it alone calls MPI (MPI_THREAD_FUNNELED is enough), takes what
  *                            goes to other ranks and hands out what comes. Messages between actors
- *                            of a rank stay pointers.
+ *                            of a rank stay pointers, and they share memory: they are near.
  *   none                     the rank waits for the others to end
  *
  * A rank whose actors have ended goes on receiving until every rank has said goodbye, so that
@@ -25,6 +25,7 @@
 #include "transport/inbox.h"
 #include "transport/mpi/join.h"
 #include "transport/mpi/team.h"
+#include "transport/share.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,8 @@ typedef struct mpi_world {
     int64_t spin_ns;                 /* how long waits poll at once */
     int64_t start;                   /* the common zero of the clock */
     atomic_llong live;               /* actors whose threads run */
+    fast_mutex mutex;                /* guards the shares */
+    fast_share *shares;              /* memory of this rank's actors */
     bool joined;                     /* the ranks have met */
     bool ran;                        /* run() has returned */
 } mpi_world;
@@ -207,6 +210,16 @@ static fast_err mpi_charge(fast_actor *actor, double operations, double bytes)
     (void)operations;
     (void)bytes;
     return FAST_OK;
+}
+
+/* Actors of one rank share its memory. */
+static fast_err mpi_share(fast_actor *actor, uint64_t key, size_t size, void *out)
+{
+    mpi_world *w = mpi_of(actor->world);
+    fast__mutex_lock(&w->mutex);
+    const fast_err err = fast__share_find(&w->shares, key, size, out);
+    fast__mutex_unlock(&w->mutex);
+    return err;
 }
 
 /* A lone actor's request is seen in its own wait; the bridge must be told. */
@@ -377,6 +390,8 @@ static void mpi_close(fast_world *world)
     if (w->joined)
         fast__mpi_leave(clean);
     fast__free(w->actors);
+    fast__share_free(&w->shares);
+    fast__mutex_fini(&w->mutex);
     fast__world_fini(world);
     fast__free(w);
 }
@@ -458,6 +473,7 @@ static fast_err mpi_open(const fast_actors_config *config, const fast_role *role
         fast__free(w);
         return err;
     }
+    fast__mutex_init(&w->mutex);
     const int64_t until = fast__clock_ns() + w->world.timeout_ns;
     err = fast__mpi_begin(until, &w->process);
     if (!err)
@@ -487,5 +503,6 @@ const fast_transport fast__transport_mpi = {
     .wake = mpi_wake,
     .now = mpi_now,
     .charge = mpi_charge,
+    .share = mpi_share,
     .native = mpi_native,
 };
