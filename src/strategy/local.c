@@ -12,6 +12,11 @@
  *
  *     delay:            no local steps: the gradients of a period, of all workers, are one mean
  *                       and make one update (bunch mode, delayed update; gradient accumulation)
+ *                       grow doubles the period every so many epochs: the batch grows instead of
+ *                       the rate falling (Smith et al. 2018); noise doubles it where the variance
+ *                       of the mean gradient, estimated from the P workers' means m_i, exceeds
+ *                       noise^2 |m|^2:  (1/P sum |m_i|^2 - |m|^2) / (P - 1)   (Friedlander and
+ *                       Schmidt 2012; Byrd et al. 2012)
  *     polyak:           what stands for the run is the mean of the models after the exchanges since
  *                       some epoch (Polyak and Juditsky 1992)
  *
@@ -40,6 +45,9 @@ typedef struct local_config {
     double after;       /* epochs with an exchange at each step before the periods begin */
     int state;          /* of the rule: 0 local, 1 reset */
     bool delay;         /* one update a period, by the mean gradient */
+    double grow;        /* delay: epochs after which the period doubles; 0: never */
+    double noise;       /* delay: relative deviation of the mean at which it doubles; 0: never */
+    int64_t longest;    /* period that it grows to at most */
     double polyak;      /* epoch from which models are averaged over time; -1: never */
     char algorithm[64]; /* of the group */
 } local_config;
@@ -57,6 +65,12 @@ static const fast_option options[] = {
                     "the rule's state at an exchange: kept by each worker, or begun anew"),
     FAST_OPT_BOOL(local_config, delay, "no",
                   "sum gradients up, and update once in a period (bunch mode)"),
+    FAST_OPT_REAL(local_config, grow, "0", 0, 1e9,
+                  "delay: epochs after which the period doubles, again and again; 0: never"),
+    FAST_OPT_REAL(local_config, noise, "0", 0, 1e9,
+                  "delay: the period doubles when the mean gradient deviates by this part of "
+                  "itself; 0: never"),
+    FAST_OPT_INT(local_config, longest, "64", 1, 1e9, "period that it grows to at most"),
     FAST_OPT_REAL(local_config, polyak, "-1", -1, 1e9,
                   "epoch from which the mean of models over time stands for the run; -1: never"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
@@ -72,6 +86,8 @@ typedef struct outer {
     int64_t sum_count;  /* of them */
     float *mean;        /* of models over time, which is the run's; NULL without polyak */
     int64_t mean_count; /* of models in it */
+    int64_t period;     /* steps between exchanges now; 0: none before the end */
+    int64_t grown;      /* how often it doubled by the epochs */
 } outer;
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
@@ -83,6 +99,9 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     if (c->delay && c->outer != 0)
         return fast__fail(FAST_EINVAL, "local: with delay=yes no worker moves between exchanges: "
                                        "there is no outer step; leave out outer");
+    if (!c->delay && (c->grow > 0 || c->noise > 0))
+        return fast__fail(FAST_EINVAL, "local: %s is of bunches of gradients; give delay=yes too",
+                          c->grow > 0 ? "grow" : "noise");
     if (c->delay && c->period == 0)
         return fast__fail(FAST_EINVAL, "local: delay=yes with period=0 is one update in all; give "
                                        "a period");
@@ -100,7 +119,7 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
 {
     fast_err err = FAST_OK;
 
-    *o = (outer){ .z = NULL };
+    *o = (outer){ .period = c->period };
     if (c->outer != 0)
         err = fast__alloc("the last model", t->count, sizeof *o->z, &o->z);
     if (!err && c->outer != 0)
@@ -133,16 +152,52 @@ static void outer_step(fast_trainer *t, const local_config *c, outer *o)
     }
 }
 
-/* The gradients of a period make one update, the same at everyone. */
-static fast_err update_late(fast_trainer *t, outer *o)
+static double square(int64_t count, const float *x, double scale)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum * scale * scale;
+}
+
+/* True if all workers' mean gradient is too uncertain. `own` is the square of this worker's mean;
+ * every worker gets the same answer. */
+static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o, double own,
+                         bool *out)
+{
+    const double workers = (double)t->workers;
+    const double mean = square(t->count, o->sum, 1 / (workers * (double)o->sum_count));
+    float all = (float)own;
+
+    fast_actor_at(t->actor, t->step, "noise");
+    FAST_TRY(fast_allreduce(t->group, &all, 1, FAST_SOON));
+    *out = t->workers > 1 &&
+           ((double)all / workers - mean) / (workers - 1) > c->noise * c->noise * mean;
+    return FAST_OK;
+}
+
+/* The gradients of a period make one update, the same at everyone; then the period may grow. */
+static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
 {
     const float share = 1.0f / (float)(t->workers * o->sum_count);
+    const double own = c->noise > 0 ? square(t->count, o->sum, 1 / (double)o->sum_count) : 0;
+    bool noisy = false;
 
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_allreduce(t->group, o->sum, t->count, FAST_SOON));
+    if (c->noise > 0)
+        FAST_TRY(is_noisy(t, c, o, own, &noisy));
     FAST_TRY(fast_trainer_update(t, o->sum, share));
     memset(o->sum, 0, (size_t)t->count * sizeof *o->sum);
     o->sum_count = 0;
+    if (c->grow > 0 &&
+        (double)t->step >= (double)(o->grown + 1) * c->grow * (double)t->epoch_steps) {
+        o->grown++;
+        noisy = true;
+    }
+    if (noisy && o->period * 2 <= c->longest)
+        o->period *= 2;
     return FAST_OK;
 }
 
@@ -166,7 +221,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
     const float share = 1.0f / (float)t->workers;
 
     if (o->sum) {
-        FAST_TRY(update_late(t, o));
+        FAST_TRY(update_late(t, c, o));
     } else {
         fast_actor_at(t->actor, t->step, "weights");
         FAST_TRY(fast_allreduce(t->group, t->w, t->count, FAST_SOON));
@@ -202,7 +257,7 @@ static fast_err train(fast_trainer *t, const local_config *c, outer *o)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         }
         fast_trainer_staleness(t, 0);
-        if (t->step <= switch_step || (c->period > 0 && t->step % c->period == 0) ||
+        if (t->step <= switch_step || (o->period > 0 && t->step % o->period == 0) ||
             t->step == t->step_count)
             FAST_TRY(exchange(t, c, o));
     }
@@ -217,6 +272,9 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     /* Workers that never meet may stop where they like; all others at the end of a period. */
     t->period = c->period > 0 ? c->period : t->step_count;
+    /* Of a period that doubles, the longest ends where all others end too. */
+    while ((c->grow > 0 || c->noise > 0) && t->period * 2 <= c->longest)
+        t->period *= 2;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
     err = train(t, c, &o);

@@ -71,6 +71,10 @@ static void limits_are_other_members(void **state)
     same("local:period=1,delay=yes", "allreduce", 4, NULL);
     same("local:period=1,delay=yes", "allreduce", 3, "optimizer=momentum");
     same("local:after=100,delay=yes", "allreduce", 4, NULL); /* every step, for 100 epochs */
+    same("local:period=2,delay=yes,grow=1,longest=3", "local:period=2,delay=yes", 4, NULL);
+    same("local:period=2,delay=yes,noise=1e9", "local:period=2,delay=yes", 4, NULL);
+    same("local:period=2,delay=yes,noise=1e-9,longest=4",
+         "local:period=2,delay=yes,noise=1e-6,longest=4", 4, NULL);
     same("local:period=24", "local:period=0", 4, NULL);
     same("local:outer=classical,momentum=0,rate=0", "local:outer=nesterov,momentum=0,rate=0", 4,
          NULL);
@@ -91,6 +95,9 @@ static void options_matter(void **state)
 {
     (void)state;
     differ("local:period=4,delay=yes", "local:period=4", 4, NULL);
+    differ("local:period=1,delay=yes,grow=0.5", "local:period=1,delay=yes", 4, NULL);
+    differ("local:period=1,delay=yes,noise=0.5", "local:period=1,delay=yes", 4, NULL);
+    differ("local:period=1,delay=yes,noise=1e-9", "local:period=1,delay=yes,noise=2", 4, NULL);
     differ("local:period=4,polyak=0", "local:period=4", 4, NULL);
     differ("local:period=4,outer=classical", "local:period=4", 4, NULL);
     differ("local:period=4,outer=nesterov", "local:period=4,outer=classical", 4, NULL);
@@ -100,7 +107,8 @@ static void options_matter(void **state)
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "local:delay=yes,outer=classical",
-                                       "local:delay=yes,period=0" };
+                                       "local:delay=yes,period=0", "local:grow=1",
+                                       "local:noise=1" };
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

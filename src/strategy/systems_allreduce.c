@@ -28,7 +28,7 @@ const fast_system fast__systems_allreduce[] = {
         .title = "PyTorch DistributedDataParallel",
         .by = "Paszke et al. 2019; Li et al. 2020",
         .row = 17,
-        .flags = "strategy=allreduce",
+        .flags = "strategy=allreduce:overlap=yes,bucket=26214400",
         .parallelism = "MP + DP",
         .optimisation = "central",
         .scheduling = "sync.",
@@ -37,9 +37,7 @@ const fast_system fast__systems_allreduce[] = {
         .consistency = "synchronous",
         .remarks = "Buckets of gradients are reduced while the backward pass goes on; the "
                    "optimizer is replicated.",
-        .missing = "model parallelism; buckets are not reduced during the backward pass",
-        .alias_of = "bsp",
-        .differs = "buckets that overlap with the backward pass",
+        .missing = "model parallelism",
     },
     {
         .name = "horovod",
@@ -153,7 +151,7 @@ const fast_system fast__systems_allreduce[] = {
         .title = "LARS: a rate for each layer, for batches of 32k",
         .by = "You et al. 2017",
         .row = 104,
-        .flags = "strategy=allreduce optimizer=lars schedule=polynomial:power=2,warmup=1",
+        .flags = "strategy=allreduce optimizer=lars lr=2 schedule=polynomial:power=2,warmup=1",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
