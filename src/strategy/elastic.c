@@ -55,6 +55,13 @@ void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const floa
     fast__vector_scale(n, beta, d);
 }
 
+void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w)
+{
+    FAST_ASSERT(x != w);
+    for (int64_t i = 0; i < n; i++)
+        w[i] += alpha * (x[i] - w[i]);
+}
+
 fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,
                                 float *z, float *d, fast_space_read *read)
 {

@@ -11,6 +11,9 @@
  * loses the other gains, so that w + z stays (the elastic symmetry). Vectors do not overlap. */
 void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const float *z, float *d);
 
+/* w += alpha (x - w): one end of a spring; equal models stay as they are. */
+void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w);
+
 /* The asynchronous exchange with the centre, tensor 0 of a space: z is read and kept, the rest is
  * as above; d is scratch. `read` says what was seen. */
 fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,

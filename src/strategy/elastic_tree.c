@@ -22,8 +22,8 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/elastic.h"
 #include "strategy/strategy.h"
-#include "tensor/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static fast_err take(fast_trainer *t, const place *p)
             return FAST_OK;
         FAST_TRY(err);
         FAST_ASSERT(msg->part_count == 1);
-        fast__vector_axpby(t->count, p->alpha, fast_msg_data(msg, 0), 1 - p->alpha, t->w);
+        fast__elastic_approach(t->count, p->alpha, fast_msg_data(msg, 0), t->w);
         fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
         fast_msg_free(msg);
         FAST_TRY(fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count));

@@ -12,7 +12,8 @@
  * Langer, Hall et al., "MPCA SGD: a method for distributed training of deep learning models on
  * Spark", 2018. The penalty is rho / 2 |w - z|^2 in the loss, so that the rule sees it like any
  * gradient and with plain SGD it pulls by lr rho a step. The master's model is always about a round
- * older than what it is compared with: it is moved ahead by `length` rounds to make up for that.
+ * older than what it is compared with, and a merge that counts 1 / P lags behind by another: it is
+ * moved ahead by `length` rounds to make up for that.
  * A worker has one model under way at most, so that its period is at least what the network takes:
  * that bounds the staleness softly. The paper gathers models by a binomial tree of machines; here
  * workers send to the master itself, each when it can, and a round is P merges.
@@ -25,6 +26,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/elastic.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
@@ -40,10 +42,10 @@ typedef struct mpca_config {
 } mpca_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(mpca_config, rho, "0.1", 0, 1e6, "weight of the penalty for leaving the master"),
+    FAST_OPT_REAL(mpca_config, rho, "0.3", 0, 1e6, "weight of the penalty for leaving the master"),
     FAST_OPT_REAL(mpca_config, share, "-1", -1, 1,
                   "how far the master moves to a model that arrives; -1: 1 / workers"),
-    FAST_OPT_REAL(mpca_config, length, "0.5", 0, 100,
+    FAST_OPT_REAL(mpca_config, length, "2", 0, 100,
                   "rounds that the master's model is moved ahead"),
     FAST_OPT_INT(mpca_config, period, "4", 1, 1e12, "steps between models, at least"),
     FAST_OPT_END,
@@ -92,7 +94,7 @@ static fast_err merge(fast_trainer *t, master *k, const fast_msg *msg)
 
     FAST_ASSERT(msg->part_count == 1);
     fast_trainer_staleness(t, k->merges - msg->words[0]);
-    fast__vector_axpby(t->count, k->share, fast_msg_data(msg, 0), 1 - k->share, k->m);
+    fast__elastic_approach(t->count, k->share, fast_msg_data(msg, 0), k->m);
     if (++k->merges % t->workers == 0) {
         memcpy(k->v, k->m, size);
         fast__vector_axpy(t->count, -1, k->before, k->v);

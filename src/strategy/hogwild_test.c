@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hogwild and its relatives, and ensembles. Goal: one worker is plain SGD; simulated races repeat
+ * to the bit; all members learn, on threads too, where thread sanitizers look on; workers that
+ * share no memory are refused; lost messages and workers are survived; an ensemble's model is one
+ * of its members. Method: small runs, compared by their hashes, losses and accuracies.
+ */
+#include "fast/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static fast_result train_with(const char *strategy, int workers, const char *const *more)
+{
+    char text[128], count[32];
+    const char *options[32] = { "model=mlp:hidden=12",
+                                "data=digits:train=160,test=32",
+                                "engine=ref",
+                                "batch=4",
+                                "steps=24",
+                                "evaluate=12steps",
+                                "optimizer=momentum",
+                                "lr=0.02",
+                                "timeout=60",
+                                text,
+                                count };
+    int n = 11;
+    fast_run *run = NULL;
+    fast_result result;
+
+    for (int i = 0; more && more[i]; i++)
+        options[n++] = more[i];
+    snprintf(text, sizeof text, "strategy=%s", strategy);
+    snprintf(count, sizeof count, "workers=%d", workers);
+    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    result = *fast_run_result(run);
+    assert_string_equal(result.stop, "done");
+    assert_true(isfinite(result.test_loss));
+    fast_run_close(run);
+    return result;
+}
+
+static const char *const sim[] = { "transport=sim", "cluster=laptop", NULL };
+static const char *const threads[] = { "transport=threads", NULL };
+
+static const char *const members[] = { "hogwild", "hogwild:chunk=100",
+                                       "hogwild:clusters=2,period=2", "dogwild:chunk=1000",
+                                       "ensemble" };
+enum { MEMBERS = sizeof members / sizeof *members };
+
+static void one_worker_is_plain(void **state)
+{
+    static const char *const clipped[] = { "transport=sim", "optimizer=momentum:clip_norm=0.5",
+                                           NULL };
+    const uint64_t plain = train_with("allreduce", 1, sim).params_hash;
+
+    (void)state;
+    assert_int_equal(train_with("hogwild", 1, sim).params_hash, plain);
+    assert_int_equal(train_with("hogwild:chunk=7", 1, sim).params_hash, plain);
+    assert_int_equal(train_with("hogwild", 1, threads).params_hash, plain);
+    assert_int_equal(train_with("ensemble", 1, threads).params_hash, plain);
+    /* A rule that needs the norm of the whole is not cut. */
+    assert_int_equal(train_with("hogwild:chunk=7", 1, clipped).params_hash,
+                     train_with("allreduce", 1, clipped).params_hash);
+    /* Dogwild adds up changes: the same to rounding. */
+    assert_true(fabs(train_with("dogwild:chunk=1000", 1, sim).loss -
+                     train_with("allreduce", 1, sim).loss) < 0.05);
+}
+
+static void members_run_and_repeat(void **state)
+{
+    static const char *const still[] = { "transport=sim", "cluster=laptop", "lr=0", NULL };
+    const uint64_t first = train_with("allreduce", 4, still).params_hash;
+
+    (void)state;
+    for (int i = 0; i < MEMBERS; i++) {
+        const fast_result a = train_with(members[i], 4, sim);
+        const fast_result b = train_with(members[i], 4, sim);
+
+        assert_int_equal(a.params_hash, b.params_hash);
+        assert_memory_equal(&a.virtual_time_s, &b.virtual_time_s, sizeof a.virtual_time_s);
+        assert_int_not_equal(a.params_hash, first);
+        assert_int_equal(train_with(members[i], 4, still).params_hash, first);
+        assert_int_equal(train_with(members[i], 4, threads).steps, 24);
+    }
+    /* How the scheduler interleaves chunks matters: it is a race. */
+    assert_int_not_equal(train_with(members[0], 4, sim).params_hash,
+                         train_with(members[1], 4, sim).params_hash);
+    assert_true(train_with("hogwild", 4, sim).staleness_max > 0);
+}
+
+static void memory_must_be_shared(void **state)
+{
+    const char *options[] = { "model=mlp:hidden=12", "data=digits:train=160,test=32",
+                              "engine=ref",          "workers=2",
+                              "strategy=hogwild",    "transport=sim",
+                              "cluster=ideal",       NULL };
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "workers 0 and 1 do not share memory"));
+    options[3] = "workers=1"; /* nobody to share it with */
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    fast_run_close(run);
+}
+
+/* Messages of dogwild get lost; a worker of it, and one of an ensemble, crashes. */
+static void losses_are_survived(void **state)
+{
+    static const char *const lossy[] = { "transport=sim", "cluster=ideal:loss=0.3", "steps=60",
+                                         NULL };
+    static const char *const crash[] = { "transport=sim", "faults=crash 2 at 300us", "steps=60",
+                                         NULL };
+
+    (void)state;
+    assert_int_equal(train_with("dogwild:chunk=1000", 3, lossy).steps, 60);
+    assert_true(train_with("dogwild:chunk=1000", 4, crash).steps < 60);
+    assert_true(train_with("ensemble", 4, crash).steps < 60);
+}
+
+static void members_learn(void **state)
+{
+    static const char *const longer[] = { "data=digits:train=4000,test=400",
+                                          "model=mlp:hidden=64",
+                                          "transport=sim",
+                                          "cluster=laptop",
+                                          "steps=300",
+                                          "evaluate=end",
+                                          "engine=auto",
+                                          "optimizer=sgd",
+                                          "lr=0.4",
+                                          "batch=16",
+                                          NULL };
+    const char *quarter[16];
+    int n = 0;
+#ifdef FAST_SANITIZED
+    const bool all = false;
+#else
+    const bool all = true;
+#endif
+    const double sync = all ? train_with("allreduce", 4, longer).test_accuracy : 0;
+
+    (void)state;
+    for (; longer[n]; n++) /* updates of four workers add up: a quarter of the rate */
+        quarter[n] = strncmp(longer[n], "lr=", 3) == 0 ? "lr=0.1" : longer[n];
+    quarter[n] = NULL;
+    for (int i = 0; i < MEMBERS && all; i++) {
+        const char *const *how = strcmp(members[i], "ensemble") == 0 ? longer : quarter;
+        const double accuracy = train_with(members[i], 4, how).test_accuracy;
+
+        print_message("%-34s %.3f (allreduce %.3f)\n", members[i], accuracy, sync);
+        if (!(accuracy > sync - 0.1))
+            fail_msg("%s learned only %.3f, allreduce %.3f", members[i], accuracy, sync);
+    }
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const bad[] = { "hogwild:clusters=3", "hogwild:chunk=0", "dogwild:rate=0",
+                                       "ensemble:smooth=0" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[128];
+        const char *options[] = { text, "workers=2", "data=digits:train=64,test=16",
+                                  "model=mlp:hidden=4", NULL };
+        fast_run *run = NULL;
+
+        snprintf(text, sizeof text, "strategy=%s", bad[i]);
+        if (fast_run_open(options, &run) != FAST_EINVAL)
+            fail_msg("%s is not refused", bad[i]);
+        assert_null(run);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_worker_is_plain),   cmocka_unit_test(members_run_and_repeat),
+        cmocka_unit_test(memory_must_be_shared), cmocka_unit_test(losses_are_survived),
+        cmocka_unit_test(members_learn),         cmocka_unit_test(nonsense_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
