@@ -36,6 +36,21 @@ for source in examples:
         sys.exit(f"{source} exits {result.returncode}:\n{result.stdout}{result.stderr}")
     print(result.stdout)
 
+# One short program, unchanged, on every transport of the build: it ends with the same line.
+with open(os.path.join(root, "examples", "04_space.c")) as file:
+    assert file.read().count("\n") < 60
+program = os.path.join(prefix, "04_space")
+commands = [[program, "threads"], [program, "sim"]]
+alone = subprocess.run([program, "mpi"], capture_output=True, text=True, timeout=250)
+assert alone.returncode == 0 or "in this build" in alone.stderr, alone.stderr
+if alone.returncode == 0 and shutil.which("mpirun"):
+    commands.append(["mpirun", "-np", "2", program, "mpi"])
+env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+           OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_btl_vader_single_copy_mechanism="none")
+ends = [subprocess.run(command, capture_output=True, text=True, timeout=250, env=env, check=True)
+        .stdout.splitlines()[-1] for command in commands]
+assert len(set(ends)) == 1, ends
+
 # And with CMake's find_package.
 consumer = os.path.join(prefix, "consumer")
 os.makedirs(consumer)

@@ -266,6 +266,11 @@ fast_err fast__cluster_open(const char *text, fast_cluster **out)
         return file_open(text, out);
     FAST_TRY(fast__spec_split(text, name, sizeof name, &rest));
     const int64_t i = fast__name_find(name, preset_at, NULL, PRESETS, NULL);
+    if (i < 0 && !rest) { /* a file may have any name but those of the presets */
+        const fast_err err = file_open(text, out);
+        if (err != FAST_ENOENT)
+            return err;
+    }
     if (i < 0)
         return fast__name_unknown("cluster", name, preset_at, NULL, PRESETS);
     preset p = presets[i];
