@@ -16,6 +16,8 @@
  * Changes of P workers add up: lr / P here compares with lr of synchronous training, and the more
  * rarely a chunk is sent, the smaller it must be.
  *
+ * On a simulated cluster whose computing takes no time (ideal) no answer comes before the end.
+ *
  * The model of the run is z. A worker that goes away is not missed; a master that goes away ends
  * the run.
  *

@@ -287,6 +287,32 @@ static void no_spring_is_plain(void **state)
     assert_int_equal(train_with("elastic_tree:alpha=0", 1, sim).params_hash, plain.params_hash);
 }
 
+/* The model of the run is the centre: where that never moves, it is the first one. */
+static void centre_stands_for_the_run(void **state)
+{
+    static const char *const still[] = { "transport=sim", "lr=0", NULL };
+    const uint64_t first = train_with("allreduce", 3, still).params_hash;
+
+    (void)state;
+    assert_int_equal(train_with("elastic:alpha=0", 3, sim).params_hash, first);
+    assert_int_equal(train_with("elastic_sync:alpha=0", 3, threads).params_hash, first);
+    assert_int_equal(train_with("elastic:alpha=0.5,beta=0", 3, threads).params_hash, first);
+}
+
+/* Two workers of a tree that send each step hold each other; alone they drift apart. */
+static void tree_of_two_stays_together(void **state)
+{
+    static const char *const laptop[] = { "transport=sim", "cluster=laptop", NULL };
+    const double alone = train_with("elastic_tree:alpha=0,up=1,down=1", 2, laptop).divergence;
+    const double held = train_with("elastic_tree:alpha=0.5,up=1,down=1", 2, laptop).divergence;
+    const double rarely = train_with("elastic_tree:alpha=0.5,up=8,down=8", 2, laptop).divergence;
+
+    (void)state;
+    assert_true(alone > 0);
+    assert_true(held < 0.1 * alone);
+    assert_true(held < rarely && rarely < alone);
+}
+
 /* Restarts come every few steps, or where the rate changes: here after an epoch of 13. */
 static void restarts_matter(void **state)
 {
@@ -390,6 +416,8 @@ int main(void)
         cmocka_unit_test(members_run_and_repeat),
         cmocka_unit_test(rounds_are_the_same_on_threads),
         cmocka_unit_test(no_spring_is_plain),
+        cmocka_unit_test(centre_stands_for_the_run),
+        cmocka_unit_test(tree_of_two_stays_together),
         cmocka_unit_test(restarts_matter),
         cmocka_unit_test(crashes),
         cmocka_unit_test(members_learn),

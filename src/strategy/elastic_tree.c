@@ -18,6 +18,8 @@
  * of the run is the root's; if it is gone, the mean of those who are left. Whoever is down is
  * not sent to.
  *
+ * On a simulated cluster whose computing takes no time (ideal) nothing arrives before the end.
+ *
  * Cost per worker and step: 1/up models to the parent, 1/down to each child.
  */
 #include "base/err.h"
