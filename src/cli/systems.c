@@ -57,7 +57,8 @@ static void print_row(cli_page *page, const fast_system *s)
     cli_page_text(page, 6, text);
     cli_page_text(page, 6, s->remarks);
     if (s->alias_of) {
-        snprintf(text, sizeof text, "Alias of %s, but for %s.", s->alias_of, s->differs);
+        snprintf(text, sizeof text, "Alias of %s. What told it apart: %s.", s->alias_of,
+                 s->differs);
         cli_page_text(page, 6, text);
     }
     if (s->missing) {
@@ -184,7 +185,7 @@ static void put_markdown_row(FILE *out, const fast_system *s)
     fprintf(out, " | `%s` | ", flags);
     put_cell(out, s->remarks);
     if (s->alias_of) {
-        fprintf(out, " Alias of `%s`, but for ", s->alias_of);
+        fprintf(out, " Alias of `%s`; what told it apart: ", s->alias_of);
         put_cell(out, s->differs);
         fputc('.', out);
     }

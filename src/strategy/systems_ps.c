@@ -88,7 +88,7 @@ const fast_system fast__systems_ps[] = {
         .missing = "model parallelism, filters of the user, bytes that filters save, replication "
                    "of ranges, proxies",
         .alias_of = "parameter-server",
-        .differs = "nothing: it is the same system",
+        .differs = "nothing, it is the same system",
     },
     {
         .name = "petuum",
@@ -132,6 +132,7 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS",
         .consistency = "bounded",
         .remarks = "Who reaches the bound waits for all.",
+        .missing = "the global synchronisation: only who is ahead waits",
         .alias_of = "ssp",
         .differs = "everyone, not only the fast worker, synchronises at the bound",
     },
@@ -149,7 +150,7 @@ const fast_system fast__systems_ps[] = {
         .consistency = "bounded",
         .remarks = "The rule of SSP, as one of the bounds of the taxonomy.",
         .alias_of = "ssp",
-        .differs = "nothing: another name",
+        .differs = "nothing, it is another name",
     },
     {
         .name = "lazytable",
