@@ -40,7 +40,7 @@ typedef bench_config C;
 
 static const fast_option bench_options[] = {
     FAST_OPT_TEXT(C, transport, "threads", "transport", "what runs the workers"),
-    FAST_OPT_INT(C, workers, "2", 1, 65536, "that sum their vectors"),
+    FAST_OPT_INT(C, workers, "2", 2, 65536, "that sum their vectors"),
     FAST_OPT_TEXT(C, algorithm, "", "allreduce", "of allreduce, or auto; each where none is named"),
     FAST_OPT_TEXT(C, bytes, "1Ki-32Mi", NULL,
                   "lengths: 4096,1Mi or from-to by factors of 8; Ki, Mi, Gi are powers of 1024"),
