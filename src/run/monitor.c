@@ -368,20 +368,23 @@ static fast_err agree(fast_seat *seat, bool *stop_out)
     return FAST_OK;
 }
 
-/* Another process judges at this step: its workers are late. */
-static void wait_for_judges(const fast_seat *seat)
+/* Another process judges at this step: its workers are late for the next exchange, and who has
+ * passed that knows that they are back. */
+static void wait_for_judges(fast_seat *seat)
 {
     const fast_run *run = seat->team->run;
-    const int64_t step = seat->trainer.step;
-    const int64_t now = fast_now(seat->trainer.actor);
+    const fast_trainer *t = &seat->trainer;
+    const int64_t now = fast_now(t->actor);
 
-    if (fast__run_is_due(run, run->config.evaluate_period, step) ||
-        (run->config.checkpoint[0] && fast__run_is_due(run, run->config.checkpoint_period, step)))
+    if (fast__run_is_due(run, run->config.evaluate_period, t->step) ||
+        (run->config.checkpoint[0] &&
+         fast__run_is_due(run, run->config.checkpoint_period, t->step))) {
         fast__world_hold(seat->team->world, now + HOUR_NS);
-    else if (fast__run_is_due(run, run->config.evaluate_period, step - 1) ||
-             (run->config.checkpoint[0] &&
-              fast__run_is_due(run, run->config.checkpoint_period, step - 1)))
+        seat->step_held = t->step + t->period;
+    } else if (seat->step_held > 0 && t->step >= seat->step_held) {
         fast__world_hold(seat->team->world, now + 1);
+        seat->step_held = 0;
+    }
 }
 
 static bool synchronous_next(fast_seat *seat)

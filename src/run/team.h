@@ -49,6 +49,7 @@ typedef struct fast_seat {
     fast_err err;              /* what a call between steps met */
     char why[FAST_DETAIL_MAX]; /* its detail */
     int64_t step_judged;       /* of the last vote that it took part in; -1: none */
+    int64_t step_held;         /* after which no judge of another process is waited for; 0: none */
     int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
     double owed;     /* operations of updates that were made in reports: not charged yet */
     double *carried; /* [workers]: contributions that the replica holds */

@@ -575,28 +575,39 @@ static void faults_end_every_run(void **state)
 static void nap(void *ctx, const fast_event *event)
 {
     stopper *s = ctx;
-    const struct timespec delay = { 0, 700000000L };
+    const struct timespec delay = { 1, 500000000L };
 
     if (event->kind != FAST_EVENT_EVALUATE || event->step >= event->step_count || s->naps-- <= 0)
         return;
     nanosleep(&delay, NULL);
 }
 
+/* A run whose first evaluation takes longer than its timeout. */
+static void judge_slowly(const char *spec, const char *transport)
+{
+    stopper s = { .naps = 1 };
+
+    s.run = open_run(LIST("workers=3", spec, transport, "timeout=1", "evaluate=4steps"));
+    fast_run_watch(s.run, nap, &s);
+    train(s.run);
+    assert_int_equal(fast_run_result(s.run)->steps, STEPS);
+    assert_int_equal(s.naps > 0, !fast_run_is_first(s.run));
+    fast_run_close(s.run);
+}
+
 static void slow_judges_fail_nobody(void **state)
 {
-    static const char *const specs[] = { "strategy=allreduce", "strategy=allreduce:algorithm=tree",
-                                         "strategy=local:period=2", "strategy=ps:slack=0" };
-
     (void)state;
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        stopper s = { .naps = 1 };
+    judge_slowly("strategy=allreduce", "transport=threads");
+    judge_slowly("strategy=allreduce:algorithm=tree", "transport=threads");
+    judge_slowly("strategy=ps:slack=0", "transport=threads");
+}
 
-        s.run = open_run(LIST("workers=3", specs[i], "timeout=0.3", "evaluate=4steps"));
-        fast_run_watch(s.run, nap, &s);
-        train(s.run);
-        assert_int_equal(fast_run_result(s.run)->steps, STEPS);
-        fast_run_close(s.run);
-    }
+static void slow_judges_fail_no_rank(void **state)
+{
+    (void)state;
+    judge_slowly("strategy=allreduce", "transport=mpi");
+    judge_slowly("strategy=local:period=2", "transport=mpi");
 }
 
 /* Memory that is not there, at opening and in training, is an error and nothing more. */
@@ -675,7 +686,8 @@ static void ranks_stop_together(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest on_ranks[] = { cmocka_unit_test(same_bits_on_ranks),
-                                           cmocka_unit_test(ranks_stop_together) };
+                                           cmocka_unit_test(ranks_stop_together),
+                                           cmocka_unit_test(slow_judges_fail_no_rank) };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_on_every_transport),
         cmocka_unit_test(equals_one_worker_that_accumulates),
