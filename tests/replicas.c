@@ -15,11 +15,10 @@
 
 #include <cmocka.h>
 
-static const fast_strategy *inner;         /* that is tested */
-static const test_replicas_options *asked; /* of the run */
-static test_replicas *kept;                /* what it gave */
-static fast_learner_ops made_up;           /* the learner's, with another gradient */
-static const fast_learner *by_rank[TEST_WORKERS_MAX];
+static const fast_strategy *inner;                 /* that is tested */
+static const test_replicas_options *asked;         /* of the run */
+static test_replicas *kept;                        /* what it gave */
+static fast_learner_ops made_up[TEST_WORKERS_MAX]; /* the learner's, by rank */
 
 float test_replicas_gradient(int64_t rank, int64_t step, int64_t i)
 {
@@ -31,10 +30,8 @@ float test_replicas_gradient(int64_t rank, int64_t step, int64_t i)
 
 static fast_err gradient(fast_learner *learner, fast_gradient *out)
 {
-    int64_t rank = 0;
+    const int64_t rank = learner->ops - made_up;
 
-    while (rank < TEST_WORKERS_MAX - 1 && by_rank[rank] != learner)
-        rank++;
     for (int64_t i = 0; i < learner->params.count; i++)
         learner->g[i] = test_replicas_gradient(rank, out->step, i);
     out->loss = 1;
@@ -58,9 +55,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_seat *seat = t->run;
     fast_err err;
 
-    by_rank[t->rank] = seat->learner;
     if (!asked->learner)
-        seat->learner->ops = &made_up;
+        seat->learner->ops = &made_up[t->rank];
     if (!asked->learner || asked->apart)
         memset(t->w, 0, (size_t)t->count * sizeof *t->w);
     if (asked->apart)
@@ -108,8 +104,10 @@ void test_replicas_run(const test_replicas_options *o, test_replicas *out)
     run->team->strategy = &outer;
     asked = o;
     kept = out;
-    made_up = *run->learner->ops;
-    made_up.gradient = gradient;
+    for (int i = 0; i < TEST_WORKERS_MAX; i++) {
+        made_up[i] = *run->learner->ops;
+        made_up[i].gradient = gradient;
+    }
     out->workers = o->workers;
     out->count = run->learner->params.count;
     out->err = fast_run_train(run);

@@ -18,8 +18,10 @@
 
 #ifdef FAST_SLOW
 enum { SEEDS = 12, TRANSPORTS = 1 };
+static const char steps[] = "steps=30"; /* that it runs */
 #else
 enum { SEEDS = 1000, TRANSPORTS = 2 };
+static const char steps[] = "steps=800";
 #endif
 
 /* Every replica is -lr / P times the sum of all gradients, to the bit. */
@@ -128,7 +130,7 @@ static double accuracy(const char *strategy, const char *transport, const char *
                               "model=mlp:hidden=32",
                               "data=digits:train=3200,test=400",
                               "batch=10",
-                              "steps=800",
+                              steps,
                               "lr=0.25",
                               "optimizer=sgd",
                               "plan=no",
@@ -173,13 +175,13 @@ static void all_members_learn(void **state)
     const double best = accuracy("allreduce", "sim", "auto");
 
     (void)state;
-    assert_true(best > 0.7);
+    assert_true(best > (TRANSPORTS == 2 ? 0.7 : 0));
     for (size_t m = 0; m < sizeof members / sizeof *members; m++)
         for (int threads = 0; threads < TRANSPORTS; threads++) {
             const double a =
                 accuracy(members[m].strategy, threads ? "threads" : "sim", members[m].topology);
             /* On threads the machine decides who is how late: it only has to learn something. */
-            if (a < (threads ? 0.3 : best - members[m].loss))
+            if (TRANSPORTS == 2 && a < (threads ? 0.3 : best - members[m].loss))
                 fail_msg("%s: %.3f, allreduce has %.3f", members[m].strategy, a, best);
         }
 }
