@@ -166,13 +166,13 @@ typedef struct fast_wait {
 
 /* Counted by the actor itself. */
 typedef struct fast_counters {
-    int64_t messages_sent;
-    int64_t bytes_sent;
-    int64_t messages_received;
-    int64_t messages_stale;
-    int64_t compute_ns;
-    int64_t wait_ns;
-    int64_t waits;
+    int64_t messages_sent;     /* control messages apart */
+    int64_t bytes_sent;        /* headers, parts and what was declared */
+    int64_t messages_received; /* taken by fast_receive() */
+    int64_t messages_stale;    /* dropped: of an old generation */
+    int64_t compute_ns;        /* charged or spent computing */
+    int64_t wait_ns;           /* blocked; of brief waits one stands for many */
+    int64_t waits;             /* that blocked */
 } fast_counters;
 
 enum { FAST_WHAT_MAX = 48 };
