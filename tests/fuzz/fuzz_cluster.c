@@ -8,7 +8,8 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-const char *__lsan_default_suppressions(void);
+/* Seen by the sanitizer's own library. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 
 /* The library loses a kilobyte when a key is nothing but escaped quotes; ours are still found. */
 const char *__lsan_default_suppressions(void)
