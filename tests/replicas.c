@@ -6,6 +6,8 @@
  */
 #include "replicas.h"
 
+#include "base/memory.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,6 +65,8 @@ static fast_err worker(fast_trainer *t, const void *config)
         t->w[t->rank] = 1;
     free(kept->first[t->rank]);
     kept->first[t->rank] = copy_of(t->w, t->count);
+    if (asked->alloc_fail > 0 && t->rank == 0)
+        fast__alloc_fail_after(asked->alloc_fail - 1, true);
     err = inner->worker(t, config);
     kept->steps[t->rank] = t->step;
     if (!err)
@@ -111,6 +115,7 @@ void test_replicas_run(const test_replicas_options *o, test_replicas *out)
     out->workers = o->workers;
     out->count = run->learner->params.count;
     out->err = fast_run_train(run);
+    fast__alloc_fail_after(-1, true);
     out->result = *fast_run_result(run);
     fast_run_close(run);
 }

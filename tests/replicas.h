@@ -33,6 +33,7 @@ typedef struct test_replicas_options {
     bool learner;          /* gradients are the model's; else made up, on a dyadic grid */
     bool apart;            /* replica i begins with 1 at element i and 0 elsewhere, instead of
                                     the model's first weights (learner) or zeros */
+    int64_t alloc_fail;    /* the n-th allocation (from 1) after worker 0 begins fails; 0: none */
 } test_replicas_options;
 
 /* Run it; a run that cannot be opened fails the test. */

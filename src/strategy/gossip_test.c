@@ -399,6 +399,32 @@ static void survivors_finish(void **state)
     }
 }
 
+/* Whichever allocation fails, the run says so, and nothing is lost (sanitizers look for that). */
+static void memory_may_run_out(void **state)
+{
+    static const char *const members[] = { "gossip:drop=0.1",       "gossip_async",
+                                           "gossip_async:how=push", "partial",
+                                           "partial:how=scatter",   "partial:how=states" };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++)
+        for (int64_t n = 1; n < 60; n++) {
+            const test_replicas_options o = {
+                .strategy = members[m], .workers = 3, .steps = 4, .alloc_fail = n
+            };
+            test_replicas r;
+
+            test_replicas_run(&o, &r);
+            /* A simulated node that has no memory for its network's events crashes. */
+            if (r.err != FAST_OK && r.err != FAST_ENOMEM && r.err != FAST_EPEER &&
+                r.err != FAST_ECANCELED)
+                fail_msg("%s, allocation %d: %s", members[m], (int)n, fast_error_detail());
+            if (n == 1)
+                assert_null(r.last[0]); /* the others may go on */
+            test_replicas_free(&r);
+        }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "strategy=gossip:sends=gradients,push=yes",
@@ -430,6 +456,7 @@ int main(void)
         cmocka_unit_test(all_members_come_together),
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(survivors_finish),
+        cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
