@@ -248,9 +248,9 @@ static void overlap_changes_the_time_only(void **state)
 
             for (int k = 0; k < 2; k++)
                 r[k] = result_of(LIST(text(engine, "engine=%s", engines[e].name), "workers=3",
-                                      "transport=sim", "cluster=ethernet-1g", "model=mlp",
-                                      optimizers[i], "lr=0.01", "steps=4", "batch=32",
-                                      "evaluate=no", specs[k]));
+                                      "transport=sim", "cluster=ethernet-1g",
+                                      "model=mlp:hidden=256", optimizers[i], "lr=0.01", "steps=4",
+                                      "batch=32", "evaluate=no", specs[k]));
             assert_true(r[0].params_hash == r[1].params_hash);
             if (strcmp(engines[e].name, "cpu") == 0)
                 assert_true(r[1].time_s < 0.95 * r[0].time_s && r[1].wait_s < r[0].wait_s);
@@ -444,7 +444,7 @@ static void every_strategy_repeats_in_sim(void **state)
         const char *s = text(spec, "strategy=%s", fast__strategies[i]->name);
         fast_result first = { 0 };
 
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k += TRIES == 1 ? 3 : 1) {
             const fast_result r = result_of(
                 LIST("workers=4", s, "transport=sim", cluster, "evaluate=5steps", pools[k]));
 
