@@ -17,9 +17,8 @@ def run(fast, columns, arguments, interrupt=False, **env):
         if pid == 0:
             os.environ.pop("NO_COLOR", None)
             os.environ.update(env, FAST_HOME=home, OMP_NUM_THREADS="1")
-            time.sleep(0.1)  # the window gets its size first
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execv(fast, ["fast"] + arguments)
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         start, out, sent = time.time(), b"", False
         while time.time() - start < 100:
             if select.select([fd], [], [], 0.05)[0]:
