@@ -62,7 +62,8 @@ def main():
         for line in lines:
             check(f"{columns} columns, but {len(line)} drawn: {line}", len(line) < columns)
             check(f"not a progress line: {line}", re.match(rf"step \d+/{count}", line))
-        check("a bar where it fits", columns == 60 or ("[" in lines[-1]) == (columns == 100))
+        # In the narrow windows it depends on the digits of the step that was drawn last.
+        check("a bar where it fits", columns < 100 or "[" in lines[-1])
         check("colours on a terminal", "\033[" in text)
     for env in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}):
         code, text, _ = run(fast, 100, JOB + steps, **env)
