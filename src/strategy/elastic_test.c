@@ -6,6 +6,7 @@
  * exchanges on vectors of actors, where values of a coarse dyadic grid make float arithmetic exact;
  * small runs, compared by their hashes, losses and accuracies.
  */
+#include "small_run.h"
 #include "strategy/elastic.h"
 
 #include "base/err.h"
@@ -203,33 +204,12 @@ static void momentum_is_its_formula(void **state)
 
 static fast_result train_with(const char *strategy, int workers, const char *const *more)
 {
-    char text[128], count[32];
-    const char *options[32] = { "model=mlp:hidden=12",
-                                "data=digits:train=160,test=32",
-                                "engine=ref",
-                                "batch=4",
-                                "steps=24",
-                                "evaluate=12steps",
-                                "optimizer=sgd",
-                                "lr=0.05",
-                                "timeout=60",
-                                text,
-                                count };
-    int n = 11;
-    fast_run *run = NULL;
-    fast_result result;
+    const char *list[24] = { "evaluate=12steps" };
+    int used = 1;
 
     for (int i = 0; more && more[i]; i++)
-        options[n++] = more[i];
-    snprintf(text, sizeof text, "strategy=%s", strategy);
-    snprintf(count, sizeof count, "workers=%d", workers);
-    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
-        fail_msg("%s: %s", strategy, fast_error_detail());
-    result = *fast_run_result(run);
-    assert_string_equal(result.stop, "done");
-    assert_true(isfinite(result.test_loss));
-    fast_run_close(run);
-    return result;
+        list[used++] = more[i];
+    return test_small_run(strategy, workers, list);
 }
 
 static const char *const sim[] = { "transport=sim", NULL };

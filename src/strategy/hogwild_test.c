@@ -6,6 +6,7 @@
  * of its members. Method: small runs, compared by their hashes, losses and accuracies.
  */
 #include "fast/run.h"
+#include "small_run.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,33 +18,12 @@
 
 static fast_result train_with(const char *strategy, int workers, const char *const *more)
 {
-    char text[128], count[32];
-    const char *options[32] = { "model=mlp:hidden=12",
-                                "data=digits:train=160,test=32",
-                                "engine=ref",
-                                "batch=4",
-                                "steps=24",
-                                "evaluate=12steps",
-                                "optimizer=momentum",
-                                "lr=0.02",
-                                "timeout=60",
-                                text,
-                                count };
-    int n = 11;
-    fast_run *run = NULL;
-    fast_result result;
+    const char *list[24] = { "evaluate=12steps", "optimizer=momentum", "lr=0.02" };
+    int used = 3;
 
     for (int i = 0; more && more[i]; i++)
-        options[n++] = more[i];
-    snprintf(text, sizeof text, "strategy=%s", strategy);
-    snprintf(count, sizeof count, "workers=%d", workers);
-    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
-        fail_msg("%s: %s", strategy, fast_error_detail());
-    result = *fast_run_result(run);
-    assert_string_equal(result.stop, "done");
-    assert_true(isfinite(result.test_loss));
-    fast_run_close(run);
-    return result;
+        list[used++] = more[i];
+    return test_small_run(strategy, workers, list);
 }
 
 static const char *const sim[] = { "transport=sim", "cluster=laptop", NULL };

@@ -4,7 +4,7 @@
  * where the order of sums is the same; what makes no sense is refused. Method: small runs on the
  * simulator, compared by their hashes.
  */
-#include "fast/run.h"
+#include "small_run.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,54 +14,22 @@
 
 #include <cmocka.h>
 
-/* What a run ended with. */
-typedef struct outcome {
-    uint64_t hash;
-    int64_t steps;
-    double loss;
-} outcome;
-
-static outcome train(const char *strategy, int workers, const char *more)
+static fast_result train(const char *strategy, int workers, const char *more)
 {
-    char text[256], count[32];
-    const char *options[] = { text,
-                              count,
-                              "model=mlp:hidden=12",
-                              "data=digits:train=160,test=32",
-                              "engine=ref",
-                              "plan=no",
-                              "transport=sim",
-                              "batch=4",
-                              "steps=24",
-                              "optimizer=sgd",
-                              "lr=0.05",
-                              "evaluate=end",
-                              more,
-                              NULL };
-    fast_run *run = NULL;
-    outcome out;
+    const char *const list[] = { more, NULL };
 
-    snprintf(text, sizeof text, "strategy=%s", strategy);
-    snprintf(count, sizeof count, "workers=%d", workers);
-    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
-        fail_msg("%s: %s", strategy, fast_error_detail());
-    assert_string_equal(fast_run_result(run)->stop, "done");
-    out = (outcome){ fast_run_result(run)->params_hash, fast_run_result(run)->steps,
-                     fast_run_result(run)->test_loss };
-    assert_true(isfinite(out.loss));
-    fast_run_close(run);
-    return out;
+    return test_small_run(strategy, workers, list);
 }
 
 static void same(const char *a, const char *b, int workers, const char *more)
 {
-    if (train(a, workers, more).hash != train(b, workers, more).hash)
+    if (train(a, workers, more).params_hash != train(b, workers, more).params_hash)
         fail_msg("%s and %s differ with %d workers", a, b, workers);
 }
 
 static void differ(const char *a, const char *b, int workers, const char *more)
 {
-    if (train(a, workers, more).hash == train(b, workers, more).hash)
+    if (train(a, workers, more).params_hash == train(b, workers, more).params_hash)
         fail_msg("%s and %s are the same with %d workers", a, b, workers);
 }
 
@@ -87,8 +55,8 @@ static void limits_are_other_members(void **state)
 static void averaging_each_step_is_synchronous(void **state)
 {
     (void)state;
-    assert_true(fabs(train("local:period=1", 4, NULL).loss - train("allreduce", 4, NULL).loss) <
-                1e-5);
+    assert_true(fabs(train("local:period=1", 4, NULL).test_loss -
+                     train("allreduce", 4, NULL).test_loss) < 1e-5);
 }
 
 static void options_matter(void **state)

@@ -5,7 +5,7 @@
  * compared by their hashes; the formula on vectors.
  */
 #include "base/memory.h"
-#include "fast/run.h"
+#include "small_run.h"
 #include "strategy/compensate.h"
 
 #include <math.h>
@@ -16,57 +16,22 @@
 
 #include <cmocka.h>
 
-/* What a run ended with. */
-typedef struct outcome {
-    uint64_t hash;
-    int64_t steps;
-    double loss;
-    double time_s;    /* of the simulated cluster */
-    double staleness; /* the largest of an update that was applied */
-} outcome;
-
-static outcome train(const char *strategy, int workers, const char *more)
+static fast_result train(const char *strategy, int workers, const char *more)
 {
-    char text[256], count[32];
-    const char *options[] = { text,
-                              count,
-                              "model=mlp:hidden=12",
-                              "data=digits:train=160,test=32",
-                              "engine=ref",
-                              "plan=no",
-                              "transport=sim",
-                              "batch=4",
-                              "steps=24",
-                              "optimizer=sgd",
-                              "lr=0.05",
-                              "evaluate=end",
-                              more,
-                              NULL };
-    fast_run *run = NULL;
-    outcome out;
+    const char *const list[] = { more, NULL };
 
-    snprintf(text, sizeof text, "strategy=%s", strategy);
-    snprintf(count, sizeof count, "workers=%d", workers);
-    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
-        fail_msg("%s: %s", strategy, fast_error_detail());
-    assert_string_equal(fast_run_result(run)->stop, "done");
-    out = (outcome){ fast_run_result(run)->params_hash, fast_run_result(run)->steps,
-                     fast_run_result(run)->test_loss, fast_run_result(run)->virtual_time_s,
-                     (double)fast_run_result(run)->staleness_max };
-    assert_true(isfinite(out.loss));
-    fast_run_close(run);
-    return out;
+    return test_small_run(strategy, workers, list);
 }
 
 static void same(const char *a, const char *b, int workers, const char *more)
 {
-    if (train(a, workers, more).hash != train(b, workers, more).hash)
+    if (train(a, workers, more).params_hash != train(b, workers, more).params_hash)
         fail_msg("%s and %s differ with %d workers", a, b, workers);
 }
 
 static void differ(const char *a, const char *b, int workers, const char *more)
 {
-    if (train(a, workers, more).hash == train(b, workers, more).hash)
+    if (train(a, workers, more).params_hash == train(b, workers, more).params_hash)
         fail_msg("%s and %s are the same with %d workers", a, b, workers);
 }
 
@@ -113,15 +78,16 @@ static void options_matter(void **state)
 static void backup_workers_outrun_stragglers(void **state)
 {
     static const char *const slow = "faults=slow 3 at 0s by 50";
-    const outcome without = train("ps:slack=0", 4, slow),
-                  with = train("ps:slack=0,backup=1", 4, slow);
+    const fast_result without = train("ps:slack=0", 4, slow),
+                      with = train("ps:slack=0,backup=1", 4, slow);
 
     (void)state;
-    assert_true(with.hash != without.hash);
+    assert_true(with.params_hash != without.params_hash);
     assert_int_equal(without.steps, 24);
     assert_true(with.steps < 24); /* the slow one missed most rounds */
-    assert_true(with.staleness == 0 && without.staleness == 0); /* late gradients are dropped */
-    assert_true(with.time_s < 0.5 * without.time_s);
+    assert_true(with.staleness_max == 0 &&
+                without.staleness_max == 0); /* late gradients are dropped */
+    assert_true(with.virtual_time_s < 0.5 * without.virtual_time_s);
     (void)train("ps:slack=0,backup=3", 4, slow);
     (void)train("ps:slack=0,backup=2,servers=0", 5, slow);
     (void)train("ps:slack=0,backup=1,servers=3", 5, "cluster=hetero");

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small run of strategies' tests. */
+#include "small_run.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+fast_result test_small_run(const char *strategy, int workers, const char *const *more)
+{
+    char text[256], count[32];
+    const char *options[40] = { "model=mlp:hidden=12",
+                                "data=digits:train=160,test=32",
+                                "engine=ref",
+                                "plan=no",
+                                "transport=sim",
+                                "timeout=60",
+                                "batch=4",
+                                "steps=24",
+                                "evaluate=end",
+                                "optimizer=sgd",
+                                "lr=0.05",
+                                text,
+                                count };
+    int used = 13;
+    fast_run *run = NULL;
+    fast_result result;
+
+    for (int i = 0; more && more[i]; i++) {
+        FAST_ASSERT(used < 39);
+        options[used++] = more[i];
+    }
+    snprintf(text, sizeof text, "strategy=%s", strategy);
+    snprintf(count, sizeof count, "workers=%d", workers);
+    if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    result = *fast_run_result(run);
+    assert_string_equal(result.stop, "done");
+    assert_true(isfinite(result.test_loss));
+    fast_run_close(run);
+    return result;
+}
