@@ -19,6 +19,7 @@
  *     }
  */
 
+#include "fast/run.h"
 #include "fast/strategy.h"
 
 #ifdef __cplusplus
@@ -119,6 +120,12 @@ typedef struct fast_strategy {
     fast_err (*worker)(fast_trainer *t, const void *config);
     fast_err (*server)(fast_trainer *t, const void *config); /* NULL: none */
 } fast_strategy;
+
+/* Open a run with a strategy of your own, which is borrowed until close. The option strategy is its
+ * name, with its options ("mine:period=4"), or is left out; another name takes that one. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_strategy(const char *const *options,
+                                                         const fast_strategy *strategy,
+                                                         fast_run **out);
 
 #ifdef __cplusplus
 }

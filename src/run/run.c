@@ -253,8 +253,9 @@ static fast_err open_parts(fast_run *run, const char *const *options, const fast
     return FAST_OK;
 }
 
-fast_err fast_run_open_with(const char *const *options, const fast_network *network,
-                            const fast_data *train, const fast_data *test, fast_run **out)
+static fast_err open_run(const char *const *options, const fast_network *network,
+                         const fast_data *train, const fast_data *test,
+                         const fast_strategy *strategy, fast_run **out)
 {
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
@@ -266,6 +267,7 @@ fast_err fast_run_open_with(const char *const *options, const fast_network *netw
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.staleness_max = -1;
     run->result.stop = "";
+    run->strategy = strategy;
     atomic_init(&run->cancel, false);
     const fast_err err = open_parts(run, options, network, train, test);
     if (err) {
@@ -276,9 +278,23 @@ fast_err fast_run_open_with(const char *const *options, const fast_network *netw
     return FAST_OK;
 }
 
+fast_err fast_run_open_with(const char *const *options, const fast_network *network,
+                            const fast_data *train, const fast_data *test, fast_run **out)
+{
+    return open_run(options, network, train, test, NULL, out);
+}
+
+fast_err fast_run_open_strategy(const char *const *options, const fast_strategy *strategy,
+                                fast_run **out)
+{
+    FAST_ASSERT(strategy != NULL && strategy->worker != NULL);
+    FAST_ASSERT(strategy->name != NULL && strategy->name[0] != '\0');
+    return open_run(options, NULL, NULL, NULL, strategy, out);
+}
+
 fast_err fast_run_open(const char *const *options, fast_run **out)
 {
-    return fast_run_open_with(options, NULL, NULL, NULL, out);
+    return open_run(options, NULL, NULL, NULL, NULL, out);
 }
 
 void fast_run_close(fast_run *run)

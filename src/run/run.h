@@ -172,10 +172,11 @@ struct fast_run {
     void *watch_ctx;
 
     /* Several workers. */
-    struct fast_team *team; /* NULL: one worker, which needs no actors */
-    fast_actor *actor;      /* whose clock is the run's just now; or NULL */
-    bool is_virtual;        /* time is simulated: what actors do not do takes none */
-    int64_t shown_ns;       /* of the last progress event, by the machine's clock */
+    const struct fast_strategy *strategy; /* the caller's own; or NULL */
+    struct fast_team *team;               /* NULL: one worker, which needs no actors */
+    fast_actor *actor;                    /* whose clock is the run's just now; or NULL */
+    bool is_virtual;                      /* time is simulated: what actors do not do takes none */
+    int64_t shown_ns;                     /* of the last progress event, by the machine's clock */
 };
 
 /* The time, as the run sees it: that of the actor who drives it just now, else the machine's. */

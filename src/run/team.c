@@ -194,10 +194,11 @@ static fast_err open_strategy(fast_team *team)
     const fast_strategy *strategy;
 
     if (strcmp(c->strategy, "auto") == 0)
-        snprintf(c->strategy, sizeof c->strategy, "allreduce");
+        snprintf(c->strategy, sizeof c->strategy, "%s",
+                 team->run->strategy ? team->run->strategy->name : "allreduce");
     if (strcmp(c->transport, "auto") == 0)
         snprintf(c->transport, sizeof c->transport, "threads");
-    FAST_TRY(fast__strategy_open(c->strategy, &team->strategy, &team->config));
+    FAST_TRY(fast__strategy_open(c->strategy, team->run->strategy, &team->strategy, &team->config));
     strategy = team->strategy;
     if (strategy->check)
         FAST_TRY(strategy->check(team->config, c->workers, c->optimizer));
@@ -329,7 +330,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     fast_err err;
 
     *out = NULL;
-    if (c->workers == 1 && strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0)
+    if (c->workers == 1 && !run->strategy && strcmp(c->strategy, "auto") == 0 &&
+        strcmp(c->transport, "auto") == 0)
         return c->cluster[0] || c->faults[0] ? fast__fail(FAST_EINVAL, "%s needs transport=sim",
                                                           c->cluster[0] ? "cluster" : "faults")
                                              : FAST_OK;

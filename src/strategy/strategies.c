@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 extern const fast_strategy fast__strategy_allreduce;
 extern const fast_strategy fast__strategy_local;
 extern const fast_strategy fast__strategy_ps;
@@ -36,10 +38,11 @@ static const char *name_at(const void *ctx, int64_t i)
     return fast__strategies[i]->name;
 }
 
-fast_err fast__strategy_open(const char *spec, const fast_strategy **out, void **config_out)
+fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const fast_strategy **out,
+                             void **config_out)
 {
     const int64_t count = (int64_t)(sizeof fast__strategies / sizeof *fast__strategies) - 1;
-    const fast_strategy *strategy;
+    const fast_strategy *strategy = own;
     const char *rest = NULL;
     void *config = NULL;
     char name[32];
@@ -47,11 +50,13 @@ fast_err fast__strategy_open(const char *spec, const fast_strategy **out, void *
     fast_err err;
 
     FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
-    i = fast__name_find(name, name_at, NULL, count, NULL);
-    if (i < 0)
-        return fast__name_unknown("strategy", name, name_at, NULL, count);
-    strategy = fast__strategies[i];
-    FAST_TRY(fast__alloc("a strategy's options", 1, strategy->config_size, &config));
+    if (!own || strcmp(name, own->name) != 0) {
+        i = fast__name_find(name, name_at, NULL, count, NULL);
+        if (i < 0)
+            return fast__name_unknown("strategy", name, name_at, NULL, count);
+        strategy = fast__strategies[i];
+    }
+    FAST_TRY(fast__alloc("a strategy's options", (int64_t)strategy->config_size, 1, &config));
     fast__options_default(strategy->options, config);
     err = fast__options_parse(strategy->name, strategy->options, config, rest);
     if (err) {

@@ -11,6 +11,8 @@
  */
 extern const fast_strategy *const fast__strategies[]; /* the last is NULL */
 
-/* From "name:key=value,...": the strategy and its configuration, which the caller frees with
- * fast__free(). FAST_EINVAL for an unknown name or option. */
-fast_err fast__strategy_open(const char *spec, const fast_strategy **out, void **config_out);
+/* From "name:key=value,...": the strategy, by name or the caller's `own` (may be NULL), and its
+ * configuration, which the caller frees with fast__free(). FAST_EINVAL for an unknown name or
+ * option. */
+fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const fast_strategy **out,
+                             void **config_out);
