@@ -102,20 +102,46 @@ int64_t fast__cpu_here(void)
     return before;
 }
 
+/* Move to one of the cores that are allowed. The first call moves the thread, the second sets it
+ * free again. */
+static void move_to(int cpu, const cpu_set_t *all)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) == 0)
+        (void)sched_setaffinity(0, sizeof *all, all);
+}
+
 void fast__cpu_go(int64_t first, int64_t i)
 {
     FAST_ASSERT(first >= 0 && i >= 0);
-    cpu_set_t all, one;
+    cpu_set_t all;
     if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2)
         return;
     int64_t skip = (first + i) % CPU_COUNT(&all);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &all) && skip-- == 0) {
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            /* The first call moves the thread, the second sets it free again. */
-            if (sched_setaffinity(0, sizeof one, &one) == 0)
-                (void)sched_setaffinity(0, sizeof all, &all);
+            move_to(cpu, &all);
+            return;
+        }
+}
+
+int fast__cpu_number(void)
+{
+    const int cpu = sched_getcpu();
+    return cpu < FAST_CPU_MAX ? cpu : -1;
+}
+
+void fast__cpu_avoid(const bool taken[FAST_CPU_MAX])
+{
+    _Static_assert((int)FAST_CPU_MAX == (int)CPU_SETSIZE, "as many cores as a set holds");
+    cpu_set_t all;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    for (int cpu = 0; cpu < FAST_CPU_MAX; cpu++)
+        if (CPU_ISSET(cpu, &all) && !taken[cpu]) {
+            move_to(cpu, &all);
             return;
         }
 }

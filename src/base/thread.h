@@ -38,6 +38,12 @@ int64_t fast__cpu_count(void);
 void fast__cpu_go(int64_t first, int64_t i);
 int64_t fast__cpu_here(void); /* the core that runs this, as fast__cpu_go() counts them */
 
+/* The system's number of the core that runs this, below FAST_CPU_MAX; or -1. And a move, as above,
+ * to a core that this thread may use and that is not taken; none if all are. */
+enum { FAST_CPU_MAX = 1024 };
+int fast__cpu_number(void);
+void fast__cpu_avoid(const bool taken[FAST_CPU_MAX]);
+
 /* A short rest inside a loop that watches memory: the core's other thread and its power are
  * spared. */
 static inline void fast__cpu_pause(void)

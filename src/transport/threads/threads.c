@@ -32,6 +32,7 @@ typedef struct cell {
     fast_actor actor; /* first: a fast_actor of this transport is a cell */
     int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
     int64_t naps;     /* short sleeps in a row */
+    atomic_int core;  /* where it was last seen; -1: nowhere. For the others to read */
     fast_lane *lanes; /* [count] to it, by sender; NULL: there are none */
     fast_msg *held;   /* of the inbox, oldest first: those before it are still in a lane */
     fast_thread thread;
@@ -178,16 +179,28 @@ static bool spin(cell *c)
 }
 
 /* Actors that have a core each and still sleep shortly over and over may have been put on one core,
- * where neither sees the other while it looks: then each goes to its own again. */
+ * where neither sees the other while it looks: then one goes to a core that nobody was last seen
+ * on. Where others were seen is a hint and may be old. */
 static void part_ways(cell *c, int64_t slept)
 {
     const threads_world *world = world_of(&c->actor);
+    bool taken[FAST_CPU_MAX] = { false };
 
     c->naps = slept < NAP_NS ? c->naps + 1 : 0;
     if (c->naps < NAPS || world->world.count > world->cores)
         return;
     c->naps = 0;
-    fast__cpu_go(world->core_first, c->actor.id);
+    const int here = fast__cpu_number();
+    atomic_store_explicit(&c->core, here, memory_order_relaxed);
+    for (int64_t i = 0; i < world->world.count; i++) {
+        const int core = atomic_load_explicit(&world->cells[i].core, memory_order_relaxed);
+        if (core >= 0 && i != c->actor.id)
+            taken[core] = true;
+    }
+    if (here < 0 || !taken[here])
+        return;
+    fast__cpu_avoid(taken);
+    atomic_store_explicit(&c->core, fast__cpu_number(), memory_order_relaxed);
 }
 
 /* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
@@ -305,6 +318,7 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
         err = make_lanes(world);
     for (int64_t i = 0; !err && i < count; i++) {
         world->cells[i].spin = SPIN_MAX;
+        atomic_init(&world->cells[i].core, -1);
         err = fast__actor_init(&world->cells[i].actor, &world->world, i);
     }
     if (err) {
@@ -321,6 +335,7 @@ static void *cell_main(void *ctx)
     threads_world *world = world_of(&c->actor);
     if (world->world.count <= world->cores)
         fast__cpu_go(world->core_first, c->actor.id);
+    atomic_store(&c->core, fast__cpu_number());
     fast__actor_main(&c->actor);
     lose_all(&world->world, fast__inbox_close(&c->inbox));
     lose_all(&world->world, c->held);
