@@ -75,6 +75,7 @@ static fast_err check_words(fast_run *run)
     fast__schedule_free(schedule);
     FAST_TRY(check_writable("save", c->save, true));
     FAST_TRY(check_writable("checkpoint", c->checkpoint, true));
+    FAST_TRY(check_writable("trace", c->trace, true));
     return check_writable("log", c->log, false);
 }
 
