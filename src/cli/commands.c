@@ -150,7 +150,7 @@ const cli_group cli_groups[] = {
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
     { "Chance", "|seed|seeds|shrink|" },
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
-    { "How long", "|epochs|steps|target|evaluate|" },
+    { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
     { "Workers", "|workers|system|strategy|topology|shard|alpha|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },

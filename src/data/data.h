@@ -61,5 +61,10 @@ extern const fast_data_kind *const fast__data_kinds[]; /* the last is NULL */
 fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
                          fast_data **test_out, const char **note_out);
 
+/* Test on a part of the training set: `fraction` (0 < fraction < 1) of it, the same in every run,
+ * becomes *test, whose old samples are freed, and leaves *train. So settings can be chosen without
+ * a look at the test set. Both stay as they are when it fails. */
+fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test);
+
 /* Finite, labels in range, sizes that agree: what every reader ends with. */
 fast_err fast__data_check(const fast_data *data);

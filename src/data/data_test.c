@@ -141,6 +141,38 @@ static void gather_is_the_formula(void **state)
     }
 }
 
+/* What is held out is no longer trained on, keeps the normalisation, and replaces the test set. */
+static void held_out_is_not_trained_on(void **state)
+{
+    (void)state;
+    const fast_data like = {
+        .count = 40, .rank = 1, .shape = { 1 }, .dtype = FAST_U8, .classes = 40
+    };
+    fast_data *train, *test;
+    assert_int_equal(fast__data_make(&like, &train), FAST_OK);
+    assert_int_equal(fast__data_make(&like, &test), FAST_OK);
+    for (int i = 0; i < 40; i++)
+        ((uint8_t *)train->x)[i] = (uint8_t)(train->labels[i] = i);
+    train->mean[0] = 3;
+    train->scale[0] = 0.5f;
+    assert_int_equal(fast__data_hold_out(0.001, &train, &test), FAST_OK);
+    assert_int_equal(train->count, 39);
+    assert_int_equal(test->count, 1);
+    assert_int_equal(fast__data_hold_out(0.25, &train, &test), FAST_OK);
+    assert_int_equal(train->count, 29);
+    assert_int_equal(test->count, 10);
+    assert_true(train->mean[0] == 3 && test->mean[0] == 3 && test->scale[0] == 0.5f);
+    for (int i = 0; i < 10; i++)
+        for (int k = 0; k < 29; k++)
+            assert_int_not_equal(test->labels[i], train->labels[k]);
+    fast_data *const before[] = { train, test };
+    assert_int_equal(fast__data_hold_out(0.99, &train, &test), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "holdout=0.99 leaves none of 29 samples"));
+    assert_true(train == before[0] && test == before[1]);
+    fast_data_free(train);
+    fast_data_free(test);
+}
+
 static void split_keeps_every_sample(void **state)
 {
     (void)state;
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(standardising_uses_the_training_set),
         cmocka_unit_test(gather_is_the_formula),
         cmocka_unit_test(split_keeps_every_sample),
+        cmocka_unit_test(held_out_is_not_trained_on),
         cmocka_unit_test(samples_depend_on_seed_and_number_alone),
         cmocka_unit_test(digits_are_learnable_and_not_trivial),
         cmocka_unit_test(copy_repeats),

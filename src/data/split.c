@@ -108,6 +108,29 @@ static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int
     return FAST_OK;
 }
 
+/* The first part and the last, which is `fraction` of all; `all` stays the caller's. */
+static fast_err divide(const fast_data *all, const char *option, double fraction, bool shuffle,
+                       fast_data **train_out, fast_data **test_out)
+{
+    FAST_ASSERT(fraction > 0 && fraction < 1);
+    int64_t test_count = (int64_t)(fraction * (double)all->count + 0.5);
+    if (test_count < 1)
+        test_count = 1;
+    if (all->count < 2)
+        return fast__fail(FAST_EINVAL, "one sample cannot be split; set %s=0", option);
+    if (test_count >= all->count)
+        return fast__fail(FAST_EINVAL, "%s=%g leaves none of %lld samples to train on", option,
+                          fraction, (long long)all->count);
+    fast_data *train = NULL;
+    FAST_TRY(make_part(all, shuffle, 0, all->count - test_count, &train));
+    const fast_err err = make_part(all, shuffle, all->count - test_count, test_count, test_out);
+    if (err)
+        fast_data_free(train);
+    else
+        *train_out = train;
+    return err;
+}
+
 fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_data **train_out,
                           fast_data **test_out)
 {
@@ -119,28 +142,26 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
         *test_out = NULL;
         return FAST_OK;
     }
-    fast_data *train = NULL;
-    fast_data *test = NULL;
-    fast_err err;
-    int64_t test_count = (int64_t)(fraction * (double)all->count + 0.5);
-    if (test_count < 1)
-        test_count = 1;
-    if (all->count < 2)
-        err = fast__fail(FAST_EINVAL, "one sample cannot be split; set test_fraction=0");
-    else if (test_count >= all->count)
-        err = fast__fail(FAST_EINVAL, "test_fraction=%g leaves none of %lld samples to train on",
-                         fraction, (long long)all->count);
-    else
-        err = make_part(all, shuffle, 0, all->count - test_count, &train);
-    if (!err)
-        err = make_part(all, shuffle, all->count - test_count, test_count, &test);
+    const fast_err err = divide(all, "test_fraction", fraction, shuffle, train_out, test_out);
     fast_data_free(all);
-    if (err) {
-        fast_data_free(train);
-        return err;
+    return err;
+}
+
+fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test)
+{
+    fast_data *kept;
+    fast_data *held;
+    FAST_TRY(divide(*train, "holdout", fraction, true, &kept, &held));
+    /* Normalised by the whole training set's constants, as it was opened. */
+    fast_data *const parts[] = { kept, held };
+    for (int i = 0; i < 2; i++) {
+        memcpy(parts[i]->mean, (*train)->mean, (size_t)(*train)->channels * sizeof(float));
+        memcpy(parts[i]->scale, (*train)->scale, (size_t)(*train)->channels * sizeof(float));
     }
-    *train_out = train;
-    *test_out = test;
+    fast_data_free(*train);
+    fast_data_free(*test);
+    *train = kept;
+    *test = held;
     return FAST_OK;
 }
 

@@ -28,6 +28,8 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, schedule, "cosine", "schedule", "learning rate over time"),
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
     FAST_OPT_REAL(C, target, "0", 0, 1, "stop at this test accuracy (0.91); 0: train to the end"),
+    FAST_OPT_REAL(C, holdout, "0", 0, 0.9,
+                  "test on this part of the training set, held out of it; 0: on the test set"),
     FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet",
                     "how the training set is split among workers"),
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),

@@ -88,7 +88,14 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
         if (strcmp(run->config.data, "auto") == 0)
             snprintf(run->config.data, sizeof run->config.data, "%s",
                      run->data_note ? "digits" : "fashion-mnist");
+        if (run->config.holdout > 0)
+            FAST_TRY(fast__data_hold_out(run->config.holdout, &run->train_own, &run->test_own));
     } else {
+        if (run->config.holdout > 0)
+            return fast__fail(FAST_EINVAL,
+                              "holdout=%g splits data that FAST opened; split your "
+                              "own and give both parts",
+                              run->config.holdout);
         snprintf(run->config.data, sizeof run->config.data, "own");
     }
     run->train = train ? train : run->train_own;

@@ -65,6 +65,7 @@ typedef struct fast_run_config {
     char schedule[FAST_SPEC_MAX];   /* likewise */
     int64_t seed;                   /* of everything random */
     double target;                  /* test accuracy that ends the run; 0: none */
+    double holdout;                 /* part of the training set to test on instead; 0: none */
     int shard;                      /* fast_shard */
     double alpha;                   /* Dirichlet's */
     char augment[FAST_SPEC_MAX];    /* as the loader takes it; "no" */
