@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, PREFETCH_MAX = 1024 };
+enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, ACCUMULATE_MAX = 1 << 16, PREFETCH_MAX = 1024 };
 
 /* Making a batch takes microseconds: after a minute something is wrong with the machine. */
 static const int64_t prefetch_deadline_ns = 60 * INT64_C(1000000000);
@@ -75,11 +75,15 @@ static void choose(const fast_loader *loader, int64_t step, slot *s)
 {
     const fast_loader_options *o = &loader->options;
     const int64_t count = loader->own == NULL ? loader->data->count : loader->own_count;
-    int64_t epoch = step / loader->steps;
+    const int64_t parts = o->accumulate;
+    const int64_t virtual_worker = o->worker * parts + step % parts;
+    int64_t epoch = step / parts / loader->steps;
     int64_t first;
     int64_t size = o->batch;
+    for (int64_t i = 0; i < size && parts > 1; i++)
+        s->ids[i] = (uint32_t)(virtual_worker * o->batch + i);
     if (loader->own == NULL)
-        first = step % loader->steps * o->workers * o->batch + o->worker * o->batch;
+        first = (step / parts % loader->steps * o->workers * parts + virtual_worker) * o->batch;
     else if (o->partial)
         first = step % loader->steps * o->batch;
     else
@@ -130,6 +134,9 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
     if (o->workers < 1 || o->workers > WORKERS_MAX || o->worker < 0 || o->worker >= o->workers)
         return fast__fail(FAST_EINVAL, "worker %lld of %lld does not exist", (long long)o->worker,
                           (long long)o->workers);
+    if (o->accumulate < 1 || o->accumulate > ACCUMULATE_MAX)
+        return fast__fail(FAST_EINVAL, "accumulate=%lld is not in 1 to %d",
+                          (long long)o->accumulate, ACCUMULATE_MAX);
     if (o->prefetch < 0 || o->prefetch > PREFETCH_MAX)
         return fast__fail(FAST_EINVAL, "prefetch=%lld is not in 0 to %d", (long long)o->prefetch,
                           PREFETCH_MAX);
@@ -137,17 +144,17 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
         return fast__fail(FAST_EINVAL, "no shard %d", (int)o->shard);
     if (o->shard == FAST_SHARD_DIRICHLET && !(o->alpha > 0 && o->alpha <= 1e6))
         return fast__fail(FAST_EINVAL, "alpha=%g is not in (0, 1e6]", o->alpha);
-    if (!o->partial && o->batch * o->workers > data->count)
-        return fast__fail(FAST_EINVAL,
-                          "a batch of %lld for each of %lld workers does not fit in %lld samples",
-                          (long long)o->batch, (long long)o->workers, (long long)data->count);
+    if (!o->partial && o->batch > data->count / o->workers / o->accumulate)
+        return fast__fail(
+            FAST_EINVAL, "a batch of %lld for each of %lld workers does not fit in %lld samples",
+            (long long)(o->batch * o->accumulate), (long long)o->workers, (long long)data->count);
     return FAST_OK;
 }
 
 static int64_t count_steps(const fast_loader *loader)
 {
     const fast_loader_options *o = &loader->options;
-    const int64_t all = o->batch * o->workers;
+    const int64_t all = o->batch * o->workers * o->accumulate;
     if (!o->partial)
         return loader->data->count / all;
     if (loader->own == NULL)
@@ -205,6 +212,8 @@ fast_err fast__loader_new(const fast_data *data, const fast_loader_options *opti
     fast_loader_options o = *options;
     if (o.workers == 0)
         o.workers = 1;
+    if (o.accumulate == 0)
+        o.accumulate = 1;
     o.augment = NULL;
     FAST_TRY(check_options(data, &o));
     fast_loader *loader;

@@ -12,6 +12,10 @@
  *                      permutations, one after the other; an epoch's incomplete last global batch
  *                      is dropped, as PyTorch's drop_last
  *   the others:        each worker shuffles its own fixed part
+ *
+ * With `accumulate` = K a step has K batches (micro-batches), which are asked for by
+ * step * K + part: worker w deals with part k as worker w K + k of `workers` K would, so that one
+ * worker that accumulates N batches sees what N workers see, sample by sample.
  */
 typedef enum fast_shard {
     FAST_SHARD_SAMPLE,     /* deal the global shuffle out */
@@ -25,6 +29,7 @@ typedef struct fast_loader_options {
     int64_t batch;       /* samples per worker and step */
     int64_t workers;     /* 0 means 1 */
     int64_t worker;      /* which of them, from 0 */
+    int64_t accumulate;  /* batches of a step; 0 means 1 */
     fast_shard shard;    /* how the set is divided */
     double alpha;        /* Dirichlet's */
     const char *augment; /* "shift:2+flip+crop:4+noise:0.1", or NULL */
@@ -42,6 +47,6 @@ void fast__loader_free(fast_loader *loader);
 /* Steps that make one epoch (at least 1: FAST_EINVAL from new where a batch does not fit). */
 int64_t fast__loader_steps(const fast_loader *loader);
 
-/* The batch of a step (counted over all epochs). Lent until the next call. Allocates nothing;
- * waits for the prefetching thread only. */
+/* The batch of a step (counted over all epochs), or with `accumulate` a part of one. Lent until the
+ * next call. Allocates nothing; waits for the prefetching thread only. */
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out);

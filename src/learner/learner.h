@@ -15,6 +15,7 @@ typedef void fast_learner_report_fn(void *ctx, int64_t offset, int64_t count);
 
 typedef struct fast_gradient {
     int64_t step;                   /* in: which batch */
+    bool alone;                     /* in: of one part only: micro-batch `step` of all steps' */
     fast_learner_report_fn *report; /* in: may be NULL */
     void *ctx;                      /* in: for report */
     double loss;                    /* out: mean over the batch */
@@ -49,4 +50,6 @@ struct fast_learner {
     float *s;                    /* state */
     int64_t epoch_steps;         /* batches of an epoch */
     double flops;                /* operations of a gradient, known before the first */
+    int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
+                                    and each can be asked for alone; 0: it has none */
 };

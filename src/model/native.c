@@ -2,17 +2,24 @@
 /*
  * The native learner: a graph's parameters, an engine's program, a loader's batches. It owns the
  * vectors w, g and s, one block each; everything else is borrowed. A step allocates nothing.
+ *
+ * Accumulation. With K micro-batches g is their mean: their gradients are added in the canonical
+ * order, as K workers' would be, and the sum is scaled once. About log2 K vectors more are kept.
+ * The last micro-batch reports: each range is then added up and scaled before it is passed on.
  */
 #include "model/native.h"
 
 #include "base/memory.h"
 #include "model/network.h"
+#include "tensor/fold.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 
 typedef struct native {
     fast_learner base;
     fast_native_options options; /* all borrowed */
+    fast_fold fold;              /* of micro-batches' gradients; unused where there is one */
 } native;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
@@ -50,28 +57,79 @@ static fast_err run_pass(const native *self, fast_pass *pass)
     return err;
 }
 
+/* One pass over the loader's batch `number`, of step `step`; adds to what the gradient measures. */
+static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, int64_t step,
+                         fast_pass *pass)
+{
+    const fast_program_head *head = fast__program_head(self->options.program);
+
+    pass->params = self->base.w;
+    pass->state = self->base.s;
+    pass->train = true;
+    pass->seed = self->options.seed;
+    pass->step = (uint64_t)step;
+    FAST_TRY(fast__loader_get(self->options.loader, number, &pass->batch));
+    FAST_TRY(run_pass(self, pass));
+    gradient->loss += pass->loss;
+    gradient->correct += pass->correct;
+    gradient->positions += pass->positions;
+    gradient->samples += pass->batch->count;
+    gradient->flops += head->flops_train * (double)pass->batch->count;
+    return FAST_OK;
+}
+
+/* The last micro-batch under way. */
+typedef struct last_part {
+    native *self;
+    const fast_gradient *gradient; /* whose report is passed on */
+} last_part;
+
+/* A range of the last micro-batch is final: so is the mean of all. */
+static void fold_range(void *ctx, int64_t offset, int64_t count)
+{
+    const last_part *last = ctx;
+    native *self = last->self;
+
+    fast__fold_finish(&self->fold, offset, count);
+    fast__vector_scale(count, 1.0f / (float)self->fold.total, self->base.g + offset);
+    if (last->gradient->report)
+        last->gradient->report(last->gradient->ctx, offset, count);
+}
+
+static fast_err run_parts(native *self, fast_gradient *gradient)
+{
+    const int64_t parts = self->fold.total;
+    last_part last = { self, gradient };
+
+    fast__fold_clear(&self->fold);
+    for (int64_t i = 0; i < parts; i++) {
+        const bool is_last = i == parts - 1;
+        fast_pass pass = { .grad = fast__fold_next(&self->fold),
+                           .report = is_last ? fold_range : NULL,
+                           .ctx = &last };
+
+        FAST_TRY(run_part(self, gradient, gradient->step * parts + i, gradient->step, &pass));
+        if (!is_last)
+            fast__fold_put(&self->fold);
+    }
+    gradient->loss /= (double)parts;
+    return FAST_OK;
+}
+
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     native *self = (native *)learner;
-    const fast_program_head *head = fast__program_head(self->options.program);
-    fast_pass pass = { .params = learner->w,
-                       .state = learner->s,
-                       .grad = learner->g,
-                       .train = true,
-                       .seed = self->options.seed,
-                       .step = (uint64_t)gradient->step,
-                       .report = gradient->report,
-                       .ctx = gradient->ctx };
+    fast_pass pass = { .grad = learner->g, .report = gradient->report, .ctx = gradient->ctx };
 
     FAST_ASSERT(gradient->step >= 0);
-    FAST_TRY(fast__loader_get(self->options.loader, gradient->step, &pass.batch));
-    FAST_TRY(run_pass(self, &pass));
-    gradient->loss = pass.loss;
-    gradient->correct = pass.correct;
-    gradient->positions = pass.positions;
-    gradient->samples = pass.batch->count;
-    gradient->flops = head->flops_train * (double)pass.batch->count;
-    return FAST_OK;
+    gradient->loss = 0;
+    gradient->correct = 0;
+    gradient->positions = 0;
+    gradient->samples = 0;
+    gradient->flops = 0;
+    if (learner->parts > 1 && !gradient->alone)
+        return run_parts(self, gradient);
+    return run_part(self, gradient, gradient->step, gradient->step / learner->parts, &pass);
 }
 
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
@@ -105,6 +163,7 @@ static void native_free(fast_learner *learner)
 {
     if (!learner)
         return;
+    fast__fold_fini(&((native *)learner)->fold);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -133,14 +192,18 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.ops = &native_ops;
     self->base.params = graph->params;
     self->base.state = graph->state;
+    self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
     self->base.flops = fast__program_head(options->program)->flops_train *
-                       (double)fast__program_head(options->program)->batch;
+                       (double)fast__program_head(options->program)->batch *
+                       (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
     err = fast__alloc("the parameters", graph->params.count, sizeof(float), &self->base.w);
     if (!err)
         err = fast__alloc("the gradients", graph->params.count, sizeof(float), &self->base.g);
     if (!err)
         err = fast__alloc("the state", graph->state.count, sizeof(float), &self->base.s);
+    if (!err && self->base.parts > 1)
+        err = fast__fold_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
     if (err) {
         native_free(&self->base);
         return err;

@@ -24,6 +24,7 @@ typedef struct fast_native_options {
     fast_loader *loader;         /* training batches */
     fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
     uint64_t seed;               /* of the run: first values, dropout */
+    int64_t accumulate;          /* the loader's: its batches that make a gradient; 0 means 1 */
 } fast_native_options;
 
 /* Its parameters and state have their first values (fast__graph_init). */

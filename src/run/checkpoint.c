@@ -33,9 +33,9 @@
 
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
-static const char *const matching[] = { "model",   "data",     "workers", "batch", "optimizer",
-                                        "lr",      "schedule", "seed",    "shard", "alpha",
-                                        "augment", "strategy", NULL };
+static const char *const matching[] = { "model",   "data",     "workers",    "batch", "optimizer",
+                                        "lr",      "schedule", "seed",       "shard", "alpha",
+                                        "augment", "strategy", "accumulate", NULL };
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",

@@ -22,6 +22,8 @@ const fast_option fast__run_options[] = {
     FAST_OPT_INT(C, steps, "0", 0, (double)FAST_STEPS_MAX,
                  "steps in all, instead of epochs; 0: by epochs"),
     FAST_OPT_INT(C, batch, "64", 1, 1 << 24, "samples per worker and step"),
+    FAST_OPT_INT(C, accumulate, "1", 1, 1 << 16,
+                 "batches whose mean gradient makes one step of a worker"),
     FAST_OPT_INT(C, global_batch, "0", 0, 1 << 24, "samples per step of all workers; 0: by batch"),
     FAST_OPT_TEXT(C, lr, "auto", NULL, "base learning rate; auto: one that suits the optimizer"),
     FAST_OPT_TEXT(C, optimizer, "momentum:weight_decay=0.0005", "optimizer", "update rule"),
@@ -130,10 +132,11 @@ static fast_err check_files(const C *c)
 static fast_err config_check(C *c)
 {
     if (c->global_batch > 0) {
-        if (c->global_batch % c->workers != 0)
-            return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers",
-                              (long long)c->global_batch, (long long)c->workers);
-        c->batch = c->global_batch / c->workers;
+        if (c->global_batch % (c->workers * c->accumulate) != 0)
+            return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers%s",
+                              (long long)c->global_batch, (long long)c->workers,
+                              c->accumulate > 1 ? " and what they accumulate" : "");
+        c->batch = c->global_batch / c->workers / c->accumulate;
     }
     if (strcmp(c->lr, "auto") != 0) {
         FAST_TRY(fast__parse_real("lr", c->lr, &c->rate));

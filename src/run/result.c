@@ -23,7 +23,7 @@ void fast__run_measure(fast_run *run)
     const fast_run_times *times = &run->times;
     fast_result *r = &run->result;
     r->steps = run->step;
-    r->samples = run->step * run->config.batch * run->config.workers;
+    r->samples = run->step * run->config.batch * run->config.accumulate * run->config.workers;
     r->epoch = run->step / run->learner->epoch_steps;
     r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
     const bool judged = sums->positions > 0 && run->train->classes > 0;

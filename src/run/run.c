@@ -145,6 +145,7 @@ static fast_err open_loaders(fast_run *run)
     const fast_loader_options train = { .seed = (uint64_t)c->seed,
                                         .batch = c->batch,
                                         .workers = c->workers,
+                                        .accumulate = c->accumulate,
                                         .shard = (fast_shard)c->shard,
                                         .alpha = c->alpha,
                                         .augment =
@@ -176,7 +177,7 @@ static fast_err open_rule(fast_run *run)
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
                                             .epoch_steps = epoch_steps,
-                                            .global_batch = c->batch * c->workers };
+                                            .global_batch = c->batch * c->accumulate * c->workers };
     return fast__schedule_new(&options, &run->schedule);
 }
 
@@ -207,6 +208,7 @@ static fast_err open_learner(fast_run *run)
                                          .workspace = run->workspace,
                                          .loader = run->loader,
                                          .test = run->test_loader,
+                                         .accumulate = c->accumulate,
                                          .seed = (uint64_t)c->seed };
     return fast__native_new(&native, &run->learner);
 }

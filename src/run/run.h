@@ -58,6 +58,7 @@ typedef struct fast_run_config {
     int64_t epochs;                 /* unless `steps` is given */
     int64_t steps;                  /* 0: by epochs */
     int64_t batch;                  /* samples per worker and step */
+    int64_t accumulate;             /* batches of a worker that make one step */
     int64_t global_batch;           /* 0: by batch */
     char lr[32];                    /* base learning rate, or "auto" until the rule is known */
     double rate;                    /* the same as a number; 0 while it is "auto" */

@@ -71,6 +71,7 @@ static fast_err seat_worker(fast_seat *seat)
                                           .batch = c->batch,
                                           .workers = team->workers,
                                           .worker = t->rank,
+                                          .accumulate = c->accumulate,
                                           .shard = (fast_shard)c->shard,
                                           .alpha = c->alpha,
                                           .augment =
@@ -80,6 +81,7 @@ static fast_err seat_worker(fast_seat *seat)
     fast_native_options native = { .graph = run->graph,
                                    .engine = run->engine,
                                    .program = run->program,
+                                   .accumulate = c->accumulate,
                                    .seed = (uint64_t)c->seed };
 
     FAST_TRY(fast__loader_new(run->train, &options, &seat->loader));

@@ -107,7 +107,8 @@ static double seconds_left(const fast_run *run)
     if (!(rate > 0) || times->compute_ns < 200000000)
         return NAN;
     const double steps = (double)(run->step_count - run->step);
-    double seconds = steps * (double)(run->config.batch * run->config.workers) / rate;
+    double seconds =
+        steps * (double)(run->config.batch * run->config.accumulate * run->config.workers) / rate;
     if (times->evaluations > 0)
         seconds +=
             evaluations_left(run) * (double)times->evaluate_ns * 1e-9 / (double)times->evaluations;

@@ -51,17 +51,18 @@ typedef struct gradient_work {
     int64_t covered;        /* elements reported */
 } gradient_work;
 
-/* The way forward is a third of the arithmetic; the way back reports as it goes. */
+/* The way forward is a third of a pass's arithmetic; the way back reports as it goes, of the last
+ * pass where there are several. */
 static void relay(void *ctx, int64_t offset, int64_t count)
 {
     gradient_work *gw = ctx;
     const fast_learner *learner = gw->seat->learner;
+    const double pass = learner->flops / (double)(learner->parts > 1 ? learner->parts : 1);
+    double left; /* of the way back */
 
     gw->covered += count;
-    fast_work_report(&gw->work,
-                     learner->flops *
-                         (1.0 / 3 + 2.0 / 3 * (double)gw->covered / (double)learner->params.count),
-                     offset, count);
+    left = 1 - (double)gw->covered / (double)learner->params.count;
+    fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left, offset, count);
 }
 
 static fast_err run_gradient(fast_work *work)

@@ -137,6 +137,22 @@ static void same_bits_on_every_transport(void **state)
     }
 }
 
+/* The largest distance of two runs' weights, after training. */
+static double distance(const char *const *a, const char *const *b)
+{
+    fast_run *runs[2] = { open_run(a), open_run(b) };
+    double largest = 0;
+
+    train(runs[0]);
+    train(runs[1]);
+    for (int64_t i = 0; i < runs[0]->learner->params.count; i++)
+        largest =
+            fmax(largest, fabs((double)runs[0]->learner->w[i] - (double)runs[1]->learner->w[i]));
+    fast_run_close(runs[0]);
+    fast_run_close(runs[1]);
+    return largest;
+}
+
 /* One worker that adds up the gradients of all in the canonical order. */
 static uint64_t accumulate(const fast_run *run, int n)
 {
@@ -201,20 +217,68 @@ static void equals_one_worker_that_accumulates(void **state)
     }
 }
 
-/* The largest distance of two runs' weights, after training. */
-static double distance(const char *const *a, const char *const *b)
+/* A network without statistics, but with dropout: masks belong to places of the global batch. */
+static fast_network *plain_network(void)
 {
-    fast_run *runs[2] = { open_run(a), open_run(b) };
-    double largest = 0;
+    static const char *const lines[] = { "conv 3 kernel=5 stride=2", "relu", "dropout 0.3",
+                                         "flatten", "dense 10" };
+    fast_network *network = NULL;
 
-    train(runs[0]);
-    train(runs[1]);
-    for (int64_t i = 0; i < runs[0]->learner->params.count; i++)
-        largest =
-            fmax(largest, fabs((double)runs[0]->learner->w[i] - (double)runs[1]->learner->w[i]));
-    fast_run_close(runs[0]);
-    fast_run_close(runs[1]);
-    return largest;
+    assert_int_equal(fast_network_new(&network), FAST_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_int_equal(fast_network_add(network, lines[i]), FAST_OK);
+    return network;
+}
+
+static fast_result result_with(const char *const *more, fast_network *network)
+{
+    fast_run *run = NULL;
+    fast_result result;
+
+    if (open_with(more, network, &run))
+        fail_msg("%s", fast_error_detail());
+    train(run);
+    result = *fast_run_result(run);
+    fast_run_close(run);
+    return result;
+}
+
+/* What the option computes: N workers are one that accumulates N batches, over several epochs, with
+ * any engine and rule; and where both are powers of two, fewer workers that accumulate more. */
+static void workers_are_accumulated_batches(void **state)
+{
+    static const char *const rules[] = { "optimizer=momentum", "optimizer=adam", "optimizer=lars" };
+    int64_t count = 0;
+    const fast_part *engines = fast_part_list("engine", &count);
+    fast_network *network = plain_network();
+
+    (void)state;
+    for (int64_t e = 0; e < count; e++)
+        for (int n = 2; n <= WORKERS_MAX; n++) {
+            char engine[256], w[256], a[256];
+            const char *rule = rules[n % 3];
+            const char *g = text(engine, "engine=%s", engines[e].name);
+            const fast_result many = result_with(
+                LIST(g, text(w, "workers=%d", n), rule, "lr=0.01", "augment=shift:1"), network);
+            const fast_result one = result_with(LIST(g, "workers=1", text(a, "accumulate=%d", n),
+                                                     rule, "lr=0.01", "augment=shift:1"),
+                                                network);
+
+            assert_true(one.params_hash == many.params_hash);
+            assert_true(one.samples == many.samples && one.steps == many.steps);
+            assert_true(one.test_loss == many.test_loss && fabs(one.loss - many.loss) < 1e-6);
+        }
+    fast_network_free(network);
+    assert_true(result_of(LIST("workers=4")).params_hash ==
+                result_of(LIST("workers=2", "accumulate=2")).params_hash);
+    assert_true(result_of(LIST("workers=4", "accumulate=1")).params_hash ==
+                result_of(LIST("workers=4")).params_hash);
+    assert_true(result_of(LIST("workers=2", "accumulate=2",
+                               "strategy=allreduce:overlap=yes,bucket=4", "transport=sim"))
+                    .params_hash == result_of(LIST("accumulate=4")).params_hash);
+    assert_true(distance(LIST("accumulate=4"), LIST("batch=32")) < 1e-5);
+    assert_true(distance(LIST("accumulate=3", "shard=contiguous", "workers=2"),
+                         LIST("batch=24", "shard=contiguous", "workers=2")) < 1e-5);
 }
 
 static void equals_others_to_rounding(void **state)
@@ -690,6 +754,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_on_every_transport),
         cmocka_unit_test(equals_one_worker_that_accumulates),
+        cmocka_unit_test(workers_are_accumulated_batches),
         cmocka_unit_test(equals_others_to_rounding),
         cmocka_unit_test(overlap_changes_the_time_only),
         cmocka_unit_test(resumed_runs_are_the_same),
