@@ -1,0 +1,385 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the literature claims of ways of training, measured in the simulator.
+
+    bench/claims.py                       all claims, about 100 core minutes
+    bench/claims.py ssp gossip --jobs 16  some of them, 16 runs at a time
+    bench/claims.py --report docs/claims.md   write the page from what was measured
+
+Every arm of a claim gets the same number of tuning trials: one a learning rate of the same grid, on
+a tenth of the training set that is held out (--holdout), with a seed that is not reported. The rate
+that reached the target first (else: that ended with the best accuracy) is then run with each of
+the seeds, on the test set. Time is virtual: the simulator's, hence the same on every machine.
+Results are kept as JSON lines; what is there is not run again.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+
+RATES = ["0.0125", "0.025", "0.05", "0.1", "0.2", "0.4", "0.8"]
+TUNING_SEED = 1000
+SEEDS = [1, 2, 3, 4, 5]
+JOB = ["--data", "digits:train=12000,test=2000", "--model", "lenet", "--optimizer", "sgd",
+       "--schedule", "constant", "--transport", "sim", "--batch", "16"]
+FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "samples", "bytes_sent",
+          "staleness_mean", "staleness_max", "divergence", "completeness", "stop"]
+
+
+class Claim:
+    """Arms that are compared, and how. `arms` is {label: flags}; `rates` None: nothing to tune."""
+
+    def __init__(self, name, says, job, arms, verdict, rates=RATES, after=None):
+        self.name, self.says, self.job, self.arms = name, says, job, arms
+        self.verdict, self.rates = verdict, rates
+        self.after = after  # arms that need what others measured: {label: (arm, function -> flags)}
+
+
+# ---- verdicts: from {arm: [result of each seed]} to a sentence -----------------------------------
+
+def time_of(result):
+    return result["time_to_target_s"] if result["time_to_target_s"] is not None else float("inf")
+
+
+def accuracy_of(result):
+    return result["test_accuracy"] or 0
+
+
+def earlier(results, first, others):
+    """Is `first` earlier at the target than each of the others, seed by seed?"""
+    said = []
+    for other in others:
+        pairs = list(zip(map(time_of, results[first]), map(time_of, results[other])))
+        wins = sum(a < b for a, b in pairs)
+        ratio = statistics.median([b / a if a < float("inf") else 0.0 for a, b in pairs])
+        holds = "holds" if wins == len(pairs) else "leans" if wins > len(pairs) / 2 else "does not hold"
+        times = "never reached by it" if ratio == float("inf") else f"median ratio {ratio:.2f}"
+        said.append(f"{first} before {other}: **{holds}** ({wins} of {len(pairs)} seeds, {times})")
+    return "; ".join(said)
+
+
+def better(results, first, other):
+    """Is `first` more accurate than `other`, seed by seed?"""
+    pairs = list(zip(map(accuracy_of, results[first]), map(accuracy_of, results[other])))
+    wins = sum(a > b for a, b in pairs)
+    gap = 100 * statistics.median([a - b for a, b in pairs])
+    holds = "holds" if wins == len(pairs) else "leans" if wins > len(pairs) / 2 else "does not hold"
+    return f"{first} better than {other}: **{holds}** ({wins} of {len(pairs)} seeds, median {gap:+.2f} points)"
+
+
+def alike(results, arms):
+    """No arm wins on all seeds, in accuracy or time, over all others."""
+    said = []
+    for what, value, sign in (("accuracy", accuracy_of, 1), ("time to target", time_of, -1)):
+        best = None
+        for arm in arms:
+            if all(sign * value(a) > sign * value(b) for other in arms if other != arm
+                   for a, b in zip(results[arm], results[other])):
+                best = arm
+        said.append(f"by {what}: " + ("**holds**, no arm is first on all seeds" if best is None
+                                      else f"**does not hold**, {best} is first on all seeds"))
+    return "; ".join(said)
+
+
+def correlation(results, x, y):
+    """Spearman's rank correlation over all runs."""
+    points = [(x(r), y(r)) for runs in results.values() for r in runs if x(r) is not None]
+
+    def ranks(values):
+        order = sorted(range(len(values)), key=lambda i: values[i])
+        out = [0.0] * len(values)
+        i = 0
+        while i < len(order):
+            k = i
+            while k + 1 < len(order) and values[order[k + 1]] == values[order[i]]:
+                k += 1
+            for j in range(i, k + 1):
+                out[order[j]] = (i + k) / 2
+            i = k + 1
+        return out
+
+    if len(points) < 3:
+        return float("nan")
+    a, b = ranks([p[0] for p in points]), ranks([p[1] for p in points])
+    ma, mb = statistics.mean(a), statistics.mean(b)
+    var = (sum((p - ma) ** 2 for p in a) * sum((q - mb) ** 2 for q in b)) ** 0.5
+    return sum((p - ma) * (q - mb) for p, q in zip(a, b)) / var if var else float("nan")
+
+
+def falls(results, arm, reference, sizes):
+    """The distance of an arm from the reference, by size."""
+    gaps = {n: 100 * statistics.median(
+        accuracy_of(b) - accuracy_of(a)
+        for a, b in zip(results[f"{arm} {n}"], results[f"{reference} {n}"])) for n in sizes}
+    small = statistics.mean(gaps[n] for n in sizes if n <= 32)
+    large = statistics.mean(gaps[n] for n in sizes if n > 32)
+    holds = "holds" if large > small + 0.5 else "does not hold"
+    return (f"points behind {reference}: " + ", ".join(f"{gaps[n]:.2f} at {n}" for n in sizes) +
+            f"; {arm} falls further behind past 32: **{holds}** ({small:.2f} up to 32, {large:.2f} beyond)")
+
+
+# ---- the claims ----------------------------------------------------------------------------------
+
+def spectrum(cluster):
+    return {"BSP": ["--strategy", "ps:slack=0,servers=4", "--cluster", cluster],
+            "SSP(3)": ["--strategy", "ps:slack=3,servers=4", "--cluster", cluster],
+            "ASP": ["--strategy", "ps:servers=4", "--cluster", cluster]}
+
+
+TIMED = ["--workers", "8", "--epochs", "8", "--evaluate", "12steps", "--target", "0.95"]
+PLAIN = ["--workers", "8", "--epochs", "6", "--evaluate", "end"]
+NODES = [8, 16, 32, 64, 128]
+PERIODS = [1, 4, 16, 64]
+
+
+def claims():
+    yield Claim("ssp-hetero", "With stragglers SSP reaches the target before BSP and before unbounded "
+                "asynchrony (cluster hetero, nodes also slowed at random to half).",
+                TIMED, spectrum("hetero:speed_jitter=1"),
+                lambda r: earlier(r, "SSP(3)", ["BSP", "ASP"]))
+    yield Claim("ssp-wan", "The same over a wide area network, nodes slowed at random to half.",
+                TIMED, spectrum("wan:speed_jitter=1"),
+                lambda r: earlier(r, "SSP(3)", ["BSP", "ASP"]))
+    yield Claim("homogeneous", "On a homogeneous fast cluster synchronous, bounded and unbounded "
+                "asynchronous training cannot be told apart (cluster infiniband).",
+                TIMED, {"BSP": ["--strategy", "allreduce", "--cluster", "infiniband"],
+                        "SSP(3)": ["--strategy", "ps:slack=3,servers=0", "--cluster", "infiniband"],
+                        "ASP": ["--strategy", "ps:servers=0", "--cluster", "infiniband"]},
+                lambda r: alike(r, ["BSP", "SSP(3)", "ASP"]))
+    yield Claim("easgd", "EASGD beats Downpour at large periods (cluster hetero, period = steps between "
+                "exchanges).", PLAIN,
+                {f"{name} {tau}": ["--strategy", flags.format(t=tau), "--cluster", "hetero"]
+                 for tau in PERIODS for name, flags in (("EASGD", "elastic:period={t}"),
+                                                        ("Downpour", "ps:fetch={t},push={t}"))},
+                lambda r: "; ".join(better(r, f"EASGD {tau}", f"Downpour {tau}") for tau in PERIODS))
+    yield Claim("gossip", "Gossip's accuracy falls as nodes grow past 32 (4 samples a worker and step, "
+                "6 epochs, random pairs).", ["--batch", "4", "--epochs", "6", "--evaluate", "end",
+                                             "--cluster", "ethernet-10g"],
+                {f"{name} {n}": ["--strategy", flags, "--workers", str(n)]
+                 for n in NODES for name, flags in (("gossip", "gossip_async"),
+                                                    ("allreduce", "allreduce"))},
+                lambda r: falls(r, "gossip", "allreduce", NODES))
+    for cluster in ("ethernet-1g", "wan"):
+        yield Claim(f"dpsgd-{cluster}", f"D-PSGD on a ring beats a single parameter server on slow links "
+                    f"(cluster {cluster}, 16 workers).",
+                    ["--workers", "16", "--epochs", "12", "--evaluate", "12steps", "--target", "0.95"],
+                    {"D-PSGD": ["--strategy", "gossip", "--topology", "ring", "--cluster", cluster],
+                     "one PS": ["--strategy", "ps:slack=0", "--cluster", cluster],
+                     "one PS, async": ["--strategy", "ps", "--cluster", cluster]},
+                    lambda r: earlier(r, "D-PSGD", ["one PS", "one PS, async"]))
+    yield Claim("completeness", "Accuracy against completeness: drop rate times fan-out (D-PSGD, 16 "
+                "workers).", ["--workers", "16", "--epochs", "6", "--evaluate", "end",
+                              "--cluster", "ethernet-10g"],
+                {f"{graph.split(':')[0]}, drop {drop}":
+                 ["--strategy", f"gossip:drop={drop}", "--topology", graph]
+                 for graph in ("ring", "random:degree=4", "full") for drop in ("0", "0.5", "0.9", "0.99")},
+                lambda r: f"rank correlation of completeness and accuracy over all runs: "
+                          f"**{correlation(r, lambda x: x['completeness'], accuracy_of):.2f}**, "
+                          f"of divergence and accuracy: "
+                          f"**{correlation(r, lambda x: x['divergence'], accuracy_of):.2f}**")
+    for rule, rates in (("momentum", RATES), ("adam", ["0.00025", "0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"])):
+        yield Claim(f"state-{rule}", f"Where {rule}'s state belongs under partial communication: with the "
+                    f"worker, averaged like the weights, begun anew, or at the server (8 workers, "
+                    f"period 8; gossip drops half of the links).",
+                    PLAIN + ["--optimizer", rule, "--cluster", "hetero"],
+                    {**{f"local, {s}": ["--strategy", f"local:period=8,state={s}"]
+                        for s in ("local", "average", "reset")},
+                     **{f"gossip, {s}": ["--strategy", f"gossip:drop=0.5,state={s}"]
+                        for s in ("local", "average", "reset")},
+                     "server": ["--strategy", "ps:fetch=8,push=8"]},
+                    lambda r: "best: " + max(r, key=lambda a: statistics.median(map(accuracy_of, r[a]))),
+                    rates=rates)
+    yield Claim("representative", "Which model stands for replicas that differ (8 workers, one rate "
+                "for all policies of a strategy).", PLAIN + ["--cluster", "hetero", "--lr", "0.1"],
+                {f"{name}, {policy}": ["--strategy", flags, "--representative", policy]
+                 for name, flags in (("gossip", "gossip:drop=0.9"), ("local", "local:period=64"),
+                                     ("partial", "partial:how=scatter,period=16"))
+                 for policy in ("average", "best", "consensus", "worker", "ensemble")},
+                lambda r: "; ".join(
+                    f"{name}: best is " + max((a for a in r if a.startswith(name + ",")),
+                                              key=lambda a: statistics.median(map(accuracy_of, r[a])))
+                    for name in ("gossip", "local", "partial")), rates=None)
+    yield Claim("termination", "Half of the workers are terminated at 25, 50 and 75% of the run "
+                "(8 workers; percent of the run's virtual time).",
+                PLAIN + ["--cluster", "ethernet-10g", "--lr", "0.1", "--timeout", "5"],
+                {f"{name}, nobody": ["--strategy", flags] for name, flags in SURVIVORS.items()},
+                lambda r: "; ".join(
+                    f"{name}: " + ", ".join(
+                        f"{100 * statistics.median(accuracy_of(b) - accuracy_of(a) for a, b in zip(r[f'{name}, {part}%'], r[f'{name}, nobody'])):.2f}"
+                        f" points lost at {part}%" for part in (25, 50, 75)) for name in SURVIVORS),
+                rates=None,
+                after={f"{name}, {part}%": (f"{name}, nobody", crashes(flags, part))
+                       for name, flags in SURVIVORS.items() for part in (25, 50, 75)})
+
+
+SURVIVORS = {"ASP": "ps", "EASGD": "elastic", "AD-PSGD": "gossip_async", "MALT": "partial:how=scatter"}
+
+
+def crashes(flags, part):
+    def make(result):
+        at = result["virtual_time_s"] * part / 100
+        return ["--strategy", flags, "--faults", "; ".join(f"crash {n} at {at:.3f}s" for n in range(4, 8))]
+    return make
+
+
+# ---- running -------------------------------------------------------------------------------------
+
+class Runs:
+    """Runs `fast train`, once for each command ever; keeps results in a file of JSON lines."""
+
+    def __init__(self, program, path, jobs):
+        self.program, self.path = program, path
+        self.pool = concurrent.futures.ThreadPoolExecutor(jobs)
+        self.lock = threading.Lock()
+        self.known = {}
+        self.count = 0
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as lines:
+                for line in lines:
+                    entry = json.loads(line)
+                    self.known[entry["command"]] = entry
+
+    def run(self, flags):
+        command = " ".join(["fast", "train", *(f"'{f}'" if ";" in f or " " in f else f for f in flags)])
+        with self.lock:
+            if command in self.known:
+                return self.known[command]
+        done = subprocess.run([self.program, "train", *flags, "--quiet", "--json"],
+                              capture_output=True, text=True, check=False)
+        entry = {"command": command}
+        if done.returncode != 0 or not done.stdout.strip():
+            entry["error"] = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            entry.update({field: None for field in FIELDS})
+        else:
+            result = json.loads(done.stdout.strip().splitlines()[-1])
+            entry.update({field: result.get(field) for field in FIELDS})
+        with self.lock:
+            if "error" not in entry:
+                self.known[command] = entry
+                with open(self.path, "a", encoding="utf-8") as out:
+                    out.write(json.dumps(entry) + "\n")
+            self.count += 1
+            print(f"{self.count:5d}  {entry.get('error') or entry['test_accuracy']}  {command[:150]}",
+                  file=sys.stderr, flush=True)
+        return entry
+
+    def submit(self, flags):
+        return self.pool.submit(self.run, flags)
+
+
+def flags_of(claim, arm, seed, rate=None, holdout=False):
+    flags = {}
+    for source in (JOB, claim.job, arm):
+        for key, value in zip(source[::2], source[1::2]):
+            flags[key] = value
+    flags["--seed"] = str(seed)
+    if rate is not None:
+        flags["--lr"] = rate
+    if holdout:
+        flags["--holdout"] = "0.1"
+    return [word for pair in flags.items() for word in pair]
+
+
+def measure(claim, runs):
+    """{arm: (rate, [result a seed])}: tuning of all arms, then their seeds, all side by side."""
+    chosen = {arm: None for arm in claim.arms}
+    if claim.rates:
+        trials = {(arm, rate): runs.submit(flags_of(claim, flags, TUNING_SEED, rate, True))
+                  for arm, flags in claim.arms.items() for rate in claim.rates}
+        for arm in claim.arms:
+            chosen[arm] = min(claim.rates, key=lambda rate: (
+                time_of(trials[arm, rate].result()), -accuracy_of(trials[arm, rate].result())))
+    waiting = {arm: [runs.submit(flags_of(claim, flags, seed, chosen[arm])) for seed in SEEDS]
+               for arm, flags in claim.arms.items()}
+    results = {arm: [w.result() for w in waiting[arm]] for arm in claim.arms}
+    later = {label: [runs.submit(flags_of(claim, make(results[arm][i]), seed, chosen[arm]))
+                     for i, seed in enumerate(SEEDS)]
+             for label, (arm, make) in (claim.after or {}).items()}
+    for label, waits in later.items():
+        results[label] = [w.result() for w in waits]
+        chosen[label] = chosen[claim.after[label][0]]
+    return chosen, results
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+def spread(values, form):
+    values = [v for v in values if v is not None]
+    if not values:
+        return "-"
+    low, mid, high = min(values), statistics.median(values), max(values)
+    return form.format(mid) if low == high else f"{form.format(mid)} ({form.format(low)} to {form.format(high)})"
+
+
+def page(claim, chosen, results):
+    lines = [f"## {claim.name}", "", claim.says, "",
+             f"Measured: {claim.verdict(results)}.", "",
+             "| arm | rate | test accuracy, % | reached target | time to it, s | virtual time, s | "
+             "MB sent | staleness | divergence | completeness |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for arm, runs in results.items():
+        errors = [r["error"] for r in runs if "error" in r]
+        if errors:
+            lines.append(f"| {arm} | {chosen[arm] or '-'} | failed {len(errors)} of {len(runs)}: "
+                         f"{errors[0]} | | | | | | | |")
+            continue
+        reached = [r["time_to_target_s"] for r in runs if r["time_to_target_s"] is not None]
+        timed = "--target" in claim.job
+        lines.append(" | ".join([
+            f"| {arm}", chosen[arm] or "0.1", spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
+            f"{len(reached)} of {len(runs)}" if timed else "-",
+            spread(reached, "{:.2f}") if timed else "-",
+            spread([r["virtual_time_s"] for r in runs], "{:.2f}"),
+            spread([(r["bytes_sent"] or 0) / 1e6 for r in runs], "{:.0f}"),
+            spread([r["staleness_mean"] for r in runs], "{:.1f}"),
+            spread([r["divergence"] for r in runs], "{:.3g}"),
+            spread([r["completeness"] for r in runs], "{:.3f}")]) + " |")
+    first = next(iter(claim.arms))
+    lines += ["", f"Again: `bench/claims.py {claim.name}`. One run of it:", "", "```", results[first][0]["command"],
+              "```", ""]
+    return "\n".join(lines)
+
+
+HEAD = """# Claims of the literature, measured
+
+Generated by `bench/claims.py --report docs/claims.md`; do not edit. Each claim is one command, `bench/claims.py NAME`.
+
+All runs are in the simulator, in virtual time, so the figures are the same on every machine. The job is lenet on 12,000 rendered digits
+with SGD at a constant rate and 16 samples a worker and step, unless the claim says otherwise. **Every arm of a claim got the same
+tuning**: one trial for each of the same rates ({rates}), with seed {tuning} on a tenth of the training set that was held out; the rate that
+reached the target first, else the one with the best accuracy, was then run with the seeds {seeds} on the test set. A claim *holds* if all
+seeds say so, *leans* if most do. Figures are medians over the seeds, with the smallest and the largest.
+
+What this cannot say: the job is small, the rates are seven, and a system's other settings are those of its preset or paper.
+
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="claims by name, or its beginning; all if none")
+    parser.add_argument("--fast", default="build/release/fast", help="the program [%(default)s]")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time [all cores]")
+    parser.add_argument("--results", default="claims.jsonl", help="file of results [%(default)s]")
+    parser.add_argument("--report", help="write the page of all claims to this file")
+    args = parser.parse_args()
+    everything = list(claims())
+    wanted = [c for c in everything if not args.names or any(c.name.startswith(n) for n in args.names)]
+    if not wanted:
+        sys.exit("no such claim; there are: " + ", ".join(c.name for c in everything))
+    runs = Runs(args.fast, args.results, args.jobs)
+    with concurrent.futures.ThreadPoolExecutor(len(wanted)) as side_by_side:
+        measured = list(side_by_side.map(lambda claim: measure(claim, runs), wanted))
+    pages = [page(claim, *m) for claim, m in zip(wanted, measured)]
+    print("\n".join(pages))
+    if args.report:
+        with open(args.report, "w", encoding="utf-8") as out:
+            out.write(HEAD.format(rates=", ".join(RATES), tuning=TUNING_SEED,
+                                  seeds=", ".join(map(str, SEEDS))) + "\n".join(pages))
+
+
+if __name__ == "__main__":
+    main()
