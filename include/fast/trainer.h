@@ -54,6 +54,8 @@ typedef struct fast_trainer {
                                       worker's copy of it, of fast_trainer_centre(); a worker
                                       without one has no say then. NULL: none */
     int64_t centre_version; /* of several the largest stands: updates that it holds, or merit */
+    bool rule_travels;      /* a strategy that mixes replicas sets it before its first step: the
+                                      rule's state is mixed wherever w is */
     void *run;              /* the run's own */
 } fast_trainer;
 
@@ -84,6 +86,10 @@ FAST_API bool fast_trainer_by_range(const fast_trainer *t);
 FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
 /* Forget the rule's state (momentum), as some strategies do when models are replaced. */
 FAST_API void fast_trainer_reset_rule(fast_trainer *t);
+
+/* State of the rule, vector i from 0 (momentum, ...): count floats, which may be written between
+ * updates; NULL past the last. */
+FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
 
 /* Room for this worker's copy of a centre: count floats, first w's. It is the run's, and set as
  * t->centre. FAST_ENOMEM. */

@@ -131,12 +131,16 @@ bool fast_trainer_by_range(const fast_trainer *t)
     return fast__optimizer_by_range(seat_of(t)->optimizer);
 }
 
+float *fast_trainer_rule_slot(fast_trainer *t, int i)
+{
+    return fast__optimizer_slot(seat_of(t)->optimizer, i);
+}
+
 void fast_trainer_reset_rule(fast_trainer *t)
 {
-    fast_seat *seat = seat_of(t);
     float *slot;
 
-    for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
+    for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++)
         memset(slot, 0, (size_t)t->count * sizeof *slot);
 }
 

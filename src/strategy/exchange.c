@@ -24,9 +24,20 @@ static size_t carried_size(const fast_trainer *t)
     return (size_t)t->workers * sizeof(double);
 }
 
-static size_t replica_size(const fast_trainer *t)
+/* Vectors of the rule's state that travel. */
+static int slot_count(fast_trainer *t)
 {
-    return carried_size(t) + (size_t)(t->count + t->state_count) * sizeof(float);
+    int count = 0;
+
+    while (t->rule_travels && fast_trainer_rule_slot(t, count) != NULL)
+        count++;
+    return count;
+}
+
+static size_t replica_size(fast_trainer *t)
+{
+    return carried_size(t) +
+           (size_t)(t->count * (1 + slot_count(t)) + t->state_count) * sizeof(float);
 }
 
 fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out)
@@ -38,10 +49,14 @@ fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out)
     FAST_TRY(fast_buffer_new(t->actor, replica_size(t), &buffer));
     data = fast_buffer_data(buffer);
     memcpy(data, fast_trainer_carried(t), carried_size(t));
-    memcpy(data + carried_size(t), x, (size_t)t->count * sizeof *x);
+    data += carried_size(t);
+    memcpy(data, x, (size_t)t->count * sizeof *x);
+    data += (size_t)t->count * sizeof *x;
     if (t->state_count > 0)
-        memcpy(data + carried_size(t) + (size_t)t->count * sizeof *x, t->s,
-               (size_t)t->state_count * sizeof *t->s);
+        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
+    data += (size_t)t->state_count * sizeof *t->s;
+    for (int i = 0; i < slot_count(t); i++, data += (size_t)t->count * sizeof *x)
+        memcpy(data, fast_trainer_rule_slot(t, i), (size_t)t->count * sizeof *x);
     *out = buffer;
     return FAST_OK;
 }
@@ -64,7 +79,7 @@ fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buff
     return FAST_OK;
 }
 
-fast_err fast__replica_open(const fast_trainer *t, const fast_msg *msg, fast_replica *out)
+fast_err fast__replica_open(fast_trainer *t, const fast_msg *msg, fast_replica *out)
 {
     const unsigned char *data;
 
@@ -75,6 +90,7 @@ fast_err fast__replica_open(const fast_trainer *t, const fast_msg *msg, fast_rep
     out->carried = (const double *)(const void *)data;
     out->x = (const float *)(const void *)(data + carried_size(t));
     out->s = out->x + t->count;
+    out->rule = out->s + t->state_count;
     return FAST_OK;
 }
 
@@ -91,7 +107,12 @@ fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *mod
     fast__vector_axpby(t->count, (float)take, model->x, (float)keep, t->w);
     fast__vector_axpby(t->state_count, (float)take, model->s, (float)keep, t->s);
     fast_trainer_mix(t, keep, model->carried, take);
-    return fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count);
+    const int slots = slot_count(t);
+    for (int i = 0; i < slots; i++)
+        fast__vector_axpby(t->count, (float)take, model->rule + i * t->count, (float)keep,
+                           fast_trainer_rule_slot(t, i));
+    const double mixed = (double)t->count * (1 + slots);
+    return fast_charge(t->actor, 3 * mixed, 12 * mixed);
 }
 
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)

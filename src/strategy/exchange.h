@@ -8,8 +8,8 @@
  * neighbours, and the end, when what is still on its way is taken in.
  *
  * A replica's message holds, in one buffer, the weights of all contributions (one double for each
- * worker), the parameters and the state. Its words: the sender's step, its mass, and one of the
- * strategy's own.
+ * worker), the parameters, the state and, where t->rule_travels, the rule's. Its words: the
+ * sender's step, its mass, and one of the strategy's own.
  */
 enum { FAST_REPLICA_STEP, FAST_REPLICA_MASS, FAST_REPLICA_OWN };
 
@@ -27,12 +27,24 @@ typedef struct fast_replica {
     const double *carried; /* [workers] */
     const float *x;        /* [count] */
     const float *s;        /* [state_count] */
+    const float *rule;     /* [slots][count] where t->rule_travels */
 } fast_replica;
-fast_err fast__replica_open(const fast_trainer *t, const fast_msg *msg, fast_replica *out);
+fast_err fast__replica_open(fast_trainer *t, const fast_msg *msg, fast_replica *out);
 double fast__replica_mass(const fast_msg *msg);
 
-/* w <- keep w + take x, and the state and the contributions alike; charged. */
+/* w <- keep w + take x, and the state, the rule's where it travels, and the contributions alike;
+ * charged. */
 fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take);
+
+/* What becomes of the rule's state where models are mixed: options of strategies. */
+typedef enum fast_rule_state {
+    FAST_RULE_LOCAL,   /* each worker keeps its own */
+    FAST_RULE_RESET,   /* begins anew */
+    FAST_RULE_AVERAGE, /* is mixed like the weights */
+} fast_rule_state;
+#define FAST_RULE_STATES "local|reset|average"
+#define FAST_RULE_STATES_HELP \
+    "the rule's state at an exchange: kept by each worker, begun anew, or mixed like the weights"
 
 /* Memory for a list of neighbours at a step. */
 typedef struct fast_neighbours {

@@ -45,6 +45,7 @@ typedef struct gossip_config {
     int64_t rounds;  /* of mixing at an exchange */
     int64_t correct; /* rounds on a ring after them */
     double drop;     /* share of links that carry nothing */
+    int state;       /* fast_rule_state */
 } gossip_config;
 
 static const fast_option options[] = {
@@ -59,6 +60,7 @@ static const fast_option options[] = {
     FAST_OPT_INT(gossip_config, correct, "0", 0, 1000,
                  "rounds on a ring after them, never dropped (corrected gossip)"),
     FAST_OPT_REAL(gossip_config, drop, "0", 0, 1, "share of links that carry nothing"),
+    FAST_OPT_CHOICE(gossip_config, state, "local", FAST_RULE_STATES, FAST_RULE_STATES_HELP),
     FAST_OPT_END,
 };
 
@@ -73,6 +75,9 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "gossip: gradients are exchanged at each step and without "
                           "masses; leave out %s",
                           c->push ? "push" : "period");
+    if (c->sends == 1 && c->state != FAST_RULE_LOCAL)
+        return fast__fail(FAST_EINVAL, "gossip: the rule's state goes with weights; leave out "
+                                       "state, or sends=gradients");
     if (c->sends == 1 && c->rounds + c->correct > 1)
         return fast__fail(FAST_EINVAL, "gossip: gradients are mixed once; leave out rounds and "
                                        "correct");
@@ -242,6 +247,8 @@ static fast_err combine(mixer *m)
         fast_msg_free(m->msgs[i]);
         m->msgs[i] = NULL;
     }
+    if (m->c->state == FAST_RULE_RESET)
+        fast_trainer_reset_rule(t);
     return FAST_OK;
 }
 
@@ -324,6 +331,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     mixer m;
 
     t->period = c->period;
+    t->rule_travels = c->state == FAST_RULE_AVERAGE;
     err = mixer_init(t, c, &m);
     if (!err)
         err = train(&m);

@@ -32,7 +32,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/strategy.h"
+#include "strategy/exchange.h"
 #include "tensor/vector.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ typedef struct local_config {
     double momentum;    /* of the outer step */
     double rate;        /* of the outer step */
     double after;       /* epochs with an exchange at each step before the periods begin */
-    int state;          /* of the rule: 0 local, 1 reset */
+    int state;          /* fast_rule_state */
     bool delay;         /* one update a period, by the mean gradient */
     double grow;        /* delay: epochs after which the period doubles; 0: never */
     double noise;       /* delay: relative deviation of the mean at which it doubles; 0: never */
@@ -61,8 +61,7 @@ static const fast_option options[] = {
     FAST_OPT_REAL(local_config, rate, "1", 0, 100, "of the outer step"),
     FAST_OPT_REAL(local_config, after, "0", 0, 1e9,
                   "epochs of an exchange at each step before (post-local SGD)"),
-    FAST_OPT_CHOICE(local_config, state, "local", "local|reset",
-                    "the rule's state at an exchange: kept by each worker, or begun anew"),
+    FAST_OPT_CHOICE(local_config, state, "local", FAST_RULE_STATES, FAST_RULE_STATES_HELP),
     FAST_OPT_BOOL(local_config, delay, "no",
                   "sum gradients up, and update once in a period (bunch mode)"),
     FAST_OPT_REAL(local_config, grow, "0", 0, 1e9,
@@ -215,6 +214,19 @@ static void remember(fast_trainer *t, const local_config *c, outer *o)
         o->mean[i] += (t->w[i] - o->mean[i]) / (float)o->mean_count;
 }
 
+static fast_err average_rule(fast_trainer *t, float share)
+{
+    float *slot;
+
+    fast_actor_at(t->actor, t->step, "the rule's state");
+    for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++) {
+        FAST_TRY(fast_allreduce(t->group, slot, t->count, FAST_SOON));
+        fast__vector_scale(t->count, share, slot);
+        FAST_TRY(fast_charge(t->actor, (double)t->count, 8 * (double)t->count));
+    }
+    return FAST_OK;
+}
+
 /* Average the models and take the outer step. */
 static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 {
@@ -237,8 +249,10 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
         outer_step(t, c, o);
         FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 28 * (double)t->count));
     }
-    if (c->state == 1)
+    if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
+    if (c->state == FAST_RULE_AVERAGE)
+        FAST_TRY(average_rule(t, share));
     if (o->mean)
         remember(t, c, o);
     return FAST_OK;

@@ -59,6 +59,29 @@ static void averaging_each_step_is_synchronous(void **state)
                      train("allreduce", 4, NULL).test_loss) < 1e-5);
 }
 
+/* Momentum is linear too: averaged along, by a mean of all or by mixing on the full graph, each
+ * step is a synchronous one. Where it begins anew each time, it is plain SGD. */
+static void averaged_state_is_synchronous(void **state)
+{
+    const double all = train("allreduce", 4, "optimizer=momentum").test_loss;
+    static const char *const alike[] = { "local:period=1,state=average",
+                                         "gossip:first=adapt,state=average" };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const char *const list[] = { "optimizer=momentum", i ? "topology=full" : NULL, NULL };
+
+        assert_true(fabs(test_small_run(alike[i], 4, list).test_loss - all) < 1e-5);
+    }
+    assert_true(fabs(train("local:period=1,state=reset", 4, "optimizer=momentum").test_loss -
+                     train("allreduce", 4, NULL).test_loss) < 1e-5);
+    differ("local:period=4,state=average", "local:period=4", 4, "optimizer=adam");
+    differ("gossip:state=average", "gossip", 4, "optimizer=adam");
+    differ("gossip:state=reset", "gossip", 4, "optimizer=adam");
+    same("local:period=4,state=average", "local:period=4", 4, NULL); /* SGD has none */
+    same("gossip:state=average", "gossip", 4, NULL);
+}
+
 static void options_matter(void **state)
 {
     (void)state;
@@ -101,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_other_members),
         cmocka_unit_test(averaging_each_step_is_synchronous),
+        cmocka_unit_test(averaged_state_is_synchronous),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(nonsense_is_refused),
     };
