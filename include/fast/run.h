@@ -90,7 +90,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
                                                      const fast_data *train, const fast_data *test,
                                                      fast_run **out);
 
-/* Call `watch` as the run goes on, on the thread that trains; NULL stops that. */
+/* Call `watch` as the run goes on, never twice at once, on a thread that trains, or, on `sim`, on
+ * one of its own; NULL stops that. */
 FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);
 
 /* Train to the end, the target, a cancel or a loss that is not finite; all are FAST_OK, and the
@@ -125,8 +126,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char 
  * set holds them; its normalisation is applied here. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_predict(fast_run *run, int64_t count, const float *x,
                                                    float *outputs);
-FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample */
-FAST_API int64_t fast_run_outputs(const fast_run *run); /* outputs of one sample */
+FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample; 0: unknown */
+FAST_API int64_t fast_run_outputs(const fast_run *run); /* outputs of one sample; 0: unknown */
 
 /* Close the run and free it. NULL is allowed. */
 FAST_API void fast_run_close(fast_run *run);

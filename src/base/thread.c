@@ -42,6 +42,15 @@ void fast__thread_join(fast_thread *thread)
     FAST_ASSERT(!failed);
 }
 
+fast_err fast__thread_call(void *(*main)(void *ctx), void *ctx)
+{
+    fast_thread thread;
+
+    FAST_TRY(fast__thread_start(&thread, main, ctx));
+    fast__thread_join(&thread);
+    return FAST_OK;
+}
+
 void fast__mutex_init(fast_mutex *mutex)
 {
     const int failed = pthread_mutex_init(&mutex->mutex, NULL);

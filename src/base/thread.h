@@ -13,6 +13,9 @@ typedef struct fast_thread {
 
 fast_err fast__thread_start(fast_thread *thread, void *(*main)(void *ctx), void *ctx);
 void fast__thread_join(fast_thread *thread);
+/* Run main(ctx) on a thread of its own and wait for its end: for what needs more stack than there
+ * may be here. Nothing runs beside it that did not before. */
+fast_err fast__thread_call(void *(*main)(void *ctx), void *ctx);
 
 /* A lock. */
 typedef struct fast_mutex {

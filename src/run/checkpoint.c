@@ -90,6 +90,8 @@ static uint64_t data_hash(fast_run *run)
     if (run->data_hash)
         return run->data_hash;
     const fast_data *d = run->train;
+    if (!d) /* of a learner's own data only their number is known */
+        return (uint64_t)run->foreign->kind.samples;
     uint64_t hash = (uint64_t)d->count;
     hash = fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
     if (d->labels)
@@ -127,7 +129,7 @@ static void describe_run(fast_run *run, meta *m)
     meta_put(m, "data_hash", "%016" PRIx64, data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
-    meta_put(m, "plan_hash", "%016" PRIx64, fast__program_head(run->program)->plan_hash);
+    meta_put(m, "plan_hash", "%016" PRIx64, fast__run_plan_hash(run));
     for (const char *const *name = matching; *name; name++) {
         char key[32];
         char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
@@ -318,7 +320,7 @@ static fast_err check_content(const char *path, const fast_tensors *tensors)
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
 {
     char plan[32];
-    snprintf(plan, sizeof plan, "%016" PRIx64, fast__program_head(run->program)->plan_hash);
+    snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
     if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
         snprintf(run->resume_note, sizeof run->resume_note,
                  "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "

@@ -192,6 +192,8 @@ static fast_err judge(fast_seat *seat, int64_t step)
         err = fast__run_evaluate(run);
     if (!err)
         err = fast__run_keep_due(run);
+    else
+        fast__team_break(seat, err);
     run->step = step_before > step ? step_before : step;
     run->actor = NULL;
     if (!run->is_virtual)

@@ -21,6 +21,9 @@ static void normalize(const fast_data *data, int64_t count, const float *x, floa
 fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *outputs)
 {
     FAST_ASSERT(run != NULL && count >= 0);
+    if (run->foreign)
+        return fast__fail(FAST_ENOTSUP, "learner %s is your own: ask it for its outputs",
+                          run->foreign->name);
     const int64_t inputs = fast_run_inputs(run);
     const int64_t each = fast_run_outputs(run);
     for (int64_t done = 0; done < count;) {

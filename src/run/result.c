@@ -26,7 +26,7 @@ void fast__run_measure(fast_run *run)
     r->samples = run->step * run->config.batch * run->config.accumulate * run->config.workers;
     r->epoch = run->step / run->learner->epoch_steps;
     r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
-    const bool judged = sums->positions > 0 && run->train->classes > 0;
+    const bool judged = sums->positions > 0 && (run->foreign || run->train->classes > 0);
     r->train_accuracy = judged ? (double)sums->correct / (double)sums->positions : NAN;
 
     int64_t total = times->total_ns;
@@ -54,7 +54,7 @@ void fast__run_measure_all(fast_run *run)
     if (learner->state.count > 0)
         hash = fast__hash(learner->s, (size_t)learner->state.count * sizeof *learner->s, hash);
     r->params_hash = hash;
-    r->plan_hash = fast__program_head(run->program)->plan_hash;
+    r->plan_hash = fast__run_plan_hash(run);
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         r->memory_peak = (int64_t)usage.ru_maxrss * 1024; /* Linux counts kibibytes */
@@ -74,10 +74,10 @@ bool fast_run_is_first(const fast_run *run)
 
 int64_t fast_run_inputs(const fast_run *run)
 {
-    return run->train->features;
+    return run->train ? run->train->features : 0;
 }
 
 int64_t fast_run_outputs(const fast_run *run)
 {
-    return run->graph->nodes[run->graph->node_count - 1].count;
+    return run->graph ? run->graph->nodes[run->graph->node_count - 1].count : 0;
 }

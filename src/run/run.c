@@ -113,12 +113,43 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
                           "like the training set's (%lld values, %lld outputs)",
                           (long long)b->features, (long long)b->outputs, (long long)a->features,
                           (long long)a->outputs);
-    if (run->config.target > 0 && !b)
+    return FAST_OK;
+}
+
+/* A target is an accuracy of a test set. What a learner of the caller's judges is its business. */
+static fast_err check_target(const fast_run *run)
+{
+    const fast_data *a = run->train;
+    const bool judged =
+        run->foreign ? run->foreign->kind.evaluate && (!a || run->test) : run->test != NULL;
+
+    if (run->config.target > 0 && !judged)
         return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
                           run->config.target, run->config.data);
-    if (run->config.target > 0 && a->classes == 0)
+    if (run->config.target > 0 && a && a->classes == 0)
         return fast__fail(FAST_EINVAL, "target=%g is an accuracy, and data %s is a regression",
                           run->config.target, run->config.data);
+    return FAST_OK;
+}
+
+/* A learner of the caller's stands for data, where it makes its own batches, model and engine. */
+static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
+{
+    FAST_TRY(fast__foreign_open(kind, &run->foreign));
+    snprintf(run->config.model, sizeof run->config.model, "%s", run->foreign->name);
+    snprintf(run->config.engine, sizeof run->config.engine, "own");
+    if (run->foreign->kind.samples == 0) {
+        FAST_TRY(open_data(run, NULL, NULL));
+    } else {
+        snprintf(run->config.data, sizeof run->config.data, "own");
+        if (run->config.holdout > 0)
+            return fast__fail(FAST_EINVAL,
+                              "holdout=%g splits data that FAST opened, and learner "
+                              "%s has its own",
+                              run->config.holdout, run->foreign->name);
+    }
+    if (!run->foreign->kind.evaluate)
+        run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
     return FAST_OK;
 }
 
@@ -152,6 +183,8 @@ static fast_err open_loaders(fast_run *run)
                                             strcmp(c->augment, "no") == 0 ? NULL : c->augment,
                                         .prefetch = c->prefetch_count,
                                         .shuffle = true };
+    if (!run->train)
+        return FAST_OK;
     FAST_TRY(fast__loader_new(run->train, &train, &run->loader));
     if (!run->test)
         return FAST_OK;
@@ -162,16 +195,36 @@ static fast_err open_loaders(fast_run *run)
     return fast__loader_new(run->test, &test, &run->test_loader);
 }
 
+const fast_layout *fast__run_params(const fast_run *run)
+{
+    return run->foreign ? &run->foreign->params : &run->graph->params;
+}
+
+/* Steps that make one epoch; 0 where a batch does not fit into it. */
+static int64_t epoch_steps_of(const fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+
+    return run->loader ? fast__loader_steps(run->loader)
+                       : run->foreign->kind.samples / c->workers / c->batch;
+}
+
 static fast_err open_rule(fast_run *run)
 {
     const fast_run_config *c = &run->config;
-    const int64_t epoch_steps = fast__loader_steps(run->loader);
+    const int64_t epoch_steps = epoch_steps_of(run);
+    if (epoch_steps < 1)
+        return fast__fail(FAST_EINVAL,
+                          "the %lld samples of learner %s are not enough for a batch "
+                          "of %lld of each of %lld workers",
+                          (long long)run->foreign->kind.samples, run->foreign->name,
+                          (long long)c->batch, (long long)c->workers);
     run->step_count = c->steps;
     if (c->steps == 0 && (!fast__mul_size(c->epochs, epoch_steps, &run->step_count) ||
                           run->step_count > FAST_STEPS_MAX))
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
-    FAST_TRY(fast__optimizer_new(c->optimizer, &run->graph->params, &run->optimizer));
+    FAST_TRY(fast__optimizer_new(c->optimizer, fast__run_params(run), &run->optimizer));
     run->by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
@@ -195,9 +248,33 @@ fast_engine_options fast__run_engine_options(const fast_run *run)
                                   .method = strcmp(c->method, "auto") == 0 ? NULL : c->method };
 }
 
+uint64_t fast__run_plan_hash(const fast_run *run)
+{
+    return run->program ? fast__program_head(run->program)->plan_hash : 0;
+}
+
+fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
+                           fast_learner **out)
+{
+    const fast_foreign_options options = { .foreign = run->foreign,
+                                           .loader = loader,
+                                           .test = run->test_loader,
+                                           .data = run->train,
+                                           .worker = worker,
+                                           .workers = run->config.workers,
+                                           .batch = run->config.batch,
+                                           .epoch_steps = epoch_steps_of(run),
+                                           .seed = (uint64_t)run->config.seed,
+                                           .small_stack =
+                                               strcmp(run->config.transport, "sim") == 0 };
+    return fast__foreign_new(&options, out);
+}
+
 static fast_err open_learner(fast_run *run)
 {
     const fast_run_config *c = &run->config;
+    if (run->foreign)
+        return fast__run_foreign(run, 0, run->loader, &run->learner);
     const fast_engine_options options = fast__run_engine_options(run);
     FAST_TRY(run->engine->compile(run->graph, &options, &run->program));
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
@@ -217,6 +294,8 @@ static fast_err open_learner(fast_run *run)
 static fast_err open_predict(fast_run *run)
 {
     int64_t count = 0;
+    if (run->foreign)
+        return FAST_OK;
     if (!fast__mul_size(run->config.batch, run->train->features, &count))
         return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
     return fast__alloc("samples to predict", count, sizeof(float), &run->predict_x);
@@ -242,13 +321,26 @@ static fast_err open_texts(fast_run *run)
     return FAST_OK;
 }
 
-static fast_err open_parts(fast_run *run, const char *const *options, const fast_network *network,
-                           const fast_data *train, const fast_data *test)
+/* What a caller may bring: each NULL if it is the options' business. */
+typedef struct own_parts {
+    const fast_network *network;
+    const fast_data *train;
+    const fast_data *test;
+    const fast_learner_kind *kind; /* without a network and data */
+    const fast_strategy *strategy;
+} own_parts;
+
+static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
     FAST_TRY(check_words(run));
-    FAST_TRY(open_data(run, train, test));
-    FAST_TRY(open_graph(run, network));
+    if (own->kind) {
+        FAST_TRY(open_foreign(run, own->kind));
+    } else {
+        FAST_TRY(open_data(run, own->train, own->test));
+        FAST_TRY(open_graph(run, own->network));
+    }
+    FAST_TRY(check_target(run));
     FAST_TRY(open_loaders(run));
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
@@ -263,9 +355,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const fast
     return FAST_OK;
 }
 
-static fast_err open_run(const char *const *options, const fast_network *network,
-                         const fast_data *train, const fast_data *test,
-                         const fast_strategy *strategy, fast_run **out)
+static fast_err open_run(const char *const *options, const own_parts *own, fast_run **out)
 {
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
@@ -277,9 +367,9 @@ static fast_err open_run(const char *const *options, const fast_network *network
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.staleness_max = -1;
     run->result.stop = "";
-    run->strategy = strategy;
+    run->strategy = own->strategy;
     atomic_init(&run->cancel, false);
-    const fast_err err = open_parts(run, options, network, train, test);
+    const fast_err err = open_parts(run, options, own);
     if (err) {
         fast_run_close(run);
         return err;
@@ -291,7 +381,7 @@ static fast_err open_run(const char *const *options, const fast_network *network
 fast_err fast_run_open_with(const char *const *options, const fast_network *network,
                             const fast_data *train, const fast_data *test, fast_run **out)
 {
-    return open_run(options, network, train, test, NULL, out);
+    return open_run(options, &(own_parts){ .network = network, .train = train, .test = test }, out);
 }
 
 fast_err fast_run_open_strategy(const char *const *options, const fast_strategy *strategy,
@@ -299,12 +389,20 @@ fast_err fast_run_open_strategy(const char *const *options, const fast_strategy 
 {
     FAST_ASSERT(strategy != NULL && strategy->worker != NULL);
     FAST_ASSERT(strategy->name != NULL && strategy->name[0] != '\0');
-    return open_run(options, NULL, NULL, NULL, strategy, out);
+    return open_run(options, &(own_parts){ .strategy = strategy }, out);
+}
+
+fast_err fast_run_open_learner(const char *const *options, const fast_learner_kind *kind,
+                               const fast_strategy *strategy, fast_run **out)
+{
+    FAST_ASSERT(kind != NULL);
+    FAST_ASSERT(!strategy || (strategy->worker && strategy->name && strategy->name[0]));
+    return open_run(options, &(own_parts){ .kind = kind, .strategy = strategy }, out);
 }
 
 fast_err fast_run_open(const char *const *options, fast_run **out)
 {
-    return open_run(options, NULL, NULL, NULL, NULL, out);
+    return open_run(options, &(own_parts){ 0 }, out);
 }
 
 void fast_run_close(fast_run *run)
@@ -327,6 +425,7 @@ void fast_run_close(fast_run *run)
     fast__loader_free(run->test_loader);
     fast__loader_free(run->loader);
     fast__graph_free(run->graph);
+    fast__foreign_close(run->foreign);
     fast__free(run->model_text);
     fast_data_free(run->test_own);
     fast_data_free(run->train_own);

@@ -8,6 +8,7 @@
 #include "fast/actor.h"
 #include "fast/run.h"
 #include "learner/learner.h"
+#include "model/foreign.h"
 #include "model/network.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
@@ -141,14 +142,15 @@ struct fast_run {
     /* The parts, in the order in which they are made; freed in reverse. */
     fast_data *train_own; /* NULL where the caller's is borrowed */
     fast_data *test_own;
-    const fast_data *train;
-    const fast_data *test; /* NULL: no evaluation */
+    const fast_data *train; /* NULL: a learner makes its batches itself */
+    const fast_data *test;  /* NULL: no evaluation */
+    fast_foreign *foreign;  /* a learner of the caller's instead of what follows; or NULL */
     fast_graph *graph;
     char *model_text; /* the network in its language; NULL for a network of the caller's */
     const fast_engine *engine;
     fast_program *program;
     fast_workspace *workspace;
-    fast_loader *loader;
+    fast_loader *loader;      /* NULL without data */
     fast_loader *test_loader; /* NULL without a test set */
     fast_learner *learner;
     fast_optimizer *optimizer;
@@ -185,6 +187,15 @@ struct fast_run {
 int64_t fast__run_now(const fast_run *run);
 /* The machine's clock. It decides nothing. */
 int64_t fast__run_wall(void);
+
+/* How the vectors w and g of every learner of the run are laid out. */
+const fast_layout *fast__run_params(const fast_run *run);
+/* What computes: 0 where it is a learner of the caller's. */
+uint64_t fast__run_plan_hash(const fast_run *run);
+
+/* A foreign learner for one worker; `loader` is its own, or NULL. */
+fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
+                           fast_learner **out);
 
 /* Bring the result up to date: means, rates, times. Cheap: no hash, no memory. */
 void fast__run_measure(fast_run *run);

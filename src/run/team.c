@@ -84,15 +84,19 @@ static fast_err seat_worker(fast_seat *seat)
                                    .accumulate = c->accumulate,
                                    .seed = (uint64_t)c->seed };
 
-    FAST_TRY(fast__loader_new(run->train, &options, &seat->loader));
+    if (run->train)
+        FAST_TRY(fast__loader_new(run->train, &options, &seat->loader));
     native.loader = seat->loader;
-    if (is_sim(team)) {
+    if (run->foreign) {
+        FAST_TRY(fast__run_foreign(run, t->rank, seat->loader, &seat->learner));
+    } else if (is_sim(team)) {
         native.workspaces = &team->workspaces;
+        FAST_TRY(fast__native_new(&native, &seat->learner));
     } else {
         FAST_TRY(run->engine->workspace_new(run->program, &seat->workspace));
         native.workspace = seat->workspace;
+        FAST_TRY(fast__native_new(&native, &seat->learner));
     }
-    FAST_TRY(fast__native_new(&native, &seat->learner));
     FAST_TRY(fast__alloc("contributions", team->workers, sizeof *seat->carried, &seat->carried));
     t->w = seat->learner->w;
     t->g = seat->learner->g;
@@ -135,7 +139,7 @@ static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
                                     .run = seat };
     err = worker ? seat_worker(seat) : seat_server(seat);
     if (!err)
-        err = fast__optimizer_new(run->config.optimizer, &run->graph->params, &seat->optimizer);
+        err = fast__optimizer_new(run->config.optimizer, fast__run_params(run), &seat->optimizer);
     if (err) {
         seat_free(run, seat);
         return err;
@@ -256,7 +260,7 @@ static fast_err open_workspaces(fast_team *team)
     const int64_t count = run->config.pool > 0 ? run->config.pool + 1 : 1;
 
     FAST_ASSERT(count <= 64);
-    for (int64_t i = 0; i < count && is_sim(team); i++) {
+    for (int64_t i = 0; i < count && is_sim(team) && !run->foreign; i++) {
         FAST_TRY(run->engine->workspace_new(run->program, &team->workspaces.list[i]));
         atomic_fetch_or(&team->workspaces.free, 1ULL << i);
     }
@@ -429,6 +433,7 @@ static void begin(fast_team *team)
     team->vote_step = -1;
     fast__monitor_clear(team, &team->last, run->step);
     atomic_store(&team->why, 0);
+    atomic_store(&team->broken, -1);
     atomic_store(&team->stop_step, INT64_MAX);
     atomic_store(&team->stop, false);
     atomic_store(&team->finished, false);
@@ -491,6 +496,19 @@ static int64_t first_failure(const fast_team *team)
     return found;
 }
 
+void fast__team_break(fast_seat *seat, fast_err err)
+{
+    fast_team *team = seat->team;
+    long long none = -1;
+
+    FAST_ASSERT(err != FAST_OK);
+    if (atomic_compare_exchange_strong(&team->broken, &none, (long long)seat->trainer.rank)) {
+        team->broken_err = err;
+        snprintf(team->broken_why, sizeof team->broken_why, "%s", fast_error_detail());
+    }
+    atomic_store(&team->stop, true); /* synchronous workers see that this one is gone */
+}
+
 /* How it ended: an asynchronous team needs one worker that comes to its end, and every server. */
 static fast_err judge_ends(fast_team *team)
 {
@@ -498,6 +516,9 @@ static fast_err judge_ends(fast_team *team)
     int64_t ended = 0, gone = 0;
     char text[FAST_DETAIL_MAX + 128], name[64];
 
+    if (atomic_load(&team->broken) >= 0)
+        return fast__fail(team->broken_err, "worker %lld: %s", atomic_load(&team->broken),
+                          team->broken_why);
     if (failed < 0)
         return FAST_OK;
     for (int64_t i = 0; i < team->workers; i++) {
@@ -559,7 +580,7 @@ fast_err fast__team_train(fast_team *team)
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
     }
-    if (ran && first_failure(team) >= 0)
+    if (ran && (first_failure(team) >= 0 || atomic_load(&team->broken) >= 0))
         err = judge_ends(team);
     else if (ran && err && run->config.trace[0] && result.ended_count == seats_taken(team)) {
         /* All have trained to the end: a timeline that cannot be written must not lose that. */

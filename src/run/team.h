@@ -97,6 +97,12 @@ typedef struct fast_team {
     int64_t staleness_count; /* of such updates */
     double divergence;       /* at the last vote; NAN before one */
 
+    /* A learner that fails ends the run. Who sets `broken` writes the other two, before its actor
+     * ends; they are read when all have. */
+    atomic_llong broken;              /* rank of the worker; -1: none */
+    fast_err broken_err;              /* what its learner met */
+    char broken_why[FAST_DETAIL_MAX]; /* in one line */
+
     atomic_llong stop_step; /* synchronous workers stop at this step */
     atomic_bool stop;       /* asynchronous ones at once */
     atomic_bool finished;   /* the target was reached, or the loss is not a number */
@@ -113,6 +119,9 @@ fast_err fast__team_train(fast_team *team);
 /* FAST_ENOTSUP, with the reason, where one model is not all that the run is. `option` is what asks
  * for more. */
 fast_err fast__team_can_resume(const fast_team *team, const char *option);
+
+/* A learner failed, with this error and the calling actor's detail: the team stops. */
+void fast__team_break(fast_seat *seat, fast_err err);
 
 /* Bring the measures of several workers in the run's result up to date. */
 void fast__team_measure(fast_team *team);

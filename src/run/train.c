@@ -14,6 +14,8 @@
  * step the loop allocates nothing.
  */
 #include "run/run.h"
+
+#include "base/thread.h"
 #include "run/team.h"
 
 #include <errno.h>
@@ -115,6 +117,20 @@ static double seconds_left(const fast_run *run)
     return seconds;
 }
 
+/* An event, and whom it is of. */
+typedef struct told {
+    const fast_run *run;
+    const fast_event *event;
+} told;
+
+static void *tell_main(void *ctx)
+{
+    const told *what = ctx;
+
+    what->run->watch(what->run->watch_ctx, what->event);
+    return NULL;
+}
+
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
     fast__run_measure(run);
@@ -127,7 +143,11 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
                                .seconds_left = seconds_left(run),
                                .result = &run->result,
                                .text = text };
-    run->watch(run->watch_ctx, &event);
+    told what = { run, &event };
+    /* Simulated actors have small stacks, and a watcher may be of a language that needs a large
+     * one. Without a thread it is called all the same. */
+    if (!run->actor || !run->is_virtual || fast__thread_call(tell_main, &what))
+        tell_main(&what);
 }
 
 /* A JSON line of --log. */

@@ -49,6 +49,7 @@ typedef struct gradient_work {
     fast_seat *seat;        /* whose */
     fast_gradient gradient; /* the learner's */
     int64_t covered;        /* elements reported */
+    fast_err err;           /* of the learner, not of the actor */
 } gradient_work;
 
 /* The way forward is a third of a pass's arithmetic; the way back reports as it goes, of the last
@@ -72,7 +73,8 @@ static fast_err run_gradient(fast_work *work)
 
     gw->gradient.report = work->report ? relay : NULL;
     gw->gradient.ctx = gw;
-    FAST_TRY(learner->ops->gradient(learner, &gw->gradient));
+    gw->err = learner->ops->gradient(learner, &gw->gradient);
+    FAST_TRY(gw->err);
     work->operations = gw->gradient.flops;
     return FAST_OK;
 }
@@ -98,8 +100,12 @@ fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ct
                                    .operations = seat->learner->flops },
                          .seat = seat,
                          .gradient = { .step = t->step } };
+    fast_err err;
 
-    FAST_TRY(fast_compute(t->actor, &gw.work));
+    err = fast_compute(t->actor, &gw.work);
+    if (gw.err)
+        fast__team_break(seat, gw.err);
+    FAST_TRY(err);
     FAST_TRY(settle(seat));
     t->step++;
     t->loss = gw.gradient.loss;

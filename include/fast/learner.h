@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * learner.h - learners of your own: what a worker computes. A model of another framework, or a few
+ * lines of C, trains under FAST's strategies, transports, rules, measures and checkpoints. The
+ * rules of fast.h hold; examples/07_learner.c is a whole program in C, examples/08_pytorch.py one
+ * in Python.
+ *
+ *     static int64_t gradient(void *ctx, fast_lesson *lesson)
+ *     {
+ *         ...                          g <- d loss / d w, the mean over a batch
+ *         lesson->loss = loss;
+ *         return lesson->count;
+ *     }
+ *
+ *   Memory     Parameters are one vector of floats, w, and so is their gradient: the tensors of
+ *              `params`, one after the other without gaps, row major. What is not trained but
+ *              averaged where weights are (batch norm's statistics) is a second one, s. Both are
+ *              FAST's, one for each worker; all pointers of a lesson are lent for the call.
+ *   Data       A learner makes its batches itself, of (seed, worker, workers, step), or is fed the
+ *              batches of the option `data`: shuffled, sharded, augmented and normalised by FAST.
+ *   Threads    Calls for one worker never overlap; those for different workers do, from threads of
+ *              FAST's, and evaluation beside all of them. All have the stack of a thread, on `sim`
+ *              too, where several workers' calls may come from one thread.
+ *   Repeating  A worker's steps come in order, 0, 1, 2, ..., but a resumed run begins later, and a
+ *              simulated worker that is restarted begins anew: what a call computes should follow
+ *              from its lesson alone. Then a run repeats to the bit, also when it was resumed.
+ *   Errors     A function that cannot go on returns a negative fast_err and says why in
+ *              lesson->error. That ends the run, whatever the strategy: fast_run_train() fails with
+ *              it.
+ */
+
+#include "fast/trainer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A tensor of the parameters or of the state. */
+typedef struct fast_learner_tensor {
+    const char *name;     /* as it is saved: unique, at most 63 bytes: "conv1.weight" */
+    int64_t rank;         /* 1 to 4. Weight decay applies to parameters from rank 2 on */
+    int64_t shape[4];     /* the first `rank` count */
+    const float *initial; /* first values, row major; NULL: zeros */
+} fast_learner_tensor;
+
+enum { FAST_LESSON_ERROR_SIZE = 256 };
+
+/* What a learner is asked, and what it answers. */
+typedef struct fast_lesson {
+    /* In. */
+    int64_t worker;  /* whose gradient, from 0; -1: evaluation */
+    int64_t workers; /* their number */
+    int64_t step;    /* of the worker, from 0: which batch; evaluation: 0 */
+    int64_t seed;    /* of everything random in the run */
+    int64_t batch;   /* samples a worker and step, as the options say */
+    const float *w;  /* parameters */
+    float *g;        /* all of it is to be written; NULL: evaluation */
+    float *s;        /* state: may be written with a gradient; NULL: there is none */
+    /* In, where the learner is fed; else 0 and NULL. */
+    int64_t count;         /* samples here; the last batch of an evaluation may be smaller */
+    int64_t features;      /* values of a sample */
+    int64_t targets;       /* labels, or values of y, of a sample */
+    const float *x;        /* [count][features] */
+    const int32_t *labels; /* [count][targets]: classification; or NULL */
+    const float *y;        /* [count][targets]: regression; or NULL */
+    /* Out. */
+    double loss;                        /* mean over the samples */
+    int64_t correct;                    /* right answers */
+    int64_t judged;                     /* answers; 0: accuracy has no meaning here */
+    char error[FAST_LESSON_ERROR_SIZE]; /* why it failed: one line, what the user is told */
+} fast_lesson;
+
+/* Answer a lesson. Returns on how many samples, or a negative fast_err. 0 fails too: so does a
+ * binding's function that an exception left, which returns nothing. */
+typedef int64_t fast_lesson_fn(void *ctx, fast_lesson *lesson);
+
+/* What a learner declares. Zero means none. */
+typedef struct fast_learner_kind {
+    int64_t size;                      /* sizeof(fast_learner_kind): other sizes are refused */
+    const char *name;                  /* one word, for messages; stands for the option model */
+    const fast_learner_tensor *params; /* what is trained */
+    int64_t param_count;               /* tensors; at least 1 */
+    const fast_learner_tensor *state;  /* what is not */
+    int64_t state_count;               /* tensors */
+    int64_t samples;   /* of a training set of its own, which epochs are counted by: it makes its
+                           batches itself. 0: it is fed */
+    double operations; /* of a gradient, per sample: `sim` charges time for them */
+    fast_lesson_fn *gradient; /* of one batch at w, into g */
+    fast_lesson_fn *evaluate; /* loss and answers at w: of the whole test set of its own, or of the
+                                 batch that it is fed, one after the other; NULL: no evaluation */
+    void *ctx;                /* for both */
+} fast_learner_kind;
+
+/* Open a run with a learner of your own, and perhaps a strategy (NULL: by the options). What `kind`
+ * and its tensors point to is read here and may go away; functions, ctx and strategy must live
+ * until close. The options model, engine, plan and method have no meaning then, nor has
+ * fast_run_predict(); without data of FAST's, neither have data, shard and augment. FAST_EINVAL
+ * names the tensor or field that makes no sense. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_learner(const char *const *options,
+                                                        const fast_learner_kind *kind,
+                                                        const fast_strategy *strategy,
+                                                        fast_run **out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The foreign learner: what the caller's functions answer to lessons. Tensors follow each other in
+ * the flat vector in the order in which they are declared; weight decay applies to those of rank 2
+ * and more, as it does to the native models' weights and not to their biases.
+ *
+ * A gradient is reported as one range, when it is whole. A lesson that fails becomes one sentence;
+ * what the functions leave in its text is not trusted to be one line.
+ *
+ * Stacks. Transports run gradients on a thread's stack. An evaluation is asked for by an actor in
+ * mid-program, and simulated actors have small stacks, on which another language's interpreter
+ * would crash: there it gets a thread of its own, which the actor waits for, so that still nothing
+ * runs beside it.
+ */
+#include "model/foreign.h"
+
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct foreign_learner {
+    fast_learner base;
+    fast_foreign_options options; /* all borrowed */
+} foreign_learner;
+
+/* What is declared. */
+
+static fast_err check_tensor(const fast_learner_tensor *tensor, fast_segment *segment)
+{
+    int64_t count = 1;
+
+    if (!tensor->name || !tensor->name[0] || strlen(tensor->name) >= FAST_SEGMENT_NAME_MAX)
+        return fast__fail(FAST_EINVAL,
+                          "a learner's tensor needs a name of 1 to %d bytes, not "
+                          "\"%.80s\"",
+                          FAST_SEGMENT_NAME_MAX - 1, tensor->name ? tensor->name : "");
+    if (tensor->rank < 1 || tensor->rank > FAST_RANK_MAX)
+        return fast__fail(FAST_EINVAL,
+                          "tensor \"%s\" of the learner has rank %" PRId64
+                          ", which is not between 1 and %d",
+                          tensor->name, tensor->rank, FAST_RANK_MAX);
+    *segment = (fast_segment){ .rank = (int)tensor->rank, .decay = tensor->rank > 1 };
+    snprintf(segment->name, sizeof segment->name, "%s", tensor->name);
+    for (int d = 0; d < segment->rank; d++) {
+        if (tensor->shape[d] < 1 || !fast__mul_size(count, tensor->shape[d], &count))
+            return fast__fail(FAST_EINVAL, "tensor \"%s\" of the learner: dimension %d is %" PRId64,
+                              tensor->name, d, tensor->shape[d]);
+        segment->shape[d] = tensor->shape[d];
+    }
+    segment->count = count;
+    return FAST_OK;
+}
+
+/* Check tensors and put them one after the other. */
+static fast_err lay_out(const fast_learner_tensor *tensors, int64_t count, fast_segment *segments,
+                        fast_layout *out)
+{
+    int64_t end = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        FAST_TRY(check_tensor(&tensors[i], &segments[i]));
+        segments[i].offset = end;
+        if (!fast__add_size(end, segments[i].count, &end))
+            return fast__fail(FAST_ENOMEM, "the learner's tensors are too large together");
+    }
+    *out = (fast_layout){ segments, count, end };
+    return FAST_OK;
+}
+
+static fast_err check_names(const fast_segment *segments, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = 0; j < i; j++)
+            if (strcmp(segments[i].name, segments[j].name) == 0)
+                return fast__fail(FAST_EINVAL, "the learner has two tensors \"%s\"",
+                                  segments[i].name);
+    return FAST_OK;
+}
+
+static void copy_first(const fast_learner_tensor *tensors, const fast_layout *layout, float *out)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        if (tensors[i].initial)
+            memcpy(out + layout->segments[i].offset, tensors[i].initial,
+                   (size_t)layout->segments[i].count * sizeof *out);
+}
+
+static fast_err check_kind(const fast_learner_kind *kind)
+{
+    enum { TENSORS_MAX = 8192 };
+
+    if (kind->size != (int64_t)sizeof *kind)
+        return fast__fail(FAST_EINVAL,
+                          "the learner's description has %" PRId64 " bytes, and this libfast's "
+                          "fast_learner_kind has %zu: set size, or bring the binding up to date",
+                          kind->size, sizeof *kind);
+    if (!kind->name || strlen(kind->name) == 0 || strlen(kind->name) >= 64 ||
+        strpbrk(kind->name, "/:,= \t\n"))
+        return fast__fail(FAST_EINVAL,
+                          "the learner's name \"%.80s\" is not one word of at most 63 "
+                          "bytes",
+                          kind->name ? kind->name : "");
+    if (!kind->gradient)
+        return fast__fail(FAST_EINVAL, "learner %s has no function gradient", kind->name);
+    if (kind->param_count < 1 || kind->param_count > TENSORS_MAX || kind->state_count < 0 ||
+        kind->state_count > TENSORS_MAX)
+        return fast__fail(FAST_EINVAL,
+                          "learner %s has %" PRId64 " tensors to train and %" PRId64
+                          " of state; 1 and 0 to %d are possible",
+                          kind->name, kind->param_count, kind->state_count, TENSORS_MAX);
+    if (!kind->params || (kind->state_count > 0 && !kind->state))
+        return fast__fail(FAST_EINVAL, "learner %s counts tensors and does not list them",
+                          kind->name);
+    if (kind->samples < 0 || !(kind->operations >= 0) || !isfinite(kind->operations))
+        return fast__fail(FAST_EINVAL,
+                          "learner %s: samples=%" PRId64 " and operations=%g must not be negative",
+                          kind->name, kind->samples, kind->operations);
+    return FAST_OK;
+}
+
+static fast_err open_kind(fast_foreign *self)
+{
+    const fast_learner_kind *kind = &self->kind;
+    const int64_t count = kind->param_count + kind->state_count;
+
+    FAST_TRY(fast__alloc("a learner's tensors", count, sizeof *self->segments, &self->segments));
+    FAST_TRY(lay_out(kind->params, kind->param_count, self->segments, &self->params));
+    FAST_TRY(
+        lay_out(kind->state, kind->state_count, self->segments + kind->param_count, &self->state));
+    FAST_TRY(check_names(self->segments, count));
+    FAST_TRY(fast__alloc("a learner's first values", self->params.count + self->state.count,
+                         sizeof *self->first, &self->first));
+    copy_first(kind->params, &self->params, self->first);
+    copy_first(kind->state, &self->state, self->first + self->params.count);
+    return FAST_OK;
+}
+
+fast_err fast__foreign_open(const fast_learner_kind *kind, fast_foreign **out)
+{
+    fast_foreign *self = NULL;
+    fast_err err;
+
+    FAST_ASSERT(kind != NULL);
+    FAST_TRY(check_kind(kind));
+    FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
+    self->kind = *kind;
+    err = open_kind(self);
+    if (err) {
+        fast__foreign_close(self);
+        return err;
+    }
+    snprintf(self->name, sizeof self->name, "%s", kind->name);
+    self->kind.name = self->name;
+    self->kind.params = self->kind.state = NULL;
+    *out = self;
+    return FAST_OK;
+}
+
+void fast__foreign_close(fast_foreign *foreign)
+{
+    if (!foreign)
+        return;
+    fast__free(foreign->segments);
+    fast__free(foreign->first);
+    fast__free(foreign);
+}
+
+/* Lessons. */
+
+static fast_lesson lesson_of(const foreign_learner *self, const fast_batch *batch)
+{
+    const fast_foreign_options *o = &self->options;
+    fast_lesson lesson = { .worker = o->worker,
+                           .workers = o->workers,
+                           .seed = (int64_t)o->seed,
+                           .batch = o->batch,
+                           .w = self->base.w,
+                           .s = self->base.state.count > 0 ? self->base.s : NULL,
+                           .loss = NAN };
+
+    if (batch) {
+        lesson.count = batch->count;
+        lesson.features = o->data->features;
+        lesson.targets = batch->labels ? o->data->positions : o->data->outputs;
+        lesson.x = batch->x;
+        lesson.labels = batch->labels;
+        lesson.y = batch->targets;
+    }
+    return lesson;
+}
+
+/* One line of printable text. */
+static void make_line(char text[FAST_LESSON_ERROR_SIZE])
+{
+    text[FAST_LESSON_ERROR_SIZE - 1] = '\0';
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
+}
+
+/* What a function answered, as an error or none. */
+static fast_err judge_answer(const foreign_learner *self, int64_t answer, const char *what,
+                             fast_lesson *lesson)
+{
+    fast_err err = FAST_EINVAL;
+
+    if (answer > 0)
+        return FAST_OK;
+    make_line(lesson->error);
+    /* A strategy would take a learner's EPEER for another worker's, and ECANCELED for a crash. */
+    if (answer == FAST_ENOMEM || answer == FAST_ENOTSUP || answer == FAST_EIO ||
+        answer == FAST_EFORMAT || answer == FAST_ENOENT)
+        err = (fast_err)answer;
+    if (answer == 0 && !lesson->error[0])
+        return fast__fail(FAST_EINVAL,
+                          "learner %s: %s at step %" PRId64
+                          " answered for no samples; an exception "
+                          "that nobody caught looks like this",
+                          self->options.foreign->name, what, lesson->step);
+    return fast__fail(err, "learner %s: %s at step %" PRId64 ": %s", self->options.foreign->name,
+                      what, lesson->step, lesson->error[0] ? lesson->error : fast_err_text(err));
+}
+
+static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
+{
+    foreign_learner *self = (foreign_learner *)learner;
+    const fast_learner_kind *kind = &self->options.foreign->kind;
+    const fast_batch *batch = NULL;
+    fast_lesson lesson;
+    int64_t answer;
+
+    FAST_ASSERT(gradient->step >= 0);
+    if (self->options.loader)
+        FAST_TRY(fast__loader_get(self->options.loader, gradient->step, &batch));
+    lesson = lesson_of(self, batch);
+    lesson.g = learner->g;
+    lesson.step = gradient->step;
+    answer = kind->gradient(kind->ctx, &lesson);
+    FAST_TRY(judge_answer(self, answer, "gradient", &lesson));
+    gradient->loss = lesson.loss;
+    gradient->correct = lesson.correct;
+    gradient->positions = lesson.judged;
+    gradient->samples = answer;
+    gradient->flops = kind->operations * (double)answer;
+    if (gradient->report)
+        gradient->report(gradient->ctx, 0, learner->params.count);
+    return FAST_OK;
+}
+
+/* A call of evaluate(), wherever it runs. */
+typedef struct evaluation {
+    const fast_learner_kind *kind;
+    fast_lesson lesson;
+    int64_t answer;
+} evaluation;
+
+static void *evaluate_main(void *ctx)
+{
+    evaluation *e = ctx;
+
+    e->answer = e->kind->evaluate(e->kind->ctx, &e->lesson);
+    return NULL;
+}
+
+static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *batch, evaluation *e)
+{
+    *e = (evaluation){ .kind = &self->options.foreign->kind, .lesson = lesson_of(self, batch) };
+    e->lesson.worker = -1;
+    if (self->options.small_stack)
+        FAST_TRY(fast__thread_call(evaluate_main, e));
+    else
+        evaluate_main(e);
+    return judge_answer(self, e->answer, "evaluation", &e->lesson);
+}
+
+static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
+{
+    foreign_learner *self = (foreign_learner *)learner;
+    fast_loader *test = self->options.test;
+    const int64_t batches = test ? fast__loader_steps(test) : 1;
+    double loss = 0;
+    int64_t correct = 0, judged = 0, samples = 0;
+
+    if (!self->options.foreign->kind.evaluate || (self->options.data && !test))
+        return fast__fail(FAST_ENOTSUP, "there is no test set to evaluate on");
+    for (int64_t i = 0; i < batches; i++) {
+        const fast_batch *batch = NULL;
+        evaluation e;
+
+        if (test)
+            FAST_TRY(fast__loader_get(test, i, &batch));
+        FAST_TRY(evaluate_batch(self, batch, &e));
+        loss += e.lesson.loss * (double)e.answer;
+        correct += e.lesson.correct;
+        judged += e.lesson.judged;
+        samples += e.answer;
+    }
+    FAST_ASSERT(samples > 0);
+    *out = (fast_evaluation){ .loss = loss / (double)samples,
+                              .accuracy = judged > 0 ? (double)correct / (double)judged : NAN,
+                              .samples = samples };
+    return FAST_OK;
+}
+
+static void foreign_free(fast_learner *learner)
+{
+    if (!learner)
+        return;
+    fast__free(learner->w);
+    fast__free(learner->g);
+    fast__free(learner->s);
+    fast__free(learner);
+}
+
+static const fast_learner_ops foreign_ops = {
+    .name = "foreign",
+    .gradient = foreign_gradient,
+    .evaluate = foreign_evaluate,
+    .free = foreign_free,
+};
+
+fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **out)
+{
+    const fast_foreign *kind = options->foreign;
+    const int64_t count = kind->params.count;
+    const int64_t state = kind->state.count;
+    foreign_learner *self = NULL;
+    fast_err err;
+
+    FAST_ASSERT(options->epoch_steps > 0);
+    FAST_ASSERT(!options->loader || options->data);
+    FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
+    self->options = *options;
+    self->base.ops = &foreign_ops;
+    self->base.params = kind->params;
+    self->base.state = kind->state;
+    self->base.epoch_steps = options->epoch_steps;
+    self->base.flops = kind->kind.operations * (double)options->batch;
+    err = fast__alloc("the parameters", count, sizeof(float), &self->base.w);
+    if (!err)
+        err = fast__alloc("the gradients", count, sizeof(float), &self->base.g);
+    if (!err)
+        err = fast__alloc("the state", state, sizeof(float), &self->base.s);
+    if (err) {
+        foreign_free(&self->base);
+        return err;
+    }
+    memcpy(self->base.w, kind->first, (size_t)count * sizeof(float));
+    memcpy(self->base.s, kind->first + count, (size_t)state * sizeof(float));
+    *out = &self->base;
+    return FAST_OK;
+}
