@@ -80,6 +80,14 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const flo
  * `lr` are the update's: those of the worker that g comes from, or the server's own count. */
 FAST_API void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w,
                                         const float *g, float scale, int64_t offset, int64_t count);
+/* Let all workers have one model in memory that they share, w and the rule's state, where that is
+ * possible; all find the same in *out. Each calls it before its first step, while replicas are
+ * equal; w is then written by the next function alone. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_share(fast_trainer *t, bool *out);
+/* w <- rule(w, scale sum of all workers' g), the shared one: each worker sums and updates a slice.
+ * Returns once all have. Fails as a collective does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_shared(fast_trainer *t, const float *g,
+                                                             float scale, int64_t deadline);
 /* True if the rule is elementwise and needs no norm of the whole: ranges can be updated alone. */
 FAST_API bool fast_trainer_by_range(const fast_trainer *t);
 /* The schedule's rate at a step (from 0). */

@@ -61,3 +61,13 @@ fast_err fast__allreduce_open(fast_group *group, int i);
  * which becomes a time. Fails as a collective does. */
 fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out);
+
+/* Called with count elements of a sum, from `offset` on. */
+typedef void fast_use_fn(void *ctx, int64_t offset, int64_t count, const float *sum);
+
+/* Sum x over the members, who share memory, in the canonical order, and let each use one slice of
+ * the sum, in pieces; returns once all members have used theirs, so that what they wrote is seen.
+ * x, the same count and the same kind of use at all, is only read, by all of them. FAST_ENOTSUP
+ * where they do not share memory; else it fails as a collective does. */
+fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
+                          void *ctx, int64_t deadline);

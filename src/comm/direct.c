@@ -19,7 +19,12 @@
  * wakes those who wait for it. Where actors outnumber cores nobody looks: arrivals are counted and
  * the last one wakes all, and more vectors count as small, since a wait is dear. A member that
  * gives up marks the board as broken and waits until no one is `touching`: afterwards nobody
- *aenters, so that its vector is its own gain. 
+ * enters, so that its vector is its own again.
+ *
+ * Instead of writing the sum to all vectors, a member may use its slice of it, piece by piece as it
+ * is made (fast__direct_use): near replicas that share their weights are updated in this way, each
+ * element once in all, with sums that never leave the first-level cache.
+ *
  * Cost for n members of S bytes each: no messages; 2 S read and written by each member, which is
  * (n - 1) S / 4n additions. Counters and marks are sequentially consistent where one party writes
  * its own and then reads another's.
@@ -40,7 +45,8 @@ enum {
     ANYONE = -1, /* awaits: to be woken by everyone */
     LAST = -2,   /* awaits: to be woken by the last to arrive */
     PROBE = 16,  /* one look in so many is long */
-    LONG_LOOK_NS = 200000 /* and takes so long: some wake-ups take 60 microseconds */
+    LONG_LOOK_NS = 200000, /* and takes so long: some wake-ups take 60 microseconds */
+    PIECE = 2048           /* floats of a sum that are used at once */
 };
 
 /* A vector that is lent. */
@@ -99,6 +105,8 @@ typedef struct direct_op {
     const atomic_ullong *awaited; /* the counter that it waits for; NULL: none */
     uint64_t target;              /* what it must reach */
     int64_t since;                /* when a call that blocks first blocked; or -1 */
+    fast_use_fn *use;             /* what is done with the slice; NULL: all vectors get it */
+    void *ctx;                    /* its first argument */
 } direct_op;
 
 static void relax(void)
@@ -106,6 +114,12 @@ static void relax(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* Is the vector copied, and everyone sums all of it? What is used is used once. */
+static bool is_small(const direct *d, const direct_op *op)
+{
+    return op->count <= d->small && !op->use;
 }
 
 /* Wake those who wait for this member, or everyone who waits at all. */
@@ -166,7 +180,7 @@ static bool post(direct *d, direct_op *op)
     }
     const size_t at = op->number % SLOTS;
     own->slots[at] = (direct_slot){ .x = op->x, .count = op->count };
-    if (op->count <= d->small && op->x && op->count > 0) {
+    if (is_small(d, op) && op->x && op->count > 0) {
         float *copy = d->copies + (int64_t)at * d->small;
         memcpy(copy, op->x, (size_t)op->count * sizeof *op->x);
         own->slots[at].x = copy;
@@ -205,6 +219,19 @@ static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int6
     *count_out = (end < count ? end : count) - *offset_out;
 }
 
+/* Sum a slice piece by piece, and use each while it is near. */
+static void use_slice(const direct *d, const direct_op *op, int64_t offset, int64_t count)
+{
+    float sum[PIECE];
+
+    for (int64_t at = 0; at < count; at += PIECE) {
+        const int64_t n = count - at < PIECE ? count - at : PIECE;
+
+        fast__sum_range((const float *const *)d->vectors, d->group->size, offset + at, n, sum);
+        op->use(op->ctx, offset + at, n, sum);
+    }
+}
+
 /* Sum this member's part. False if someone gave up before: then nothing is touched. */
 static fast_err sum(direct *d, direct_op *op, bool *summed)
 {
@@ -213,14 +240,16 @@ static fast_err sum(direct *d, direct_op *op, bool *summed)
     FAST_TRY(gather(d, op, &carried));
     int64_t offset = 0, count = op->count;
     *summed = true;
-    if (op->count <= d->small) {
+    if (is_small(d, op)) {
         if (carried)
             fast__sum((const float *const *)d->vectors, n, op->count, op->x);
     } else {
         slice(op->count, n, d->group->rank, &offset, &count);
         atomic_store(&d->own->touching, true);
         *summed = atomic_load(&d->board->broken) == 0;
-        if (*summed && carried)
+        if (*summed && op->use)
+            use_slice(d, op, offset, count);
+        else if (*summed && carried)
             fast__sum_all(d->vectors, n, offset, count);
         atomic_store_explicit(&d->own->touching, false, memory_order_release);
     }
@@ -256,13 +285,13 @@ static fast_err step(direct *d, direct_op *op, bool *ended)
             return FAST_OK;
         d->own->finished = op->number + 1;
         op->phase = END;
-        if (op->count > d->small) {
+        if (!is_small(d, op)) {
             atomic_store(&d->own->done, d->own->finished);
             tell(d, &d->board->done[op->number % SLOTS]);
         }
         /* fall through */
     case END:
-        *ended = op->count <= d->small || all_reached(d, op, true, op->number + 1);
+        *ended = is_small(d, op) || all_reached(d, op, true, op->number + 1);
         return FAST_OK;
     case LEFT:
         break;
@@ -395,31 +424,35 @@ static fast_err wait(direct *d, direct_op *op, int64_t deadline)
     return op->awaited && look(d, op) ? FAST_OK : block(d, op, deadline);
 }
 
-static fast_err direct_run(fast_group *group, void *state, float *x, int64_t count,
-                           int64_t deadline)
+/* All of an operation. */
+static fast_err finish(direct *d, direct_op *op, int64_t deadline)
 {
-    FAST_ASSERT(count >= 0);
-    direct *d = state;
-    direct_op op = { .x = x, .count = count, .since = -1 };
+    fast_group *group = d->group;
     bool ended = false, timed = false;
-    if (group->size == 1)
-        return FAST_OK;
     if (d->own->task_count > 0)
         fast__progress(group->actor);
-    fast_err err = step(d, &op, &ended);
+    fast_err err = step(d, op, &ended);
     while (!err && !ended) {
         if (!timed)
             deadline = fast__deadline(group->actor, deadline);
         timed = true;
-        err = wait(d, &op, deadline);
+        err = wait(d, op, deadline);
         if (d->own->task_count > 0)
             fast__progress(group->actor); /* they come before this operation */
         if (!err)
-            err = step(d, &op, &ended);
+            err = step(d, op, &ended);
     }
     if (err)
-        leave(d, &op);
+        leave(d, op);
     return err;
+}
+
+static fast_err direct_run(fast_group *group, void *state, float *x, int64_t count,
+                           int64_t deadline)
+{
+    FAST_ASSERT(count >= 0);
+    direct_op op = { .x = x, .count = count, .since = -1 };
+    return group->size == 1 ? FAST_OK : finish(state, &op, deadline);
 }
 
 /* A collective keeps its operation: phase, and words: number, scan. */
@@ -532,6 +565,32 @@ static fast_err direct_fill(direct *d)
     d->own = &d->board->rows[group->rank];
     d->copies = (float *)(void *)(memory + up + rows + (size_t)group->rank * copies);
     return FAST_OK;
+}
+
+/* Its number in the list of algorithms. */
+static int number(void)
+{
+    int i = 0;
+    while (fast__allreduces[i] != &fast__allreduce_direct)
+        i++;
+    return i;
+}
+
+fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
+                          void *ctx, int64_t deadline)
+{
+    FAST_ASSERT(group != NULL && x != NULL && use != NULL);
+    direct_op op = { .x = (float *)x, .count = count, .since = -1, .use = use, .ctx = ctx };
+    const int i = number();
+    FAST_TRY(fast__group_check_count("allreduce", count));
+    FAST_TRY(fast__group_check(group));
+    FAST_TRY(fast__allreduce_open(group, i));
+    if (group->size == 1) {
+        use(ctx, 0, count, x);
+        return FAST_OK;
+    }
+    const fast_err err = finish(group->slots[i].state, &op, deadline);
+    return err ? fast__group_fail(group, err) : FAST_OK;
 }
 
 static fast_err direct_open(fast_group *group, const void *config, void **state_out)

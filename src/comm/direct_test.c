@@ -60,7 +60,7 @@ static void fill(float *x, uint64_t seed, int64_t rank, int64_t count)
     x[count] = GUARD;
 }
 
-static fast_err expect_sum(const float *x, uint64_t seed, int64_t n, int64_t count)
+static fast_err expect_values(const float *x, uint64_t seed, int64_t n, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         const float want = collectives_sum(seed, n, i);
@@ -68,6 +68,12 @@ static fast_err expect_sum(const float *x, uint64_t seed, int64_t n, int64_t cou
             return fast__fail(FAST_EINVAL, "element %lld of %lld is %a, not %a", (long long)i,
                               (long long)count, (double)x[i], (double)want);
     }
+    return FAST_OK;
+}
+
+static fast_err expect_sum(const float *x, uint64_t seed, int64_t n, int64_t count)
+{
+    FAST_TRY(expect_values(x, seed, n, count));
     return x[count] == GUARD ? FAST_OK : fast__fail(FAST_EINVAL, "the guard is gone");
 }
 
@@ -228,6 +234,49 @@ static void test_twins(void **state)
     (void)state;
     expect_ok(run_on("threads", 3, twins_main, NULL, "timeout=60"));
     expect_ok(run_on("sim", 4, twins_main, NULL, "timeout=60"));
+}
+
+static void keep_piece(void *ctx, int64_t offset, int64_t count, const float *sum)
+{
+    memcpy((float *)ctx + offset, sum, (size_t)count * sizeof *sum);
+}
+
+/* Members share one result, of which each writes a slice: whoever leaves finds all of it, and no
+ * slice of an operation is written before everyone has left the one before. */
+static fast_err use_main(fast_actor *actor, void *ctx)
+{
+    float *shared = ctx;
+    fast_group *group = NULL;
+    float *x = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    const int64_t n = fast_group_size(group), rank = fast_group_rank(group);
+    fast_err err = fast__alloc("vector", COUNT_MAX + 1, sizeof *x, &x);
+    for (int64_t round = 0; round < ROUNDS / 4 && !err; round++) {
+        const int64_t count = count_of(round);
+        fill(x, (uint64_t)round, rank, count);
+        err = dawdle(actor);
+        if (!err)
+            err = fast__direct_use(group, x, count, keep_piece, shared, FAST_SOON);
+        if (!err)
+            err = expect_values(shared, (uint64_t)round, n, count);
+        for (int64_t i = 0; i < count && !err; i++)
+            if (x[i] != collectives_element((uint64_t)round, rank, i))
+                err = fast__fail(FAST_EINVAL, "a vector that is only used was written");
+        if (!err && round % 3 == 0) /* other operations in between keep their order */
+            err = fast_allreduce(group, x, count, FAST_SOON);
+    }
+    fast__free(x);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_use(void **state)
+{
+    static float shared[COUNT_MAX];
+    (void)state;
+    for (int64_t n = 1; n <= SIZE_MAX_ODD; n += n < 5 ? 1 : 4)
+        expect_ok(run_on("threads", n, use_main, shared, "timeout=60"));
+    expect_ok(run_on("sim", 5, use_main, shared, "timeout=60"));
 }
 
 static void test_again(void **state)
@@ -499,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_race),    cmocka_unit_test(test_counts),
         cmocka_unit_test(test_crash),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_oom),     cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

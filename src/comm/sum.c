@@ -113,12 +113,20 @@ static void sum_block(const sum_tree *tree, int64_t n, float *y)
     FAST_ASSERT(height == 1);
 }
 
-void fast__sum(const float *const *x, int64_t n, int64_t count, float *y)
+void fast__sum_range(const float *const *x, int64_t n, int64_t offset, int64_t count, float *y)
 {
+    FAST_ASSERT(offset >= 0);
     FAST_ASSERT(count >= 0);
     sum_tree tree = tree_of(x, n);
-    for (; tree.at < count; tree.at += BLOCK)
-        sum_block(&tree, count - tree.at < BLOCK ? count - tree.at : BLOCK, y + tree.at);
+    for (tree.at = offset; tree.at < offset + count; tree.at += BLOCK) {
+        const int64_t left = offset + count - tree.at;
+        sum_block(&tree, left < BLOCK ? left : BLOCK, y + (tree.at - offset));
+    }
+}
+
+void fast__sum(const float *const *x, int64_t n, int64_t count, float *y)
+{
+    fast__sum_range(x, n, 0, count, y);
 }
 
 void fast__sum_all(float *const *x, int64_t n, int64_t offset, int64_t count)

@@ -52,4 +52,6 @@ struct fast_learner {
     double flops;                /* operations of a gradient, known before the first */
     int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
                                     and each can be asked for alone; 0: it has none */
+    bool moves;                  /* w may be pointed elsewhere between gradients, and back before
+                                      it is freed */
 };

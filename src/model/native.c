@@ -191,6 +191,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->options = *options;
     self->base.ops = &native_ops;
     self->base.params = graph->params;
+    self->base.moves = true;
     self->base.state = graph->state;
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
     self->base.flops = fast__program_head(options->program)->flops_train *

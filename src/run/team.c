@@ -33,6 +33,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
 {
     if (!seat)
         return;
+    fast__seat_unshare(seat);
     if (seat->learner)
         seat->learner->ops->free(seat->learner);
     if (seat->workspace)
@@ -178,6 +179,7 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
     if (!err)
         err = team->strategy->worker(&seat->trainer, team->config);
     seat->lost = err != FAST_OK;
+    fast__seat_unshare(seat);
     fast_group_free(seat->trainer.group);
     seat->trainer.group = NULL;
     last = fast__monitor_leave(seat);
@@ -378,6 +380,8 @@ void fast__team_free(fast_team *team)
         fast__free(vote->first);
         fast__free(vote->middle);
     }
+    fast__free(team->shared_w);
+    fast__optimizer_free(team->shared_rule);
     fast_topology_free(team->topology);
     fast__mutex_fini(&team->mutex);
     fast__free(team->config);

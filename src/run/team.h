@@ -12,6 +12,7 @@
  *
  *   team.c      strategy + transport -> seats -> a world of actors -> their end
  *   trainer.c   what a strategy's program calls
+ *   together.c  one model for all workers of a process
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
  *
  * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
@@ -51,10 +52,12 @@ typedef struct fast_seat {
     int64_t step_judged;       /* of the last vote that it took part in; -1: none */
     int64_t step_held;         /* after which no judge of another process is waited for; 0: none */
     int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
-    double owed;     /* operations of updates that were made in reports: not charged yet */
-    double *carried; /* [workers]: contributions that the replica holds */
-    bool over;       /* its program has ended */
-    bool lost;       /* its program failed: its replica counts no more */
+    double owed;              /* operations of updates that were made in reports: not charged yet */
+    float *own_w;             /* its own parameters, while it shares the team's; or NULL */
+    fast_optimizer *own_rule; /* likewise */
+    double *carried;          /* [workers]: contributions that the replica holds */
+    bool over;                /* its program has ended */
+    bool lost;                /* its program failed: its replica counts no more */
 } fast_seat;
 
 /* Losses of one epoch: whole numbers, so that their order does not matter. */
@@ -74,20 +77,23 @@ typedef struct fast_team {
     fast_topology *topology; /* NULL where the strategy has none */
     int64_t workers;
     int64_t servers;
-    int64_t *ids;               /* workers, then servers: actors' numbers */
-    fast_seat **seats;          /* [workers + servers]; NULL for actors of other processes */
-    fast_world *world;          /* while it trains */
-    bool alone;                 /* all actors are in this process */
-    bool first;                 /* worker 0 is */
-    int64_t here;               /* workers that are */
-    fast_role roles[2];         /* worker, server */
-    fast_workspaces workspaces; /* that simulated learners take turns with */
+    int64_t *ids;                /* workers, then servers: actors' numbers */
+    fast_seat **seats;           /* [workers + servers]; NULL for actors of other processes */
+    fast_world *world;           /* while it trains */
+    bool alone;                  /* all actors are in this process */
+    bool first;                  /* worker 0 is */
+    int64_t here;                /* workers that are */
+    fast_role roles[2];          /* worker, server */
+    fast_workspaces workspaces;  /* that simulated learners take turns with */
+    float *shared_w;             /* one model for all workers (together.c); NULL: there is none */
+    fast_optimizer *shared_rule; /* its rule's state */
 
     /* Guarded by mutex. */
     fast_mutex mutex;
     fast_vote votes[FAST_VOTES];
     fast_vote last; /* of the replicas that the workers ended with */
     fast_epoch_sums epochs[2];
+    int64_t sharers;         /* workers that share the model */
     int64_t steps_sum;       /* of all workers of this process */
     int64_t workers_up;      /* of them: those whose program goes on */
     int64_t votes_opened;    /* asynchronous strategies: evaluations that became due */
@@ -125,6 +131,9 @@ void fast__team_break(fast_seat *seat, fast_err err);
 
 /* Bring the measures of several workers in the run's result up to date. */
 void fast__team_measure(fast_team *team);
+
+/* The worker's replica is its own again: a copy of the shared one. */
+void fast__seat_unshare(fast_seat *seat);
 
 /* Make a vote empty. The mutex is held, or nothing runs. */
 void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step);

@@ -12,8 +12,8 @@
  * Overlap. The way back makes gradients from the last layer to the first. As soon as `bucket` bytes
  * of them are final their sum is begun, while earlier layers still compute (Li et al. 2020, PyTorch
  * Distributed). A sum does not depend on how the vector is cut, so the bits are the same. It pays
- * where a network is waited for; workers that share memory have no idle core meanwhile, and sum all
- * at once.
+ * where a network is waited for; workers that share memory have no idle core meanwhile. They have
+ * one model in common instead, where the rule is elementwise: each sums and updates a slice of it.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth; with overlap, one for each bucket.
@@ -155,6 +155,14 @@ static fast_err step_at_once(fast_trainer *t, overlap *o)
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
+/* A step of workers that share w. */
+static fast_err step_shared(fast_trainer *t)
+{
+    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    fast_actor_at(t->actor, t->step, "gradient");
+    return fast_trainer_update_shared(t, t->g, 1.0f / (float)t->workers, FAST_SOON);
+}
+
 /* Average what is not trained. */
 static fast_err average_state(fast_trainer *t)
 {
@@ -177,11 +185,13 @@ static bool has_network(const fast_trainer *t)
     return false;
 }
 
-static fast_err train(fast_trainer *t, overlap *o)
+static fast_err train(fast_trainer *t, overlap *o, bool shared)
 {
     while (fast_trainer_next(t)) {
         /* The first step is at once: the group may measure before it chooses an algorithm. */
-        FAST_TRY(o && o->buckets ? step_overlapped(t, o) : step_at_once(t, o));
+        FAST_TRY(shared            ? step_shared(t)
+                 : o && o->buckets ? step_overlapped(t, o)
+                                   : step_at_once(t, o));
         FAST_TRY(average_state(t));
         for (int64_t j = 0; j < t->workers; j++)
             fast_trainer_carry(t, j, 1);
@@ -195,12 +205,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     const allreduce_config *c = config;
     overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
     bool overlapped = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
+    bool shared = false;
     fast_err err;
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     if (t->workers == 1 || strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
         overlapped = false;
-    err = train(t, overlapped ? &o : NULL);
+    if (!overlapped && (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0))
+        FAST_TRY(fast_trainer_share(t, &shared));
+    err = train(t, overlapped ? &o : NULL, shared);
     fast__free(o.buckets);
     return err;
 }
