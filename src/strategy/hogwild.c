@@ -34,6 +34,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/strategy.h"
+#include "tensor/race.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -66,10 +67,11 @@ static const fast_option options[] = {
 
 /* A model that workers share. */
 typedef struct model {
-    atomic_int ready;      /* 0: nobody came yet, 1: being filled, 2: there */
-    atomic_llong updates;  /* passes of workers over it */
-    atomic_llong passed;   /* updates when its cluster last passed the token */
-    _Atomic float data[1]; /* [count] the model, then [count] as it was then (Hogwild++) */
+    atomic_int ready;     /* 0: nobody came yet, 1: being filled, 2: there */
+    atomic_llong updates; /* passes of workers over it */
+    atomic_llong passed;  /* updates when its cluster last passed the token */
+    /* [count] the model, then [count] as it was when the token was passed (Hogwild++) */
+    _Alignas(FAST_ALIGN) _Atomic float data[];
 } model;
 
 /* A worker's view. */
@@ -95,18 +97,6 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
-static void load(const _Atomic float *from, float *to, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
-}
-
-static void store(_Atomic float *to, const float *from, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        atomic_store_explicit(&to[i], from[i], memory_order_relaxed);
-}
-
 /* The model of a cluster; whoever comes first fills it, and all begin with the same values. */
 static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
 {
@@ -116,8 +106,8 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
 
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
     if (atomic_compare_exchange_strong(&m->ready, &nobody, 1)) {
-        store(m->data, t->w, t->count);
-        store(m->data + t->count, t->w, t->count);
+        fast__race_store(m->data, t->w, t->count);
+        fast__race_store(m->data + t->count, t->w, t->count);
         atomic_store(&m->ready, 2);
     }
     while (atomic_load(&m->ready) != 2)
@@ -170,13 +160,13 @@ static fast_err update(fast_trainer *t, const hog *h)
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
 
-        load(h->mine->data + at, t->w + at, n);
+        fast__race_load(h->mine->data + at, t->w + at, n);
         FAST_TRY(fast_charge(t->actor, 0, 8 * (double)n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
-        store(h->mine->data + at, t->w + at, n);
+        fast__race_store(h->mine->data + at, t->w + at, n);
     }
     atomic_fetch_add(&h->mine->updates, 1);
     return FAST_OK;
@@ -239,7 +229,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (h.clusters == 1)
         t->centre = t->w;
     seen = atomic_load(&h.mine->updates);
-    load(h.mine->data, t->w, t->count);
+    fast__race_load(h.mine->data, t->w, t->count);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         fast_trainer_staleness(t, atomic_load(&h.mine->updates) - seen);
@@ -250,7 +240,7 @@ static fast_err worker(fast_trainer *t, const void *config)
             FAST_TRY(pass_token(t, c, &h));
     }
     t->centre_version = atomic_load(&h.mine->updates);
-    load(h.mine->data, t->w, t->count);
+    fast__race_load(h.mine->data, t->w, t->count);
     return fast_trainer_end(t);
 }
 
