@@ -22,7 +22,8 @@ typedef enum fast_purpose {
     FAST_PURPOSE_NODE,      /* jitter of simulated nodes' speeds */
     FAST_PURPOSE_FAULT,     /* random fault schedules */
     FAST_PURPOSE_TOPOLOGY,  /* random graphs */
-    FAST_PURPOSE_EXCHANGE   /* exchanges between workers that do not take place */
+    FAST_PURPOSE_EXCHANGE,  /* exchanges between workers that do not take place */
+    FAST_PURPOSE_CODEC      /* rounding by chance and random choices of codecs; actor = block */
 } fast_purpose;
 
 typedef struct fast_rng {

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chains by name: "topk:ratio=0.01+zstd:level=3" is one codec, which may lose something, and then
+ * stages over its bytes, which lose nothing. "none", or stages alone, keep the floats.
+ */
+#include "codec/chain.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { NAME_MAX_SIZE = 64 };
+
+/* All names, codecs before stages, for messages. */
+static const char *name_at(const void *ctx, int64_t i)
+{
+    const int64_t codecs = *(const int64_t *)ctx;
+
+    return i < codecs ? fast__codecs[i]->name : fast__stages[i - codecs]->name;
+}
+
+static fast_err unknown(const char *name)
+{
+    int64_t codecs = 0;
+    int64_t stages = 0;
+
+    while (fast__codecs[codecs])
+        codecs++;
+    while (fast__stages[stages])
+        stages++;
+    return fast__name_unknown("codec", name, name_at, &codecs, codecs + stages);
+}
+
+/* A configuration from its options; *out is the caller's. */
+static fast_err configure(const char *name, const fast_option *options, size_t size,
+                          const char *text, void **out)
+{
+    char where[NAME_MAX_SIZE + 8] = "codec ";
+    void *config = NULL;
+
+    strncat(where, name, NAME_MAX_SIZE);
+    if (!options)
+        return text && *text ? fast__fail(FAST_EINVAL, "%s has no options, not \"%s\"", where, text)
+                             : FAST_OK;
+    FAST_TRY(fast__alloc("options of a codec", (int64_t)size, 1, &config));
+    fast__options_default(options, config);
+    const fast_err err = fast__options_parse(where, options, config, text);
+    if (err)
+        fast__free(config);
+    else
+        *out = config;
+    return err;
+}
+
+static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char *text)
+{
+    if (chain->codec)
+        return fast__fail(FAST_EINVAL, "codec %s: %s encodes already, and %s cannot do it again",
+                          chain->text, chain->codec->name, codec->name);
+    if (chain->stage_count > 0)
+        return fast__fail(FAST_EINVAL, "codec %s: %s must come before %s", chain->text, codec->name,
+                          chain->stages[0]->name);
+    FAST_TRY(configure(codec->name, codec->options, codec->config_size, text, &chain->config));
+    chain->codec = codec;
+    return codec->check ? codec->check(chain->config) : FAST_OK;
+}
+
+static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char *text)
+{
+    if (chain->stage_count == FAST_STAGES_MAX)
+        return fast__fail(FAST_EINVAL, "codec %s: more than %d stages", chain->text,
+                          FAST_STAGES_MAX);
+    FAST_TRY(configure(stage->name, stage->options, stage->config_size, text,
+                       &chain->stage_configs[chain->stage_count]));
+    chain->stages[chain->stage_count++] = stage;
+    return FAST_OK;
+}
+
+static fast_err add_part(fast_chain *chain, const char *part)
+{
+    char name[NAME_MAX_SIZE];
+    const char *text = NULL;
+
+    FAST_TRY(fast__spec_split(part, name, sizeof name, &text));
+    if (strcmp(name, "none") == 0 && !text)
+        return FAST_OK;
+    for (int i = 0; fast__codecs[i]; i++)
+        if (strcmp(fast__codecs[i]->name, name) == 0)
+            return add_codec(chain, fast__codecs[i], text);
+    for (int i = 0; fast__stages[i]; i++)
+        if (strcmp(fast__stages[i]->name, name) == 0)
+            return add_stage(chain, fast__stages[i], text);
+    return unknown(name);
+}
+
+fast_err fast__chain_open(const char *spec, fast_chain **out)
+{
+    char parts[FAST_CHAIN_TEXT_MAX];
+    fast_chain *chain = NULL;
+    fast_err err = FAST_OK;
+
+    if (strlen(spec) >= sizeof parts)
+        return fast__fail(FAST_EINVAL, "codec: more than %d characters", FAST_CHAIN_TEXT_MAX - 1);
+    FAST_TRY(fast__alloc("codec", 1, sizeof *chain, &chain));
+    memcpy(chain->text, spec, strlen(spec) + 1);
+    memcpy(parts, spec, strlen(spec) + 1);
+    for (char *part = parts, *next; part && !err; part = next) {
+        next = strchr(part, '+');
+        /* 1e+5 is a number, not two parts. */
+        while (next && next > part && (next[-1] == 'e' || next[-1] == 'E') && next[1] >= '0' &&
+               next[1] <= '9')
+            next = strchr(next + 1, '+');
+        if (next)
+            *next++ = '\0';
+        err = add_part(chain, part);
+    }
+    if (err)
+        fast__chain_close(chain);
+    else
+        *out = chain;
+    return err;
+}
+
+void fast__chain_close(fast_chain *chain)
+{
+    if (!chain)
+        return;
+    for (int i = 0; i < FAST_STAGES_MAX; i++)
+        fast__free(chain->stage_configs[i]);
+    fast__free(chain->config);
+    fast__free(chain);
+}
+
+const fast_codec *fast__chain_codec(const fast_chain *chain)
+{
+    return chain->codec;
+}
+
+const void *fast__chain_config(const fast_chain *chain)
+{
+    return chain->config;
+}
+
+const char *fast__chain_text(const fast_chain *chain)
+{
+    return chain->text;
+}
+
+bool fast__chain_is_none(const fast_chain *chain)
+{
+    return !chain->codec && chain->stage_count == 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/option.h"
+#include "tensor/segment.h"
+
+/*
+ * Codecs: what a vector becomes on the wire. The way of a vector through this folder:
+ *
+ *   chain.c     "topk:ratio=0.01+zstd" -> a codec, and a stage that ends it; a layout cut in blocks
+ *   coder.c     one flow of vectors: a chain with its error feedback and its state, blocks framed
+ *   codecs.c    the registries; one file a codec (or a few that differ in a line), or a stage
+ *   bits.h      bit and variable-length fields; noise.h: chance at the speed of memory
+ *
+ * A codec turns a block of floats into bytes and back. It is pure: the same configuration, input,
+ * state and key give the same bytes, on every machine. It neither allocates nor fails on the way
+ * out; on the way in it believes nothing: hostile bytes give FAST_EFORMAT and touch nothing
+ * outside the block. Values that are not finite come out not finite somewhere in the block, so that
+ * a run that diverges is seen to.
+ */
+
+/* What is encoded at once: a segment, seen as a matrix, or a whole vector (one row). */
+typedef struct fast_block {
+    int64_t rows;  /* the first dimension; 1 for vectors */
+    int64_t cols;  /* product of the others */
+    int64_t count; /* rows * cols; at least 1, below 2^31 */
+} fast_block;
+
+/* One encoding. Memory is the caller's; the scratch is aligned to FAST_ALIGN, floats to a float,
+ * bytes not at all. Nothing overlaps. */
+typedef struct fast_encoding {
+    fast_block block;
+    const float *x;  /* [count] */
+    float *error;    /* [count]: error feedback e, or NULL. x + e is encoded instead of x, and e
+                        becomes what that lost. NULL unless the codec says `feeds` */
+    float *state;    /* [state()]: the codec's own, of this flow; zero before the first */
+    void *scratch;   /* [scratch()] bytes, of no meaning before and after */
+    uint64_t key;    /* of everything that is random; another one each time */
+    int64_t step;    /* of training, from 0: for warm-ups */
+    double progress; /* of training, in epochs: likewise */
+    int64_t workers; /* that send such gradients at a step: some codecs scale by it */
+} fast_encoding;
+
+/* What decoding does to y. */
+typedef enum fast_decode_mode {
+    FAST_DECODE_SET, /* y = scale d */
+    FAST_DECODE_ADD, /* y += scale d */
+} fast_decode_mode;
+
+typedef struct fast_decoding {
+    fast_block block;
+    const uint8_t *in; /* [size]; any alignment */
+    size_t size;
+    fast_decode_mode mode;
+    float scale;
+    float *y;      /* [count]; of no meaning after an error */
+    void *scratch; /* [scratch()] bytes */
+} fast_decoding;
+
+/* Rounds, instead of bytes: a codec whose messages can be summed as dense vectors (PowerSGD). The
+ * group averages what each round yields over all workers, in place. */
+typedef struct fast_codec_rounds {
+    int count; /* of rounds */
+    /* Floats of a round. */
+    int64_t (*size)(const void *config, const fast_block *block, int round);
+    /* Write this worker's dense vector. Round 0 takes x (and the error) in. */
+    void (*send)(const void *config, const fast_encoding *e, int round, float *dense);
+    /* Take the mean of all in; after the last round y is the decoded mean and e->error what this
+     * worker's own share of it lost. y is NULL before. */
+    void (*take)(const void *config, const fast_encoding *e, int round, const float *dense,
+                 float *y);
+} fast_codec_rounds;
+
+enum {
+    FAST_CODEC_LOSSLESS = 1 << 0, /* decodes to the same bits */
+    FAST_CODEC_UNBIASED = 1 << 1, /* the mean over keys is x: error feedback is of no use */
+    FAST_CODEC_SPARSE = 1 << 2,   /* most of what it decodes to is 0: pairs() */
+    FAST_CODEC_LAYERS = 1 << 3,   /* means and norms are of a layer: by segments unless told */
+    FAST_CODEC_RAW = 1 << 4,      /* fit for weights as they are, not only for differences */
+    FAST_CODEC_FEEDS = 1 << 5,    /* encode() does the error feedback itself */
+    FAST_CODEC_KEEPS = 1 << 6, /* keeps what it has not sent in its own state: no feedback on top */
+    FAST_CODEC_VOTES = 1 << 7, /* workers' encodings are summed and the sum's signs taken */
+};
+
+typedef struct fast_codec {
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, for help */
+    const fast_option *options; /* of its configuration; NULL: none */
+    size_t config_size;         /* bytes of it */
+    unsigned traits;            /* FAST_CODEC_* */
+
+    /* Refuse options that do not go together: FAST_EINVAL. May be NULL. */
+    fast_err (*check)(const void *config);
+    /* Bytes that a block takes at most. */
+    size_t (*bound)(const void *config, const fast_block *block);
+    /* Floats of state, and bytes of scratch for encode and decode; NULL: none. */
+    int64_t (*state)(const void *config, const fast_block *block);
+    size_t (*scratch)(const void *config, const fast_block *block);
+    /* Encode to out[bound()]: the bytes written. */
+    size_t (*encode)(const void *config, const fast_encoding *e, uint8_t *out);
+    /* FAST_EFORMAT if the bytes are no encoding of such a block. */
+    fast_err (*decode)(const void *config, const fast_decoding *d);
+    /* SPARSE: the entries of an encoding, sorted by index, to index[count] and value[count]; their
+     * number in *count_out. FAST_EFORMAT. */
+    fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
+                      int64_t *count_out);
+    const fast_codec_rounds *rounds; /* NULL: none */
+} fast_codec;
+
+/* A lossless stage over the bytes that a codec made. */
+typedef struct fast_stage {
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, for help */
+    const fast_option *options; /* of its configuration; NULL: none */
+    size_t config_size;         /* bytes of it */
+
+    /* Bytes that `size` bytes take at most, and bytes of scratch; the scratch may be NULL. */
+    size_t (*bound)(const void *config, size_t size);
+    size_t (*scratch)(const void *config, size_t size);
+    size_t (*pack)(const void *config, const uint8_t *in, size_t size, void *scratch, uint8_t *out);
+    /* To out[room]; *size_out of them were written. FAST_EFORMAT, also if they are more. */
+    fast_err (*unpack)(const void *config, const uint8_t *in, size_t size, void *scratch,
+                       uint8_t *out, size_t room, size_t *size_out);
+} fast_stage;
+
+extern const fast_codec *const fast__codecs[]; /* the last is NULL */
+extern const fast_stage *const fast__stages[]; /* likewise */
+
+/* A chain by name: at most one codec, then stages. Immutable; shared by all coders of a run. */
+typedef struct fast_chain fast_chain;
+
+enum { FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
+
+/* From "codec:key=value+stage:key=value"; "none" and stages alone send floats as they are.
+ * FAST_EINVAL for unknown names and options, for two codecs, and for a codec after a stage. */
+fast_err fast__chain_open(const char *spec, fast_chain **out);
+void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
+const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: none */
+const void *fast__chain_config(const fast_chain *chain);
+const char *fast__chain_text(const fast_chain *chain); /* as it was given */
+bool fast__chain_is_none(const fast_chain *chain);     /* neither codec nor stage */
+
+/* How a chain is laid over a vector. */
+typedef struct fast_coder_options {
+    const fast_chain *chain;
+    const fast_layout *layout; /* of the whole vector; borrowed */
+    int64_t offset;            /* the range of it that flows here: a shard, a bucket ... */
+    int64_t count;             /* ... of so many elements */
+    int scope;                 /* 0 as the codec says, 1 a block for each layer, 2 one for all */
+    int feedback;              /* 0 as the codec says, 1 yes, 2 no */
+    int64_t small;             /* blocks of fewer elements go as they are (with scope layer) */
+    int64_t workers;           /* as in fast_encoding; 0: 1 */
+    uint64_t seed;             /* of the run */
+    uint64_t flow;             /* distinct for each flow of the run: who sends what to whom */
+} fast_coder_options;
+
+/* One flow of vectors from one sender; its receivers need only a coder with the same chain, layout
+ * and range, of which they use the decoding half. Not for two threads at once. */
+typedef struct fast_coder fast_coder;
+
+fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out);
+void fast__coder_free(fast_coder *coder); /* NULL is allowed */
+/* Bytes that one vector takes at most. */
+size_t fast__coder_bound(const fast_coder *coder);
+/* Encode x[0 .. count), the range, at a step: the bytes written. Neither allocates nor fails. */
+size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
+                          uint8_t *out);
+/* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
+fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
+                            fast_decode_mode mode, float scale, float *y);
+/* SPARSE codecs over one block: its entries, as of pairs(). FAST_ENOTSUP for others. */
+fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
+                           float *value, int64_t *count_out);
+/* What this flow still owes: the residual of error feedback, count floats; NULL: none is kept. It
+ * is part of the worker's state, with the codec's own vectors behind it. */
+float *fast__coder_residual(fast_coder *coder);
+/* All state of the flow for checkpoints, in floats. */
+float *fast__coder_state(fast_coder *coder, int64_t *count_out);
+/* The blocks that the range is cut in, for figures. */
+int64_t fast__coder_block_count(const fast_coder *coder);
+
+/* Rounds, for codecs that have them; 0 for others, and what follows is not for those. A round's
+ * dense vectors of all blocks lie one after the other. */
+int fast__coder_round_count(const fast_coder *coder);
+int64_t fast__coder_round_size(const fast_coder *coder, int round);
+void fast__coder_round_send(fast_coder *coder, int64_t step, double progress, int round,
+                            const float *x, float *dense);
+/* y, the range, is whole after the last round. */
+void fast__coder_round_take(fast_coder *coder, int round, const float *dense, float *y);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registries of codecs and of stages. A new one is a file of its own and a line here; the tests
+ * and the benchmark that loop over these lists then cover it.
+ */
+#include "codec/codecs.h"
+
+const fast_codec *const fast__codecs[] = {
+    &fast__codec_fp16,
+    &fast__codec_bf16,
+    NULL,
+};
+
+const fast_stage *const fast__stages[] = {
+    NULL,
+};

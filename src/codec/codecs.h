@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "codec/codec.h"
+
+/* All codecs and stages of this folder; private to it. */
+extern const fast_codec fast__codec_fp16;
+extern const fast_codec fast__codec_bf16;
