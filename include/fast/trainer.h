@@ -46,6 +46,7 @@ typedef struct fast_trainer {
     int64_t step;           /* steps that this worker has taken */
     int64_t step_count;     /* that it is to take */
     int64_t epoch_steps;    /* steps of one pass over the data */
+    int64_t parts;          /* micro-batches that make a gradient: `accumulate`, at least 1 */
     double lr;              /* of the step that goes on */
     double loss;            /* of the last gradient's batch */
     int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
@@ -72,6 +73,14 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
  * not block. Never blocks on a peer. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report,
                                                         void *ctx);
+
+/* A gradient in its parts, for strategies that exchange before it is whole: compute g of one
+ * micro-batch alone, number `number` of this worker's, counted over the run (a whole gradient has
+ * those from step * parts on). Counts no step: fast_trainer_count() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t number);
+/* Count a step: of the parts since the last, or, where there were none, one that the others took
+ * and this worker missed. lr becomes that step's. */
+FAST_API void fast_trainer_count(fast_trainer *t);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);

@@ -52,7 +52,7 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     fast__mutex_lock(&team->mutex);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
-    if (sums->epoch == epoch && isfinite(gradient->loss)) {
+    if (gradient && sums->epoch == epoch && isfinite(gradient->loss)) {
         if (fabs(gradient->loss) < LOSS_LARGE)
             sums->loss += llround(gradient->loss * LOSS_UNIT);
         else
@@ -63,9 +63,10 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     }
     team->steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
-    run->times.samples += gradient->samples * team->workers / team->here;
+    if (gradient)
+        run->times.samples += gradient->samples * team->workers / team->here;
     run->step = team->steps_sum / team->here;
-    if (!isfinite(gradient->loss) && !run->finished) {
+    if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
         run->result.stop = "diverged";
     }

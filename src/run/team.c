@@ -136,6 +136,7 @@ static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
                                     .state_count = run->learner->state.count,
                                     .step_count = run->step_count,
                                     .epoch_steps = run->learner->epoch_steps,
+                                    .parts = run->learner->parts > 1 ? run->learner->parts : 1,
                                     .period = 1,
                                     .run = seat };
     err = worker ? seat_worker(seat) : seat_server(seat);
@@ -160,6 +161,7 @@ static fast_seat *sit_down(fast_team *team, fast_actor *actor)
     seat->trainer.actor = actor;
     seat->err = FAST_OK;
     seat->owed = 0;
+    seat->done_count = 0;
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         seat_reset(seat);
     return seat;

@@ -47,6 +47,8 @@ typedef struct fast_seat {
     fast_optimizer *optimizer; /* this actor's state of the rule */
     float *first;              /* servers: memory of w and s */
     float *centre;             /* memory of trainer.centre; NULL: none was asked for */
+    fast_gradient done;        /* what the parts of this step measured; loss: their sum */
+    int64_t done_count;        /* of those parts */
     fast_err err;              /* what a call between steps met */
     char why[FAST_DETAIL_MAX]; /* its detail */
     int64_t step_judged;       /* of the last vote that it took part in; -1: none */
@@ -139,7 +141,7 @@ void fast__seat_unshare(fast_seat *seat);
 void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step);
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);
-/* A gradient was computed. */
+/* A gradient was computed; NULL: a step was counted without one. */
 void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient);
 /* The worker's program begins once more: its node was restarted. */
 void fast__monitor_return(fast_seat *seat);

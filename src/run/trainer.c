@@ -113,6 +113,41 @@ fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ct
     return FAST_OK;
 }
 
+fast_err fast_trainer_part(fast_trainer *t, int64_t number)
+{
+    fast_seat *seat = seat_of(t);
+    fast_gradient *done = &seat->done;
+    gradient_work gw = { .work = { .run = run_gradient,
+                                   .name = "gradient",
+                                   .operations = seat->learner->flops / (double)t->parts },
+                         .seat = seat,
+                         .gradient = { .step = number, .alone = true } };
+
+    FAST_TRY(fast_compute(t->actor, &gw.work));
+    if (seat->done_count++ == 0)
+        *done = (fast_gradient){ 0 };
+    done->loss += gw.gradient.loss;
+    done->correct += gw.gradient.correct;
+    done->positions += gw.gradient.positions;
+    done->samples += gw.gradient.samples;
+    return FAST_OK;
+}
+
+void fast_trainer_count(fast_trainer *t)
+{
+    fast_seat *seat = seat_of(t);
+
+    FAST_ASSERT(t->step < t->step_count);
+    t->lr = fast_trainer_lr(t, t->step);
+    t->step++;
+    if (seat->done_count > 0) {
+        seat->done.loss /= (double)seat->done_count;
+        t->loss = seat->done.loss;
+    }
+    fast__monitor_step(seat, seat->done_count > 0 ? &seat->done : NULL);
+    seat->done_count = 0;
+}
+
 fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
 {
     fast_seat *seat = seat_of(t);

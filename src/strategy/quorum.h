@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "strategy/strategy.h"
+
+/*
+ * What the two sides of the strategy quorum share: quorum.c is the workers', quorum_server.c the
+ * servers'. The vector of a round is the gradient and behind it the state, cut over the servers;
+ * the first server leads: it decides who is in a round.
+ */
+typedef struct quorum_config {
+    int64_t quorum;  /* gradients that end a round; 0: by backup */
+    int64_t backup;  /* workers that a round does not wait for */
+    int late;        /* gradients that missed their round: 0 dropped, 1 added to a later one */
+    bool partial;    /* who is not done when the quorum is sends the part that it has */
+    int64_t lag;     /* rounds that a worker may miss before the others wait for it */
+    int64_t servers; /* that add up; 0: one for each worker */
+} quorum_config;
+
+/* Tags of the messages. Their words: kind, round, and a number of the kind's. */
+enum { FAST_QUORUM_UP = 1, FAST_QUORUM_DOWN };
+enum { FAST_QUORUM_KIND, FAST_QUORUM_ROUND, FAST_QUORUM_NUMBER };
+
+typedef enum fast_quorum_kind {
+    FAST_QUORUM_HELLO,    /* up: a worker begins with this round */
+    FAST_QUORUM_GRADIENT, /* up: a stretch of a worker's vector; number: its micro-batches */
+    FAST_QUORUM_AT,       /* up: a worker that missed rounds is at this one now */
+    FAST_QUORUM_STOP,     /* up: a worker was asked to stop before this round */
+    FAST_QUORUM_LEAVE,    /* up: a worker has all that it needs */
+    FAST_QUORUM_HAVE,     /* server to leader: it has the stretch of worker `number` */
+    FAST_QUORUM_DECIDE,   /* leader to servers: who is in the round, as int64_t[workers] */
+    FAST_QUORUM_SUM,      /* down: a stretch of the sum, and who is in it; number: whole weight */
+    FAST_QUORUM_FLUSH,    /* down, of the leader: send the part that you have */
+    FAST_QUORUM_END,      /* down, of the leader: all stopped; there is no such round */
+    FAST_QUORUM_REFUSE    /* down, of the leader: you missed rounds that nobody has any more */
+} fast_quorum_kind;
+
+/* Gradients that end a round. */
+int64_t fast__quorum_of(const quorum_config *c, int64_t workers);
+/* The stretch of the vector that a server adds up. */
+void fast__quorum_range(const fast_trainer *t, int64_t server, int64_t *first_out,
+                        int64_t *count_out);
+/* A message of this kind; takes a buffer as its part where *move is one. */
+fast_err fast__quorum_msg(fast_trainer *t, uint64_t tag, fast_quorum_kind kind, int64_t round,
+                          int64_t number, fast_buffer **move, fast_msg **out);
+
+/* The servers' program. */
+fast_err fast__quorum_server(fast_trainer *t, const void *config);
