@@ -78,7 +78,7 @@ FAST_API void fast_log_set(fast_log_fn *log, void *ctx);
  */
 typedef enum fast_option_type {
     FAST_OPTION_BOOL,  /* yes or no */
-    FAST_OPTION_INT,   /* a whole number; k, M, G multiply by powers of 1000 */
+    FAST_OPTION_INT,   /* a whole number; k, M, G multiply by powers of 1000, Ki, Mi, Gi of 1024 */
     FAST_OPTION_REAL,  /* a number */
     FAST_OPTION_TEXT,  /* any text */
     FAST_OPTION_CHOICE /* one of `choices`; the field is its index */

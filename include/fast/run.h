@@ -169,6 +169,28 @@ typedef void fast_sim_measure_fn(void *ctx, const fast_sim_measure *measure);
 FAST_API FAST_MUST_CHECK fast_err fast_bench_sim(const char *const *options,
                                                  fast_sim_measure_fn *report, void *ctx);
 
+/* One measurement of `fast bench codec`: one thread, error feedback where the codec uses it. */
+typedef struct fast_codec_measure {
+    const char *codec;            /* the chain */
+    int64_t bytes_in;             /* of the vector */
+    int64_t bytes_out;            /* of its encoding, with all headers */
+    double encode_s;              /* seconds, the fastest of a few */
+    double decode_s;              /* likewise */
+    double copy_s;                /* of memcpy() of the vector, in the same run */
+    double encode_gb_per_s;       /* of the vector */
+    double decode_gb_per_s;       /* likewise */
+    double copy_gb_per_s;         /* likewise */
+    double error;                 /* of the first decoding, relative to the vector's norm */
+    double break_even_mbit_per_s; /* a link below this is faster with the codec */
+} fast_codec_measure;
+
+/* Called once for each measurement, which is lent for the call. */
+typedef void fast_codec_measure_fn(void *ctx, const fast_codec_measure *measure);
+
+/* Measure codecs. Options: codec (a chain, or "all"), bytes (of the vector, 16777216). */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_codec(const char *const *options,
+                                                   fast_codec_measure_fn *report, void *ctx);
+
 /* One measurement of `fast bench allreduce`. */
 typedef struct fast_allreduce_measure {
     const char *transport; /* as the options name it */

@@ -53,15 +53,17 @@ static bool int_read(const char *text, int64_t *out)
             __builtin_add_overflow(value, digit, &value))
             return false;
     }
+    /* k, M, G are powers of 1000; Ki, Mi, Gi of 1024. */
+    static const char units[] = "kMG";
     int64_t unit = 1;
-    if (*c == 'k')
-        unit = 1000;
-    else if (*c == 'M')
-        unit = 1000000;
-    else if (*c == 'G')
-        unit = 1000000000;
-    if (unit > 1)
-        c++;
+    for (int i = 0; units[i] && unit == 1; i++) {
+        const bool binary = (*c == units[i] || (i == 0 && *c == 'K')) && c[1] == 'i';
+        if (*c != units[i] && !binary)
+            continue;
+        for (int k = 0; k <= i; k++)
+            unit *= binary ? 1024 : 1000;
+        c += binary ? 2 : 1;
+    }
     if (*c != 0 || __builtin_mul_overflow(value, unit, &value))
         return false;
     *out = value;

@@ -6,7 +6,7 @@
  * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
  * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
  * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
- * the simulator; `fast bench allreduce` is in bench_allreduce.c.
+ * the simulator; `fast bench allreduce` and `fast bench codec` are in files of their own.
  */
 #include "json.h"
 #include "tables.h"
@@ -24,7 +24,7 @@ typedef struct bench_line {
     bool model;       /* a model was named */
 } bench_line;
 
-static const char *const kinds[] = { "engine", "allreduce", "sim" };
+static const char *const kinds[] = { "engine", "allreduce", "codec", "sim" };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const char *bench_name_at(const void *ctx, int64_t i)
@@ -45,7 +45,8 @@ static int set_kind(bench_line *line, const char *name)
         }
     if (nearest)
         return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
-    return cli_fail(CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce and sim", name);
+    return cli_fail(CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce, codec and sim",
+                    name);
 }
 
 static int set(void *ctx, const fast_option *option, const char *value)
@@ -220,6 +221,8 @@ int cli_bench(int argc, char **argv)
         code = bench_canonical(&line);
     else if (code == CLI_DONE && strcmp(line.kind, "allreduce") == 0)
         code = cli_bench_allreduce((const char *const *)line.options, line.json);
+    else if (code == CLI_DONE && strcmp(line.kind, "codec") == 0)
+        code = cli_bench_codec((const char *const *)line.options, line.json);
     else if (code == CLI_DONE)
         code = strcmp(line.kind, "sim") == 0 ? bench_sim(&line) : bench_engine(&line);
     else if (code == CLI_HELPED)

@@ -34,8 +34,11 @@ static const fast_option bench_flags[] = {
     { "algorithm", "", "allreduce: by which algorithm, or auto; each where none is named",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "allreduce" },
     { "bytes", "1Ki-32Mi",
-      "allreduce: lengths, 4096,1Mi or from-to by factors of 8; Ki, Mi, Gi are powers of 1024",
+      "allreduce: lengths, 4096,1Mi or from-to by factors of 8; Ki, Mi, Gi are powers of 1024; "
+      "codec: of the vector, else 16Mi",
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "codec", "all", "codec: a codec, with its options and stages, or all of them",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "codec" },
     FLAG("fresh", "allreduce: write the vectors before each call, and check the sums"),
     { "timeout", "30", "allreduce: seconds that a wait takes at most", FAST_OPTION_REAL, 0, 0, 0, 0,
       NULL },
@@ -88,6 +91,7 @@ static const cli_example bench_examples[] = {
     { "fast bench allreduce --transport sim --cluster ethernet-10g --workers 64 --bytes 100M",
       "the same on a cluster that is simulated" },
     { "mpirun -np 2 fast bench allreduce --transport mpi", "the same between processes" },
+    { "fast bench codec", "what codecs save and cost, and on which links they pay" },
     { NULL, NULL },
 };
 
@@ -129,8 +133,8 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
-    { "bench", "[engine|allreduce|sim] [OPTIONS]", "measure the speed of this machine", "train",
-      bench_flags, "engine|allreduce|sim", bench_examples, cli_bench },
+    { "bench", "[engine|allreduce|codec|sim] [OPTIONS]", "measure the speed of this machine",
+      "train", bench_flags, "engine|allreduce|codec|sim", bench_examples, cli_bench },
     { "simulate", "[OPTIONS]",
       "run small programs on a simulated cluster, with faults; fast train --transport sim trains",
       "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
@@ -140,7 +144,7 @@ const cli_command cli_commands[] = {
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|bench|simulate|systems|info|help|models|data|layers|optimizers|schedules|engines|"
-      "clusters|faults|strategies|topologies",
+      "clusters|faults|strategies|topologies|codecs",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -183,6 +187,9 @@ const cli_topic cli_topics[] = {
       "Choose one with --strategy NAME or --strategy NAME:KEY=VALUE,KEY=VALUE." },
     { "topologies", "topology", "Topologies", "who exchanges with whom",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
+    { "codecs", "codec", "Codecs", "what is sent becomes on the wire",
+      "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE; stages, which lose nothing, follow after a "
+      "plus: topk:ratio=0.01+zstd." },
     { "systems", "system", "Systems", "named systems of the literature, as presets",
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },

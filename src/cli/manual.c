@@ -141,11 +141,12 @@ int cli_manual(FILE *out)
         put(out, command->usage);
         fputs("\n.br\n", out);
     }
-    fputs(".SH DESCRIPTION\nA flag is \\-\\-name value or \\-\\-name=value. A part that is chosen "
-          "by name (a model, a data set, an optimizer) takes options of its own as "
-          "name:key=value,key=value. Whole numbers may end in k, M or G. Defaults are in "
-          "brackets.\n.SH COMMANDS\n",
-          out);
+    fputs(
+        ".SH DESCRIPTION\nA flag is \\-\\-name value or \\-\\-name=value. A part that is chosen "
+        "by name (a model, a data set, an optimizer) takes options of its own as "
+        "name:key=value,key=value. Whole numbers may end in k, M, G, Ki, Mi or Gi. Defaults are in "
+        "brackets.\n.SH COMMANDS\n",
+        out);
     for (const cli_command *command = cli_commands; command->name; command++)
         put_command(out, command);
     put_options(out);

@@ -148,7 +148,7 @@ int cli_markdown(FILE *out)
           "A flag is `--name value` or `--name=value`.\n"
           "A part that is chosen by name takes options of its own as "
           "`name:key=value,key=value`.\n"
-          "`N` is a whole number, which may end in k, M or G; `X` is a number.\n",
+          "`N` is a whole number, which may end in k, M, G, Ki, Mi or Gi; `X` is a number.\n",
           out);
     for (const cli_command *command = cli_commands; command->name; command++)
         put_command(out, command);

@@ -75,23 +75,11 @@ typedef struct bench {
     int64_t *ends;            /* sim: when each worker was done */
 } bench;
 
-/* One number, perhaps with Ki, Mi or Gi. */
 static fast_err parse_size(const char *text, int64_t *out)
 {
-    static const char *const units[] = { "Ki", "Mi", "Gi" };
-    char digits[32];
-    int64_t factor = 1;
-    snprintf(digits, sizeof digits, "%s", text);
-    const size_t length = strlen(digits);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (length > 2 && strcmp(digits + length - 2, units[i]) == 0) {
-            digits[length - 2] = '\0';
-            factor = (int64_t)1 << (10 * (i + 1));
-        }
-    int64_t number = 0, bytes = 0;
-    FAST_TRY(fast__parse_int("bytes", digits, &number));
-    if (!fast__mul_size(number, factor, &bytes) || bytes < 4 || bytes > (int64_t)1 << 40 ||
-        bytes % 4 != 0)
+    int64_t bytes = 0;
+    FAST_TRY(fast__parse_int("bytes", text, &bytes));
+    if (bytes < 4 || bytes > (int64_t)1 << 40 || bytes % 4 != 0)
         return fast__fail(FAST_EINVAL, "bytes=%s: a vector has 4 bytes to 1024Gi, a multiple of 4",
                           text);
     *out = bytes;

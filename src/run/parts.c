@@ -4,6 +4,7 @@
  * completion are made of. The registries are lists of pointers to the parts' own types; their
  * names, summaries and tables are copied here once, at the first question.
  */
+#include "codec/codec.h"
 #include "comm/allreduce.h"
 #include "comm/topology.h"
 #include "run/run.h"
@@ -25,7 +26,7 @@ typedef struct part_list {
 
 /* Written once, under pthread_once(), and constant from then on. */
 static part_list models, datas, optimizers, engines, strategies, topologies, transports, allreduces,
-    clusters, systems;
+    clusters, systems, codecs;
 static fast_system system_list[PARTS_MAX];
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
@@ -50,6 +51,10 @@ static void fill(void)
     for (int i = 0; fast__allreduces[i]; i++)
         add(&allreduces, fast__allreduces[i]->name, fast__allreduces[i]->summary,
             fast__allreduces[i]->options);
+    for (int i = 0; fast__codecs[i]; i++)
+        add(&codecs, fast__codecs[i]->name, fast__codecs[i]->summary, fast__codecs[i]->options);
+    for (int i = 0; fast__stages[i]; i++)
+        add(&codecs, fast__stages[i]->name, fast__stages[i]->summary, fast__stages[i]->options);
     fast_part cluster;
     for (int i = 0; fast__cluster_part(i, &cluster); i++)
         add(&clusters, cluster.name, cluster.summary, cluster.options);
@@ -84,7 +89,8 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
                   { "optimizer", &optimizers }, { "engine", &engines },
                   { "cluster", &clusters },     { "topology", &topologies },
                   { "strategy", &strategies },  { "transport", &transports },
-                  { "allreduce", &allreduces }, { "system", &systems } };
+                  { "allreduce", &allreduces }, { "system", &systems },
+                  { "codec", &codecs } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;
