@@ -51,6 +51,9 @@ typedef struct fast_result {
                                distances from it; NAN where no mean was taken */
     double completeness;   /* of what each replica carries of each worker: the mean of
                                min(1, c_ij / mean_i c_ij); NAN where the strategy does not tell */
+    double momentum;       /* that late gradients gave the model, as it was measured; NAN where the
+                               strategy does not tell */
+    double momentum_error; /* its standard error */
     bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
     const char *stop;      /* why it ended: "done", "target", "canceled", "diverged" (the loss is
                                 not a finite number); "" while it goes on */

@@ -175,8 +175,13 @@ typedef struct fast_space_options {
     const int64_t *writers; /* whose clocks count; NULL: all actors that are not owners,
                                          or all where everyone is an owner */
     int64_t writer_count;   /* of writers */
-    fast_space_fn *apply;   /* at the owners; NULL: w += x */
-    void *ctx;              /* for apply */
+    bool eager;   /* owners send the first tensor to far actors that have read it, whenever the
+                               smallest clock rises; a get takes it if it is new enough */
+    bool stalest; /* of far requests that wait at an owner, that of the smallest clock is first */
+    bool sparse;  /* far updates with many zeros travel without them: 8 bytes for each other */
+    bool follows; /* a copy of another space: updates may name versions that it has not reached */
+    fast_space_fn *apply; /* at the owners; NULL: w += x */
+    void *ctx;            /* for apply */
 } fast_space_options;
 
 /* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not

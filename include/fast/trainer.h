@@ -114,6 +114,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
 
 /* Tell the run what happened, for its measures. */
 FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
+/* The momentum that asynchrony gave this server's part of the model, and its standard error. */
+FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
 /* An update of worker `from` reached this replica with this weight. 1: whole, which is an equal
  * share: where models are averaged, one's own local step counts `workers` before and 1 after. */
 FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);

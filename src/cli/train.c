@@ -276,6 +276,8 @@ static void print_json(const fast_run *run, FILE *file)
         cli_json_int(&json, "staleness_max", r->staleness_max);
     cli_json_real(&json, "divergence", r->divergence);
     cli_json_real(&json, "completeness", r->completeness);
+    cli_json_real(&json, "implicit_momentum", r->momentum);
+    cli_json_real(&json, "implicit_momentum_error", r->momentum_error);
     cli_json_hash(&json, "params_hash", r->params_hash);
     cli_json_hash(&json, "plan_hash", r->plan_hash);
     cli_json_int(&json, "memory_peak", r->memory_peak);

@@ -303,6 +303,15 @@ void fast__space_told(fast_space *space)
     }
 }
 
+void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor)
+{
+    FAST_ASSERT(space->owner_count == leader->owner_count);
+    FAST_ASSERT(tensor < space->tensor_count && tensor < leader->tensor_count);
+    for (int64_t owner = 0; owner < space->owner_count; owner++)
+        *fast__space_at(space, space->read, owner, tensor) =
+            leader->read[owner * leader->tensor_count + tensor];
+}
+
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {
     FAST_ASSERT(space && out);

@@ -76,6 +76,7 @@ typedef struct fast_space_owner {
     bool left;              /* far: it knows that this actor left */
     bool gone;              /* far: it closed before this actor did */
     bool refused;           /* far: it opened the space otherwise */
+    fast_msg *pushed;       /* far, eager: the newest values of tensor 0 that it sent; or NULL */
 } fast_space_owner;
 
 /* A get under way at far owners. */
@@ -113,15 +114,20 @@ struct fast_space {
     bool whole;                     /* tensors are not cut */
     bool writer;                    /* this actor's clock counts */
     bool shared;                    /* its store is used by near actors */
-    int64_t clock;                  /* of this actor */
-    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
-    int64_t *writers;               /* whose clocks count */
-    bool *expected;                 /* of all actors: owners and writers */
-    int64_t far_count;              /* of owners */
-    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
-    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
-    fast_space_get_state get;       /* far */
-    fast_space_watched *watched;    /* of all tensors; NULL until the first */
+    bool eager;                     /* the four are of fast_space_options */
+    bool stalest;
+    bool sparse;
+    bool follows;
+    float *dense;                /* sparse: what the last update was, unpacked; or NULL */
+    int64_t clock;               /* of this actor */
+    int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;            /* whose clocks count */
+    bool *expected;              /* of all actors: owners and writers */
+    int64_t far_count;           /* of owners */
+    int64_t *read;               /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;    /* far */
+    fast_space_watched *watched; /* of all tensors; NULL until the first */
     struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
     void *memory;                       /* the own store, where it is not shared; or NULL */
 };
@@ -215,7 +221,7 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
 /* The one place where floats become parts of a message, and back. x NULL: only the size travels.
  * Unpacking lends them; false if they are not `count` floats. */
 fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count);
-bool fast__space_unpack(const fast_msg *msg, int64_t count, const float **x_out);
+bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, const float **x_out);
 
 /* space_far.c: far owners. */
 fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind, int64_t tensor,
@@ -234,6 +240,9 @@ void fast__service_touch(fast_space *space); /* the owner itself changed somethi
 int64_t fast__service_explain(fast_space *space, int64_t origin);
 void fast__service_close(fast_space *space); /* tell those that are still in */
 int64_t fast__service_refused(const fast_space *space);
+
+/* What was read of a tensor of `leader`, cut alike, counts as read here: this is a copy of it. */
+void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
 
 /* Call the watchers of what changed; never blocks. space.c */
 void fast__space_told(fast_space *space);

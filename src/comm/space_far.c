@@ -7,7 +7,8 @@
  *
  *     put, add   one message and 4 bytes a float, one acknowledgement, for each owner
  *     tick       one message, one acknowledgement, for each owner
- *     get        one message, one answer with 4 bytes a float, for each owner
+ *     get        one message, one answer with 4 bytes a float, for each owner; none where an eager
+ *                owner has sent what is new enough before
  */
 #include "comm/space.h"
 #include "transport/peers.h"
@@ -73,9 +74,46 @@ fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind
     return FAST_OK;
 }
 
+/* Use what an eager owner sent, if it is as new as it is wanted. */
+static bool take_pushed(fast_space *space, int64_t owner, const fast_space_read *read)
+{
+    fast_space_get_state *get = &space->get;
+    const fast_msg *msg = get->tensor == 0 ? space->owners[owner].pushed : NULL;
+    if (!msg || msg->words[FAST_SPACE_W_B] < read->version_min ||
+        msg->words[FAST_SPACE_W_C] < read->clock_min)
+        return false;
+    int64_t offset, count;
+    const float *x = NULL;
+    fast__space_range(space, owner, 0, &offset, &count);
+    if (!fast__space_unpack(space, msg, count, &x) || !x)
+        return false;
+    if (get->x)
+        memcpy(get->x + offset, x, (size_t)count * sizeof *x);
+    const int64_t version = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
+    *fast__space_at(space, space->read, owner, 0) = version;
+    get->version = version < get->version ? version : get->version;
+    get->clock = clock < get->clock ? clock : get->clock;
+    return true;
+}
+
+/* Keep what an eager owner sent; true if the message is such. */
+static bool keep_pushed(fast_space *space, fast_msg *msg)
+{
+    const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
+    if (!space->eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] != 0 ||
+        w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 || owner >= space->owner_count ||
+        space->owners[owner].id != msg->from || w[FAST_SPACE_W_B] < 0)
+        return false;
+    fast_msg_free(space->owners[owner].pushed);
+    space->owners[owner].pushed = msg;
+    return true;
+}
+
 fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_read *read)
 {
     FAST_TRY(check_owner(space, owner));
+    if (take_pushed(space, owner, read))
+        return FAST_OK;
     fast_msg *msg;
     const int64_t words[3] = { space->get.id, read->version_min, read->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, space->get.tensor, owner, words, &msg));
@@ -125,7 +163,7 @@ static void take_value(fast_space *space, int64_t owner, const fast_msg *msg)
         msg->words[FAST_SPACE_W_TENSOR] != get->tensor || get->missing == 0)
         return;
     fast__space_range(space, owner, get->tensor, &offset, &count);
-    if (!fast__space_unpack(msg, count, &x) || (!x && get->x) || version < 0)
+    if (!fast__space_unpack(space, msg, count, &x) || (!x && get->x) || version < 0)
         return;
     if (x && get->x)
         memcpy(get->x + offset, x, (size_t)count * sizeof *x);
@@ -188,6 +226,8 @@ fast_err fast__far_advance(fast_space *space)
 {
     fast_msg *msg;
     while ((msg = fast__take(space->actor, FAST_ANY, fast__space_tag(space, true)))) {
+        if (keep_pushed(space, msg))
+            continue;
         const fast_err err = take(space, msg);
         fast_msg_free(msg);
         FAST_TRY(err);

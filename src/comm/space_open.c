@@ -103,7 +103,8 @@ static uint64_t sign(const fast_space_options *o)
         h = fast__hash(o->tensors[t].name, strlen(o->tensors[t].name), h);
         h = fast__hash(&o->tensors[t].count, sizeof o->tensors[t].count, h);
     }
-    h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners, h + o->whole);
+    h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
+                   h + o->whole + 2 * (uint64_t)o->eager);
     if (o->writers)
         h = fast__hash(o->writers, (size_t)o->writer_count * sizeof *o->writers, h + 1);
     return h;
@@ -245,6 +246,18 @@ static void meet(fast_space *space)
     }
 }
 
+/* Floats of this owner's largest range. */
+static int64_t largest_range(const fast_space *space)
+{
+    int64_t largest = 1;
+    for (int64_t t = 0; t < space->tensor_count; t++) {
+        int64_t offset, count;
+        fast__space_range(space, space->me, t, &offset, &count);
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
+
 static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks)
 {
     bool near, far;
@@ -257,6 +270,9 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(map_stores(space, near));
     if (space->me >= 0 && far)
         FAST_TRY(fast__service_new(space));
+    if (space->me >= 0 && far && space->sparse)
+        FAST_TRY(
+            fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
     space->shared = near;
     FAST_TRY(enter(space));
     if (space->me >= 0) {
@@ -278,6 +294,9 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
 static void destroy(fast_space *space)
 {
     fast__service_free(space);
+    for (int64_t i = 0; i < space->owner_count; i++)
+        fast_msg_free(space->owners[i].pushed);
+    fast__free(space->dense);
     fast__free(space->counts);
     fast__free(space->names);
     fast__free(space->owners);
@@ -312,6 +331,10 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     space->key = key;
     space->me = -1;
     space->whole = options->whole;
+    space->eager = options->eager;
+    space->stalest = options->stalest;
+    space->sparse = options->sparse;
+    space->follows = options->follows;
     space->signature = sign(options);
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);

@@ -23,6 +23,7 @@ typedef struct caller {
     int64_t parked;   /* wishes of it that wait */
     bool greeted;     /* it opened the same space */
     bool due;         /* it is owed an acknowledgement */
+    bool reads; /* it has asked for tensor 0: new values are sent to it, where that is eager */
 } caller;
 
 /* A get, or a wish to be told, that waits. */
@@ -57,6 +58,10 @@ typedef struct fast_space_service {
     int64_t clock;        /* the space's when what is parked was last looked at */
     int64_t hope;         /* someone who was in then */
     bool dirty;           /* something changed since then */
+    int64_t pushed;       /* eager: the clock at which values were last sent unasked */
+    fast_msg **queue;     /* stalest first: requests that have arrived */
+    int64_t queue_count;  /* of them */
+    int64_t queue_space;  /* that fit */
 } service;
 
 fast_err fast__service_new(fast_space *space)
@@ -87,6 +92,9 @@ void fast__service_free(fast_space *space)
     if (s->queued_read >= 0)
         fast__space_give_up(space, space->me, s->queued_read, false, FAST_SPACE_SERVICE);
     fast_msg_free(s->deferred);
+    for (int64_t i = 0; i < s->queue_count; i++)
+        fast_msg_free(s->queue[i]);
+    fast__free(s->queue);
     fast__free(s->callers);
     fast__free(s->due);
     fast__free(s->parked);
@@ -343,8 +351,9 @@ static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
     case FAST_SPACE_ADD:
         return c->greeted && count > 0 && w[FAST_SPACE_W_A] == c->sequence + 1 &&
                w[FAST_SPACE_W_B] >= 0 && w[FAST_SPACE_W_C] >= 0 &&
-               w[FAST_SPACE_W_C] <= atomic_load(&range_of(space, tensor)->version) &&
-               fast__space_unpack(msg, count, x_out);
+               (space->follows ||
+                w[FAST_SPACE_W_C] <= atomic_load(&range_of(space, tensor)->version)) &&
+               fast__space_unpack(space, msg, count, x_out);
     case FAST_SPACE_TICK:
         return c->greeted && w[FAST_SPACE_W_A] == c->sequence + 1 && w[FAST_SPACE_W_B] >= 0;
     case FAST_SPACE_GET:
@@ -356,6 +365,22 @@ static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
     default:
         return w[FAST_SPACE_W_KIND] == FAST_SPACE_HELLO;
     }
+}
+
+/* Room for one more request in the queue. */
+static fast_err reserve(service *s)
+{
+    const int64_t more = s->queue_space > 0 ? 2 * s->queue_space : 64;
+    fast_msg **larger;
+    if (s->queue_count < s->queue_space)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("requests to a space", more, sizeof *larger, &larger));
+    if (s->queue_count > 0)
+        memcpy(larger, s->queue, (size_t)s->queue_count * sizeof *larger);
+    fast__free(s->queue);
+    s->queue = larger;
+    s->queue_space = more;
+    return FAST_OK;
 }
 
 /* Do one request. *done_out is false if it must be tried again. */
@@ -386,6 +411,7 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         p.version_min = w[FAST_SPACE_W_B];
         p.clock_min = w[FAST_SPACE_W_C];
         p.sizes = msg->declared != 0;
+        s->callers[msg->from].reads |= p.tensor == 0 && !p.sizes;
         return wish(space, &p);
     case FAST_SPACE_WATCH:
         p.version_min = w[FAST_SPACE_W_B] + 1;
@@ -407,6 +433,72 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     }
 }
 
+/* The next request: the oldest, or of those that have arrived the oldest of whom is furthest
+ * behind; *out is NULL if there is none. */
+static fast_err next_request(fast_space *space, fast_msg **out)
+{
+    service *s = space->service;
+    const uint64_t tag = fast__space_tag(space, false);
+    const fast_space_slot *slots = space->owners[space->me].store.slots;
+    int64_t best = 0;
+    fast_msg *msg = s->deferred;
+    s->deferred = NULL;
+    if (msg || !space->stalest) {
+        *out = msg ? msg : fast__take(space->actor, FAST_ANY, tag);
+        return FAST_OK;
+    }
+    *out = NULL;
+    while ((msg = fast__take(space->actor, FAST_ANY, tag))) {
+        const fast_err err = reserve(s);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+        s->queue[s->queue_count++] = msg;
+    }
+    for (int64_t i = 1; i < s->queue_count; i++)
+        if (atomic_load(&slots[s->queue[i]->from].clock) <
+            atomic_load(&slots[s->queue[best]->from].clock))
+            best = i;
+    if (s->queue_count == 0)
+        return FAST_OK;
+    *out = s->queue[best];
+    s->queue_count--;
+    memmove(&s->queue[best], &s->queue[best + 1],
+            (size_t)(s->queue_count - best) * sizeof *s->queue);
+    return FAST_OK;
+}
+
+/* Eager: when the slowest writer has ticked, everyone who has read before and does not wait for an
+ * answer now is sent the new values. */
+static fast_err push_values(fast_space *space)
+{
+    service *s = space->service;
+    snapshot *shot;
+    int64_t clock, offset, count;
+    (void)fast__space_clock(space, &space->owners[space->me].store, 0, &clock);
+    fast__space_range(space, space->me, 0, &offset, &count);
+    if (!space->eager || clock <= s->pushed || count == 0)
+        return FAST_OK;
+    FAST_TRY(take_snapshot(space, 0, &shot));
+    if (!shot)
+        return FAST_OK;
+    s->pushed = clock;
+    for (int64_t id = 0; id < fast_actor_count(space->actor); id++) {
+        const caller *c = &s->callers[id];
+        const int64_t words[3] = { 0, shot->version, clock };
+        fast_msg *msg;
+        if (!c->greeted || !c->reads || c->parked > 0)
+            continue;
+        FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->me, words, &msg));
+        fast_msg_add_view(msg, shot->buffer, 0, (size_t)count * sizeof(float));
+        const fast_err err = fast_send(space->actor, id, &msg);
+        if (err && err != FAST_EPEER)
+            return err;
+    }
+    return FAST_OK;
+}
+
 fast_err fast__service_advance(fast_space *space)
 {
     service *s = space->service;
@@ -419,10 +511,8 @@ fast_err fast__service_advance(fast_space *space)
             if (!shot)
                 break;
         }
-        fast_msg *msg = s->deferred
-                            ? s->deferred
-                            : fast__take(space->actor, FAST_ANY, fast__space_tag(space, false));
-        s->deferred = NULL;
+        fast_msg *msg;
+        FAST_TRY(next_request(space, &msg));
         if (!msg)
             break;
         bool done;
@@ -436,8 +526,9 @@ fast_err fast__service_advance(fast_space *space)
     }
     FAST_TRY(pay(space));
     /* Armed before it looks: near actors change things too. */
-    if (s->parked_count > 0)
+    if (s->parked_count > 0 || space->eager)
         fast__space_arm(space, store);
+    FAST_TRY(push_values(space));
     return advance_parked(space);
 }
 

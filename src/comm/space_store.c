@@ -243,6 +243,8 @@ void fast__space_apply(fast_space *space, int64_t owner, bool put, fast_space_up
     fast_space_range *range = &store->ranges[update->tensor];
     float *w = fast__space_values(space, owner, update->tensor);
     update->version = atomic_load(&range->version);
+    if (update->read > update->version) /* of a copy that is behind the one that was read */
+        update->read = update->version;
     atomic_fetch_add(&store->slots[update->from].updates, 1);
     if (!update->x) {
         /* Sizes only: it counts, and changes nothing. */

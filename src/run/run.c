@@ -365,6 +365,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.test_loss = run->result.test_accuracy = NAN;
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
+    run->result.momentum = run->result.momentum_error = NAN;
     run->result.staleness_max = -1;
     run->result.stop = "";
     run->strategy = own->strategy;

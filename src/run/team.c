@@ -515,7 +515,8 @@ void fast__team_break(fast_seat *seat, fast_err err)
     atomic_store(&team->stop, true); /* synchronous workers see that this one is gone */
 }
 
-/* How it ended: an asynchronous team needs one worker that comes to its end, and every server. */
+/* How it ended: an asynchronous team needs one worker that comes to its end, and every server but
+ * those that crashed: who needed one did not come to its end. */
 static fast_err judge_ends(fast_team *team)
 {
     const int64_t failed = first_failure(team);
@@ -532,7 +533,8 @@ static fast_err judge_ends(fast_team *team)
         gone += team->seats[i] && team->seats[i]->lost;
     }
     for (int64_t i = team->workers; i < team->workers + team->servers; i++)
-        if (team->world->actors[i] && team->world->actors[i]->err)
+        if (team->world->actors[i] && team->world->actors[i]->err &&
+            team->world->actors[i]->err != FAST_ECANCELED)
             ended = 0;
     fast__actor_name(team->world, failed, name, sizeof name);
     snprintf(text, sizeof text, "%s: %s", name,
@@ -630,6 +632,10 @@ void fast__team_measure(fast_team *team)
         r->staleness_max = team->staleness_max;
     }
     r->divergence = team->divergence;
+    if (team->momentum_weight > 0) {
+        r->momentum = team->momentum_sum / team->momentum_weight;
+        r->momentum_error = 1 / sqrt(team->momentum_weight);
+    }
     /* While they train, workers count for themselves. */
     if (!team->world)
         r->completeness = completeness(team);

@@ -103,6 +103,8 @@ typedef struct fast_team {
     int64_t staleness_sum;   /* of updates that were applied, by all actors of this process */
     int64_t staleness_max;   /* likewise */
     int64_t staleness_count; /* of such updates */
+    double momentum_sum;     /* of measured momentum, weighted by its certainty */
+    double momentum_weight;  /* of the sum: 1 over the square of its standard error */
     double divergence;       /* at the last vote; NAN before one */
 
     /* A learner that fails ends the run. Who sets `broken` writes the other two, before its actor

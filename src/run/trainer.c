@@ -211,6 +211,19 @@ void fast_trainer_staleness(fast_trainer *t, int64_t staleness)
     fast__mutex_unlock(&team->mutex);
 }
 
+void fast_trainer_momentum(fast_trainer *t, double momentum, double error)
+{
+    fast_team *team = seat_of(t)->team;
+    const double least = 1e-6; /* where nothing is noisy all count alike */
+    const double weight = 1 / (error * error + least * least);
+
+    FAST_ASSERT(error >= 0);
+    fast__mutex_lock(&team->mutex);
+    team->momentum_sum += weight * momentum;
+    team->momentum_weight += weight;
+    fast__mutex_unlock(&team->mutex);
+}
+
 void fast_trainer_carry(fast_trainer *t, int64_t from, double weight)
 {
     fast_seat *seat = seat_of(t);

@@ -46,10 +46,135 @@ static void limits_are_other_members(void **state)
     same("ps:softsync=2", "ps:aggregate=2", 4, NULL);
     same("ps:send=mean", "ps:send=differences", 4, NULL); /* after one step they are the same */
     same("ps:filter=0", "ps", 4, NULL);
-    same("ps:filter=1e-30", "ps", 4, NULL); /* everything is significant */
+    same("ps:filter=1e-30", "ps", 1, NULL); /* everything is significant; zeros do not travel */
     same("ps:slack=0,filter=1e-30", "allreduce", 4, NULL);
     same("ps:filter=1e6", "ps:push=24", 1, NULL); /* all of it waits for the last push */
     same("ps:reject=1000,staleness=none", "ps", 4, NULL);
+    same("ps:slack=0,servers=0", "allreduce:algorithm=tree", 4, NULL); /* one for each worker */
+}
+
+/* Without a bound, a budget, momentum or an end of epochs the options are not there. */
+static void bounds_that_bind_nothing(void **state)
+{
+    static const char *const hetero = "cluster=hetero";
+
+    (void)state;
+    same("ps:slack=1000000", "ps:fetch=1,push=1", 4, hetero); /* SSP(inf) is Downpour(1, 1) */
+    same("ps:slack=1000000,servers=3", "ps:servers=3", 5, hetero);
+    same("ps:value=1e30", "ps", 4, hetero);
+    same("ps:value=1e30,servers=2", "ps:servers=2", 3, hetero);
+    same("ps:budget=1000000000", "ps", 1, NULL);
+    same("ps:slack=0,budget=1000000000", "allreduce:algorithm=tree", 4, NULL);
+    same("ps:momentum=0", "ps", 4, hetero);
+    same("ps:epochs=1", "ps", 4, hetero);
+    same("ps:slack=0,eager=yes", "ps:slack=0", 4, hetero);
+    same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
+}
+
+/* The trace, not only the model, is the same. */
+static void unbounded_slack_is_downpour(void **state)
+{
+    const fast_result a = train("ps:slack=1000000", 5, "cluster=hetero"),
+                      b = train("ps:fetch=1,push=1", 5, "cluster=hetero");
+
+    (void)state;
+    assert_true(a.params_hash == b.params_hash && a.virtual_time_s == b.virtual_time_s);
+    assert_true(a.messages_sent == b.messages_sent && a.bytes_sent == b.bytes_sent);
+    assert_true(a.staleness_mean == b.staleness_mean && a.staleness_max == b.staleness_max);
+}
+
+static void proxies_and_copies_change_nothing(void **state)
+{
+    (void)state;
+    same("ps:slack=0,proxies=4", "ps:slack=0", 4, NULL); /* one worker each */
+    same("ps:slack=0,proxies=3,servers=2", "ps:slack=0", 3, NULL);
+    same("ps:slack=0,proxies=2", "ps:slack=0", 4, NULL); /* groups of 2: the canonical order */
+    same("ps:slack=0,proxies=1", "ps:slack=0", 4, NULL);
+    same("ps:proxies=1", "ps", 1, NULL);
+    same("ps:slack=2,proxies=1", "ps:slack=0", 4, NULL); /* one writer is never late */
+    same("ps:slack=0,replicas=1", "ps:slack=0", 4, "cluster=hetero");
+    same("ps:slack=0,replicas=2,servers=2", "ps:slack=0", 3, "cluster=hetero");
+    same("ps:replicas=1", "ps", 1, NULL);
+    same("ps:slack=0,proxies=2,replicas=1", "ps:slack=0", 4, NULL);
+}
+
+/* A server that crashes loses nothing where there is a copy: rounds come to the same bits. */
+static void copies_survive_their_servers(void **state)
+{
+    /* Servers have nodes of their own here: after those of the workers. */
+    static const char *const crash[2][3] = {
+        { "cluster=ethernet-10g:nodes=8", "faults=crash 4 at 1500us", NULL },
+        { "cluster=ethernet-10g:nodes=8", "faults=crash 5 at 1500us", NULL },
+    };
+    const uint64_t hash = train("ps:slack=0", 4, NULL).params_hash;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const fast_result r = test_small_run("ps:slack=0,replicas=1", 4, crash[i]);
+
+        assert_true(r.params_hash == hash && r.steps == 24);
+        assert_true(test_small_run("ps:slack=0,replicas=1,servers=2", 4, crash[i]).params_hash ==
+                    hash);
+        assert_int_equal(test_small_run("ps:replicas=1", 4, crash[i]).steps, 24);
+        assert_int_equal(test_small_run("ps:slack=2,replicas=1", 4, crash[i]).steps, 24);
+    }
+}
+
+/* A small run that may fail. */
+static fast_err try(const char *strategy, const char *faults, char *detail, size_t size)
+{
+    char text[128];
+    const char *options[] = { text,
+                              faults,
+                              "workers=4",
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "transport=sim",
+                              "timeout=5",
+                              "batch=4",
+                              "steps=200",
+                              "evaluate=end",
+                              "optimizer=sgd",
+                              NULL };
+    fast_run *run = NULL;
+    fast_err err;
+
+    snprintf(text, sizeof text, "strategy=%s", strategy);
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    err = fast_run_train(run);
+    snprintf(detail, size, "%s", fast_error_detail());
+    fast_run_close(run);
+    return err;
+}
+
+/* Who crashes does not hold asynchronous workers; rounds stop, and name it. */
+static void crashes_are_survived_or_named(void **state)
+{
+    static const char *const goes[] = { "ps",
+                                        "ps:slack=3",
+                                        "ps:value=0.01",
+                                        "ps:softsync=2",
+                                        "ps:slack=3,eager=yes",
+                                        "ps:proxies=2",
+                                        "ps:slack=0,backup=1" };
+    static const char *const stops[] = { "ps:slack=0", "ps:slack=3,lost=stop" };
+    static const char *const crash = "faults=crash 2 at 3ms";
+    char detail[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof goes / sizeof goes[0]; i++)
+        if (try(goes[i], crash, detail, sizeof detail) != FAST_OK)
+            fail_msg("%s does not go on: %s", goes[i], detail);
+    for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
+        if (try(stops[i], crash, detail, sizeof detail) == FAST_OK)
+            fail_msg("%s goes on", stops[i]);
+        if (!strstr(detail, "worker 2"))
+            fail_msg("%s does not name worker 2: %s", stops[i], detail);
+    }
+    /* Without a copy the model is gone. */
+    assert_true(try("ps", "faults=crash 0 at 3ms", detail, sizeof detail) != FAST_OK);
 }
 
 /* With one worker no update is late. */
@@ -72,6 +197,49 @@ static void options_matter(void **state)
     differ("ps:filter=0.1", "ps", 4, NULL);
     differ("ps:staleness=workers", "ps", 4, NULL);
     differ("ps:staleness=inverse", "ps", 4, NULL);
+    differ("ps:value=0.001", "ps", 4, NULL);
+    differ("ps:budget=400", "ps", 4, NULL);
+    differ("ps:momentum=0.5", "ps", 4, NULL);
+    differ("ps:momentum=-0.5", "ps", 4, NULL);
+    differ("ps:slack=0,momentum=0.5", "ps:slack=0", 4, NULL);
+    differ("ps:proxies=2", "ps", 4, NULL);
+    differ("ps:proxies=2,slack=0,filter=0.5", "ps:proxies=2,slack=0", 4, NULL);
+    differ("ps:slack=3,eager=yes", "ps:slack=3", 4, NULL);
+}
+
+/* What bounds are for, in figures. */
+static void bounds_bind(void **state)
+{
+    static const char *const slow = "faults=slow 3 at 0s by 100";
+    const fast_result all = train("ps", 4, slow), part = train("ps:epochs=0.75", 4, slow);
+    const fast_result free = train("ps", 4, "cluster=hetero"),
+                      bound = train("ps:value=0.001", 4, "cluster=hetero");
+
+    (void)state;
+    /* The slow worker leaves out the rest of its epochs: 10 steps each. */
+    assert_true(all.steps == 24 && part.steps < 24);
+    assert_true(part.virtual_time_s < 0.7 * all.virtual_time_s);
+    /* Who waits until its update is seen is less late. */
+    assert_true(bound.staleness_mean < free.staleness_mean);
+    /* What is kept back does not travel. */
+    assert_true(train("ps:budget=400", 4, NULL).bytes_sent < free.bytes_sent / 10 * 7);
+    assert_true(train("ps:filter=0.5", 4, NULL).bytes_sent < free.bytes_sent / 10 * 9);
+    assert_true(free.completeness > 0.5 && free.completeness <= 1);
+    assert_true(train("ps:slack=0", 4, NULL).completeness == 1);
+    assert_true(train("ps:slack=0,proxies=2", 4, NULL).completeness == 1);
+}
+
+/* The momentum of the servers is the rule's, to rounding, where nobody is late. */
+static void momentum_is_the_rules(void **state)
+{
+    static const char *const plain[] = { "schedule=constant", NULL };
+    static const char *const rule[] = { "schedule=constant", "optimizer=momentum:momentum=0.5",
+                                        NULL };
+    const double servers = test_small_run("ps:momentum=0.5", 1, plain).test_loss;
+
+    (void)state;
+    assert_true(fabs(test_small_run("ps", 1, rule).test_loss - servers) < 1e-4);
+    assert_true(fabs(test_small_run("ps", 1, plain).test_loss - servers) > 1e-3);
 }
 
 /* A straggler does not hold the others when a backup worker makes up for it. */
@@ -96,10 +264,29 @@ static void backup_workers_outrun_stragglers(void **state)
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "ps:backup=1",           "ps:slack=0,backup=4",       "ps:slack=0,softsync=2",
-        "ps:slack=0,send=mean",  "ps:slack=0,compensate=1",   "ps:softsync=2,aggregate=2",
-        "ps:send=mean,push=2",   "ps:send=mean,compensate=1", "ps:decay=0.9",
-        "ps:filter=1,send=mean", "ps:slack=0,aggregate=2",    "ps:slack=0,push=2,fetch=2",
+        "ps:backup=1",
+        "ps:slack=0,backup=4",
+        "ps:slack=0,softsync=2",
+        "ps:slack=0,send=mean",
+        "ps:slack=0,compensate=1",
+        "ps:softsync=2,aggregate=2",
+        "ps:send=mean,push=2",
+        "ps:send=mean,compensate=1",
+        "ps:decay=0.9",
+        "ps:filter=1,send=mean",
+        "ps:slack=0,aggregate=2",
+        "ps:slack=0,push=2,fetch=2",
+        "ps:eager=yes",
+        "ps:slack=1,value=1",
+        "ps:slack=0,value=1",
+        "ps:slack=0,epochs=0.5",
+        "ps:send=mean,epochs=0.5",
+        "ps:send=mean,budget=9",
+        "ps:proxies=5",
+        "ps:proxies=2,fetch=2",
+        "ps:replicas=1,value=1",
+        "ps:slack=0,lost=go",
+        "ps:slack=1,eager=yes,replicas=1",
     };
 
     (void)state;
@@ -171,6 +358,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_other_members),
+        cmocka_unit_test(bounds_that_bind_nothing),
+        cmocka_unit_test(unbounded_slack_is_downpour),
+        cmocka_unit_test(proxies_and_copies_change_nothing),
+        cmocka_unit_test(copies_survive_their_servers),
+        cmocka_unit_test(crashes_are_survived_or_named),
+        cmocka_unit_test(bounds_bind),
+        cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(backup_workers_outrun_stragglers),

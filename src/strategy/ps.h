@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "strategy/compensate.h"
+#include "strategy/ps_momentum.h"
+#include "strategy/strategy.h"
+
+/*
+ * Inside the family ps:
+ *
+ *   ps.c           options, what they refuse, the programs of workers and servers
+ *   ps_owner.c     what an owner does with an update
+ *   ps_client.c    how a writer reads and writes the model: a worker, or a proxy for its group
+ *   ps_filter.c    which gradients are sent now, and which wait
+ *   ps_proxy.c     proxies between groups of workers and the servers
+ *   ps_momentum.c  the momentum that updates have, measured
+ *
+ * The servers of a run are, in this order: the owners of the model, those of its first copy, of its
+ * second..., and the proxies.
+ */
+enum { PS_REPLICAS_MAX = 3 };
+
+enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };
+enum { PS_LOST_AUTO = 0, PS_LOST_GO, PS_LOST_STOP };
+
+typedef struct ps_config {
+    int64_t servers;   /* that share the model; 0: one for each worker */
+    int64_t replicas;  /* copies of the model besides the first */
+    int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    int64_t slack;     /* -1: unbounded */
+    int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
+    int64_t softsync;  /* n of n-softsync; 0: by aggregate */
+    int64_t backup;    /* workers whose gradients a round does not wait for */
+    int64_t fetch;     /* steps between reads */
+    int64_t push;      /* steps between writes */
+    int send;          /* PS_SEND_* */
+    int staleness;     /* 0 none, 1 inverse, 2 workers */
+    int64_t reject;    /* -1: none */
+    double value;      /* bound of what others have not seen, at step 1; 0: none */
+    bool eager;        /* servers send new values without being asked */
+    bool stalest;      /* servers serve who is furthest behind first */
+    double epochs;     /* part of the workers whose end of an epoch ends it for all */
+    double filter;     /* smallest relative change that is sent at step 1; 0: all */
+    int64_t budget;    /* bytes of a write; 0: any */
+    double compensate; /* DC-ASGD's lambda; 0: none */
+    double decay;      /* 0: lambda is constant */
+    double momentum;   /* explicit, at the servers; 0: none */
+    int lost;          /* PS_LOST_*: what a crash of a worker means */
+} ps_config;
+
+/* Owners of one copy of the model. */
+int64_t fast__ps_shards(const ps_config *c, int64_t workers);
+/* Who writes the model: workers, or proxies. Their ranks are those of the list. */
+int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
+/* Gradients that make an update, of so many writers. */
+int64_t fast__ps_batch(const ps_config *c, int64_t writers);
+
+/* The tensors of the model's space; -1: it has no such tensor. */
+typedef struct ps_tensors {
+    int64_t count;      /* of them */
+    int64_t state;      /* what is not trained: batch norm's statistics */
+    int64_t carried;    /* [writers] updates that the model holds, filled when it is added to */
+    int64_t epochs;     /* [epochs] workers that came to the end of each */
+    int64_t epochs_len; /* of it */
+} ps_tensors;
+
+/* What the owner of a range keeps. Guarded by the space: one update of a range at a time. */
+typedef struct ps_owner {
+    fast_trainer *t;          /* the server's */
+    const ps_config *config;  /* the run's */
+    const int64_t *writers;   /* actors' numbers, one after the other */
+    int64_t writer_count;     /* of them */
+    ps_tensors tensors;       /* of its space */
+    bool first;               /* it owns a part of the first copy: its measures are told */
+    float **round;            /* slack 0: [writers] gradients of the round; else NULL */
+    bool *came;               /* slack 0: [writers] whose gradients came; else NULL */
+    const float **list;       /* slack 0: [writers] those that came, in the order of ranks */
+    _Atomic int64_t *carried; /* [writers] steps of each in the model; read by others too */
+    fast_past past;           /* the last models, where late gradients are compensated */
+    fast_implicit implicit;   /* measures the momentum */
+    float *sum;               /* of the gradients that wait for an update; NULL where none does */
+    float *before;            /* the model before an update; NULL without momentum */
+    float *velocity;          /* the last change of the model, likewise */
+    int64_t pending;          /* gradients in sum */
+    int64_t updates;          /* made */
+} ps_owner;
+
+/* Open the space of copy `replica` of the model, alike at everyone; `o` is NULL but at its owners.
+ */
+fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_owner *o,
+                       ps_tensors *tensors_out, fast_space **out);
+/* The program of an owner of a copy. */
+fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica);
+
+/* A writer of the model: its memory besides the replica t->w, t->s. */
+typedef struct ps_client {
+    fast_trainer *t;                         /* the worker's, or the proxy's */
+    const ps_config *c;                      /* the run's */
+    fast_space *spaces[PS_REPLICAS_MAX + 1]; /* of the copies; NULL: lost */
+    int64_t first;                           /* the copy that is read */
+    ps_tensors tensors;                      /* of each space */
+    int64_t writer_count;                    /* of the model */
+    int64_t step;                            /* that this writer has taken */
+    int64_t pushed;                          /* of them, when it last wrote */
+    const float *g;                          /* the newest gradient */
+    float *sum;      /* gradients since the last push; NULL where each is pushed */
+    float *part;     /* what of it is sent; NULL without a filter */
+    float *base;     /* the weights that were read, where differences are sent; else NULL */
+    float *unseen;   /* what others have not seen; NULL without a value bound */
+    float *ends;     /* of epochs; NULL where all workers end theirs */
+    float *seen;     /* the state that was read; NULL without any */
+    int64_t round;   /* slack 0: updates that the last read held */
+    int64_t version; /* of the last read */
+} ps_client;
+
+fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, const float *g, ps_client *out);
+void fast__ps_client_close(ps_client *cl);
+/* Read the model to t->w, t->s, as new as the slack asks for. */
+fast_err fast__ps_fetch(ps_client *cl);
+/* A gradient was computed, at cl->g; and where differences are sent, t->w was updated by it. */
+void fast__ps_learned(ps_client *cl);
+/* Write what was learned since the last push. */
+fast_err fast__ps_push(ps_client *cl);
+/* The writer has finished cl->step steps. */
+fast_err fast__ps_tick(ps_client *cl);
+/* What the model holds of each writer, in steps. */
+fast_err fast__ps_ask_carried(ps_client *cl, float *counts);
+/* Tell the run what the replica holds, after the last read. */
+fast_err fast__ps_carry(ps_client *cl);
+/* Has the epoch of the worker's next step ended without it? Then go to the next one. */
+fast_err fast__ps_skip(ps_client *cl);
+/* If this worker came to the end of an epoch, say so. */
+fast_err fast__ps_epoch(ps_client *cl);
+
+/* Of the sums that wait, take those to send to part, and leave the others: what would move a weight
+ * by at least the part `bound`, and of those the `most` largest by their relative size. */
+void fast__ps_select(int64_t count, const float *w, float lr, float bound, int64_t most, float *sum,
+                     float *part);
+
+/* Proxies: a worker's program, and a proxy's. */
+fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);

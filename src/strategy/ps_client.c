@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A writer of the model, which is a worker, or a proxy for its group of workers: reads, writes and
+ * clocks, on every copy of the model.
+ *
+ * Copies. Every write and tick goes to all copies, a read to the first that is whole. An owner that
+ * is down loses its copy, no more: the writers go on with the others, which hold the same updates.
+ * With slack 0 the rounds of all copies are summed in the canonical order: they are equal to the
+ * bit, and a crash changes nothing. Cost: the writes once more for each copy.
+ *
+ * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): what this
+ * writer has sent and some other has not read may move no weight by more than v / sqrt(t):
+ *
+ *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
+ *
+ * A writer's clock then is the version that it last read, and to wait is to read with a clock. It
+ * reads before it waits: of all that wait, the one with the oldest read waits for nobody, hence
+ * there is no deadlock.
+ */
+#include "base/memory.h"
+#include "comm/space.h"
+#include "strategy/ps.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Copy `i` has lost an owner: leave it. What is left of it is of no use to anybody. */
+static void lose(ps_client *cl, int64_t i)
+{
+    fast_space_close(cl->spaces[i]);
+    cl->spaces[i] = NULL;
+    while (cl->first < cl->c->replicas && !cl->spaces[cl->first])
+        cl->first++;
+}
+
+/* Is there a copy besides this one? */
+static bool is_last(const ps_client *cl, int64_t i)
+{
+    for (int64_t k = 0; k <= cl->c->replicas; k++)
+        if (k != i && cl->spaces[k])
+            return false;
+    return true;
+}
+
+static fast_err get(ps_client *cl, int64_t tensor, float *x, fast_space_read *read)
+{
+    for (;;) {
+        const int64_t i = cl->first;
+        const fast_err err = fast_space_get(cl->spaces[i], tensor, x, read, FAST_SOON);
+
+        if (err != FAST_EPEER || is_last(cl, i))
+            return err;
+        lose(cl, i);
+    }
+}
+
+static fast_err add(ps_client *cl, int64_t tensor, const float *x)
+{
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err =
+            cl->spaces[i] ? fast_space_add(cl->spaces[i], tensor, x, FAST_SOON) : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
+}
+
+static fast_err tick(ps_client *cl, int64_t clock)
+{
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err = cl->spaces[i] ? fast_space_tick(cl->spaces[i], clock) : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
+}
+
+/* The other copies: what was read counts as read there. With slack 0 the round that it ended has to
+ * have ended there too. */
+static fast_err follow(ps_client *cl, const fast_space_read *wish)
+{
+    for (int64_t i = cl->first + 1; i <= cl->c->replicas; i++) {
+        fast_space_read read = *wish;
+        fast_err err = FAST_OK;
+
+        if (!cl->spaces[i])
+            continue;
+        if (cl->c->slack == 0)
+            err = fast_space_get(cl->spaces[i], cl->tensors.carried, NULL, &read, FAST_SOON);
+        if (err == FAST_EPEER) {
+            lose(cl, i);
+            continue;
+        }
+        FAST_TRY(err);
+        fast__space_follow(cl->spaces[i], cl->spaces[cl->first], 0);
+    }
+    return FAST_OK;
+}
+
+/* What a read waits for: with backup workers the next update, whoever made it; else the slowest
+ * writer, within the slack. */
+static fast_space_read wish(const ps_client *cl)
+{
+    const ps_config *c = cl->c;
+
+    if (c->backup > 0)
+        return (fast_space_read){ .version_min =
+                                      (cl->round + 1) * fast__ps_batch(c, cl->writer_count) };
+    return (fast_space_read){ .clock_min = c->slack < 0 || c->value > 0 ? 0 : cl->step - c->slack };
+}
+
+static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
+{
+    fast_trainer *t = cl->t;
+    fast_space_read read = *wanted;
+
+    fast_actor_at(t->actor, cl->step, "weights");
+    FAST_TRY(get(cl, 0, t->w, &read));
+    FAST_TRY(follow(cl, wanted));
+    cl->version = read.version;
+    cl->round = read.version / fast__ps_batch(cl->c, cl->writer_count);
+    if (cl->base)
+        memcpy(cl->base, t->w, (size_t)t->count * sizeof *t->w);
+    if (cl->c->value > 0)
+        FAST_TRY(tick(cl, cl->version));
+    if (!cl->seen)
+        return FAST_OK;
+    FAST_TRY(get(cl, cl->tensors.state, t->s, NULL));
+    memcpy(cl->seen, t->s, (size_t)t->state_count * sizeof *t->s);
+    return FAST_OK;
+}
+
+fast_err fast__ps_fetch(ps_client *cl)
+{
+    const fast_space_read wanted = wish(cl);
+
+    return read_model(cl, &wanted);
+}
+
+void fast__ps_learned(ps_client *cl)
+{
+    if (cl->sum)
+        fast__vector_add(cl->t->count, cl->g, cl->sum);
+}
+
+/* What was learned since the last read, in place of it: the difference, or its mean by step. */
+static const float *difference(const ps_client *cl, int64_t steps)
+{
+    const float scale = cl->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
+
+    for (int64_t i = 0; i < cl->t->count; i++)
+        cl->base[i] = scale * (cl->t->w[i] - cl->base[i]);
+    return cl->base;
+}
+
+/* Of the gradients that wait, those that matter to their weights and fit the budget, or all at the
+ * end. The rate stands for the rule: momentum and the like are the server's. */
+static const float *significant(const ps_client *cl)
+{
+    const ps_config *c = cl->c;
+    const bool last = cl->step >= cl->t->step_count;
+    const double bound = last ? 0 : c->filter / sqrt((double)cl->step);
+    const int64_t entry = sizeof(uint32_t) + sizeof(float);
+    const int64_t most = last || c->budget == 0 ? INT64_MAX : c->budget / entry;
+
+    fast__ps_select(cl->t->count, cl->t->w, (float)fast_trainer_lr(cl->t, cl->step - 1),
+                    (float)bound, most, cl->sum, cl->part);
+    return cl->part;
+}
+
+/* Wait until what this writer has sent moves no weight of any other by more than the bound. */
+static fast_err hold_value(ps_client *cl, const float *x)
+{
+    const double bound = cl->c->value / sqrt((double)cl->step);
+    const fast_space_read now = { .version_min = 0 };
+    fast_space_read seen = now;
+
+    fast__vector_axpy(cl->t->count, (float)fast_trainer_lr(cl->t, cl->step - 1), x, cl->unseen);
+    if ((double)fast__vector_max_abs(cl->t->count, cl->unseen) <= bound)
+        return FAST_OK;
+    FAST_TRY(read_model(cl, &now));
+    seen.clock_min = cl->version;
+    FAST_TRY(read_model(cl, &seen));
+    memset(cl->unseen, 0, (size_t)cl->t->count * sizeof *cl->unseen);
+    return FAST_OK;
+}
+
+fast_err fast__ps_push(ps_client *cl)
+{
+    fast_trainer *t = cl->t;
+    const float *x = cl->base   ? difference(cl, cl->step - cl->pushed)
+                     : cl->part ? significant(cl)
+                     : cl->sum  ? cl->sum
+                                : cl->g;
+
+    fast_actor_at(t->actor, cl->step, cl->base ? "difference" : "gradient");
+    FAST_TRY(add(cl, 0, x));
+    cl->pushed = cl->step;
+    if (cl->seen) { /* of the state, each writer's change counts 1/P */
+        for (int64_t i = 0; i < t->state_count; i++)
+            cl->seen[i] = (t->s[i] - cl->seen[i]) / (float)cl->writer_count;
+        FAST_TRY(add(cl, cl->tensors.state, cl->seen));
+        memcpy(cl->seen, t->s, (size_t)t->state_count * sizeof *t->s);
+    }
+    if (cl->unseen)
+        FAST_TRY(hold_value(cl, x));
+    if (cl->sum && !cl->part)
+        memset(cl->sum, 0, (size_t)t->count * sizeof *cl->sum);
+    return FAST_OK;
+}
+
+fast_err fast__ps_tick(ps_client *cl)
+{
+    return cl->c->value > 0 ? FAST_OK : tick(cl, cl->step);
+}
+
+fast_err fast__ps_ask_carried(ps_client *cl, float *counts)
+{
+    memset(counts, 0, (size_t)cl->writer_count * sizeof *counts);
+    FAST_TRY(add(cl, cl->tensors.carried, counts)); /* the owner fills it in */
+    return get(cl, cl->tensors.carried, counts, NULL);
+}
+
+fast_err fast__ps_carry(ps_client *cl)
+{
+    const double *held = fast_trainer_carried(cl->t);
+    float *counts;
+    fast_err err;
+
+    FAST_TRY(fast__alloc("what is carried", cl->writer_count, sizeof *counts, &counts));
+    err = fast__ps_ask_carried(cl, counts);
+    for (int64_t i = 0; !err && held && i < cl->writer_count; i++)
+        fast_trainer_carry(cl->t, i, (double)counts[i] - held[i]);
+    fast__free(counts);
+    return err;
+}
+
+fast_err fast__ps_skip(ps_client *cl)
+{
+    fast_trainer *t = cl->t;
+    const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+
+    if (!cl->ends || t->step % t->epoch_steps == 0)
+        return FAST_OK;
+    FAST_TRY(get(cl, cl->tensors.epochs, cl->ends, NULL));
+    if ((double)cl->ends[epoch] < cl->c->epochs * (double)t->workers)
+        return FAST_OK;
+    if (cl->sum && cl->pushed < cl->step)
+        FAST_TRY(fast__ps_push(cl));
+    t->step = next < t->step_count ? next : t->step_count;
+    cl->step = cl->pushed = t->step;
+    return fast__ps_tick(cl);
+}
+
+fast_err fast__ps_epoch(ps_client *cl)
+{
+    const int64_t length = cl->t->epoch_steps;
+
+    if (!cl->ends || cl->t->step % length != 0)
+        return FAST_OK;
+    memset(cl->ends, 0, (size_t)cl->tensors.epochs_len * sizeof *cl->ends);
+    cl->ends[cl->t->step / length - 1] = 1;
+    return add(cl, cl->tensors.epochs, cl->ends);
+}
+
+/* The vectors that the options need. */
+static fast_err client_init(ps_client *cl)
+{
+    const ps_config *c = cl->c;
+    const int64_t count = cl->t->count;
+    const bool parts = c->filter > 0 || c->budget > 0;
+
+    if (c->send != PS_SEND_GRADIENTS)
+        FAST_TRY(fast__alloc("the weights read", count, sizeof *cl->base, &cl->base));
+    else if (c->push > 1 || parts)
+        FAST_TRY(fast__alloc("gradients to push", count, sizeof *cl->sum, &cl->sum));
+    if (parts)
+        FAST_TRY(fast__alloc("significant gradients", count, sizeof *cl->part, &cl->part));
+    if (c->value > 0)
+        FAST_TRY(fast__alloc("unseen updates", count, sizeof *cl->unseen, &cl->unseen));
+    if (cl->t->state_count > 0)
+        FAST_TRY(fast__alloc("the state read", cl->t->state_count, sizeof *cl->seen, &cl->seen));
+    for (int64_t i = 0; i <= c->replicas; i++)
+        FAST_TRY(fast__ps_open(cl->t, c, i, NULL, &cl->tensors, &cl->spaces[i]));
+    if (c->epochs < 1)
+        FAST_TRY(
+            fast__alloc("ends of epochs", cl->tensors.epochs_len, sizeof *cl->ends, &cl->ends));
+    return FAST_OK;
+}
+
+fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, const float *g, ps_client *out)
+{
+    const int64_t *ids;
+    fast_err err;
+
+    *out = (ps_client){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
+    out->writer_count = fast__ps_writers(c, t, &ids);
+    err = client_init(out);
+    if (!err && t->step > 0) /* a run that goes on: its clocks do too */
+        err = fast__ps_tick(out);
+    if (err)
+        fast__ps_client_close(out);
+    return err;
+}
+
+void fast__ps_client_close(ps_client *cl)
+{
+    for (int64_t i = 0; i <= PS_REPLICAS_MAX; i++) {
+        fast_space_close(cl->spaces[i]);
+        cl->spaces[i] = NULL;
+    }
+    fast__free(cl->sum);
+    fast__free(cl->part);
+    fast__free(cl->base);
+    fast__free(cl->unseen);
+    fast__free(cl->ends);
+    fast__free(cl->seen);
+    cl->sum = cl->part = cl->base = cl->unseen = cl->ends = cl->seen = NULL;
+}
