@@ -15,11 +15,11 @@
  * So there are two waits and no barrier behind them. Small vectors are copied to the board instead
  * and everyone sums all of them: one wait. Each row has cache lines of its own.
  *
- * Waiting is looking for a while (fast_world.spins), then blocking in the transport; who publishes
- * wakes those who wait for it. Where actors outnumber cores nobody looks: arrivals are counted and
- * the last one wakes all, and more vectors count as small, since a wait is dear. A member that
- * gives up marks the board as broken and waits until no one is `touching`: afterwards nobody
- * enters, so that its vector is its own again.
+ * Waiting is looking for a while, where fast_world.spins says that it pays, then blocking in the
+ * transport; who publishes wakes those who wait for it. Where actors outnumber cores nobody looks:
+ * arrivals are counted and the last one wakes all, and more vectors count as small, since a wait is
+ * dear. A member that gives up marks the board as broken and waits until no one is `touching`:
+ * afterwards nobody enters, so that its vector is its own again.
  *
  * Instead of writing the sum to all vectors, a member may use its slice of it, piece by piece as it
  * is made (fast__direct_use): near replicas that share their weights are updated in this way, each
@@ -44,9 +44,10 @@ enum {
     GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
     ANYONE = -1, /* awaits: to be woken by everyone */
     LAST = -2,   /* awaits: to be woken by the last to arrive */
-    PROBE = 16,  /* one look in so many is long */
-    LONG_LOOK_NS = 200000, /* and takes so long: some wake-ups take 60 microseconds */
-    PIECE = 2048           /* floats of a sum that are used at once */
+    GLANCE = 50, /* looks between two at the clock */
+    PROBE = 16,  /* one look in so many is long again */
+    PATIENCE_NS = 1000000, /* of looks that succeed: members that compute the same differ by less */
+    PROBE_NS = 200000      /* of that one in PROBE: some wake-ups take 60 microseconds */
 };
 
 /* A vector that is lent. */
@@ -85,7 +86,7 @@ typedef struct direct {
     direct_row *own;     /* the member's row */
     int64_t small;       /* floats of a small vector; the same at all members */
     bool dear;           /* actors outnumber cores; likewise */
-    int64_t spins;       /* of the next look */
+    int64_t patience;    /* ns of the next look; 0: nobody looks */
     uint64_t look_count; /* of looks */
     float *copies;       /* of the member's small vectors, on the board: SLOTS of them */
     uint64_t done_min;   /* everyone's done was at least this */
@@ -222,10 +223,10 @@ static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int6
 /* Sum a slice piece by piece, and use each while it is near. */
 static void use_slice(const direct *d, const direct_op *op, int64_t offset, int64_t count)
 {
-    float sum[PIECE];
+    float sum[FAST_USE_MAX];
 
-    for (int64_t at = 0; at < count; at += PIECE) {
-        const int64_t n = count - at < PIECE ? count - at : PIECE;
+    for (int64_t at = 0; at < count; at += FAST_USE_MAX) {
+        const int64_t n = count - at < FAST_USE_MAX ? count - at : FAST_USE_MAX;
 
         fast__sum_range((const float *const *)d->vectors, d->group->size, offset + at, n, sum);
         op->use(op->ctx, offset + at, n, sum);
@@ -378,44 +379,34 @@ static fast_err block(direct *d, direct_op *op, int64_t deadline)
     return err;
 }
 
-/* Look `spins` times: true once the counter has moved. */
-static bool look_short(direct *d, const direct_op *op, int64_t spins)
+/* Look until the counter has moved, which is true, or so much time has passed. */
+static bool look_for(const direct *d, const direct_op *op, int64_t time)
 {
-    for (int64_t i = 0; i < spins; i++) {
-        if (atomic_load(op->awaited) >= op->target) {
-            if (i > 0)
-                d->spins = d->group->actor->world->spins;
-            return true;
-        }
-        relax();
-    }
-    return false;
-}
-
-/* Look for longer than a sleeper takes to wake up. Two members that both fall asleep after short
- * looks would otherwise wake each other for ever, each too late for the other's look. */
-static bool look_long(direct *d, const direct_op *op)
-{
-    fast_actor *actor = d->group->actor;
-    const int64_t end = fast_now(actor) + LONG_LOOK_NS;
+    const int64_t end = fast_now(d->group->actor) + time;
 
     do {
-        if (look_short(d, op, actor->world->spins / 16 + 1))
-            return true;
-    } while (fast_now(actor) < end);
+        for (int i = 0; i < GLANCE; i++) {
+            if (atomic_load(op->awaited) >= op->target)
+                return true;
+            relax();
+        }
+    } while (fast_now(d->group->actor) < end);
     return false;
 }
 
-/* Look for a while: true once the counter has moved. Where looking does not help, because two
- * members run on one core or one is late, the next looks are short, but for one in PROBE. */
+/* Look for a while: true once the counter has moved. With a core for each member nothing is lost by
+ * it, and a member that sleeps costs the one who wakes it and itself more than most waits. Where
+ * looking does not help, because two members run on one core or one is late, the next looks are
+ * short, but for one in PROBE: two members that both fall asleep after short looks would otherwise
+ * wake each other for ever, each too late for the other's look. */
 static bool look(direct *d, const direct_op *op)
 {
-    const int64_t most = d->group->actor->world->spins;
-
-    if (++d->look_count % PROBE == 0 && most > 0 ? look_long(d, op) : look_short(d, op, d->spins))
-        return true;
-    d->spins = d->spins / 4 + most / 20;
-    return false;
+    if (d->patience == 0)
+        return false;
+    const bool probe = ++d->look_count % PROBE == 0 && d->patience < PROBE_NS;
+    const bool moved = look_for(d, op, probe ? PROBE_NS : d->patience);
+    d->patience = moved ? PATIENCE_NS : d->patience / 4 + PATIENCE_NS / 100;
+    return moved;
 }
 
 /* Look, then block, until the operation may go on. */
@@ -549,8 +540,8 @@ static fast_err direct_fill(direct *d)
 {
     fast_group *group = d->group;
     FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
-    d->spins = group->actor->world->spins;
-    d->dear = d->spins == 0;
+    d->patience = group->actor->world->spins > 0 ? PATIENCE_NS : 0;
+    d->dear = d->patience == 0;
     d->small = d->dear && DEAR / group->size > SMALL ? DEAR / group->size : SMALL;
     const size_t rows = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
     const size_t copies = (size_t)d->small * SLOTS * sizeof(float);
@@ -585,10 +576,10 @@ fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast
     FAST_TRY(fast__group_check_count("allreduce", count));
     FAST_TRY(fast__group_check(group));
     FAST_TRY(fast__allreduce_open(group, i));
-    if (group->size == 1) {
-        use(ctx, 0, count, x);
+    for (int64_t at = 0; group->size == 1 && at < count; at += FAST_USE_MAX)
+        use(ctx, at, count - at < FAST_USE_MAX ? count - at : FAST_USE_MAX, x + at);
+    if (group->size == 1)
         return FAST_OK;
-    }
     const fast_err err = finish(group->slots[i].state, &op, deadline);
     return err ? fast__group_fail(group, err) : FAST_OK;
 }

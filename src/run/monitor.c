@@ -35,6 +35,7 @@
 enum { AGREE = 32 };
 enum { TAG_STOP = 0x7ffffffe, TAG_LAST = 0x7fffffff }; /* messages between processes */
 
+static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
 static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
 
 static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40 */
@@ -313,12 +314,17 @@ static void judge_alone(fast_seat *seat, int64_t step)
     fast__mutex_unlock(&team->mutex);
 }
 
-/* Show how it goes, now and then; by the machine's clock also where time is virtual. */
+/* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
+ * go on together do not meet at the lock for it. */
 static void progress(fast_seat *seat)
 {
     fast_team *team = seat->team;
     fast_run *run = team->run;
+    const int64_t now = fast__run_wall();
 
+    if (now - seat->shown_ns < SHOW_NS)
+        return;
+    seat->shown_ns = now;
     fast__mutex_lock(&team->mutex);
     if (fast__run_is_time(run)) {
         run->actor = seat->trainer.actor;

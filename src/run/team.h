@@ -54,6 +54,7 @@ typedef struct fast_seat {
     int64_t step_judged;       /* of the last vote that it took part in; -1: none */
     int64_t step_held;         /* after which no judge of another process is waited for; 0: none */
     int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
+    int64_t shown_ns;          /* when it last looked whether to show progress */
     double owed;              /* operations of updates that were made in reports: not charged yet */
     float *own_w;             /* its own parameters, while it shares the team's; or NULL */
     fast_optimizer *own_rule; /* likewise */
