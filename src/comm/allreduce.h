@@ -62,7 +62,8 @@ fast_err fast__allreduce_open(fast_group *group, int i);
 fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out);
 
-/* Called with count elements of a sum, from `offset` on. */
+/* Called with count elements of a sum, at most FAST_USE_MAX, from `offset` on: a multiple of 32. */
+enum { FAST_USE_MAX = 2048 };
 typedef void fast_use_fn(void *ctx, int64_t offset, int64_t count, const float *sum);
 
 /* Sum x over the members, who share memory, in the canonical order, and let each use one slice of

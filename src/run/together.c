@@ -9,8 +9,11 @@
  *     leave    when its program ends a worker takes a copy back
  *
  * Against replicas that are updated one by one, P workers do the update once instead of P times,
- * write no gradient, and keep P - 1 vectors less in the caches. The sum has the canonical order and
- * the rule is applied element by element, so that the bits are the same.
+ * write no gradient, and keep P - 1 vectors less in the caches. But everyone's way forward reads
+ * what others have just written, and what all have read is dear to write: the new values go past
+ * the caches (tensor/stream.h). The more workers, the less each has to write; two may be faster
+ * with replicas. The sum has the canonical order and the rule is applied element by element, so
+ * that the bits are the same.
  *
  * Nobody reads w while another writes it: a worker enters the update after its gradient, the sum
  * begins when all have entered, and who leaves knows that all slices are written (comm/direct.c).
@@ -22,6 +25,7 @@
 
 #include "base/memory.h"
 #include "comm/allreduce.h"
+#include "tensor/stream.h"
 
 #include <string.h>
 
@@ -120,9 +124,13 @@ typedef struct together {
 static void update_piece(void *ctx, int64_t offset, int64_t count, const float *sum)
 {
     const together *u = ctx;
+    float *w = u->t->w + offset;
+    float piece[FAST_USE_MAX];
 
-    fast_trainer_update_range(u->t, u->step, u->t->lr, u->t->w + offset, sum, u->scale, offset,
-                              count);
+    FAST_ASSERT(count <= FAST_USE_MAX);
+    memcpy(piece, w, (size_t)count * sizeof *w);
+    fast_trainer_update_range(u->t, u->step, u->t->lr, piece, sum, u->scale, offset, count);
+    fast__stream_copy(w, piece, count);
 }
 
 fast_err fast_trainer_update_shared(fast_trainer *t, const float *g, float scale, int64_t deadline)

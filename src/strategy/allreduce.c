@@ -12,8 +12,8 @@
  * Overlap. The way back makes gradients from the last layer to the first. As soon as `bucket` bytes
  * of them are final their sum is begun, while earlier layers still compute (Li et al. 2020, PyTorch
  * Distributed). A sum does not depend on how the vector is cut, so the bits are the same. It pays
- * where a network is waited for; workers that share memory have no idle core meanwhile. They have
- * one model in common instead, where the rule is elementwise: each sums and updates a slice of it.
+ * where a network is waited for; workers that share memory have no idle core meanwhile. They may
+ * have one model in common instead, where the rule is elementwise: each sums and updates a slice.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth; with overlap, one for each bucket.
@@ -26,11 +26,13 @@
 #include <string.h>
 
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
+enum { SHARE_AUTO = 0, SHARE_YES = 1, SHARE_FROM = 4 };
 
 typedef struct allreduce_config {
     char algorithm[64]; /* of the group */
     int overlap;        /* auto, yes, no */
     int64_t bucket;     /* bytes of gradient whose sum is begun at once */
+    int share;          /* auto, yes, no */
 } allreduce_config;
 
 static const fast_option options[] = {
@@ -40,6 +42,9 @@ static const fast_option options[] = {
                     "sum gradients while others are computed; auto: over a network"),
     FAST_OPT_INT(allreduce_config, bucket, "131072", 4, 1e12,
                  "bytes of gradients that are summed at once with overlap"),
+    FAST_OPT_CHOICE(allreduce_config, share, "auto", "auto|yes|no",
+                    "one model for all workers of a process, where algorithm and rule allow it; "
+                    "auto: from 4 workers on"),
     FAST_OPT_END,
 };
 
@@ -200,6 +205,13 @@ static fast_err train(fast_trainer *t, overlap *o, bool shared)
     return fast_trainer_end(t);
 }
 
+/* Is one model to be tried? It is summed as `direct` does. */
+static bool share_wanted(const allreduce_config *c, int64_t workers)
+{
+    return (c->share == SHARE_YES || (c->share == SHARE_AUTO && workers >= SHARE_FROM)) &&
+           (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0);
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
@@ -211,7 +223,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     if (t->workers == 1 || strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
         overlapped = false;
-    if (!overlapped && (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0))
+    if (share_wanted(c, t->workers) && !overlapped)
         FAST_TRY(fast_trainer_share(t, &shared));
     err = train(t, overlapped ? &o : NULL, shared);
     fast__free(o.buckets);

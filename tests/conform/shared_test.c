@@ -31,7 +31,7 @@ static fast_run *open_run(int workers, const char *optimizer, const char *model,
     snprintf(text[0], sizeof text[0], "workers=%d", workers);
     snprintf(text[1], sizeof text[1], "optimizer=%s", optimizer);
     snprintf(text[2], sizeof text[2], "model=%s", model);
-    snprintf(text[3], sizeof text[3], "strategy=allreduce:algorithm=%s", algorithm);
+    snprintf(text[3], sizeof text[3], "strategy=allreduce:share=yes,algorithm=%s", algorithm);
     if (fast_run_open(options, &run))
         fail_msg("%s", fast_error_detail());
     return run;

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#include <xmmintrin.h>
+#define FAST_HAS_STREAM 1
+#endif
+
+/*
+ * Copy what other cores will read, past the caches. Lines that several cores have read need not be
+ * won back from all of them first, which took up to 45 ns a line between two cores of a virtual
+ * machine, against 8 for lines that only the other one had written. `to` is aligned to 16 bytes.
+ * What was written is seen by whoever sees a later store of this thread.
+ */
+static inline void fast__stream_copy(float *to, const float *from, int64_t count)
+{
+#ifdef FAST_HAS_STREAM
+    int64_t i = 0;
+
+    for (; i + 4 <= count; i += 4)
+        _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+    memcpy(to + i, from + i, (size_t)(count - i) * sizeof *to);
+    _mm_sfence();
+#else
+    memcpy(to, from, (size_t)count * sizeof *to);
+#endif
+}
