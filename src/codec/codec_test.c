@@ -27,9 +27,7 @@
 
 /* Every codec and stage, with the options that make other code run. */
 static const char *const specs[] = {
-    "none",
-    "fp16",
-    "bf16",
+    "none", "fp16", "bf16", "onebit", "onebit:group=7",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

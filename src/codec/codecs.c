@@ -8,6 +8,7 @@
 const fast_codec *const fast__codecs[] = {
     &fast__codec_fp16,
     &fast__codec_bf16,
+    &fast__codec_onebit,
     NULL,
 };
 

@@ -6,3 +6,4 @@
 /* All codecs and stages of this folder; private to it. */
 extern const fast_codec fast__codec_fp16;
 extern const fast_codec fast__codec_bf16;
+extern const fast_codec fast__codec_onebit;
