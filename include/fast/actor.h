@@ -158,6 +158,7 @@ typedef struct fast_msg {
     uint64_t stamp;                          /* order of arrival */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
     uint64_t proof;                          /* the checking wrapper's */
+    int64_t sent;                            /* the transport's: when, where time is virtual */
 } fast_msg;
 
 /* An empty message. FAST_ENOMEM. */

@@ -20,6 +20,8 @@ extern "C" {
 /* A run: one training job, from its options to its result. */
 typedef struct fast_run fast_run;
 
+enum { FAST_STALENESS_BUCKETS = 16 };
+
 /* What a run measured. Not a number (NAN) and -1 stand for "no meaning here". */
 typedef struct fast_result {
     int64_t steps;           /* taken, those before a resume included */
@@ -39,18 +41,29 @@ typedef struct fast_result {
     int64_t memory_peak;     /* bytes resident at most, of the whole process */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
-    double virtual_time_s; /* equal to time_s on `sim`, else NAN */
-    double wall_time_s;    /* by the machine's clock */
-    double wait_s;         /* blocked, waiting for others; mean of the workers */
-    double codec_s;        /* compressing and expanding what is sent */
-    int64_t bytes_sent;    /* by all actors, servers included */
-    int64_t messages_sent; /* likewise; memory that is shared takes none */
-    double staleness_mean; /* of applied updates, in updates of the model; NAN if none was told */
-    int64_t staleness_max; /* likewise; -1 */
+    double virtual_time_s;  /* equal to time_s on `sim`, else NAN */
+    double wall_time_s;     /* by the machine's clock */
+    double exchange_s;      /* neither computing nor waiting: what was sent is on its way, is moved
+                               or summed up; mean of the workers */
+    double wait_s;          /* blocked before a peer had sent what was waited for; likewise */
+    double codec_s;         /* compressing and expanding what is sent */
+    int64_t bytes_sent;     /* by all actors, headers and servers included */
+    int64_t messages_sent;  /* likewise; memory that is shared takes none */
+    double bytes_per_step;  /* bytes_sent by the steps of all workers; NAN before one */
+    const char *waited_for; /* whom others waited for most: "worker 3"; NULL: nobody */
+    double waited_share;    /* its part of all that waiting; NAN */
+    double staleness_mean;  /* of applied updates, in updates of the model; NAN if none was told */
+    int64_t staleness_p50;  /* half of the updates were at most that stale; -1. Above 3 the end of
+                               its bucket */
+    int64_t staleness_p95;  /* likewise, 95 of 100 */
+    int64_t staleness_max;  /* of all; -1 */
+    int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates by staleness: 0, 1, 2, 3, 4 to 7, 8 to
+                               15, ..., 8192 and above */
     double divergence;     /* of the last mean of replicas: the root of the mean square of their
                                distances from it; NAN where no mean was taken */
     double completeness;   /* of what each replica carries of each worker: the mean of
                                min(1, c_ij / mean_i c_ij); NAN where the strategy does not tell */
+    double step_s;         /* a worker's step, evaluation apart; mean of the workers */
     double momentum;       /* that late gradients gave the model, as it was measured; NAN where the
                                strategy does not tell */
     double momentum_error; /* its standard error */
@@ -108,6 +121,19 @@ FAST_API void fast_run_cancel(fast_run *run);
 
 /* What was measured so far. Lent until the next call on the run. */
 FAST_API const fast_result *fast_run_result(const fast_run *run);
+
+/* What one worker measured; times as in fast_result. */
+typedef struct fast_worker {
+    int64_t steps;         /* taken in this process's calls */
+    double compute_s;      /* in gradients and updates */
+    double exchange_s;     /* what was sent is on its way, is moved or summed up */
+    double wait_s;         /* blocked before a peer had sent */
+    int64_t bytes_sent;    /* with headers */
+    int64_t messages_sent; /* of messages */
+} fast_worker;
+
+/* That of a rank, when the run does not train; false if there is no such worker in this process. */
+FAST_API bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out);
 
 /* An option's value as text, the default where it was not given and what "auto" stands for (engine,
  * data); NULL for an unknown name. */

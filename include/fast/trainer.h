@@ -108,8 +108,9 @@ FAST_API void fast_trainer_reset_rule(fast_trainer *t);
  * updates; NULL past the last. */
 FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
 
-/* Room for this worker's copy of a centre: count floats, first w's. It is the run's, and set as
- * t->centre. FAST_ENOMEM. */
+/* Room for this worker's copy of a centre: count floats, first w's, and `workers` more, first 0,
+ * for what it carries where that travels along. It is the run's, and set as t->centre.
+ * FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
 /* Tell the run what happened, for its measures. */
@@ -124,6 +125,10 @@ FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);
 FAST_API const double *fast_trainer_carried(const fast_trainer *t);
 /* This replica became `keep` of itself and `take` of one that carried these. */
 FAST_API void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, double take);
+
+/* All replicas became the same mean of them, or of all updates: each holds an equal share of what
+ * every worker did. */
+FAST_API void fast_trainer_average(fast_trainer *t);
 
 /* What a strategy declares. */
 typedef struct fast_strategy {

@@ -72,13 +72,37 @@ void cli_json_int(cli_json *json, const char *key, int64_t value)
     fprintf(json->out, "%lld", (long long)value);
 }
 
+static void put_real(FILE *file, double value)
+{
+    if (isfinite(value))
+        fprintf(file, "%.9g", value);
+    else
+        fputs("null", file);
+}
+
 void cli_json_real(cli_json *json, const char *key, double value)
 {
     put_key(json, key);
-    if (isfinite(value))
-        fprintf(json->out, "%.9g", value);
-    else
-        fputs("null", json->out);
+    put_real(json->out, value);
+}
+
+void cli_json_ints(cli_json *json, const char *key, const int64_t *values, int64_t count)
+{
+    put_key(json, key);
+    for (int64_t i = 0; i < count; i++)
+        fprintf(json->out, "%s%lld", i ? ", " : "[", (long long)values[i]);
+    fputs(count ? "]" : "[]", json->out);
+}
+
+void cli_json_reals(cli_json *json, const char *key, const double *values, int64_t count)
+{
+    put_key(json, key);
+    fputc('[', json->out);
+    for (int64_t i = 0; i < count; i++) {
+        fputs(i ? ", " : "", json->out);
+        put_real(json->out, values[i]);
+    }
+    fputc(']', json->out);
 }
 
 void cli_json_bool(cli_json *json, const char *key, bool value)

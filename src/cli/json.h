@@ -18,4 +18,7 @@ void cli_json_real(cli_json *json, const char *key, double value); /* null where
 void cli_json_bool(cli_json *json, const char *key, bool value);
 /* 16 digits as text, because readers keep numbers as doubles of 53 bits; 0 gives null. */
 void cli_json_hash(cli_json *json, const char *key, uint64_t value);
+/* A list of whole numbers, or of others; null where not finite. */
+void cli_json_ints(cli_json *json, const char *key, const int64_t *values, int64_t count);
+void cli_json_reals(cli_json *json, const char *key, const double *values, int64_t count);
 void cli_json_end(cli_json *json);

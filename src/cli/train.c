@@ -107,12 +107,6 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
-/* What a worker waits for others, in per cent of its time. */
-static double waiting(const fast_result *r)
-{
-    return r->time_s > 0 ? 100 * r->wait_s / r->time_s : 0;
-}
-
 static void say_header(const train_show *show, const fast_event *event)
 {
     const fast_run *run = show->run;
@@ -203,6 +197,49 @@ static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
     fputc('\n', file);
 }
 
+/* 12345 bytes as "12.3 kB". */
+static void say_bytes(FILE *file, double bytes)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+    int unit = 0;
+
+    while (bytes >= 1000 && unit < 4) {
+        bytes /= 1000;
+        unit++;
+    }
+    fprintf(file, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
+}
+
+/* Where the workers' time went, what they sent, and what became of their updates. */
+static void say_team(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+    const double all = r->compute_s + r->exchange_s + r->wait_s;
+    const double part = all > 0 ? 100 / all : 0;
+
+    fprintf(file, "%s workers (%s on %s): computing %.0f%%, exchanging %.0f%%, waiting %.0f%%",
+            fast_run_option(show->run, "workers"), fast_run_option(show->run, "strategy"),
+            fast_run_option(show->run, "transport"), part * r->compute_s, part * r->exchange_s,
+            part * r->wait_s);
+    if (r->waited_for && part * r->wait_s >= 1)
+        fprintf(file, " (%.0f%% of it for %s)", 100 * r->waited_share, r->waited_for);
+    fputs(", ", file);
+    if (isfinite(r->bytes_per_step))
+        say_bytes(file, r->bytes_per_step);
+    fputs(" sent a step\n", file);
+    fputs("updates:", file);
+    if (r->staleness_max >= 0)
+        fprintf(file, " staleness %.2f (p95 %lld, at most %lld)", r->staleness_mean,
+                (long long)r->staleness_p95, (long long)r->staleness_max);
+    else
+        fputs(" staleness unknown", file);
+    if (isfinite(r->completeness))
+        fprintf(file, ", completeness %.3f", r->completeness);
+    if (isfinite(r->divergence))
+        fprintf(file, ", divergence %.3g", r->divergence);
+    fputc('\n', file);
+}
+
 static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -225,11 +262,9 @@ static void say_summary(const train_show *show, const fast_result *r)
         fprintf(file, ", test accuracy %.2f%%", 100 * r->test_accuracy);
     else if (isfinite(r->test_loss))
         fprintf(file, ", test loss %.4f", r->test_loss);
-    if (has_team(show->run))
-        fprintf(file, ", %s workers (%s on %s) waiting %.0f%%",
-                fast_run_option(show->run, "workers"), fast_run_option(show->run, "strategy"),
-                fast_run_option(show->run, "transport"), waiting(r));
     fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+    if (has_team(show->run))
+        say_team(show, r);
 }
 
 /* An option of several workers; null where there is one, alone. */
@@ -238,6 +273,49 @@ static void json_option(cli_json *json, const fast_run *run, const char *name)
     const char *value = fast_run_option(run, name);
 
     cli_json_text(json, name, has_team(run) && strcmp(value, "auto") != 0 ? value : NULL);
+}
+
+/* One number of each worker. */
+static void print_workers(cli_json *json, const fast_run *run)
+{
+    static const char *const names[] = { "worker_steps", "worker_compute_s", "worker_exchange_s",
+                                         "worker_wait_s", "worker_bytes_sent" };
+    const int64_t count = strtoll(fast_run_option(run, "workers"), NULL, 10);
+    double *values = calloc((size_t)count, sizeof *values);
+
+    for (int k = 0; values && k < 5; k++) {
+        for (int64_t i = 0; i < count; i++) {
+            fast_worker w;
+            const bool here = fast_run_worker(run, i, &w);
+
+            values[i] = !here    ? NAN
+                        : k == 0 ? (double)w.steps
+                        : k == 1 ? w.compute_s
+                        : k == 2 ? w.exchange_s
+                        : k == 3 ? w.wait_s
+                                 : (double)w.bytes_sent;
+        }
+        cli_json_reals(json, names[k], values, count);
+    }
+    free(values);
+}
+
+/* What only several workers have. */
+static void print_team(cli_json *json, const fast_run *run, const fast_result *r)
+{
+    const bool stale = r->staleness_max >= 0;
+
+    cli_json_real(json, "exchange_s", r->exchange_s);
+    cli_json_real(json, "bytes_per_step", r->bytes_per_step);
+    cli_json_text(json, "waited_for", r->waited_for);
+    cli_json_real(json, "waited_share", r->waited_share);
+    cli_json_real(json, "staleness_p50", stale ? (double)r->staleness_p50 : NAN);
+    cli_json_real(json, "staleness_p95", stale ? (double)r->staleness_p95 : NAN);
+    if (stale)
+        cli_json_ints(json, "staleness", r->staleness, FAST_STALENESS_BUCKETS);
+    else
+        cli_json_text(json, "staleness", NULL);
+    print_workers(json, run);
 }
 
 /* Keys of the design's "command line", then those of one worker. */
@@ -270,10 +348,7 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_real(&json, "wait_s", r->wait_s);
     cli_json_real(&json, "codec_s", r->codec_s);
     cli_json_real(&json, "staleness_mean", r->staleness_mean);
-    if (r->staleness_max < 0)
-        cli_json_text(&json, "staleness_max", NULL);
-    else
-        cli_json_int(&json, "staleness_max", r->staleness_max);
+    cli_json_real(&json, "staleness_max", r->staleness_max < 0 ? NAN : (double)r->staleness_max);
     cli_json_real(&json, "divergence", r->divergence);
     cli_json_real(&json, "completeness", r->completeness);
     cli_json_real(&json, "implicit_momentum", r->momentum);
@@ -292,6 +367,9 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_real(&json, "train_accuracy", r->train_accuracy);
     cli_json_real(&json, "test_loss", r->test_loss);
     cli_json_real(&json, "wall_time_s", r->wall_time_s);
+    cli_json_real(&json, "step_s", r->step_s);
+    if (has_team(run))
+        print_team(&json, run, r);
     cli_json_end(&json);
 }
 

@@ -153,7 +153,7 @@ static fast_err receive(fast_collective *collective, const fast_move *move, size
         return FAST_OK;
     collective->whom = -1;
     collective->since = -1;
-    actor->counters.messages_received++;
+    fast__count(&actor->counters.messages_received, 1);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_RECEIVE, collective->doing, fast_now(actor), msg->from,
                            fast_msg_size(msg));

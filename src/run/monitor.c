@@ -50,6 +50,7 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     const int64_t epoch = (seat->trainer.step - 1) / seat->trainer.epoch_steps;
     fast_epoch_sums *sums = &team->epochs[epoch % 2];
 
+    fast__count(&seat->steps, 1);
     fast__mutex_lock(&team->mutex);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
@@ -273,6 +274,7 @@ static bool vote_once(fast_seat *seat, int64_t step)
     vote = vote_of(team, step < 0 ? team->vote_step : step);
     if (vote) {
         cast(vote, t);
+        fast__measure_vote(seat);
         seat->step_judged = t->step;
         if (vote->count >= team->workers_up)
             close_vote(seat, vote);

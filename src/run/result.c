@@ -35,13 +35,13 @@ void fast__run_measure(fast_run *run)
     const int64_t training = total - times->pause_ns;
     r->time_s = (double)total * 1e-9;
     r->compute_s = (double)times->compute_ns * 1e-9;
-    r->wait_s = (double)times->wait_ns * 1e-9;
     r->virtual_time_s = run->is_virtual ? r->time_s : NAN;
-    if (run->team)
-        fast__team_measure(run->team);
     r->samples_per_s = training > 0 && times->samples > 0
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
+    r->step_s = (double)(run->config.batch * run->config.workers) / r->samples_per_s;
+    if (run->team)
+        fast__team_measure(run->team);
 }
 
 void fast__run_measure_all(fast_run *run)

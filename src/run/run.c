@@ -366,7 +366,8 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.momentum = run->result.momentum_error = NAN;
-    run->result.staleness_max = -1;
+    run->result.staleness_max = run->result.staleness_p50 = run->result.staleness_p95 = -1;
+    run->result.bytes_per_step = run->result.waited_share = run->result.step_s = NAN;
     run->result.stop = "";
     run->strategy = own->strategy;
     atomic_init(&run->cancel, false);

@@ -22,7 +22,7 @@
  *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
  *   train.c       the loop: gradient, update, evaluation, target, cancel, events
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
- *                 monitor.c: what happens between their steps
+ *                 monitor.c: what happens between their steps; measure.c: what they measured
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured
@@ -129,7 +129,6 @@ typedef struct fast_run_times {
     int64_t total_ns;    /* of finished calls of fast_run_train() */
     int64_t progress_ns; /* when the last progress event was, or the call began */
     int64_t samples;     /* trained by this process */
-    int64_t wait_ns;     /* several workers: waiting for others, mean of this process's workers */
     int64_t wall_ns;     /* of finished calls, by the machine's clock */
 } fast_run_times;
 

@@ -57,6 +57,8 @@ static void seat_reset(fast_seat *seat)
     memcpy(t->s, run->learner->s, (size_t)t->state_count * sizeof *t->s);
     for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
         memcpy(slot, fast__optimizer_slot(run->optimizer, i), (size_t)t->count * sizeof *slot);
+    if (seat->carried)
+        memset(seat->carried, 0, 2 * (size_t)t->workers * sizeof *seat->carried);
     t->step = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
@@ -98,7 +100,8 @@ static fast_err seat_worker(fast_seat *seat)
         native.workspace = seat->workspace;
         FAST_TRY(fast__native_new(&native, &seat->learner));
     }
-    FAST_TRY(fast__alloc("contributions", team->workers, sizeof *seat->carried, &seat->carried));
+    FAST_TRY(
+        fast__alloc("contributions", 2 * team->workers, sizeof *seat->carried, &seat->carried));
     t->w = seat->learner->w;
     t->g = seat->learner->g;
     t->s = seat->learner->s;
@@ -245,6 +248,7 @@ static fast_err open_memory(fast_team *team)
 
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->seats, &team->seats));
+    FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->waited, &team->waited));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
     for (int i = 0; i <= FAST_VOTES; i++) {
@@ -388,6 +392,7 @@ void fast__team_free(fast_team *team)
     fast__mutex_fini(&team->mutex);
     fast__free(team->config);
     fast__free(team->seats);
+    fast__free(team->waited);
     fast__free(team->ids);
     fast__free(team);
 }
@@ -430,6 +435,7 @@ static void begin(fast_team *team)
             seat_reset(team->seats[i]);
         team->steps_sum += team->seats[i]->trainer.step;
     }
+    fast__measure_begin(team);
     team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
     for (int64_t i = 0; i < team->workers; i++)
         if (team->seats[i])
@@ -460,27 +466,6 @@ static void name_the_end(fast_team *team)
                        : run->finished           ? "target"
                        : run->result.canceled    ? "canceled"
                                                  : "done";
-}
-
-/* Add up what the actors counted. */
-static void count_up(fast_team *team, const fast_actors_result *result)
-{
-    fast_run *run = team->run;
-    int64_t compute_ns = 0, wait_ns = 0;
-
-    for (int64_t i = 0; i < team->workers; i++) {
-        const fast_actor *actor = team->world->actors[i];
-
-        compute_ns += actor ? actor->counters.compute_ns : 0;
-        wait_ns += actor ? actor->counters.wait_ns : 0;
-    }
-    run->times.total_ns += result->time_ns;
-    if (team->here > 0) {
-        run->times.compute_ns += compute_ns / team->here;
-        run->times.wait_ns += wait_ns / team->here;
-    }
-    run->result.bytes_sent += result->bytes_sent;
-    run->result.messages_sent += result->messages_sent;
 }
 
 /* The failure that tells most: of a program that gave up on another, before one of an actor that
@@ -584,7 +569,8 @@ fast_err fast__team_train(fast_team *team)
         err = fast__world_run(team->world, &result);
         ran = true;
         run->times.start_ns = 0;
-        count_up(team, &result);
+        run->times.total_ns += result.time_ns;
+        fast__measure_end(team);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
     }
@@ -599,44 +585,4 @@ fast_err fast__team_train(fast_team *team)
     FAST_TRY(err);
     name_the_end(team);
     return fast__monitor_finish(team);
-}
-
-/* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
-static double completeness(const fast_team *team)
-{
-    const double share = 1 / (double)team->workers;
-    double sum = 0;
-
-    for (int64_t i = 0; i < team->workers; i++)
-        if (!team->seats[i]) /* of another process, or nothing was trained */
-            return NAN;
-    for (int64_t j = 0; j < team->workers; j++) {
-        double mean = 0;
-
-        for (int64_t i = 0; i < team->workers; i++)
-            mean += share * team->seats[i]->carried[j];
-        if (!(mean > 0))
-            return NAN;
-        for (int64_t i = 0; i < team->workers; i++)
-            sum += share * share * fmin(1, team->seats[i]->carried[j] / mean);
-    }
-    return sum;
-}
-
-void fast__team_measure(fast_team *team)
-{
-    fast_result *r = &team->run->result;
-
-    if (team->staleness_count > 0) {
-        r->staleness_mean = (double)team->staleness_sum / (double)team->staleness_count;
-        r->staleness_max = team->staleness_max;
-    }
-    r->divergence = team->divergence;
-    if (team->momentum_weight > 0) {
-        r->momentum = team->momentum_sum / team->momentum_weight;
-        r->momentum_error = 1 / sqrt(team->momentum_weight);
-    }
-    /* While they train, workers count for themselves. */
-    if (!team->world)
-        r->completeness = completeness(team);
 }

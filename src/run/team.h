@@ -13,6 +13,7 @@
  *   team.c      strategy + transport -> seats -> a world of actors -> their end
  *   trainer.c   what a strategy's program calls
  *   together.c  one model for all workers of a process
+ *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
  *
  * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
@@ -38,6 +39,24 @@ typedef struct fast_vote {
 enum { FAST_VOTES = 2 };
 enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
 
+/* How stale updates were. */
+typedef struct fast_staleness {
+    int64_t counts[FAST_STALENESS_BUCKETS]; /* of updates, as in fast_result */
+    int64_t count;                          /* of all of them */
+    int64_t sum;                            /* of their staleness */
+    int64_t max;                            /* of it */
+} fast_staleness;
+
+/* What one actor did in all calls that are over. */
+typedef struct fast_tally {
+    int64_t compute_ns, wait_ns, flight_ns; /* as fast_counters has them */
+    int64_t bytes, messages;                /* sent */
+    int64_t life_ns;                        /* from its beginning to its last step */
+    int64_t pause_ns;                       /* of that: between steps, where the run is judged */
+    int64_t stood_ns;                       /* of that: while others judged */
+    int64_t steps;                          /* taken */
+} fast_tally;
+
 typedef struct fast_seat {
     fast_trainer trainer;      /* what the strategy sees; trainer.run is the seat */
     struct fast_team *team;    /* that it belongs to */
@@ -58,9 +77,16 @@ typedef struct fast_seat {
     double owed;              /* operations of updates that were made in reports: not charged yet */
     float *own_w;             /* its own parameters, while it shares the team's; or NULL */
     fast_optimizer *own_rule; /* likewise */
-    double *carried;          /* [workers]: contributions that the replica holds */
-    bool over;                /* its program has ended */
-    bool lost;                /* its program failed: its replica counts no more */
+    double *carried;    /* [workers]: contributions that the replica holds; then [workers] those at
+                        the last vote, guarded by the team's mutex */
+    fast_tally tally;   /* of calls that are over; guarded likewise */
+    fast_counter steps; /* taken in this call; others may look, likewise below */
+    fast_counter pause_ns; /* between steps in this call */
+    fast_counter end_ns;   /* when it took its last step of this call; 0: it goes on */
+    fast_counters end;     /* the actor's counters of time then */
+    bool computing;        /* inside a gradient: updates in its reports are timed with it */
+    bool over;             /* its program has ended */
+    bool lost;             /* its program failed: its replica counts no more */
 } fast_seat;
 
 /* Losses of one epoch: whole numbers, so that their order does not matter. */
@@ -96,17 +122,19 @@ typedef struct fast_team {
     fast_vote votes[FAST_VOTES];
     fast_vote last; /* of the replicas that the workers ended with */
     fast_epoch_sums epochs[2];
-    int64_t sharers;         /* workers that share the model */
-    int64_t steps_sum;       /* of all workers of this process */
-    int64_t workers_up;      /* of them: those whose program goes on */
-    int64_t votes_opened;    /* asynchronous strategies: evaluations that became due */
-    int64_t vote_step;       /* of the vote that is open; -1: none */
-    int64_t staleness_sum;   /* of updates that were applied, by all actors of this process */
-    int64_t staleness_max;   /* likewise */
-    int64_t staleness_count; /* of such updates */
-    double momentum_sum;     /* of measured momentum, weighted by its certainty */
-    double momentum_weight;  /* of the sum: 1 over the square of its standard error */
-    double divergence;       /* at the last vote; NAN before one */
+    int64_t sharers;          /* workers that share the model */
+    int64_t steps_sum;        /* of all workers of this process */
+    int64_t workers_up;       /* of them: those whose program goes on */
+    int64_t votes_opened;     /* asynchronous strategies: evaluations that became due */
+    int64_t vote_step;        /* of the vote that is open; -1: none */
+    fast_staleness staleness; /* of updates that were applied, by all actors of this process */
+    double momentum_sum;      /* of measured momentum, weighted by its certainty */
+    double momentum_weight;   /* of the sum: 1 over the square of its standard error */
+    double divergence;        /* at the last vote; NAN before one */
+    bool live;                /* the actors' counters are of the call that goes on */
+    int64_t pause_before_ns;  /* of the run, when it began */
+    int64_t *waited;          /* [workers + servers]: ns that others waited for each */
+    char waited_for[64];      /* name of whom they waited for most */
 
     /* A learner that fails ends the run. Who sets `broken` writes the other two, before its actor
      * ends; they are read when all have. */
@@ -134,8 +162,19 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option);
 /* A learner failed, with this error and the calling actor's detail: the team stops. */
 void fast__team_break(fast_seat *seat, fast_err err);
 
-/* Bring the measures of several workers in the run's result up to date. */
+/* Bring the measures of several workers in the run's result up to date: of a call that goes on as
+ * of its last vote, the mutex is held. */
 void fast__team_measure(fast_team *team);
+/* Count an update that is so stale. */
+void fast__staleness_add(fast_staleness *s, int64_t staleness);
+/* What an actor has done so far, this call included. */
+fast_tally fast__measure_tally(const fast_team *team, int64_t i);
+/* A call begins; a worker votes, the mutex is held; the call is over, and its world still open. */
+void fast__measure_begin(fast_team *team);
+void fast__measure_vote(fast_seat *seat);
+/* A worker has taken its last step: what it does from now on, it does for the end. */
+void fast__measure_leave(fast_seat *seat);
+void fast__measure_end(fast_team *team);
 
 /* The worker's replica is its own again: a copy of the shared one. */
 void fast__seat_unshare(fast_seat *seat);

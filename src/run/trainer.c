@@ -24,8 +24,13 @@ bool fast_trainer_next(fast_trainer *t)
     fast_seat *seat = seat_of(t);
 
     FAST_ASSERT(seat->learner != NULL);
-    if (seat->err || !fast__monitor_next(seat))
+    const int64_t begin = fast_now(t->actor);
+    const bool go_on = !seat->err && fast__monitor_next(seat);
+    fast__count(&seat->pause_ns, fast_now(t->actor) - begin);
+    if (!go_on) {
+        fast__measure_leave(seat);
         return false;
+    }
     t->lr = fast_trainer_lr(t, t->step);
     fast_actor_at(t->actor, t->step, "");
     return true;
@@ -102,7 +107,9 @@ fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ct
                          .gradient = { .step = t->step } };
     fast_err err;
 
+    seat->computing = true;
     err = fast_compute(t->actor, &gw.work);
+    seat->computing = false;
     if (gw.err)
         fast__team_break(seat, gw.err);
     FAST_TRY(err);
@@ -152,8 +159,10 @@ fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
 {
     fast_seat *seat = seat_of(t);
     const int64_t step = t->step > 0 ? t->step : 1;
+    const int64_t begin = fast_now(t->actor);
 
     fast__optimizer_apply_scaled(seat->optimizer, step, t->lr, t->w, g, scale);
+    fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
     seat->owed += (double)t->count;
     return settle(seat);
 }
@@ -163,8 +172,13 @@ void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *
 {
     fast_seat *seat = seat_of(t);
 
+    const bool timed = seat->learner && !seat->computing;
+    const int64_t begin = timed ? fast_now(t->actor) : 0;
+
     fast__optimizer_apply_range(seat->optimizer, step, lr, w, g, scale, offset, count);
     seat->owed += (double)count;
+    if (timed)
+        fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
 }
 
 bool fast_trainer_by_range(const fast_trainer *t)
@@ -190,8 +204,10 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
     fast_seat *seat = seat_of(t);
 
     if (!seat->centre)
-        FAST_TRY(fast__alloc("the centre", t->count, sizeof *seat->centre, &seat->centre));
+        FAST_TRY(
+            fast__alloc("the centre", t->count + t->workers, sizeof *seat->centre, &seat->centre));
     memcpy(seat->centre, t->w, (size_t)t->count * sizeof *t->w);
+    memset(seat->centre + t->count, 0, (size_t)t->workers * sizeof *seat->centre);
     t->centre = seat->centre;
     t->centre_version = 0;
     *out = seat->centre;
@@ -202,12 +218,8 @@ void fast_trainer_staleness(fast_trainer *t, int64_t staleness)
 {
     fast_team *team = seat_of(t)->team;
 
-    FAST_ASSERT(staleness >= 0);
     fast__mutex_lock(&team->mutex);
-    team->staleness_sum += staleness;
-    team->staleness_count++;
-    if (staleness > team->staleness_max)
-        team->staleness_max = staleness;
+    fast__staleness_add(&team->staleness, staleness);
     fast__mutex_unlock(&team->mutex);
 }
 
@@ -244,4 +256,12 @@ void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, doubl
 
     for (int64_t i = 0; own && carried && i < t->workers; i++)
         own[i] = keep * own[i] + take * carried[i];
+}
+
+void fast_trainer_average(fast_trainer *t)
+{
+    double *own = seat_of(t)->carried;
+
+    for (int64_t i = 0; own && i < t->workers; i++)
+        own[i] = (double)t->step;
 }

@@ -62,13 +62,16 @@ void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w)
         w[i] += alpha * (x[i] - w[i]);
 }
 
-fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,
-                                float *z, float *d, fast_space_read *read)
+fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
+                                fast_space_read *read)
 {
     *read = (fast_space_read){ 0 };
-    FAST_TRY(fast_space_get(space, 0, z, read, FAST_SOON));
-    fast__elastic_pull(n, alpha, beta, w, z, d);
-    return fast_space_add(space, 0, d, FAST_SOON);
+    FAST_TRY(fast_space_get(space, 0, end->z, read, FAST_SOON));
+    fast__elastic_pull(end->n, end->alpha, end->beta, end->w, end->z, end->d);
+    if (end->workers > 0)
+        fast__elastic_pull(end->workers, end->alpha, end->beta, end->carried, end->z + end->n,
+                           end->d + end->n);
+    return fast_space_add(space, 0, end->d, FAST_SOON);
 }
 
 static int64_t servers(const void *config, int64_t workers)
@@ -89,9 +92,10 @@ static bool apply(void *ctx, const fast_space_update *u, float *z)
     return true;
 }
 
-static fast_err open_space(fast_trainer *t, fast_space **out)
+/* The centre, and behind it what it carries; z are both as they begin. */
+static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
 {
-    const fast_space_tensor centre = { "z", t->count, t->w };
+    const fast_space_tensor centre = { "z", t->count + t->workers, z };
     const fast_space_options space = { .name = "centre",
                                        .tensors = &centre,
                                        .tensor_count = 1,
@@ -108,54 +112,76 @@ static fast_err open_space(fast_trainer *t, fast_space **out)
 static fast_err server(fast_trainer *t, const void *config)
 {
     fast_space *space = NULL;
+    float *z = NULL;
     fast_err err;
 
     (void)config;
-    FAST_TRY(open_space(t, &space));
-    err = fast_space_serve(space, INT64_MAX);
+    FAST_TRY(fast__alloc("the centre", t->count + t->workers, sizeof *z, &z));
+    memcpy(z, t->w, (size_t)t->count * sizeof *z);
+    err = open_space(t, z, &space);
+    fast__free(z); /* the space has a copy */
+    if (!err)
+        err = fast_space_serve(space, INT64_MAX);
     fast_space_close(space);
     return err;
 }
 
-static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space, float *z,
-                      float *d)
+/* One exchange with the centre; what the replica carries moves like it. */
+static fast_err meet(fast_trainer *t, const fast_elastic_end *end, fast_space *space)
 {
-    const float alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
-    const float beta = c->beta < 0 ? alpha : (float)c->beta;
+    const double *carried = fast_trainer_carried(t);
+    fast_space_read read = { 0 };
+
+    for (int64_t i = 0; i < t->workers; i++)
+        end->carried[i] = (float)carried[i];
+    fast_actor_at(t->actor, t->step, "the centre");
+    FAST_TRY(fast__elastic_exchange(space, end, &read));
+    for (int64_t i = 0; i < t->workers; i++)
+        fast_trainer_carry(t, i, (double)end->carried[i] - carried[i]);
+    t->centre_version = read.version;
+    return fast_charge(t->actor, 5 * (double)t->count, 36 * (double)t->count);
+}
+
+static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space,
+                      const fast_elastic_end *end)
+{
     fast_space_read read = { 0 };
 
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        if (t->step % c->period == 0) {
-            fast_actor_at(t->actor, t->step, "the centre");
-            FAST_TRY(fast__elastic_exchange(space, t->count, alpha, beta, t->w, z, d, &read));
-            FAST_TRY(fast_charge(t->actor, 5 * (double)t->count, 36 * (double)t->count));
-            t->centre_version = read.version;
-        }
+        if (t->step % c->period == 0)
+            FAST_TRY(meet(t, end, space));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
+        fast_trainer_carry(t, t->rank, (double)t->workers);
     }
     FAST_TRY(fast_trainer_end(t));
     /* Who ends last sees where the centre came to. */
-    read = (fast_space_read){ 0 };
     fast_actor_at(t->actor, t->step, "the centre");
-    FAST_TRY(fast_space_get(space, 0, z, &read, FAST_SOON));
+    FAST_TRY(fast_space_get(space, 0, end->z, &read, FAST_SOON));
     t->centre_version = read.version;
     return FAST_OK;
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
+    const elastic_config *c = config;
+    const int64_t all = t->count + t->workers;
+    fast_elastic_end end = { .w = t->w, .n = t->count, .workers = t->workers };
     fast_space *space = NULL;
-    float *z = NULL, *d = NULL;
     fast_err err;
 
-    FAST_TRY(fast_trainer_centre(t, &z));
-    FAST_TRY(fast__alloc("a difference", t->count, sizeof *d, &d));
-    err = open_space(t, &space);
+    end.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
+    end.beta = c->beta < 0 ? end.alpha : (float)c->beta;
+    FAST_TRY(fast_trainer_centre(t, &end.z));
+    FAST_TRY(fast__alloc("a difference", all, sizeof *end.d, &end.d));
+    err = fast__alloc("contributions", t->workers, sizeof *end.carried, &end.carried);
     if (!err)
-        err = train(t, config, space, z, d);
+        err = open_space(t, end.z, &space);
+    if (!err)
+        err = train(t, c, space, &end);
     fast_space_close(space);
-    fast__free(d);
+    fast__free(end.carried);
+    fast__free(end.d);
     return err;
 }
 

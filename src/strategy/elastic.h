@@ -14,10 +14,21 @@ void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const floa
 /* w += alpha (x - w): one end of a spring; equal models stay as they are. */
 void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w);
 
-/* The asynchronous exchange with the centre, tensor 0 of a space: z is read and kept, the rest is
- * as above; d is scratch. `read` says what was seen. */
-fast_err fast__elastic_exchange(fast_space *space, int64_t n, float alpha, float beta, float *w,
-                                float *z, float *d, fast_space_read *read);
+/* What a worker brings to an exchange. */
+typedef struct fast_elastic_end {
+    float *w;          /* [n] its model */
+    float *carried;    /* [workers] what that carries of each worker, moved like it */
+    float *z;          /* [n + workers] the centre and what it carries, as it was read */
+    float *d;          /* [n + workers] scratch */
+    int64_t n;         /* parameters */
+    int64_t workers;   /* 0: nothing is carried along */
+    float alpha, beta; /* of the spring */
+} fast_elastic_end;
+
+/* The asynchronous exchange with the centre, tensor 0 of a space, of n + workers floats: z is read
+ * and kept, the rest is as above. `read` says what was seen. */
+fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
+                                fast_space_read *read);
 
 /* The centre of a synchronous exchange, a copy at each worker that stays equal to the others'. */
 typedef struct fast_elastic_centre {

@@ -83,8 +83,40 @@ static void restart(const fast_trainer *t, const fast_elastic_centre *e)
         memcpy(e->z_before, e->z, size);
 }
 
+/* What replicas and centre carry, for the measures: workers go in step, so each replica holds as
+ * much of its own updates as any other of its own, and as much of every other's. */
+typedef struct ledger {
+    double own;      /* of this worker's updates, in its replica */
+    double other;    /* of another's */
+    double z;        /* of each worker's, in the centre */
+    double z_before; /* at the exchange before */
+} ledger;
+
+/* The exchange, as it acts on contributions. */
+static void mix_ledger(const fast_trainer *t, const fast_elastic_centre *e, ledger *l)
+{
+    const double alpha = (double)e->alpha;
+    const double sum = l->own + (double)(t->workers - 1) * l->other;
+    const double z = l->z;
+
+    l->own -= alpha * (l->own - z);
+    l->other -= alpha * (l->other - z);
+    l->z += alpha * (sum - (double)t->workers * z) + (double)e->mu * (z - l->z_before);
+    l->z_before = z;
+}
+
+/* Tell the run what this replica holds now. */
+static void tell_ledger(fast_trainer *t, const ledger *l)
+{
+    const double *carried = fast_trainer_carried(t);
+
+    for (int64_t i = 0; i < t->workers; i++)
+        fast_trainer_carry(t, i, (i == t->rank ? l->own : l->other) - carried[i]);
+}
+
 static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e)
 {
+    ledger l = { 0 };
     double lr = fast_trainer_lr(t, t->step);
     int64_t restarted = t->step;
 
@@ -95,6 +127,7 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
 
         if (due) {
             restart(t, e);
+            l.own = l.other = l.z_before = l.z;
             restarted = t->step;
             lr = t->lr;
         }
@@ -104,8 +137,11 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
             FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
             FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 44 * (double)t->count));
             t->centre_version = e->versions;
+            mix_ledger(t, e, &l);
         }
         FAST_TRY(fast_trainer_update(t, t->g, 1));
+        l.own += (double)t->workers;
+        tell_ledger(t, &l);
         fast_trainer_staleness(t, 0);
     }
     return fast_trainer_end(t);

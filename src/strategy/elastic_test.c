@@ -72,13 +72,17 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
     fast_space *space = NULL;
     fast_space_read read;
     float d[N];
+    fast_elastic_end end = { .d = d, .n = N, .alpha = m->alpha, .beta = m->alpha };
 
     FAST_TRY(fast_space_open(actor, &options, &space));
+    if (id < WORKERS) {
+        end.w = m->w[id];
+        end.z = m->z[id];
+    }
     if (id == WORKERS)
         FAST_TRY(fast_space_serve(space, INT64_MAX));
     for (int64_t k = 0; k < m->rounds && id < WORKERS; k++) {
-        FAST_TRY(
-            fast__elastic_exchange(space, N, m->alpha, m->alpha, m->w[id], m->z[id], d, &read));
+        FAST_TRY(fast__elastic_exchange(space, &end, &read));
         m->apart[id][k] = fabsf(m->w[id][0] - m->z[id][0]);
         FAST_TRY(fast_space_tick(space, k + 1));
     }

@@ -149,22 +149,26 @@ static fast_err take(fast_trainer *t, const place *p)
         if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* nothing there, or nobody */
             return FAST_OK;
         FAST_TRY(err);
-        FAST_ASSERT(msg->part_count == 1);
+        FAST_ASSERT(msg->part_count == 2);
         fast__elastic_approach(t->count, p->alpha, fast_msg_data(msg, 0), t->w);
+        fast_trainer_mix(t, 1 - (double)p->alpha, fast_msg_data(msg, 1), (double)p->alpha);
         fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
         fast_msg_free(msg);
         FAST_TRY(fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count));
     }
 }
 
-/* Send w to the neighbours of one side: one copy, shared by all. */
+/* Send w, and what it carries, to the neighbours of one side: one copy, shared by all. */
 static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
 {
+    const size_t carried = (size_t)t->workers * sizeof(double);
+    const size_t size = (size_t)t->count * sizeof *t->w;
     fast_buffer *model = NULL;
     fast_err err = FAST_OK;
 
-    FAST_TRY(fast_buffer_new(t->actor, (size_t)t->count * sizeof *t->w, &model));
-    memcpy(fast_buffer_data(model), t->w, (size_t)t->count * sizeof *t->w);
+    FAST_TRY(fast_buffer_new(t->actor, carried + size, &model));
+    memcpy(fast_buffer_data(model), fast_trainer_carried(t), carried);
+    memcpy((char *)fast_buffer_data(model) + carried, t->w, size);
     fast_buffer_freeze(model);
     for (int64_t i = 0; i < p->degree && !err; i++) {
         fast_msg *msg = NULL;
@@ -175,7 +179,8 @@ static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
         if (err)
             break;
         msg->words[0] = t->step;
-        fast_msg_add_view(msg, model, 0, (size_t)t->count * sizeof *t->w);
+        fast_msg_add_view(msg, model, carried, size);
+        fast_msg_add_view(msg, model, 0, carried);
         err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
         if (err == FAST_EPEER)
             err = FAST_OK;
@@ -190,6 +195,7 @@ static fast_err train(fast_trainer *t, const place *p)
         FAST_TRY(take(t, p));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
+        fast_trainer_carry(t, t->rank, (double)t->workers);
         t->centre_version = t->step;
         if (t->step % p->up == 0 || t->step % p->down == 0)
             FAST_TRY(tell(t, p, t->step % p->up == 0, t->step % p->down == 0));

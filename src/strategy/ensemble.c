@@ -45,6 +45,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
         fast_trainer_staleness(t, 0);
+        fast_trainer_carry(t, t->rank, 1);
         share = 1 / (double)(t->step - first < c->smooth ? t->step - first : c->smooth);
         mean += share * (t->loss - mean);
         t->centre_version = merit(mean);

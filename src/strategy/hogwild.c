@@ -70,7 +70,8 @@ typedef struct model {
     atomic_int ready;     /* 0: nobody came yet, 1: being filled, 2: there */
     atomic_llong updates; /* passes of workers over it */
     atomic_llong passed;  /* updates when its cluster last passed the token */
-    /* [count] the model, then [count] as it was when the token was passed (Hogwild++) */
+    /* [all] the model and what it carries of each worker, then [all] as they were when the token
+     * was passed (Hogwild++); all = count + workers */
     _Alignas(FAST_ALIGN) _Atomic float data[];
 } model;
 
@@ -82,6 +83,8 @@ typedef struct hog {
     int64_t cluster;    /* its own */
     int64_t clusters;   /* of them */
     int64_t count;      /* elements of a model */
+    int64_t all;        /* and of what it carries: the token moves both alike */
+    double *carried;    /* [workers]: what this worker saw of it */
     int64_t chunk;      /* elements of a chunk */
     float beta, lambda; /* of the token */
 } hog;
@@ -100,14 +103,15 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
 /* The model of a cluster; whoever comes first fills it, and all begin with the same values. */
 static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
 {
-    const size_t size = sizeof(model) + 2 * (size_t)t->count * sizeof(float);
+    const int64_t all = t->count + t->workers;
+    const size_t size = sizeof(model) + 2 * (size_t)all * sizeof(float);
     model *m = NULL;
     int nobody = 0;
 
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
     if (atomic_compare_exchange_strong(&m->ready, &nobody, 1)) {
         fast__race_store(m->data, t->w, t->count);
-        fast__race_store(m->data + t->count, t->w, t->count);
+        fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
     }
     while (atomic_load(&m->ready) != 2)
@@ -139,6 +143,7 @@ static fast_err open_hog(fast_trainer *t, const hogwild_config *c, hog *h)
     *h = (hog){ .cluster = t->rank * c->clusters / t->workers,
                 .clusters = c->clusters,
                 .count = t->count,
+                .all = t->count + t->workers,
                 .chunk = fast_trainer_by_range(t) ? c->chunk : t->count,
                 .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
@@ -177,13 +182,13 @@ static void pass_chunk(const hog *h, int64_t at, int64_t n)
 {
     for (int64_t i = at; i < at + n; i++) {
         const float x = atomic_load_explicit(&h->mine->data[i], memory_order_relaxed);
-        const float s = atomic_load_explicit(&h->mine->data[h->count + i], memory_order_relaxed);
+        const float s = atomic_load_explicit(&h->mine->data[h->all + i], memory_order_relaxed);
         const float y = atomic_load_explicit(&h->next->data[i], memory_order_relaxed);
 
         atomic_store_explicit(&h->next->data[i],
                               y + h->lambda * h->beta * (x - s) + (1 - h->lambda) * (x - y),
                               memory_order_relaxed);
-        atomic_store_explicit(&h->mine->data[h->count + i], x, memory_order_relaxed);
+        atomic_store_explicit(&h->mine->data[h->all + i], x, memory_order_relaxed);
     }
 }
 
@@ -208,8 +213,8 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
     if (updates - atomic_load(&h->mine->passed) < c->period ||
         !atomic_compare_exchange_strong(h->token, &here, BUSY))
         return FAST_OK;
-    for (int64_t at = 0; at < h->count; at += h->chunk) {
-        pass_chunk(h, at, h->count - at < h->chunk ? h->count - at : h->chunk);
+    for (int64_t at = 0; at < h->all; at += h->chunk) {
+        pass_chunk(h, at, h->all - at < h->chunk ? h->all - at : h->chunk);
         FAST_TRY(fast_charge(t->actor, 7 * (double)h->chunk, 20 * (double)h->chunk));
     }
     while (to != h->cluster && is_deserted(t, h, to))
@@ -219,29 +224,53 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
     return FAST_OK;
 }
 
+/* For the measures: `own` more of this worker's updates are in the model, and the replica holds
+ * what the model holds. An update that a race lost counts all the same: nobody sees it go. */
+static void see(fast_trainer *t, const hog *h, float own)
+{
+    _Atomic float *carried = h->mine->data + h->count;
+    const float before = atomic_load_explicit(&carried[t->rank], memory_order_relaxed);
+
+    atomic_store_explicit(&carried[t->rank], before + own, memory_order_relaxed);
+    for (int64_t i = 0; i < t->workers; i++)
+        h->carried[i] = (double)atomic_load_explicit(&carried[i], memory_order_relaxed);
+    fast_trainer_mix(t, 0, h->carried, 1);
+}
+
+static fast_err train(fast_trainer *t, const hogwild_config *c, const hog *h)
+{
+    long long seen = atomic_load(&h->mine->updates);
+
+    fast__race_load(h->mine->data, t->w, t->count);
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        fast_trainer_staleness(t, atomic_load(&h->mine->updates) - seen);
+        seen = atomic_load(&h->mine->updates) + 1;
+        FAST_TRY(update(t, h));
+        see(t, h, 1);
+        t->centre_version = seen;
+        if (h->token)
+            FAST_TRY(pass_token(t, c, h));
+    }
+    t->centre_version = atomic_load(&h->mine->updates);
+    fast__race_load(h->mine->data, t->w, t->count);
+    see(t, h, 0);
+    return fast_trainer_end(t);
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const hogwild_config *c = config;
-    long long seen;
+    fast_err err;
     hog h;
 
     FAST_TRY(open_hog(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
-    seen = atomic_load(&h.mine->updates);
-    fast__race_load(h.mine->data, t->w, t->count);
-    while (fast_trainer_next(t)) {
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        fast_trainer_staleness(t, atomic_load(&h.mine->updates) - seen);
-        seen = atomic_load(&h.mine->updates) + 1;
-        FAST_TRY(update(t, &h));
-        t->centre_version = seen;
-        if (h.token)
-            FAST_TRY(pass_token(t, c, &h));
-    }
-    t->centre_version = atomic_load(&h.mine->updates);
-    fast__race_load(h.mine->data, t->w, t->count);
-    return fast_trainer_end(t);
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.carried, &h.carried));
+    err = train(t, c, &h);
+    fast__free(h.carried);
+    return err;
 }
 
 const fast_strategy fast__strategy_hogwild = {

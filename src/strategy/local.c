@@ -249,6 +249,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
         outer_step(t, c, o);
         FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 28 * (double)t->count));
     }
+    fast_trainer_average(t);
     if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
     if (c->state == FAST_RULE_AVERAGE)
@@ -269,6 +270,7 @@ static fast_err train(fast_trainer *t, const local_config *c, outer *o)
             o->sum_count++;
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
+            fast_trainer_carry(t, t->rank, (double)t->workers);
         }
         fast_trainer_staleness(t, 0);
         if (t->step <= switch_step || (o->period > 0 && t->step % o->period == 0) ||

@@ -58,15 +58,23 @@ static int64_t servers(const void *config, int64_t workers)
     return 1;
 }
 
-/* Send count floats of x with two words. */
-static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const float *x, int64_t word)
+static size_t carried_size(const fast_trainer *t)
 {
+    return (size_t)t->workers * sizeof(double);
+}
+
+/* Send a model, what it carries of each worker, and a word. */
+static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const float *x,
+                     const double *carried, int64_t word)
+{
+    const size_t size = (size_t)t->count * sizeof *x;
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
     fast_err err;
 
-    FAST_TRY(fast_buffer_new(t->actor, (size_t)t->count * sizeof *x, &buffer));
-    memcpy(fast_buffer_data(buffer), x, (size_t)t->count * sizeof *x);
+    FAST_TRY(fast_buffer_new(t->actor, carried_size(t) + size, &buffer));
+    memcpy(fast_buffer_data(buffer), carried, carried_size(t));
+    memcpy((char *)fast_buffer_data(buffer) + carried_size(t), x, size);
     err = fast_msg_new(t->actor, tag, &msg);
     if (err) {
         fast_buffer_free(buffer);
@@ -77,25 +85,55 @@ static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const float *x, 
     return fast_send(t->actor, to, &msg);
 }
 
+/* The parts of such a message. */
+static const double *carried_of(const fast_msg *msg)
+{
+    return fast_msg_data(msg, 0);
+}
+
+static const float *model_of(const fast_trainer *t, const fast_msg *msg)
+{
+    FAST_ASSERT(msg->part_count == 1);
+    return (const float *)(const void *)((const char *)fast_msg_data(msg, 0) + carried_size(t));
+}
+
 /* What the master keeps. */
 typedef struct master {
-    float *m;       /* the merged model: the server's w */
-    float *before;  /* at the last round's end */
-    float *v;       /* what the last round brought */
-    float *z;       /* scratch: the answer */
-    float share;    /* of a model that arrives */
-    float length;   /* of the extrapolation */
-    int64_t merges; /* made */
+    float *m;        /* the merged model: the server's w */
+    float *before;   /* at the last round's end */
+    float *v;        /* what the last round brought */
+    float *z;        /* scratch: the answer */
+    float share;     /* of a model that arrives */
+    float length;    /* of the extrapolation */
+    int64_t merges;  /* made */
+    double *carried; /* [4 workers]: what m, before, v and z carry of each worker */
 } master;
+
+/* The same for what the models carry. */
+static void merge_carried(const fast_trainer *t, const master *k, const double *x)
+{
+    const int64_t n = t->workers;
+    double *m = k->carried, *before = m + n, *v = m + 2 * n, *z = m + 3 * n;
+
+    for (int64_t i = 0; i < n; i++) {
+        m[i] += (double)k->share * (x[i] - m[i]);
+        if (k->merges % n == 0) {
+            v[i] = m[i] - before[i];
+            before[i] = m[i];
+        }
+        z[i] = m[i] + (double)k->length * v[i];
+    }
+}
 
 static fast_err merge(fast_trainer *t, master *k, const fast_msg *msg)
 {
     const size_t size = (size_t)t->count * sizeof *k->m;
 
-    FAST_ASSERT(msg->part_count == 1);
     fast_trainer_staleness(t, k->merges - msg->words[0]);
-    fast__elastic_approach(t->count, k->share, fast_msg_data(msg, 0), k->m);
-    if (++k->merges % t->workers == 0) {
+    fast__elastic_approach(t->count, k->share, model_of(t, msg), k->m);
+    k->merges++;
+    merge_carried(t, k, carried_of(msg));
+    if (k->merges % t->workers == 0) {
         memcpy(k->v, k->m, size);
         fast__vector_axpy(t->count, -1, k->before, k->v);
         memcpy(k->before, k->m, size);
@@ -122,7 +160,7 @@ static fast_err serve(fast_trainer *t, master *k)
         err = merge(t, k, msg);
         fast_msg_free(msg);
         if (!err)
-            err = send(t, from, TAG_ANSWER, k->z, k->merges);
+            err = send(t, from, TAG_ANSWER, k->z, k->carried + 3 * t->workers, k->merges);
         if (err != FAST_EPEER) /* it may be down by now */
             FAST_TRY(err);
     }
@@ -141,13 +179,17 @@ static fast_err server(fast_trainer *t, const void *config)
     k.v = memory + t->count;
     k.z = memory + 2 * t->count;
     memcpy(k.before, t->w, (size_t)t->count * sizeof *t->w);
-    err = serve(t, &k);
+    err = fast__alloc("contributions", 4 * t->workers, sizeof *k.carried, &k.carried);
+    if (!err)
+        err = serve(t, &k);
+    fast__free(k.carried);
     fast__free(memory);
     return err;
 }
 
 /* Take the master's answer if it is there, or by the deadline. */
-static fast_err answer(fast_trainer *t, float *z, int64_t deadline, bool *under_way)
+static fast_err answer(fast_trainer *t, float *z, double *carried, int64_t deadline,
+                       bool *under_way)
 {
     fast_msg *msg = NULL;
     const fast_err err = fast_receive(t->actor, t->server_ids[0], TAG_ANSWER, deadline, &msg);
@@ -155,40 +197,54 @@ static fast_err answer(fast_trainer *t, float *z, int64_t deadline, bool *under_
     if (err == FAST_ETIMEDOUT && deadline == FAST_AT_ONCE)
         return FAST_OK;
     FAST_TRY(err);
-    FAST_ASSERT(msg->part_count == 1);
-    memcpy(z, fast_msg_data(msg, 0), (size_t)t->count * sizeof *z);
+    memcpy(z, model_of(t, msg), (size_t)t->count * sizeof *z);
+    memcpy(carried, carried_of(msg), carried_size(t));
     t->centre_version = msg->words[0];
     fast_msg_free(msg);
     *under_way = false;
     return FAST_OK;
 }
 
-static fast_err worker(fast_trainer *t, const void *config)
+static fast_err train(fast_trainer *t, const mpca_config *c, float *z, double *carried)
 {
-    const mpca_config *c = config;
     const float rho = (float)c->rho;
     int64_t sent = t->step;
     bool under_way = false;
-    float *z = NULL;
 
-    FAST_TRY(fast_trainer_centre(t, &z));
     while (fast_trainer_next(t)) {
         if (under_way)
-            FAST_TRY(answer(t, z, FAST_AT_ONCE, &under_way));
+            FAST_TRY(answer(t, z, carried, FAST_AT_ONCE, &under_way));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         fast__vector_axpy(t->count, rho, t->w, t->g);
         fast__vector_axpy(t->count, -rho, z, t->g);
         FAST_TRY(fast_charge(t->actor, 4 * (double)t->count, 24 * (double)t->count));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
+        /* The pull of the penalty is that of plain SGD; a rule with momentum pulls later. */
+        fast_trainer_mix(t, 1 - t->lr * c->rho, carried, t->lr * c->rho);
+        fast_trainer_carry(t, t->rank, (double)t->workers);
         if (!under_way && (t->step - sent >= c->period || t->step == t->step_count)) {
-            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, t->w, t->centre_version));
+            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, t->w, fast_trainer_carried(t),
+                          t->centre_version));
             sent = t->step;
             under_way = true;
         }
     }
     FAST_TRY(fast_trainer_end(t));
     fast_actor_at(t->actor, t->step, "the master's model");
-    return under_way ? answer(t, z, FAST_SOON, &under_way) : FAST_OK;
+    return under_way ? answer(t, z, carried, FAST_SOON, &under_way) : FAST_OK;
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    double *carried = NULL;
+    float *z = NULL;
+    fast_err err;
+
+    FAST_TRY(fast_trainer_centre(t, &z));
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *carried, &carried));
+    err = train(t, config, z, carried);
+    fast__free(carried);
+    return err;
 }
 
 const fast_strategy fast__strategy_mpca = {

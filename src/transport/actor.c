@@ -166,9 +166,9 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     }
     msg->from = actor->id;
     msg->to = to;
-    actor->counters.messages_sent++;
+    fast__count(&actor->counters.messages_sent, 1);
     const size_t size = fast_msg_size(msg);
-    actor->counters.bytes_sent += (int64_t)size;
+    fast__count(&actor->counters.bytes_sent, (int64_t)size);
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
     if (actor->timeline) {
@@ -221,7 +221,7 @@ fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t dea
     fast_msg *msg = fast__take(actor, from, tag);
     if (!msg)
         FAST_TRY(receive_wait(actor, from, tag, deadline, &msg));
-    actor->counters.messages_received++;
+    fast__count(&actor->counters.messages_received, 1);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_RECEIVE, "receive", begin, msg->from,
                            fast_msg_size(msg));

@@ -40,7 +40,7 @@ fast_err fast_charge(fast_actor *actor, double operations, double bytes)
     const fast_err err = actor->world->transport->charge(actor, operations, bytes);
     if (err == FAST_ECANCELED)
         actor->stopped = true;
-    actor->counters.compute_ns += fast_now(actor) - begin;
+    fast__count(&actor->counters.compute_ns, fast_now(actor) - begin);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_COMPUTE, "charge", begin, -1, 0);
     return err;
@@ -65,7 +65,7 @@ fast_err fast_compute(fast_actor *actor, fast_work *work)
     const int64_t begin = fast_now(actor);
     const fast_err err =
         transport->compute ? transport->compute(actor, work) : fast__compute_direct(actor, work);
-    actor->counters.compute_ns += fast_now(actor) - begin;
+    fast__count(&actor->counters.compute_ns, fast_now(actor) - begin);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_COMPUTE, work->name ? work->name : "compute", begin, -1,
                            0);

@@ -142,7 +142,7 @@ void fast__mailbox_fence(fast_actor *actor, uint32_t generation)
     for (fast_msg *msg = box->first, *next; msg; msg = next) {
         next = msg->next;
         if (is_stale(box, msg)) {
-            actor->counters.messages_stale++;
+            fast__count(&actor->counters.messages_stale, 1);
             fast_msg_free(take_found(box, msg));
         }
     }
@@ -178,7 +178,7 @@ bool fast__deliver(fast_actor *actor, fast_msg *msg)
         return true;
     }
     if (is_stale(&actor->mailbox, msg)) {
-        actor->counters.messages_stale++;
+        fast__count(&actor->counters.messages_stale, 1);
         fast_msg_free(msg);
         return false;
     }

@@ -116,6 +116,9 @@ typedef struct fast_place {
     bool here;    /* in this process */
 } fast_place;
 
+/* A count that one actor makes; others may look at any time. */
+typedef _Atomic int64_t fast_counter;
+
 struct fast_world {
     const fast_transport *transport; /* what the actors call: perhaps `check` */
     const fast_transport *inner;     /* what `check` wraps; else equal to transport */
@@ -137,6 +140,7 @@ struct fast_world {
     void *check;                     /* the wrapper's own */
     fast_pool *pool;                 /* of messages and buffers */
     int64_t ended_count;             /* serial transports: actors whose program is over */
+    fast_counter *waited; /* [count]: ns that actors were blocked for each, flight apart */
 };
 
 /* Something that goes on besides the actor's program: a nonblocking collective, an owner's service.
@@ -166,14 +170,27 @@ typedef struct fast_wait {
 
 /* Counted by the actor itself. */
 typedef struct fast_counters {
-    int64_t messages_sent;     /* control messages apart */
-    int64_t bytes_sent;        /* headers, parts and what was declared */
-    int64_t messages_received; /* taken by fast_receive() */
-    int64_t messages_stale;    /* dropped: of an old generation */
-    int64_t compute_ns;        /* charged or spent computing */
-    int64_t wait_ns;           /* blocked; of brief waits one stands for many */
-    int64_t waits;             /* that blocked */
+    fast_counter messages_sent;     /* control messages apart */
+    fast_counter bytes_sent;        /* headers, parts and what was declared */
+    fast_counter messages_received; /* taken by fast_receive() */
+    fast_counter messages_stale;    /* dropped: of an old generation */
+    fast_counter compute_ns;        /* charged or spent computing */
+    fast_counter wait_ns;           /* blocked; of brief waits one stands for many */
+    fast_counter flight_ns;         /* the part of it in which what ended a wait was on its way;
+                                       known where time is virtual, else 0 */
+    fast_counter waits;             /* that blocked */
 } fast_counters;
+
+/* One writer: a load and a store, not a locked addition. */
+static inline void fast__count(fast_counter *counter, int64_t by)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
+                          memory_order_relaxed);
+}
+static inline int64_t fast__counted(const fast_counter *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
 
 enum { FAST_WHAT_MAX = 48 };
 
@@ -211,6 +228,8 @@ struct fast_actor {
     int64_t end;           /* when it returned */
     int64_t grace;         /* the deadline after which a last look was taken */
     int64_t soon;          /* the last deadline that was made of FAST_SOON */
+    int64_t sent;          /* virtual time: when the message was sent that ended a wait;
+                              INT64_MAX: none did */
     fast_task *cursor;     /* the task that fast__progress() comes to next */
     uint64_t *met;         /* serial transports: a bit for each actor that it sent to or heard of */
     fast_made *made;       /* groups that it made, counted by comm; freed with the actor */

@@ -114,20 +114,39 @@ void fast__progress(fast_actor *actor)
         advance(actor);
 }
 
+/* A wait that began at `begin` is over; it stands for as many as `weight`. Once the message that
+ * ended it was sent, it did not wait for its peer any more, but for the network. */
+static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t weight)
+{
+    const int64_t now = fast_now(actor);
+    const int64_t sent = actor->sent > begin ? actor->sent : begin;
+    const int64_t flight = sent < now ? now - sent : 0;
+    const bool flew = actor->sent != INT64_MAX;
+
+    fast__count(&actor->counters.wait_ns, weight * (now - begin));
+    if (flew)
+        fast__count(&actor->counters.flight_ns, weight * flight);
+    if (whom >= 0 && actor->world->waited)
+        atomic_fetch_add_explicit(&actor->world->waited[whom],
+                                  weight * (now - begin - (flew ? flight : 0)),
+                                  memory_order_relaxed);
+}
+
 /* Block until `until`, and count it. */
 static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int64_t until)
 {
     actor->wait = *wait;
     actor->wait.waiting = true;
-    actor->counters.waits++;
+    fast__count(&actor->counters.waits, 1);
     actor->brief = false;
+    actor->sent = INT64_MAX;
     const fast_err err = poll(actor, until);
     actor->wait.waiting = false;
     /* To read the clock takes a good part of a brief wait: one stands for many. */
     if (!actor->brief)
-        actor->counters.wait_ns += fast_now(actor) - now;
-    else if (actor->counters.waits % BRIEF_EVERY == 0)
-        actor->counters.wait_ns += BRIEF_EVERY * (fast_now(actor) - now);
+        count_wait(actor, wait->whom, now, 1);
+    else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0)
+        count_wait(actor, wait->whom, now, BRIEF_EVERY);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_WAIT, wait->doing, now, wait->whom, 0);
     return err;

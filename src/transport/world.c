@@ -58,6 +58,8 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
     if (!err)
         err = fast__alloc("the table of actors", count, sizeof *world->actors, &world->actors);
     if (!err)
+        err = fast__alloc("waits by actor", count, sizeof *world->waited, &world->waited);
+    if (!err)
         err = fast__pool_new(&world->pool);
     if (err) {
         fast__world_fini(world);
@@ -74,9 +76,11 @@ void fast__world_fini(fast_world *world)
 {
     fast__free(world->places);
     fast__free(world->actors);
+    fast__free(world->waited);
     fast__pool_free(world->pool);
     world->places = NULL;
     world->actors = NULL;
+    world->waited = NULL;
     world->pool = NULL;
 }
 

@@ -260,6 +260,7 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     copy->unreliable = msg->unreliable;
     copy->generation = msg->generation;
     copy->stamp = msg->stamp;
+    copy->sent = msg->sent;
     for (int i = 0; i < msg->part_count; i++) {
         if (!fast_buffer_is_frozen(msg->parts[i].buffer))
             fast_buffer_freeze(msg->parts[i].buffer);
@@ -307,6 +308,7 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
         return;
     }
     msg->stamp = (uint64_t)to->base.life;
+    msg->sent = sim->now;
     if (from->node->lies && sim->alter)
         sim->alter(sim, from, msg);
     if (link->jitter_ns || link->loss || link->reorder || link->duplicate) {
@@ -391,6 +393,7 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
         return;
     }
     fast__sim_trace(sim, FAST_SIM_ARRIVE, msg->from, msg->to, msg->tag, fast__msg_payload(msg));
+    to->base.sent = msg->sent + to->node->clock_ns;
     if (fast__deliver(&to->base, msg) && to->state == FAST_SIM_WAITING)
         fast__sim_resume(sim, to);
 }

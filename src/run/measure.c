@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the result says of several workers; docs/measures.md has it in formulas.
+ *
+ *   staleness     a histogram of all updates, in buckets 0, 1, 2, 3, 4-7, 8-15, ...; a quantile is
+ *                 the end of the bucket in which it lies
+ *   completeness  mean over i, j of min(1, c_ij / mean_i c_ij), c_ij what replica i carries of
+ *                 worker j. While workers train, they count for themselves: what is known is what
+ *                 they brought to the last vote
+ *   time          training = life - evaluation;  compute, as counted by the actor;
+ *                 waiting  = blocked - flight - what others judged meanwhile;
+ *                 exchange = training - compute - waiting
+ *   step          training / steps, mean of the workers
+ *
+ * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
+ * workers go in step it also waits, somewhere in its exchange, while another one evaluates.
+ *
+ * Cost: a few additions for each step and update; P^2 for completeness at each vote.
+ */
+#include "run/team.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void fast__staleness_add(fast_staleness *s, int64_t staleness)
+{
+    int bucket = (int)(staleness < 4 ? staleness : 4);
+
+    FAST_ASSERT(staleness >= 0);
+    for (int64_t end = 8; staleness >= end && bucket < FAST_STALENESS_BUCKETS - 1; end *= 2)
+        bucket++;
+    s->counts[bucket]++;
+    s->count++;
+    s->sum += staleness;
+    if (staleness > s->max)
+        s->max = staleness;
+}
+
+/* The end of the bucket that holds update number part * count; -1 without any. */
+static int64_t quantile(const fast_staleness *s, double part)
+{
+    int64_t seen = 0;
+
+    for (int i = 0; i < FAST_STALENESS_BUCKETS && s->count > 0; i++) {
+        const int64_t end = i < 4 ? i : (INT64_C(8) << (i - 4)) - 1;
+
+        seen += s->counts[i];
+        if ((double)seen >= part * (double)s->count)
+            return end < s->max ? end : s->max;
+    }
+    return s->count > 0 ? s->max : -1;
+}
+
+void fast__measure_begin(fast_team *team)
+{
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        fast_seat *seat = team->seats[i];
+
+        if (!seat)
+            continue;
+        atomic_store(&seat->steps, 0);
+        atomic_store(&seat->pause_ns, 0);
+        atomic_store(&seat->end_ns, 0);
+    }
+    team->pause_before_ns = team->run->times.pause_ns;
+    team->live = true;
+}
+
+void fast__measure_vote(fast_seat *seat)
+{
+    const int64_t workers = seat->team->workers;
+
+    memcpy(seat->carried + workers, seat->carried, (size_t)workers * sizeof *seat->carried);
+}
+
+void fast__measure_leave(fast_seat *seat)
+{
+    const fast_counters *c = &seat->trainer.actor->counters;
+
+    atomic_store(&seat->end.compute_ns, fast__counted(&c->compute_ns));
+    atomic_store(&seat->end.wait_ns, fast__counted(&c->wait_ns));
+    atomic_store(&seat->end.flight_ns, fast__counted(&c->flight_ns));
+    atomic_store(&seat->end_ns, fast_now(seat->trainer.actor));
+}
+
+fast_tally fast__measure_tally(const fast_team *team, int64_t i)
+{
+    const fast_seat *seat = team->seats[i];
+    const fast_run *run = team->run;
+    const fast_actor *actor = team->live && team->world ? team->world->actors[i] : NULL;
+    fast_tally tally = seat ? seat->tally : (fast_tally){ 0 };
+
+    if (!seat || !actor)
+        return tally;
+    const fast_counters *c = &actor->counters;
+    const int64_t end = fast__counted(&seat->end_ns);
+    const int64_t pause = fast__counted(&seat->pause_ns);
+    const int64_t judged = run->times.pause_ns - team->pause_before_ns;
+
+    const fast_counters *times = end ? &seat->end : c;
+
+    tally.compute_ns += fast__counted(&times->compute_ns);
+    tally.wait_ns += fast__counted(&times->wait_ns);
+    tally.flight_ns += fast__counted(&times->flight_ns);
+    tally.bytes += fast__counted(&c->bytes_sent);
+    tally.messages += fast__counted(&c->messages_sent);
+    tally.life_ns += end || !run->actor ? end : fast_now(run->actor);
+    tally.pause_ns += pause;
+    if (team->strategy->synchronous && judged > pause)
+        tally.stood_ns += judged - pause;
+    tally.steps += fast__counted(&seat->steps);
+    return tally;
+}
+
+void fast__measure_end(fast_team *team)
+{
+    FAST_ASSERT(team->world != NULL);
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        fast_seat *seat = team->seats[i];
+
+        team->waited[i] += fast__counted(&team->world->waited[i]);
+        if (!seat)
+            continue;
+        if (fast__counted(&seat->end_ns) == 0 && seat->trainer.actor == team->world->actors[i])
+            fast__measure_leave(seat);
+        seat->tally = fast__measure_tally(team, i);
+        if (i < team->workers)
+            fast__measure_vote(seat);
+    }
+    team->live = false;
+}
+
+/* Of the workers' own tally: the times in seconds. */
+static fast_worker split(const fast_tally *tally)
+{
+    const double training = (double)(tally->life_ns - tally->pause_ns - tally->stood_ns) * 1e-9;
+    const double blocked = (double)(tally->wait_ns - tally->flight_ns - tally->stood_ns) * 1e-9;
+    fast_worker w = { .steps = tally->steps,
+                      .compute_s = (double)tally->compute_ns * 1e-9,
+                      .wait_s = fmax(0, blocked),
+                      .bytes_sent = tally->bytes,
+                      .messages_sent = tally->messages };
+
+    w.exchange_s = fmax(0, training - w.compute_s - w.wait_s);
+    return w;
+}
+
+/* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
+static double completeness(const fast_team *team)
+{
+    double sum = 0, all = 0;
+    int64_t replicas = 0;
+
+    if (team->strategy->identical)
+        return 1;
+    for (int64_t i = 0; i < team->workers; i++) {
+        if (!team->seats[i]) /* of another process, or nothing was trained */
+            return NAN;
+        replicas += !team->seats[i]->lost;
+    }
+    for (int64_t j = 0; j < team->workers; j++) {
+        const int64_t at = team->workers + j;
+        double mean = 0;
+
+        for (int64_t i = 0; i < team->workers; i++)
+            if (!team->seats[i]->lost)
+                mean += team->seats[i]->carried[at] / (double)replicas;
+        all += mean;
+        for (int64_t i = 0; i < team->workers && mean > 0; i++)
+            if (!team->seats[i]->lost)
+                sum += fmin(1, team->seats[i]->carried[at] / mean);
+    }
+    return all > 0 ? sum / (double)(replicas * team->workers) : NAN;
+}
+
+/* Whom the others waited for most. */
+static void blame(fast_team *team)
+{
+    fast_result *r = &team->run->result;
+    int64_t most = 0, sum = 0;
+
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        const fast_world *world = team->live ? team->world : NULL;
+        const int64_t ns = team->waited[i] + (world ? fast__counted(&world->waited[i]) : 0);
+
+        sum += ns;
+        if (ns <= most)
+            continue;
+        most = ns;
+        snprintf(team->waited_for, sizeof team->waited_for, "%s %lld",
+                 i < team->workers ? "worker" : "server",
+                 (long long)(i < team->workers ? i : i - team->workers));
+    }
+    r->waited_for = most > 0 ? team->waited_for : NULL;
+    r->waited_share = most > 0 ? (double)most / (double)sum : NAN;
+}
+
+static void measure_times(fast_team *team)
+{
+    fast_result *r = &team->run->result;
+    const double share = team->here > 0 ? 1 / (double)team->here : 0;
+    double compute = 0, exchange = 0, wait = 0, step = 0;
+    int64_t steps = 0;
+
+    r->bytes_sent = r->messages_sent = 0;
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        const fast_tally tally = fast__measure_tally(team, i);
+        const fast_worker w = split(&tally);
+
+        r->bytes_sent += tally.bytes;
+        r->messages_sent += tally.messages;
+        if (i >= team->workers)
+            continue;
+        compute += w.compute_s * share;
+        exchange += w.exchange_s * share;
+        wait += w.wait_s * share;
+        steps += w.steps;
+        if (w.steps > 0)
+            step += (w.compute_s + w.exchange_s + w.wait_s) / (double)w.steps * share;
+    }
+    r->compute_s = compute;
+    r->exchange_s = exchange;
+    r->wait_s = wait;
+    r->step_s = steps > 0 ? step : NAN;
+    r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
+    team->run->times.compute_ns = (int64_t)(compute * 1e9);
+}
+
+void fast__team_measure(fast_team *team)
+{
+    const fast_staleness *s = &team->staleness;
+    fast_result *r = &team->run->result;
+
+    r->staleness_mean = s->count > 0 ? (double)s->sum / (double)s->count : NAN;
+    r->staleness_max = s->count > 0 ? s->max : -1;
+    r->staleness_p50 = quantile(s, 0.5);
+    r->staleness_p95 = quantile(s, 0.95);
+    memcpy(r->staleness, s->counts, sizeof r->staleness);
+    r->divergence = team->divergence;
+    if (team->momentum_weight > 0) {
+        r->momentum = team->momentum_sum / team->momentum_weight;
+        r->momentum_error = 1 / sqrt(team->momentum_weight);
+    }
+    r->completeness = completeness(team);
+    measure_times(team);
+    blame(team);
+}
+
+bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out)
+{
+    FAST_ASSERT(run != NULL && out != NULL);
+    if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->seats[rank])
+        return false;
+    const fast_tally tally = run->team->seats[rank]->tally;
+    *out = split(&tally);
+    return true;
+}
