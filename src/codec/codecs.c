@@ -6,10 +6,8 @@
 #include "codec/codecs.h"
 
 const fast_codec *const fast__codecs[] = {
-    &fast__codec_fp16,
-    &fast__codec_bf16,
-    &fast__codec_onebit,
-    NULL,
+    &fast__codec_fp16, &fast__codec_bf16, &fast__codec_onebit,
+    &fast__codec_sign, &fast__codec_vote, NULL,
 };
 
 const fast_stage *const fast__stages[] = {

@@ -7,3 +7,5 @@
 extern const fast_codec fast__codec_fp16;
 extern const fast_codec fast__codec_bf16;
 extern const fast_codec fast__codec_onebit;
+extern const fast_codec fast__codec_sign;
+extern const fast_codec fast__codec_vote;

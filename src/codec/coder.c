@@ -10,7 +10,7 @@
  * so that what was decoded in all plus e is the sum of all x, up to rounding (Seide et al. 2014;
  * Karimireddy et al. 2019). Codecs that feed do it in their own pass; for others it is done here,
  * at the price of a decoding. It is on unless the codec loses nothing, is unbiased, keeps a
- * residual itself, or is precise enough to send raw values.
+ * residual itself, is precise enough to send raw values, or is put to a vote.
  *
  *     frame   byte 0: stages that were applied, from the first; then, after those, the blocks
  *     block   one alone: its bytes; several: the size of each (variable length), then its bytes
@@ -162,8 +162,8 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
 {
     const fast_codec *codec = o->chain->codec;
     const unsigned traits = codec ? codec->traits : FAST_CODEC_LOSSLESS;
-    const unsigned exact =
-        FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_KEEPS | FAST_CODEC_RAW;
+    const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_KEEPS |
+                           FAST_CODEC_RAW | FAST_CODEC_VOTES;
     const bool layers = codec && o->layout->segment_count > 0 &&
                         (o->scope == 1 || (o->scope == 0 && (traits & FAST_CODEC_LAYERS) != 0));
     size_t scratch;

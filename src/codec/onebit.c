@@ -121,8 +121,7 @@ FAST_CLONES static void put_signs(int64_t n, const float *v, const float mean[2]
 
     for (int64_t i = 0; i < n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
         const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        const uint32_t word =
-            m == FAST_SIGNS ? fast__signs_of(v + i, FAST_SIGNS) : fast__signs_of(v + i, m);
+        const uint32_t word = fast__signs_of(v + i, m);
 
         memcpy(out, &word, sizeof word);
         if (!e)

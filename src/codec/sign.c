@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sign: the sign of each element, and one magnitude for a group of them:
+ *
+ *     q_i = sign(v_i) m,   m = mean |v_k| of the group
+ *
+ * signSGD (Bernstein et al. 2018) sends signs alone; the magnitude makes it a contraction, with
+ * which error feedback converges (EF-signSGD, Karimireddy et al. 2019).
+ *
+ * vote: the signs alone, q_i = sign(v_i); what workers sum up is replaced by its sign, the majority
+ * vote (signSGD with majority vote), so a step moves every weight by the learning rate.
+ *
+ *     sign    groups: the magnitude, then signs in words of 32 bits
+ *     vote    a byte, 1 where some element is not finite; then signs
+ *
+ * -0 counts as negative. 1 bit an element and 4 bytes a group. Cost: x and e are read and e is
+ * written once.
+ */
+#include "codec/codecs.h"
+#include "codec/signs.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+
+enum { GROUP_MAX = 65536, LANES = 16 };
+
+typedef struct sign_config {
+    int64_t group; /* elements that share a magnitude */
+} sign_config;
+
+static const fast_option options[] = {
+    FAST_OPT_INT(sign_config, group, "1024", 1, GROUP_MAX, "elements that share a magnitude"),
+    FAST_OPT_END,
+};
+
+static size_t size_of(int64_t group, const fast_block *block)
+{
+    const int64_t whole = block->count / group;
+    const int64_t rest = block->count % group;
+
+    return (size_t)whole * (sizeof(float) + fast__signs_size(group)) +
+           (rest ? sizeof(float) + fast__signs_size(rest) : 0);
+}
+
+static size_t sign_bound(const void *config, const fast_block *block)
+{
+    return size_of(((const sign_config *)config)->group, block);
+}
+
+/* v = x + e into e, where there is one; the sum of magnitudes of v. */
+FAST_CLONES static float take_in(int64_t n, const float *x, float *e)
+{
+    float size[LANES] = { 0 };
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        FAST_EACH
+        for (int j = 0; j < LANES; j++) {
+            const float v = e ? x[i + j] + e[i + j] : x[i + j];
+
+            if (e)
+                e[i + j] = v;
+            size[j] += __builtin_fabsf(v);
+        }
+    }
+    for (; i < n; i++) {
+        const float v = e ? x[i] + e[i] : x[i];
+
+        if (e)
+            e[i] = v;
+        size[i % LANES] += __builtin_fabsf(v);
+    }
+    for (int width = LANES / 2; width; width /= 2)
+        for (int j = 0; j < width; j++)
+            size[j] += size[j + width];
+    return size[0];
+}
+
+/* Signs of v to words; e, if there is one, becomes v - q. */
+FAST_CLONES static void put_signs(int64_t n, const float *v, float size, float *e, uint8_t *out)
+{
+    for (int64_t i = 0; i < n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
+        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
+        const uint32_t word = fast__signs_of(v + i, m);
+
+        memcpy(out, &word, sizeof word);
+        if (!e)
+            continue;
+        FAST_EACH
+        for (int64_t j = 0; j < m; j++)
+            e[i + j] = v[i + j] - (word >> j & 1 ? -size : size);
+    }
+}
+
+FAST_CLONES static void set_signs(int64_t n, const uint8_t *in, float size, float *y)
+{
+    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
+        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
+        uint32_t word;
+
+        memcpy(&word, in, sizeof word);
+        FAST_EACH
+        for (int64_t j = 0; j < m; j++)
+            y[i + j] = word >> j & 1 ? -size : size;
+    }
+}
+
+FAST_CLONES static void add_signs(int64_t n, const uint8_t *in, float size, float *y)
+{
+    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
+        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
+        uint32_t word;
+
+        memcpy(&word, in, sizeof word);
+        FAST_EACH
+        for (int64_t j = 0; j < m; j++)
+            y[i + j] += word >> j & 1 ? -size : size;
+    }
+}
+
+static void take_out(const fast_decoding *d, int64_t at, int64_t n, const uint8_t *in, float size)
+{
+    if (d->mode == FAST_DECODE_ADD)
+        add_signs(n, in, d->scale * size, d->y + at);
+    else
+        set_signs(n, in, d->scale * size, d->y + at);
+}
+
+static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const int64_t group = ((const sign_config *)config)->group;
+    uint8_t *at = out;
+
+    for (int64_t i = 0; i < e->block.count; i += group) {
+        const int64_t n = e->block.count - i < group ? e->block.count - i : group;
+        float *error = e->error ? e->error + i : NULL;
+        const float size = take_in(n, e->x + i, error) / (float)n;
+
+        memcpy(at, &size, sizeof size);
+        put_signs(n, error ? error : e->x + i, size, error, at + sizeof size);
+        at += sizeof size + fast__signs_size(n);
+    }
+    return (size_t)(at - out);
+}
+
+static fast_err sign_decode(const void *config, const fast_decoding *d)
+{
+    const int64_t group = ((const sign_config *)config)->group;
+    const uint8_t *at = d->in;
+
+    if (d->size != size_of(group, &d->block))
+        return fast__fail(FAST_EFORMAT, "sign: %zu bytes, not the %zu of %lld elements", d->size,
+                          size_of(group, &d->block), (long long)d->block.count);
+    for (int64_t i = 0; i < d->block.count; i += group) {
+        const int64_t n = d->block.count - i < group ? d->block.count - i : group;
+        float size;
+
+        memcpy(&size, at, sizeof size);
+        take_out(d, i, n, at + sizeof size, size);
+        at += sizeof size + fast__signs_size(n);
+    }
+    return FAST_OK;
+}
+
+static size_t vote_bound(const void *config, const fast_block *block)
+{
+    (void)config;
+    return 1 + fast__signs_size(block->count);
+}
+
+static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    (void)config;
+    out[0] = !fast__vector_finite(e->block.count, e->x);
+    put_signs(e->block.count, e->x, 1, NULL, out + 1);
+    return 1 + fast__signs_size(e->block.count);
+}
+
+static fast_err vote_decode(const void *config, const fast_decoding *d)
+{
+    if (d->size != vote_bound(config, &d->block) || d->in[0] > 1)
+        return fast__fail(FAST_EFORMAT, "vote: %zu bytes are not the signs of %lld elements",
+                          d->size, (long long)d->block.count);
+    take_out(d, 0, d->block.count, d->in + 1, d->in[0] ? NAN : 1);
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_sign = {
+    .name = "sign",
+    .summary = "1 bit an element: its sign, and a mean magnitude a group (EF-signSGD)",
+    .options = options,
+    .config_size = sizeof(sign_config),
+    .traits = FAST_CODEC_FEEDS,
+    .bound = sign_bound,
+    .encode = sign_encode,
+    .decode = sign_decode,
+};
+
+const fast_codec fast__codec_vote = {
+    .name = "vote",
+    .summary = "signs alone; the majority of the workers decides (signSGD)",
+    .traits = FAST_CODEC_VOTES,
+    .bound = vote_bound,
+    .encode = vote_encode,
+    .decode = vote_decode,
+};
