@@ -141,6 +141,7 @@ typedef struct fast_strategy {
     bool near;                  /* its workers must share memory */
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences" */
+    const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */
 
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
     int64_t (*servers)(const void *config, int64_t workers);

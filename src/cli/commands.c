@@ -144,7 +144,7 @@ const cli_command cli_commands[] = {
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|bench|simulate|systems|info|help|models|data|layers|optimizers|schedules|engines|"
-      "clusters|faults|strategies|topologies|codecs",
+      "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -156,7 +156,7 @@ const cli_group cli_groups[] = {
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
-    { "Workers", "|workers|system|strategy|topology|shard|alpha|" },
+    { "Workers", "|workers|system|strategy|topology|representative|shard|alpha|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
@@ -190,6 +190,10 @@ const cli_topic cli_topics[] = {
     { "codecs", "codec", "Codecs", "what is sent becomes on the wire",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE; stages, which lose nothing, follow after a "
       "plus: topk:ratio=0.01+zstd." },
+    { "representatives", "representative", "Representatives",
+      "which model stands for workers whose replicas differ",
+      "Choose one with --representative NAME or --representative NAME:KEY=VALUE. It is tested, "
+      "saved and hashed; training does not see it." },
     { "systems", "system", "Systems", "named systems of the literature, as presets",
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },

@@ -3,11 +3,10 @@
  * Between the steps of a team's workers: which model is evaluated, and who stops when.
  *
  * Evaluation. Where replicas are identical, worker 0 copies its own when one is due and evaluates
- * the copy. Elsewhere the mean of all replicas is voted for: a synchronous worker adds its replica
- * when its own step is due; asynchronous ones when they next come by after somebody opened a vote,
- * which is when all workers together have taken as many steps as make one due. Who comes last
- * evaluates; those who ended or crashed are not waited for. Where the strategy names a centre, the
- * newest copy among the voters' is taken instead of the mean; of what is not trained the mean.
+ * the copy. Elsewhere there is a vote (represent.c): a synchronous worker adds its replica when its
+ * own step is due; asynchronous ones when they next come by after somebody opened a vote, which is
+ * when all workers together have taken as many steps as make one due. Who comes last evaluates;
+ * those who ended or crashed are not waited for.
  *
  * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
  * those who go on would wait for those who do not. A worker that is at step s and has not yet given
@@ -21,8 +20,9 @@
  * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
  * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
  *
- * Several processes. Votes in mid-run are of the first process's workers; the last mean is of all:
- * a far worker sends its replica to worker 0 when its program ends.
+ * Several processes. A far worker sends its replica to worker 0 when its program ends, and where
+ * workers are synchronous also at every vote. Asynchronous ones have no moment in common: their
+ * votes in mid-run are of the first process's workers.
  */
 #include "run/team.h"
 
@@ -33,15 +33,21 @@
 #include <string.h>
 
 enum { AGREE = 32 };
-enum { TAG_STOP = 0x7ffffffe, TAG_LAST = 0x7fffffff }; /* messages between processes */
+enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
 static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
 
-static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40 */
-static const double LIMIT = 4194304.0;       /* 2^22: sums beyond do not fit */
 static const double LOSS_UNIT = 268435456.0; /* 2^28 */
 static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
+
+/* A worker's own loss, for the policies that compare replicas. */
+static void note_loss(fast_seat *seat, double loss)
+{
+    if (seat->loss_count < seat->team->represent.smooth)
+        seat->loss_count++;
+    seat->loss += (loss - seat->loss) / (double)seat->loss_count;
+}
 
 void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
 {
@@ -51,6 +57,8 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     fast_epoch_sums *sums = &team->epochs[epoch % 2];
 
     fast__count(&seat->steps, 1);
+    if (gradient)
+        note_loss(seat, gradient->loss);
     fast__mutex_lock(&team->mutex);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
@@ -90,76 +98,26 @@ static void take_sums(fast_team *team)
                                        .positions = sums->positions };
 }
 
-/* Add a part of a replica to a vote. The mutex is held. */
-static void add_part(fast_vote *vote, const float *x, int64_t offset, int64_t count)
+/* Where a worker is now. */
+static fast_replica replica_of(const fast_seat *seat)
 {
-    const size_t size = (size_t)count * sizeof *x;
+    const fast_trainer *t = &seat->trainer;
 
-    if (vote->count == 0)
-        memcpy(vote->first + offset, x, size);
-    else if (vote->same)
-        vote->same = memcmp(vote->first + offset, x, size) == 0;
-    for (int64_t i = 0; i < count; i++) {
-        const double value = (double)x[i];
-        const double apart = value - (double)vote->first[offset + i];
-
-        if (offset == 0) /* what is not trained does not count */
-            vote->spread += apart * apart;
-
-        if (!(fabs(value) < vote->limit))
-            vote->saturated = true;
-        else
-            vote->sum[offset + i] += llrint(value * FIXED);
-    }
+    return (fast_replica){ .rank = t->rank,
+                           .w = t->w,
+                           .s = t->s,
+                           .loss = seat->loss_count > 0 ? seat->loss : NAN,
+                           .centre = t->centre,
+                           .centre_version = t->centre_version };
 }
 
-/* Add a replica to a vote, or replace an older centre. The mutex is held. */
-static void cast(fast_vote *vote, const fast_trainer *t)
+/* A worker of this process takes part in a vote. The mutex is held. */
+static void cast(fast_vote *vote, const fast_seat *seat)
 {
-    if (t->centre && t->centre_version > vote->centre) {
-        memcpy(vote->middle, t->centre, (size_t)t->count * sizeof *t->centre);
-        vote->centre = t->centre_version;
-    }
-    add_part(vote, t->w, 0, t->count);
-    add_part(vote, t->s, t->count, t->state_count);
-    vote->count++;
-}
+    const fast_replica replica = replica_of(seat);
 
-/* sum_i |w_i - m|^2 = sum_i |w_i - f|^2 - n |m - f|^2, where f, the first of the n replicas, is as
- * near as the others are, so that little cancels. The mutex is held. */
-static double divergence(const fast_team *team, const fast_vote *vote)
-{
-    const double unit = 1 / (FIXED * (double)vote->count);
-    double apart = 0;
-
-    if (vote->same || vote->saturated)
-        return vote->same ? 0 : NAN;
-    for (int64_t i = 0; i < team->run->learner->params.count; i++) {
-        const double d = (double)vote->sum[i] * unit - (double)vote->first[i];
-
-        apart += d * d;
-    }
-    return sqrt(fmax(0, vote->spread / (double)vote->count - apart));
-}
-
-/* The mean of a vote becomes the representative. The mutex is held. */
-static void count_votes(fast_team *team, const fast_vote *vote)
-{
-    fast_learner *learner = team->run->learner;
-    const double unit = 1 / (FIXED * (double)vote->count);
-    const int64_t count = learner->params.count;
-
-    team->divergence = divergence(team, vote);
-    for (int64_t i = 0; i < count; i++)
-        learner->w[i] = vote->centre >= 0 ? vote->middle[i]
-                        : vote->same      ? vote->first[i]
-                                          : (float)((double)vote->sum[i] * unit);
-    for (int64_t i = 0; i < learner->state.count; i++)
-        learner->s[i] =
-            vote->same ? vote->first[count + i] : (float)((double)vote->sum[count + i] * unit);
-    /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
-    if (vote->saturated && !vote->same && vote->centre < 0)
-        learner->w[0] = NAN;
+    fast__vote_cast(seat->team, vote, &replica);
+    vote->near++;
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
@@ -216,21 +174,6 @@ static void stop_all(fast_team *team, int64_t step, int64_t period)
                                    (long long)((step / period + 1) * period));
 }
 
-void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step)
-{
-    const fast_learner *learner = team->run->learner;
-    const int64_t count = learner->params.count + learner->state.count;
-
-    memset(vote->sum, 0, (size_t)count * sizeof *vote->sum);
-    vote->step = step;
-    vote->count = 0;
-    vote->spread = 0;
-    vote->limit = LIMIT / (double)team->workers;
-    vote->saturated = false;
-    vote->same = true;
-    vote->centre = -1;
-}
-
 /* The vote of a step; NULL if both places are taken by older ones. The mutex is held. */
 static fast_vote *vote_of(fast_team *team, int64_t step)
 {
@@ -243,7 +186,7 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
             place = &team->votes[i];
     }
     if (place)
-        fast__monitor_clear(team, place, step);
+        fast__vote_clear(team, place, step);
     return place;
 }
 
@@ -254,7 +197,7 @@ static void close_vote(fast_seat *seat, fast_vote *vote)
     const int64_t step = vote->step;
     fast_err err;
 
-    count_votes(team, vote);
+    fast__vote_count(team, vote);
     vote->step = -1;
     team->vote_step = -1;
     err = judge(seat, step);
@@ -271,12 +214,19 @@ static bool vote_once(fast_seat *seat, int64_t step)
     fast_vote *vote;
 
     fast__mutex_lock(&team->mutex);
+    if (step < 0) { /* the one that was seen may be closed since, and the next one open */
+        seat->votes_cast = team->votes_opened;
+        if (team->vote_step < 0) {
+            fast__mutex_unlock(&team->mutex);
+            return true;
+        }
+    }
     vote = vote_of(team, step < 0 ? team->vote_step : step);
     if (vote) {
-        cast(vote, t);
+        cast(vote, seat);
         fast__measure_vote(seat);
         seat->step_judged = t->step;
-        if (vote->count >= team->workers_up)
+        if (vote->near >= team->workers_up)
             close_vote(seat, vote);
     }
     fast__mutex_unlock(&team->mutex);
@@ -398,6 +348,88 @@ static void wait_for_judges(fast_seat *seat)
     }
 }
 
+/* A far worker's replica goes to worker 0. */
+static fast_err send_replica(const fast_seat *seat, uint64_t tag)
+{
+    const fast_trainer *t = &seat->trainer;
+    const size_t w_size = (size_t)t->count * sizeof(float);
+    const size_t s_size = (size_t)t->state_count * sizeof(float);
+    const double loss = replica_of(seat).loss;
+    fast_buffer *buffer;
+    fast_msg *msg;
+    fast_err err;
+
+    FAST_TRY(fast_msg_new(t->actor, tag, &msg));
+    err = fast_buffer_new(t->actor, w_size + s_size, &buffer);
+    if (err) {
+        fast_msg_free(msg);
+        return err;
+    }
+    memcpy(fast_buffer_data(buffer), t->w, w_size);
+    memcpy((char *)fast_buffer_data(buffer) + w_size, t->s, s_size);
+    memcpy(&msg->words[0], &loss, sizeof loss);
+    fast_msg_add(msg, &buffer);
+    return fast_send(t->actor, t->worker_ids[0], &msg);
+}
+
+/* Worker 0 takes the replicas of all workers of other processes into a vote, whenever they come. */
+static fast_err take_replicas(const fast_seat *seat, uint64_t tag, fast_vote *vote)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        fast_err err = team->seats[i] ? FAST_EPEER : FAST_ETIMEDOUT;
+        fast_replica replica = { .rank = i };
+        fast_msg *msg = NULL;
+
+        fast_actor_at(t->actor, t->step, "a far replica");
+        while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
+            err = fast_receive(t->actor, t->worker_ids[i], tag, FAST_SOON, &msg);
+        if (err == FAST_EPEER)
+            continue;
+        FAST_TRY(err);
+        replica.w = fast_msg_data(msg, 0);
+        replica.s = replica.w + t->count;
+        memcpy(&replica.loss, &msg->words[0], sizeof replica.loss);
+        fast__mutex_lock(&team->mutex);
+        fast__vote_cast(team, vote, &replica);
+        fast__mutex_unlock(&team->mutex);
+        fast_msg_free(msg);
+    }
+    return FAST_OK;
+}
+
+/* Synchronous workers vote at their own step. There are places for two votes; a third waits. Those
+ * of other processes send their replicas to worker 0, whose own comes last, so that the vote is
+ * open until all others are in it. */
+static fast_err vote_together(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+
+    if (!team->first) {
+        seat->step_judged = t->step;
+        return send_replica(seat, TAG_VOTE);
+    }
+    if (!team->alone && t->rank == 0) {
+        fast_vote *vote = NULL;
+
+        for (;;) {
+            fast__mutex_lock(&team->mutex);
+            vote = vote_of(team, t->step);
+            fast__mutex_unlock(&team->mutex);
+            if (vote)
+                break;
+            FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
+        }
+        FAST_TRY(take_replicas(seat, TAG_VOTE, vote));
+    }
+    while (!vote_once(seat, t->step))
+        FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
+    return seat->err;
+}
+
 static bool synchronous_next(fast_seat *seat)
 {
     fast_team *team = seat->team;
@@ -407,13 +439,12 @@ static bool synchronous_next(fast_seat *seat)
 
     if (t->step >= t->step_count) /* the end is judged when all have come to it */
         return false;
-    if (!team->first) {
+    if (!team->first)
         wait_for_judges(seat);
-    } else if (seat->step_judged != t->step && t->step > 0) {
+    if (seat->step_judged != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
-            while (!seat->err && !vote_once(seat, t->step))
-                seat->err = fast_sleep_until(t->actor, fast_now(t->actor) + 1000000);
+            seat->err = vote_together(seat);
         else if (team->strategy->identical && t->rank == 0)
             judge_alone(seat, t->step);
     }
@@ -455,10 +486,8 @@ static bool asynchronous_next(fast_seat *seat)
 
     if (t->step >= t->step_count)
         return false;
-    if (seat->votes_cast < opened) {
-        seat->votes_cast = opened;
+    if (seat->votes_cast < opened)
         vote_once(seat, -1);
-    }
     if (!team->alone)
         spread_stop(seat, false);
     if ((atomic_load(&team->run->cancel) || atomic_load(&team->finished)) &&
@@ -491,55 +520,6 @@ void fast__monitor_return(fast_seat *seat)
     fast__mutex_unlock(&team->mutex);
 }
 
-/* A far worker's replica goes to worker 0. */
-static fast_err send_last(const fast_seat *seat)
-{
-    const fast_trainer *t = &seat->trainer;
-    const size_t w_size = (size_t)t->count * sizeof(float);
-    const size_t s_size = (size_t)t->state_count * sizeof(float);
-    fast_buffer *buffer;
-    fast_msg *msg;
-    fast_err err;
-
-    FAST_TRY(fast_msg_new(t->actor, TAG_LAST, &msg));
-    err = fast_buffer_new(t->actor, w_size + s_size, &buffer);
-    if (err) {
-        fast_msg_free(msg);
-        return err;
-    }
-    memcpy(fast_buffer_data(buffer), t->w, w_size);
-    memcpy((char *)fast_buffer_data(buffer) + w_size, t->s, s_size);
-    fast_msg_add(msg, &buffer);
-    return fast_send(t->actor, t->worker_ids[0], &msg);
-}
-
-/* Worker 0 takes the replicas of all others that end in other processes, whenever that is. */
-static fast_err take_lasts(const fast_seat *seat)
-{
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
-
-    for (int64_t i = 0; i < team->workers; i++) {
-        fast_err err = team->seats[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_msg *msg = NULL;
-
-        fast_actor_at(t->actor, t->step, "the last replica");
-        while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
-            err = fast_receive(t->actor, t->worker_ids[i], TAG_LAST, FAST_SOON, &msg);
-        if (err == FAST_EPEER)
-            continue;
-        FAST_TRY(err);
-        fast__mutex_lock(&team->mutex);
-        add_part(&team->last, fast_msg_data(msg, 0), 0, t->count);
-        add_part(&team->last, (const float *)fast_msg_data(msg, 0) + t->count, t->count,
-                 t->state_count);
-        team->last.count++;
-        fast__mutex_unlock(&team->mutex);
-        fast_msg_free(msg);
-    }
-    return FAST_OK;
-}
-
 fast_err fast__monitor_leave(fast_seat *seat)
 {
     fast_team *team = seat->team;
@@ -550,15 +530,15 @@ fast_err fast__monitor_leave(fast_seat *seat)
     team->workers_up--;
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
-        if (team->votes[i].step >= 0 && team->votes[i].count > 0 &&
-            team->votes[i].count >= team->workers_up)
+        if (team->votes[i].step >= 0 && team->votes[i].near > 0 &&
+            team->votes[i].near >= team->workers_up)
             close_vote(seat, &team->votes[i]);
     fast__mutex_unlock(&team->mutex);
     if (team->alone || team->strategy->identical || seat->lost)
         return FAST_OK;
     if (!team->first)
-        return send_last(seat);
-    return seat->trainer.rank == 0 ? take_lasts(seat) : FAST_OK;
+        return send_replica(seat, TAG_LAST);
+    return seat->trainer.rank == 0 ? take_replicas(seat, TAG_LAST, &team->last) : FAST_OK;
 }
 
 /* The replicas that the workers ended with become the representative. */
@@ -571,11 +551,13 @@ static void take_ends(fast_team *team)
             take_replica(team->seats[i]);
             return;
         }
+    if (vote->near > 0) /* an earlier call counted them, and nobody has trained since */
+        return;
     for (int64_t i = 0; i < team->workers; i++)
         if (team->seats[i] && !team->seats[i]->lost)
-            cast(vote, &team->seats[i]->trainer);
+            cast(vote, team->seats[i]);
     if (vote->count > 0)
-        count_votes(team, vote);
+        fast__vote_count(team, vote);
 }
 
 fast_err fast__monitor_finish(fast_team *team)

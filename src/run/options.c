@@ -57,6 +57,8 @@ const fast_option fast__run_options[] = {
                   "how workers cooperate; auto: allreduce where there are several"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
                   "who exchanges with whom; auto: the strategy's own"),
+    FAST_OPT_TEXT(C, representative, "auto", "representative",
+                  "which model is tested and saved where workers' replicas differ"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),

@@ -7,6 +7,7 @@
 #include "codec/codec.h"
 #include "comm/allreduce.h"
 #include "comm/topology.h"
+#include "run/represent.h"
 #include "run/run.h"
 #include "run/simulate.h"
 #include "strategy/strategy.h"
@@ -26,7 +27,7 @@ typedef struct part_list {
 
 /* Written once, under pthread_once(), and constant from then on. */
 static part_list models, datas, optimizers, engines, strategies, topologies, transports, allreduces,
-    clusters, systems, codecs;
+    clusters, systems, codecs, policies;
 static fast_system system_list[PARTS_MAX];
 
 static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
@@ -64,6 +65,9 @@ static void fill(void)
     for (int i = 0; fast__strategies[i]; i++)
         add(&strategies, fast__strategies[i]->name, fast__strategies[i]->summary,
             fast__strategies[i]->options);
+    for (int i = 0; fast__policies[i].name; i++)
+        add(&policies, fast__policies[i].name, fast__policies[i].summary,
+            fast__policies[i].options);
     for (int i = 0; fast__system_at(i); i++) {
         system_list[i] = *fast__system_at(i);
         add(&systems, system_list[i].name, system_list[i].title, NULL);
@@ -90,7 +94,7 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
                   { "cluster", &clusters },     { "topology", &topologies },
                   { "strategy", &strategies },  { "transport", &transports },
                   { "allreduce", &allreduces }, { "system", &systems },
-                  { "codec", &codecs } };
+                  { "codec", &codecs },         { "representative", &policies } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

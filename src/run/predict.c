@@ -5,8 +5,10 @@
  *
  *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
  *
- * A batch without labels and targets is a prediction: the engine judges nothing.
+ * A batch without labels and targets is a prediction: the engine judges nothing. Where an ensemble
+ * stands for the run, it is what predicts.
  */
+#include "run/represent.h"
 #include "run/run.h"
 
 static void normalize(const fast_data *data, int64_t count, const float *x, float *out)
@@ -36,7 +38,10 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
                            .batch = &batch,
                            .seed = (uint64_t)run->config.seed,
                            .outputs = outputs + done * each };
-        FAST_TRY(run->engine->run(run->program, run->workspace, &pass));
+        if (fast__members_stand(run))
+            FAST_TRY(fast__members_predict(run, &batch, pass.outputs));
+        else
+            FAST_TRY(run->engine->run(run->program, run->workspace, &pass));
         done += batch.count;
     }
     return FAST_OK;

@@ -22,7 +22,8 @@
  *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
  *   train.c       the loop: gradient, update, evaluation, target, cancel, events
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
- *                 monitor.c: what happens between their steps; measure.c: what they measured
+ *                 monitor.c: what happens between their steps; measure.c: what they measured;
+ *                 represent.c, members.c: which model stands for them
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured
@@ -84,6 +85,7 @@ typedef struct fast_run_config {
     char system[64];                /* a preset by name; "" */
     char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
     char topology[FAST_PATH_MAX];   /* likewise */
+    char representative[64];        /* policy:key=value; auto */
     char transport[32];             /* name; auto */
     char cluster[FAST_PATH_MAX];    /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];     /* sim: schedule or file; "" */

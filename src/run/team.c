@@ -62,6 +62,8 @@ static void seat_reset(fast_seat *seat)
     t->step = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
+    seat->loss = 0;
+    seat->loss_count = 0;
 }
 
 static fast_err seat_worker(fast_seat *seat)
@@ -244,8 +246,8 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
 static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
-    const int64_t count = team->run->learner->params.count + team->run->learner->state.count;
 
+    FAST_TRY(fast__represent_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->seats, &team->seats));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->waited, &team->waited));
@@ -254,10 +256,7 @@ static fast_err open_memory(fast_team *team)
     for (int i = 0; i <= FAST_VOTES; i++) {
         fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
 
-        vote->step = -1;
-        FAST_TRY(fast__alloc("the mean of replicas", count, sizeof *vote->sum, &vote->sum));
-        FAST_TRY(fast__alloc("a replica", count, sizeof *vote->first, &vote->first));
-        FAST_TRY(fast__alloc("a centre", count, sizeof *vote->middle, &vote->middle));
+        FAST_TRY(fast__vote_new(team, vote));
     }
     return FAST_OK;
 }
@@ -382,12 +381,11 @@ void fast__team_free(fast_team *team)
     for (int i = 0; i <= FAST_VOTES; i++) {
         const fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
 
-        fast__free(vote->sum);
-        fast__free(vote->first);
-        fast__free(vote->middle);
+        fast__vote_free(vote);
     }
     fast__free(team->shared_w);
     fast__optimizer_free(team->shared_rule);
+    fast__represent_fini(&team->represent);
     fast_topology_free(team->topology);
     fast__mutex_fini(&team->mutex);
     fast__free(team->config);
@@ -443,7 +441,7 @@ static void begin(fast_team *team)
     for (int i = 0; i < FAST_VOTES; i++)
         team->votes[i].step = -1;
     team->vote_step = -1;
-    fast__monitor_clear(team, &team->last, run->step);
+    fast__vote_clear(team, &team->last, run->step);
     atomic_store(&team->why, 0);
     atomic_store(&team->broken, -1);
     atomic_store(&team->stop_step, INT64_MAX);

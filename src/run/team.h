@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "model/native.h"
+#include "run/represent.h"
 #include "run/run.h"
 #include "strategy/strategy.h"
 #include "transport/transport.h"
@@ -15,26 +16,11 @@
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
+ *   represent.c which model that is; members.c: several that stand together
  *
  * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
- * a strategy keeps replicas identical it is a copy of worker 0's; where it names a centre, the
- * newest copy of that; else the mean of all.
+ * a strategy keeps replicas identical it is a copy of worker 0's; elsewhere it is made by policy.
  */
-
-/* A vote: replicas that are averaged for one evaluation. The sums are of whole numbers, w times
- * 2^40, so that they do not depend on the order in which replicas arrive. */
-typedef struct fast_vote {
-    int64_t step;   /* that it belongs to; -1: free */
-    int64_t count;  /* of replicas that came */
-    int64_t *sum;   /* [params + state] */
-    float *first;   /* [params + state]: the first replica that came */
-    bool same;      /* all others were equal to it: the mean is exactly that */
-    bool saturated; /* a value did not fit, or was not a number */
-    double limit;   /* values beyond do not fit: their sum might not */
-    double spread;  /* sum of the squares of the distances of all others from it */
-    int64_t centre; /* the version of the centre that came; -1: none */
-    float *middle;  /* [params]: that centre */
-} fast_vote;
 
 enum { FAST_VOTES = 2 };
 enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
@@ -74,6 +60,8 @@ typedef struct fast_seat {
     int64_t step_held;         /* after which no judge of another process is waited for; 0: none */
     int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
     int64_t shown_ns;          /* when it last looked whether to show progress */
+    double loss;               /* mean of the last batches */
+    int64_t loss_count;        /* batches in it, at most the policy's */
     double owed;              /* operations of updates that were made in reports: not charged yet */
     float *own_w;             /* its own parameters, while it shares the team's; or NULL */
     fast_optimizer *own_rule; /* likewise */
@@ -119,6 +107,7 @@ typedef struct fast_team {
 
     /* Guarded by mutex. */
     fast_mutex mutex;
+    fast_represent represent; /* which model stands for the run */
     fast_vote votes[FAST_VOTES];
     fast_vote last; /* of the replicas that the workers ended with */
     fast_epoch_sums epochs[2];
@@ -179,8 +168,6 @@ void fast__measure_end(fast_team *team);
 /* The worker's replica is its own again: a copy of the shared one. */
 void fast__seat_unshare(fast_seat *seat);
 
-/* Make a vote empty. The mutex is held, or nothing runs. */
-void fast__monitor_clear(const fast_team *team, fast_vote *vote, int64_t step);
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);
 /* A gradient was computed; NULL: a step was counted without one. */

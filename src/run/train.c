@@ -220,7 +220,10 @@ fast_err fast__run_evaluate(fast_run *run)
 {
     const int64_t begin_ns = fast__run_now(run);
     fast_evaluation evaluation = { 0 };
-    FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
+    if (fast__members_stand(run))
+        FAST_TRY(fast__members_evaluate(run, &evaluation));
+    else
+        FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
     const int64_t spent_ns = fast__run_now(run) - begin_ns;
     run->times.pause_ns += spent_ns;
     run->times.evaluate_ns += spent_ns;

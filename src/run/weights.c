@@ -6,6 +6,7 @@
  * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too.
  */
 #include "base/memory.h"
+#include "run/represent.h"
 #include "run/run.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"
@@ -182,7 +183,8 @@ fast_err fast__weights_save(const fast_run *run, const char *path)
     FAST_TRY(fast__weights_list(run, 0, &weights));
     const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
     fast__weights_fini(&weights);
-    return err;
+    FAST_TRY(err);
+    return fast__members_stand(run) ? fast__members_save(run, path) : FAST_OK;
 }
 
 fast_err fast_run_save(const fast_run *run, const char *path)

@@ -145,7 +145,7 @@ static void members_learn(void **state)
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "hogwild:clusters=3", "hogwild:chunk=0", "dogwild:rate=0",
-                                       "ensemble:smooth=0" };
+                                       "ensemble:members=2" };
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -155,8 +155,7 @@ const fast_system fast__systems_elastic[] = {
         .exchange = "none",
         .topology = "none",
         .consistency = "none",
-        .remarks = "Members learn alone; the best by its training loss stands for the run.",
-        .missing = "averaged predictions: the model of the run is one member",
+        .remarks = "Members learn alone; the mean of their predictions stands for the run.",
     },
     { .name = NULL },
 };
