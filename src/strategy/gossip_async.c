@@ -21,8 +21,9 @@
  * graph. Who is refused skips the exchange.
  *
  * Peers that crashed or ended are not chosen; an exchange with one that goes down is given up, and
- * its late answer thrown away. A worker that restarts begins with no mass: it becomes what reaches
- * it. At the end `push` takes in what is still on its way (flush).
+ * its late answer thrown away. Who ends says so, because it may be there without answering while it
+ * collects the models of others. A worker that restarts begins with no mass: it becomes what
+ * reaches it. At the end `push` takes in what is still on its way (flush).
  *
  * Cost per worker and step: p messages of the model (push), 2 p (average), p and p small ones
  * (pull).
@@ -45,6 +46,8 @@ typedef struct gossip_config {
 
 enum { AVERAGE, PUSH, PULL };
 
+enum { OVER = -1 }; /* instead of a question's number: no answer comes any more */
+
 static const fast_option options[] = {
     FAST_OPT_CHOICE(gossip_config, how, "average", "average|push|pull",
                     "both take the mean; or one sends its model; or one asks for a model"),
@@ -64,7 +67,7 @@ typedef struct talker {
     fast_trainer *t;
     const gossip_config *c;
     fast_neighbours near; /* whom it may choose */
-    fast_intake in;       /* push: models that arrive */
+    fast_intake in;       /* push: models that arrive; else who answers no more */
     fast_msg **kept;      /* [workers]: requests that wait for us */
     int64_t kept_count;   /* of them */
     bool computing;       /* the weights are in use */
@@ -146,7 +149,7 @@ static fast_err ask(talker *k)
     if (k->c->p < 1 && fast__chance(t->actor) >= k->c->p)
         return FAST_OK;
     rank = fast__neighbour_pick(t, &k->near);
-    if (rank < 0)
+    if (rank < 0 || k->in.last[rank])
         return FAST_OK;
     if (k->c->how == AVERAGE) {
         FAST_TRY(fast__replica_pack(t, t->w, &buffer));
@@ -190,7 +193,8 @@ static fast_err await(talker *k, bool *mixed_out)
         err = fast_receive(t->actor, t->worker_ids[k->asked], FAST_TAG_REPLY, FAST_SOON, &msg);
         if (err)
             break;
-        found = msg->words[FAST_REPLICA_OWN] == k->question;
+        k->in.last[k->asked] = msg->words[FAST_REPLICA_OWN] == OVER;
+        found = k->in.last[k->asked] || msg->words[FAST_REPLICA_OWN] == k->question;
         if (found)
             err = take_answer(k, msg, mixed_out);
         fast_msg_free(msg);
@@ -199,6 +203,29 @@ static fast_err await(talker *k, bool *mixed_out)
     if (err && !fast__is_peers(err))
         return err;
     return release(k, false);
+}
+
+/* The end of those who answer: refuse whom we kept, and tell everyone else that no answer comes any
+ * more. This worker may live on without its program, on mpi while it collects others' models. */
+static fast_err part(talker *k)
+{
+    fast_trainer *t = k->t;
+
+    FAST_TRY(release(k, true));
+    for (int64_t rank = 0; rank < t->workers; rank++) {
+        fast_msg *msg = NULL;
+        fast_err err;
+
+        if (rank == t->rank || fast_member_is_down(t->actor, t->worker_ids[rank]))
+            continue;
+        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
+        msg->words[FAST_REPLICA_OWN] = OVER;
+        err = fast_send(t->actor, t->worker_ids[rank], &msg);
+        fast_msg_free(msg);
+        if (err && !fast__is_peers(err))
+            return err;
+    }
+    return FAST_OK;
 }
 
 static fast_err gradient(talker *k)
@@ -240,7 +267,7 @@ static fast_err train_asking(talker *k)
         FAST_TRY(adapt(k, mixed && k->c->overlap));
     }
     FAST_TRY(fast_trainer_end(t));
-    return release(k, true);
+    return part(k);
 }
 
 /* A model was pushed to us. A worker without mass becomes it. */
