@@ -225,11 +225,22 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
 }
 
+/* A server holds a range of the model: no rule that needs norms of more than that. */
+static fast_err check_rule(const fast_trainer *t, const ps_config *c)
+{
+    if (c->send != PS_SEND_GRADIENTS || fast_trainer_by_range(t))
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
+                                   "needs norms of whole layers or of all; use send=differences, "
+                                   "or one without norms");
+}
+
 static fast_err server(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
+    FAST_TRY(check_rule(t, c));
     return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
                             : fast__ps_proxy(t, c, t->rank - owners);
 }
@@ -288,6 +299,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     ps_client cl;
     fast_err err;
 
+    FAST_TRY(check_rule(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_client_open(t, c, t->g, &cl));
