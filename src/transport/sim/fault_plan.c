@@ -241,6 +241,9 @@ static void notice(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
 {
     if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION)
         links_each(sim, plan, fault, tell_down);
+    else if (fault->kind == FAST_FAULT_RESTART) /* who begins anew finds out who else is silent */
+        for (int64_t from = 0; from < sim->node_count; from++)
+            tell(sim, plan, from, fault->node, true);
     else
         tell(sim, plan, fault->node, -1, true);
 }
@@ -324,6 +327,7 @@ static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
     const int64_t detection = sim->cluster->detection_ns;
     switch (fault->kind) {
     case FAST_FAULT_CRASH:
+    case FAST_FAULT_RESTART:
         return fault->at + detection;
     case FAST_FAULT_PAUSE:
     case FAST_FAULT_CUT:
@@ -351,7 +355,8 @@ static void plan_call(fast_sim *sim, fast_plan *plan, int64_t i, moment when, in
     *call = (fault_call){
         .call.run = fault_run, .plan = plan, .fault = &plan->faults->list[i], .when = when
     };
-    fast__sim_at(sim, time, &call->call, call->fault->kind == FAST_FAULT_RESTART);
+    fast__sim_at(sim, time, &call->call,
+                 call->fault->kind == FAST_FAULT_RESTART && when == MOMENT_BEGIN);
 }
 
 static void plan_fault(fast_sim *sim, fast_plan *plan, int64_t i)
