@@ -137,6 +137,29 @@ void fast__free(void *memory)
     free(memory);
 }
 
+fast_err fast__pages_new(const char *what, int64_t bytes, void *out)
+{
+    FAST_ASSERT(out != NULL);
+    FAST_ASSERT(bytes > 0);
+    void *memory = MAP_FAILED;
+
+    fault_count++;
+    size_largest = bytes > size_largest ? bytes : size_largest;
+    if (!fault_now() && bytes <= BLOCK_SIZE_MAX)
+        memory =
+            mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return fast__fail(FAST_ENOMEM, "no memory for %s: %lld bytes", what, (long long)bytes);
+    memcpy(out, &memory, sizeof memory);
+    return FAST_OK;
+}
+
+void fast__pages_free(void *memory, int64_t bytes)
+{
+    if (memory)
+        munmap(memory, (size_t)bytes);
+}
+
 void *fast__arena_take(fast_arena *arena, int64_t count, size_t size)
 {
     int64_t bytes, end;

@@ -12,6 +12,11 @@ enum { FAST_ALIGN = 64 };
 fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out);
 void fast__free(void *memory); /* NULL is allowed */
 
+/* `bytes` of zeros in pages of their own, which take memory when they are first written: for large
+ * blocks of which not all may be used. FAST_ENOMEM. Freed with the same size; NULL is allowed. */
+fast_err fast__pages_new(const char *what, int64_t bytes, void *out);
+void fast__pages_free(void *memory, int64_t bytes);
+
 /* Checked arithmetic: false on overflow or a negative operand, and then *out is untouched. */
 bool fast__mul_size(int64_t a, int64_t b, int64_t *out);
 bool fast__add_size(int64_t a, int64_t b, int64_t *out);

@@ -42,6 +42,28 @@ static void test_arithmetic(void **state)
     assert_int_equal(out, 7);
 }
 
+/* Pages: zeros, writable to the last byte, bounded, and part of the fault hook. */
+static void test_pages(void **state)
+{
+    enum { SIZE = 300001 };
+    unsigned char *x = NULL;
+
+    (void)state;
+    assert_int_equal(fast__pages_new("pages", SIZE, &x), FAST_OK);
+    assert_int_equal((uintptr_t)x % FAST_ALIGN, 0);
+    for (int64_t i = 0; i < SIZE; i += 997)
+        assert_int_equal(x[i], 0);
+    x[SIZE - 1] = 1;
+    fast__pages_free(x, SIZE);
+    fast__pages_free(NULL, SIZE);
+    x = NULL;
+    assert_int_equal(fast__pages_new("pages", INT64_MAX, &x), FAST_ENOMEM);
+    fast__alloc_fail_after(0, true);
+    assert_int_equal(fast__pages_new("pages", SIZE, &x), FAST_ENOMEM);
+    assert_null(x);
+    fast__alloc_fail_after(-1, true);
+}
+
 static void test_alloc(void **state)
 {
     (void)state;
@@ -162,9 +184,9 @@ static void test_arena(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arithmetic),   cmocka_unit_test(test_alloc),
-        cmocka_unit_test(test_alloc_absurd), cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_alloc),
+        cmocka_unit_test(test_pages),      cmocka_unit_test(test_alloc_absurd),
+        cmocka_unit_test(test_fault),      cmocka_unit_test(test_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
  * statistics of batch norm are the mean of the workers'. A worker that goes away is not missed; a
  * master that goes away ends the run.
  *
- * Cost per worker and step: one get and one add of the model every tau steps; two more vectors.
+ * Cost per worker and step: one get and one add of the model every tau steps; one more vector.
  */
 #include "strategy/elastic.h"
 
@@ -65,13 +65,22 @@ void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w)
 fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
                                 fast_space_read *read)
 {
+    fast_buffer *buffer = NULL;
+    float *d;
+    fast_err err;
+
     *read = (fast_space_read){ 0 };
     FAST_TRY(fast_space_get(space, 0, end->z, read, FAST_SOON));
-    fast__elastic_pull(end->n, end->alpha, end->beta, end->w, end->z, end->d);
+    /* Of the pool: few are inside an exchange at once, and none keeps a vector between them. */
+    FAST_TRY(fast_buffer_new(end->actor, (size_t)(end->n + end->workers) * sizeof *d, &buffer));
+    d = fast_buffer_data(buffer);
+    fast__elastic_pull(end->n, end->alpha, end->beta, end->w, end->z, d);
     if (end->workers > 0)
         fast__elastic_pull(end->workers, end->alpha, end->beta, end->carried, end->z + end->n,
-                           end->d + end->n);
-    return fast_space_add(space, 0, end->d, FAST_SOON);
+                           d + end->n);
+    err = fast_space_add(space, 0, d, FAST_SOON);
+    fast_buffer_free(buffer);
+    return err;
 }
 
 static int64_t servers(const void *config, int64_t workers)
@@ -165,23 +174,19 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const elastic_config *c = config;
-    const int64_t all = t->count + t->workers;
-    fast_elastic_end end = { .w = t->w, .n = t->count, .workers = t->workers };
+    fast_elastic_end end = { .w = t->w, .actor = t->actor, .n = t->count, .workers = t->workers };
     fast_space *space = NULL;
     fast_err err;
 
     end.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
     end.beta = c->beta < 0 ? end.alpha : (float)c->beta;
     FAST_TRY(fast_trainer_centre(t, &end.z));
-    FAST_TRY(fast__alloc("a difference", all, sizeof *end.d, &end.d));
-    err = fast__alloc("contributions", t->workers, sizeof *end.carried, &end.carried);
-    if (!err)
-        err = open_space(t, end.z, &space);
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *end.carried, &end.carried));
+    err = open_space(t, end.z, &space);
     if (!err)
         err = train(t, c, space, &end);
     fast_space_close(space);
     fast__free(end.carried);
-    fast__free(end.d);
     return err;
 }
 

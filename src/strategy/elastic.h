@@ -19,7 +19,7 @@ typedef struct fast_elastic_end {
     float *w;          /* [n] its model */
     float *carried;    /* [workers] what that carries of each worker, moved like it */
     float *z;          /* [n + workers] the centre and what it carries, as it was read */
-    float *d;          /* [n + workers] scratch */
+    fast_actor *actor; /* whose pool lends memory for the difference */
     int64_t n;         /* parameters */
     int64_t workers;   /* 0: nothing is carried along */
     float alpha, beta; /* of the spring */

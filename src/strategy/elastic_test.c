@@ -71,8 +71,7 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
     };
     fast_space *space = NULL;
     fast_space_read read;
-    float d[N];
-    fast_elastic_end end = { .d = d, .n = N, .alpha = m->alpha, .beta = m->alpha };
+    fast_elastic_end end = { .actor = actor, .n = N, .alpha = m->alpha, .beta = m->alpha };
 
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (id < WORKERS) {

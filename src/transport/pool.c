@@ -11,6 +11,9 @@
  * A thread holds at most two batches of a class, so what lies idle is bounded by that and by the
  * most that ever was in use. A batch of large buffers is small: BATCH_BYTES at most, or one.
  *
+ * Chunks from PAGES_FROM on are pages of their own, of which only what was written takes memory: a
+ * thousand simulated workers have a model each under way.
+ *
  * Class 0 is messages. Buffers have two classes for each power of two, 2^k and 1.5 * 2^k bytes, so
  * that at most a third is wasted. Free objects are poisoned for the address sanitizer.
  */
@@ -39,8 +42,9 @@ enum {
     SIZE_BITS_MIN = 6,  /* the smallest buffers: 64 bytes */
     SIZE_BITS_MAX = 39, /* the largest: base/memory.h refuses more */
     KINDS = 1 + 2 * (SIZE_BITS_MAX - SIZE_BITS_MIN + 1),
-    BATCH_MAX = 32,         /* objects of a batch */
-    BATCH_BYTES = 64 * 1024 /* of a batch, or one object */
+    BATCH_MAX = 32,          /* objects of a batch */
+    BATCH_BYTES = 64 * 1024, /* of a batch, or one object */
+    PAGES_FROM = 256 * 1024  /* bytes of a chunk */
 };
 
 /* What a free object holds in its first bytes. */
@@ -53,7 +57,8 @@ typedef struct item {
 /* What the pool took from the system, before the objects themselves. */
 typedef struct chunk {
     struct chunk *next;
-    unsigned char padding[FAST_ALIGN - sizeof(void *)]; /* the objects are aligned */
+    int64_t size;                                                         /* all of it */
+    unsigned char padding[FAST_ALIGN - sizeof(void *) - sizeof(int64_t)]; /* objects are aligned */
 } chunk;
 _Static_assert(sizeof(chunk) == FAST_ALIGN, "objects follow on an aligned address");
 _Static_assert(sizeof(struct fast_buffer) <= FAST_BUFFER_HEAD, "the head fits before the bytes");
@@ -128,7 +133,10 @@ void fast__pool_free(fast_pool *pool)
     FAST_ASSERT(here == NULL || here->pool != pool);
     for (chunk *c = pool->chunks; c;) {
         chunk *next = c->next;
-        fast__free(c);
+        if (c->size >= PAGES_FROM)
+            fast__pages_free(c, c->size);
+        else
+            fast__free(c);
         c = next;
     }
     pthread_mutex_destroy(&pool->mutex);
@@ -138,13 +146,18 @@ void fast__pool_free(fast_pool *pool)
 /* A new chunk of the pool with `size` bytes behind its head. */
 static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsigned char **out)
 {
+    const int64_t all = (int64_t)(sizeof(chunk) + size);
     chunk *c;
-    FAST_TRY(fast__alloc(what, 1, sizeof *c + size, &c));
+    if (all >= PAGES_FROM)
+        FAST_TRY(fast__pages_new(what, all, &c));
+    else
+        FAST_TRY(fast__alloc(what, 1, (size_t)all, &c));
+    c->size = all;
     pthread_mutex_lock(&pool->mutex);
     c->next = pool->chunks;
     pool->chunks = c;
     pool->use.allocations++;
-    pool->use.bytes += (int64_t)(sizeof *c + size);
+    pool->use.bytes += all;
     pthread_mutex_unlock(&pool->mutex);
     *out = (unsigned char *)(c + 1);
     return FAST_OK;
