@@ -59,11 +59,19 @@ typedef struct fast_result {
     int64_t staleness_max;  /* of all; -1 */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates by staleness: 0, 1, 2, 3, 4 to 7, 8 to
                                15, ..., 8192 and above */
-    double divergence;     /* of the last mean of replicas: the root of the mean square of their
+    double divergence;       /* of the last mean of replicas: the root of the mean square of their
                                distances from it; NAN where no mean was taken */
-    double completeness;   /* of what each replica carries of each worker: the mean of
+    double completeness;     /* of what each replica carries of each worker: the mean of
                                min(1, c_ij / mean_i c_ij); NAN where the strategy does not tell */
-    double step_s;         /* a worker's step, evaluation apart; mean of the workers */
+    double work;             /* arithmetic operations of a worker's step */
+    double depth;            /* of those that wait for one another; work / depth could be done
+                                     at once */
+    double predicted_step_s; /* what the cost model makes of a step (docs/measures.md): the sum
+                                     of the next three; NAN where a strategy does not tell */
+    double predicted_compute_s;   /* of a worker, on average */
+    double predicted_exchange_s;  /* that is not hidden behind computing */
+    double predicted_straggler_s; /* until the slowest is there */
+    double step_s;                /* a worker's step, evaluation apart; mean of the workers */
     double momentum;       /* that late gradients gave the model, as it was measured; NAN where the
                                strategy does not tell */
     double momentum_error; /* its standard error */

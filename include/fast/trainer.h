@@ -130,6 +130,25 @@ FAST_API void fast_trainer_mix(fast_trainer *t, double keep, const double *carri
  * every worker did. */
 FAST_API void fast_trainer_average(fast_trainer *t);
 
+/* What a step's exchange costs a worker, on average; models are of t->count floats. What is left
+ * out is nothing. */
+typedef struct fast_cost {
+    double allreduces;    /* sums of a model over all workers */
+    double trips;         /* messages that are waited for, one after the other */
+    double waits;         /* models whose way to or from this worker is waited for */
+    double served;        /* models that the servers take in, or give out if that is more */
+    double moved;         /* bytes moved through memory for each parameter */
+    double behind;        /* models whose way hides behind the gradient, as far as that lasts */
+    double meets;         /* steps after which all wait for the slowest; 0: nobody does */
+    const int64_t *parts; /* floats of each sum that begins during the way back, in their order,
+                             instead of allreduces; lent for the call; or NULL */
+    int64_t part_count;   /* of them */
+} fast_cost;
+
+/* Tell it, before the first step or later, for the forecast of the step time. That of worker 0
+ * stands. */
+FAST_API void fast_trainer_cost(fast_trainer *t, const fast_cost *cost);
+
 /* What a strategy declares. */
 typedef struct fast_strategy {
     const char *name;           /* as it is typed */

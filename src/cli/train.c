@@ -240,6 +240,20 @@ static void say_team(const train_show *show, const fast_result *r)
     fputc('\n', file);
 }
 
+/* What the cost model said of a step, beside what it took. */
+static void say_step(FILE *file, const fast_result *r)
+{
+    const double unit = r->step_s < 1e-3 ? 1e6 : r->step_s < 1 ? 1e3 : 1;
+    const char *name = r->step_s < 1e-3 ? "us" : r->step_s < 1 ? "ms" : "s";
+
+    fprintf(file, "step: predicted %.3g %s", unit * r->predicted_step_s, name);
+    if (r->predicted_exchange_s + r->predicted_straggler_s > 0)
+        fprintf(file, " (compute %.3g, exchange %.3g, straggler %.3g)",
+                unit * r->predicted_compute_s, unit * r->predicted_exchange_s,
+                unit * r->predicted_straggler_s);
+    fprintf(file, ", measured %.3g %s\n", unit * r->step_s, name);
+}
+
 static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -265,6 +279,9 @@ static void say_summary(const train_show *show, const fast_result *r)
     fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
     if (has_team(show->run))
         say_team(show, r);
+    const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0;
+    if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
+        say_step(file, r);
 }
 
 /* An option of several workers; null where there is one, alone. */
@@ -368,6 +385,12 @@ static void print_json(const fast_run *run, FILE *file)
     cli_json_real(&json, "test_loss", r->test_loss);
     cli_json_real(&json, "wall_time_s", r->wall_time_s);
     cli_json_real(&json, "step_s", r->step_s);
+    cli_json_real(&json, "predicted_step_s", r->predicted_step_s);
+    cli_json_real(&json, "predicted_compute_s", r->predicted_compute_s);
+    cli_json_real(&json, "predicted_exchange_s", r->predicted_exchange_s);
+    cli_json_real(&json, "predicted_straggler_s", r->predicted_straggler_s);
+    cli_json_real(&json, "work", r->work);
+    cli_json_real(&json, "depth", r->depth);
     if (has_team(run))
         print_team(&json, run, r);
     cli_json_end(&json);

@@ -289,6 +289,22 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
     return FAST_OK;
 }
 
+double fast__model_at(fast_group *group, const fast_price *price, int64_t count)
+{
+    int64_t deadline = FAST_AT_ONCE;
+    int i = group->algorithm;
+    model *m = NULL;
+
+    FAST_ASSERT(price != NULL);
+    if (group->size == 1)
+        return 0;
+    if (model_of(group, &m) ||
+        (i < 0 && fast__allreduce_choose(group, count, false, &deadline, &i)))
+        return NAN;
+    m->price = *price;
+    return fast__model_seconds(group, i, count);
+}
+
 const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_out)
 {
     FAST_ASSERT(group != NULL);

@@ -12,6 +12,11 @@ fast_err fast__model_fit(fast_group *group, int64_t deadline);
  * is no model yet. */
 double fast__model_seconds(fast_group *group, int i, int64_t count);
 
+/* The seconds of the group's allreduce of `count` floats at these prices, by the algorithm that it
+ * uses. Its model is theirs from then on, so it is for groups that have done their work. NAN if it
+ * cannot say. */
+double fast__model_at(fast_group *group, const fast_price *price, int64_t count);
+
 /* Groups up to this size are small enough to play their schedules. */
 enum { FAST_PREDICT_MAX = 32 };
 

@@ -367,6 +367,8 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.momentum = run->result.momentum_error = NAN;
     run->result.staleness_max = run->result.staleness_p50 = run->result.staleness_p95 = -1;
+    run->result.predicted_step_s = run->result.predicted_compute_s = NAN;
+    run->result.predicted_exchange_s = run->result.predicted_straggler_s = NAN;
     run->result.bytes_per_step = run->result.waited_share = run->result.step_s = NAN;
     run->result.stop = "";
     run->strategy = own->strategy;

@@ -26,7 +26,7 @@
  *                 represent.c, members.c: which model stands for them
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
- *   result.c      what was measured
+ *   result.c      what was measured; forecast.c: what a step should take
  *   predict.c     outputs for the caller's samples
  *   bench.c       `fast bench engine`, beside the bound that peak.c measures
  *   parts.c       every registry as one kind of list; features.c: what this build has
@@ -121,6 +121,13 @@ typedef struct fast_run_sums {
     int64_t positions; /* judged */
 } fast_run_sums;
 
+/* How long the first steps took to compute, from which a real machine's are foretold. */
+enum { FAST_FIRST_STEPS = 32, FAST_FIRST_SKIPPED = 2 };
+typedef struct fast_first {
+    double seconds[FAST_FIRST_STEPS]; /* of each, but for the very first, which warm up */
+    int64_t seen;                     /* steps so far, those included */
+} fast_first;
+
 /* Where the time of this process went. */
 typedef struct fast_run_times {
     int64_t start_ns;    /* of the call of fast_run_train() that goes on; 0 between calls */
@@ -166,6 +173,7 @@ struct fast_run {
     double lr;          /* of the step being taken */
     fast_run_sums sums;
     fast_run_times times;
+    fast_first first; /* of one worker */
     fast_result result;
     bool finished;        /* the target was reached, or the loss is not a number */
     int64_t step_saved;   /* of the last checkpoint; -1 before one */
@@ -205,6 +213,11 @@ void fast__run_measure_all(fast_run *run);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
+
+/* Take the time of a step. */
+void fast__first_add(fast_first *first, double seconds);
+/* What the cost model says of the run's step, in its result; forecast.c. */
+void fast__run_forecast(fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);

@@ -187,6 +187,8 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
         err = team->strategy->worker(&seat->trainer, team->config);
     seat->lost = err != FAST_OK;
     fast__seat_unshare(seat);
+    if (!err && seat->trainer.rank == 0)
+        fast__forecast_sums(seat);
     fast_group_free(seat->trainer.group);
     seat->trainer.group = NULL;
     last = fast__monitor_leave(seat);
@@ -568,6 +570,7 @@ fast_err fast__team_train(fast_team *team)
         ran = true;
         run->times.start_ns = 0;
         run->times.total_ns += result.time_ns;
+        fast__run_forecast(run);
         fast__measure_end(team);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);

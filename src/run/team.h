@@ -69,6 +69,8 @@ typedef struct fast_seat {
                         the last vote, guarded by the team's mutex */
     fast_tally tally;   /* of calls that are over; guarded likewise */
     fast_counter steps; /* taken in this call; others may look, likewise below */
+    fast_first begun;   /* computing in its first steps */
+    int64_t first_ns;   /* compute_ns of its actor at the last of them */
     fast_counter pause_ns; /* between steps in this call */
     fast_counter end_ns;   /* when it took its last step of this call; 0: it goes on */
     fast_counters end;     /* the actor's counters of time then */
@@ -86,6 +88,9 @@ typedef struct fast_epoch_sums {
     int64_t correct;   /* positions */
     int64_t positions; /* judged */
 } fast_epoch_sums;
+
+/* Sums of a step that are told one by one; the last stands for all that follow. */
+enum { FAST_COST_PARTS = 64 };
 
 typedef struct fast_team {
     fast_run *run;
@@ -120,10 +125,16 @@ typedef struct fast_team {
     double momentum_sum;      /* of measured momentum, weighted by its certainty */
     double momentum_weight;   /* of the sum: 1 over the square of its standard error */
     double divergence;        /* at the last vote; NAN before one */
-    bool live;                /* the actors' counters are of the call that goes on */
-    int64_t pause_before_ns;  /* of the run, when it began */
-    int64_t *waited;          /* [workers + servers]: ns that others waited for each */
-    char waited_for[64];      /* name of whom they waited for most */
+    fast_cost cost;           /* of worker 0's exchange; its parts are those below */
+    bool costed;              /* it told it */
+    int64_t parts[FAST_COST_PARTS]; /* floats of sums that begin during the way back */
+    double small_s;                 /* of a sum of one number: its latency */
+    double sum_s;                   /* seconds of a sum of all parameters, by the model; NAN */
+    double part_s[FAST_COST_PARTS]; /* of the parts */
+    bool live;                      /* the actors' counters are of the call that goes on */
+    int64_t pause_before_ns;        /* of the run, when it began */
+    int64_t *waited;                /* [workers + servers]: ns that others waited for each */
+    char waited_for[64];            /* name of whom they waited for most */
 
     /* A learner that fails ends the run. Who sets `broken` writes the other two, before its actor
      * ends; they are read when all have. */
@@ -167,6 +178,9 @@ void fast__measure_end(fast_team *team);
 
 /* The worker's replica is its own again: a copy of the shared one. */
 void fast__seat_unshare(fast_seat *seat);
+
+/* Of a worker whose group is still there: what the transport's prices make of its sums. */
+void fast__forecast_sums(fast_seat *seat);
 
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);

@@ -45,7 +45,9 @@ fast_err fast__run_step(fast_run *run)
     if (!run->by_range)
         fast__optimizer_apply(run->optimizer, run->step + 1, run->lr, learner->w, learner->g, 0,
                               learner->params.count);
-    run->times.compute_ns += fast__run_now(run) - begin_ns;
+    const int64_t spent_ns = fast__run_now(run) - begin_ns;
+    run->times.compute_ns += spent_ns;
+    fast__first_add(&run->first, (double)spent_ns * 1e-9);
     run->times.samples += gradient.samples;
 
     if (run->step % learner->epoch_steps == 0)
@@ -370,6 +372,8 @@ fast_err fast_run_train(fast_run *run)
     if (run->resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->resume_note);
     fast_err err = run->team ? fast__team_train(run->team) : loop(run);
+    if (!run->team)
+        fast__run_forecast(run);
     if (err == FAST_OK)
         err = write_files(run);
     if (run->times.start_ns)

@@ -19,6 +19,16 @@ static fast_seat *seat_of(const fast_trainer *t)
     return t->run;
 }
 
+/* What the last step computed, while it is one of the first. */
+static void take_first(fast_seat *seat)
+{
+    const int64_t ns = fast__counted(&seat->trainer.actor->counters.compute_ns);
+
+    if (seat->begun.seen < FAST_FIRST_STEPS + FAST_FIRST_SKIPPED && ns > seat->first_ns)
+        fast__first_add(&seat->begun, (double)(ns - seat->first_ns) * 1e-9);
+    seat->first_ns = ns;
+}
+
 bool fast_trainer_next(fast_trainer *t)
 {
     fast_seat *seat = seat_of(t);
@@ -27,6 +37,8 @@ bool fast_trainer_next(fast_trainer *t)
     const int64_t begin = fast_now(t->actor);
     const bool go_on = !seat->err && fast__monitor_next(seat);
     fast__count(&seat->pause_ns, fast_now(t->actor) - begin);
+    if (go_on)
+        take_first(seat);
     if (!go_on) {
         fast__measure_leave(seat);
         return false;
@@ -264,4 +276,26 @@ void fast_trainer_average(fast_trainer *t)
 
     for (int64_t i = 0; own && i < t->workers; i++)
         own[i] = (double)t->step;
+}
+
+void fast_trainer_cost(fast_trainer *t, const fast_cost *cost)
+{
+    fast_team *team = seat_of(t)->team;
+    int64_t rest = 0;
+
+    FAST_ASSERT(cost != NULL && cost->part_count >= 0);
+    if (t->rank != 0 || !seat_of(t)->learner)
+        return;
+    fast__mutex_lock(&team->mutex);
+    team->cost = *cost;
+    team->cost.parts = cost->parts ? team->parts : NULL;
+    for (int64_t i = 0; cost->parts && i < cost->part_count; i++)
+        if (i < FAST_COST_PARTS - 1)
+            team->parts[i] = cost->parts[i];
+        else
+            team->parts[FAST_COST_PARTS - 1] = rest += cost->parts[i];
+    if (team->cost.part_count > FAST_COST_PARTS)
+        team->cost.part_count = FAST_COST_PARTS;
+    team->costed = true;
+    fast__mutex_unlock(&team->mutex);
 }

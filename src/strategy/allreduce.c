@@ -146,6 +146,24 @@ static fast_err step_overlapped(fast_trainer *t, overlap *o)
     return finish(o, err);
 }
 
+/* For the forecast: one sum, or those that begin during the way back. */
+static fast_err tell_cost(fast_trainer *t, const overlap *o)
+{
+    fast_cost cost = { .allreduces = 1, .meets = 1 };
+    int64_t *parts = NULL;
+
+    if (o && o->count > 0) {
+        FAST_TRY(fast__alloc("buckets' sizes", o->count, sizeof *parts, &parts));
+        for (int64_t i = 0; i < o->count; i++)
+            parts[i] = o->buckets[i].count;
+        cost.parts = parts;
+        cost.part_count = o->count;
+    }
+    fast_trainer_cost(t, &cost);
+    fast__free(parts);
+    return FAST_OK;
+}
+
 /* A step with one sum. With `o` it counts the buckets of the steps to come. */
 static fast_err step_at_once(fast_trainer *t, overlap *o)
 {
@@ -192,11 +210,19 @@ static bool has_network(const fast_trainer *t)
 
 static fast_err train(fast_trainer *t, overlap *o, bool shared)
 {
+    bool told = false;
+
+    FAST_TRY(tell_cost(t, NULL));
     while (fast_trainer_next(t)) {
+        const bool cut = o && o->buckets;
+
         /* The first step is at once: the group may measure before it chooses an algorithm. */
         FAST_TRY(shared            ? step_shared(t)
                  : o && o->buckets ? step_overlapped(t, o)
                                    : step_at_once(t, o));
+        if (cut && !told)
+            FAST_TRY(tell_cost(t, o));
+        told = told || cut;
         FAST_TRY(average_state(t));
         for (int64_t j = 0; j < t->workers; j++)
             fast_trainer_carry(t, j, 1);

@@ -223,6 +223,10 @@ static fast_err leave(fast_trainer *t, const dog *k)
 
 static fast_err train(fast_trainer *t, const dog *k)
 {
+    const double rate = (double)k->sends / (double)k->chunks;
+
+    /* Nothing is waited for. */
+    fast_trainer_cost(t, &(fast_cost){ .moved = 40 * rate });
     while (fast_trainer_next(t)) {
         FAST_TRY(take(t, k));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));

@@ -154,8 +154,11 @@ static fast_err meet(fast_trainer *t, const fast_elastic_end *end, fast_space *s
 static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space,
                       const fast_elastic_end *end)
 {
+    const double rate = 1 / (double)c->period;
+    const fast_cost cost = { .trips = 2 * rate, .waits = rate, .served = rate, .moved = 36 * rate };
     fast_space_read read = { 0 };
 
+    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         if (t->step % c->period == 0)

@@ -116,10 +116,13 @@ static void tell_ledger(fast_trainer *t, const ledger *l)
 
 static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e)
 {
+    const double rate = 1 / (double)c->period;
+    const fast_cost cost = { .allreduces = rate, .moved = 44 * rate, .meets = (double)c->period };
     ledger l = { 0 };
     double lr = fast_trainer_lr(t, t->step);
     int64_t restarted = t->step;
 
+    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         const bool due = c->restart < 0    ? t->lr != lr
                          : c->restart == 0 ? false

@@ -191,6 +191,9 @@ static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
 
 static fast_err train(fast_trainer *t, const place *p)
 {
+    const double rate = (double)p->degree / (double)p->up;
+
+    fast_trainer_cost(t, &(fast_cost){ .moved = 12 * rate }); /* nothing is waited for */
     while (fast_trainer_next(t)) {
         FAST_TRY(take(t, p));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));

@@ -17,6 +17,7 @@
 static fast_err worker(fast_trainer *t, const void *config)
 {
     (void)config;
+    fast_trainer_cost(t, &(fast_cost){ 0 });
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));

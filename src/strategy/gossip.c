@@ -299,11 +299,30 @@ static fast_err adapt(mixer *m)
     return FAST_OK;
 }
 
+/* For the forecast: models to and from neighbours, some while the gradient is computed. */
+static void tell_cost(const mixer *m)
+{
+    const gossip_config *c = m->c;
+    const double rate = 1 / (double)c->period;
+    const double rounds = (double)(c->rounds + c->correct);
+    const double degree = (double)fast_topology_degree_max(m->t->topology) * (1 - c->drop);
+    const bool early = c->sends == 0 && c->first == 0 && !c->push;
+    const double late = early ? rounds - 1 : rounds;
+    const fast_cost cost = { .trips = late * rate,
+                             .waits = late * degree * rate,
+                             .behind = (rounds - late) * degree * rate,
+                             .moved = 12 * rounds * degree * rate,
+                             .meets = (double)c->period };
+
+    fast_trainer_cost(m->t, &cost);
+}
+
 static fast_err train(mixer *m)
 {
     const gossip_config *c = m->c;
     fast_trainer *t = m->t;
 
+    tell_cost(m);
     while (fast_trainer_next(t)) {
         const bool meet = (t->step + 1) % c->period == 0;
         const bool early = meet && c->sends == 0 && c->first == 0 && !c->push;

@@ -241,6 +241,7 @@ static fast_err train(fast_trainer *t, const hogwild_config *c, const hog *h)
 {
     long long seen = atomic_load(&h->mine->updates);
 
+    fast_trainer_cost(t, &(fast_cost){ .moved = t->workers > 1 ? 8 : 0 });
     fast__race_load(h->mine->data, t->w, t->count);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));

@@ -261,8 +261,13 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 
 static fast_err train(fast_trainer *t, const local_config *c, outer *o)
 {
+    const double meets = o->period > 0 ? (double)o->period : (double)t->step_count;
+    const fast_cost cost = { .allreduces = 1 / meets,
+                             .moved = (o->z ? 36 : 8) / meets,
+                             .meets = meets };
     const int64_t switch_step = (int64_t)(c->after * (double)t->epoch_steps);
 
+    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         if (o->sum) {

@@ -208,9 +208,11 @@ static fast_err answer(fast_trainer *t, float *z, double *carried, int64_t deadl
 static fast_err train(fast_trainer *t, const mpca_config *c, float *z, double *carried)
 {
     const float rho = (float)c->rho;
+    const fast_cost cost = { .served = 1 / (double)c->period, .moved = 24 };
     int64_t sent = t->step;
     bool under_way = false;
 
+    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         if (under_way)
             FAST_TRY(answer(t, z, carried, FAST_AT_ONCE, &under_way));

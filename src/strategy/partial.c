@@ -288,6 +288,17 @@ static fast_err train(fast_partial *sh)
     static fast_err (*const steps[])(fast_partial *) = { fast__scatter_step, step_parts,
                                                          step_states };
 
+    const fast_partial_config *c = sh->c;
+    const double rate = 1 / (double)c->period;
+    const bool waits = c->how == SCATTER && c->slack >= 0;
+    const fast_cost cost = { .trips = waits ? rate : 0,
+                             .waits = waits ? rate : 0,
+                             .moved = c->how == SCATTER  ? 12 * rate
+                                      : c->how == STATES ? 20 * rate
+                                                         : 0,
+                             .meets = waits ? (double)(c->period * (c->slack + 1)) : 0 };
+
+    fast_trainer_cost(sh->t, &cost); /* what is not waited for costs a worker nothing */
     sh->begun = fast_now(sh->t->actor);
     while (fast_trainer_next(sh->t))
         FAST_TRY(steps[sh->c->how](sh));

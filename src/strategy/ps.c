@@ -51,6 +51,8 @@
 #include "base/err.h"
 #include "comm/sum.h"
 
+#include <math.h>
+
 static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
                  "servers that share the model; 0: one for each worker"),
@@ -269,8 +271,21 @@ static fast_err step(fast_trainer *t, ps_client *cl)
     return cl->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
 }
 
+/* For the forecast: a read comes behind the write that was sent before it. */
+static void tell_cost(fast_trainer *t, const ps_config *c)
+{
+    const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
+    const fast_cost cost = { .trips = 2 * reads,
+                             .waits = reads + fmin(reads, writes),
+                             .served = fmax(reads, writes),
+                             .meets = c->slack < 0 ? 0 : (double)c->slack + 1 };
+
+    fast_trainer_cost(t, &cost);
+}
+
 static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
 {
+    tell_cost(t, c);
     while (fast_trainer_next(t)) {
         FAST_TRY(look_for_lost(t, c));
         FAST_TRY(fast__ps_skip(cl));

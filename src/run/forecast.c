@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step should take, by a model that does not look at the steps it foretells; printed beside
+ * what it took, so that it can be wrong in public. With n parameters and P workers
+ *
+ *   compute    mean over workers of operations / speed + bytes / memory. On `sim` speeds are the
+ *              cluster's; on a real machine the first steps' times stand for all
+ *   exchange   sums S(n) + trips alpha + waits 4 n beta + moved n / memory, of what the strategy
+ *              tells (fast_cost), and what of the models that travel behind the gradient is longer
+ *              than that; S by the model of the collectives (comm/model.c). Sums of parts that
+ *              begin during the way back follow one another but for their latency S(1):
+ *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
+ *   servers    a server's link carries one model after the other: where workers meet at each step
+ *              the last is answered after all others, and no step is shorter than
+ *              P served 4 n beta / servers
+ *   straggler  the expected maximum over workers of the mean of `meets` draws of a step's
+ *              computing, less the mean: 256 draws by chance, of the cluster's jitter, or of the
+ *              first steps
+ *
+ * Work and depth are those of Work-Depth models (Blelloch 1996; Ben-Nun and Hoefler 2019, section
+ * 2.4): a product of inner length k takes 1 + ceil(log2 k) dependent operations, other layers one;
+ * the way back twice the way forward, and the sum over the batch its logarithm. A worker is one
+ * core, so that computing takes the work and not the depth; what it could gain is work / depth.
+ *
+ * Not foretold: faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ */
+#include "base/memory.h"
+#include "base/rng.h"
+#include "comm/model.h"
+#include "run/team.h"
+#include "tensor/vector.h"
+#include "transport/sim/sim.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DRAWS = 256, MEETS_MAX = 64 };         /* of the straggler */
+enum { BUS_FLOATS = 1 << 19, BUS_TRIES = 3 }; /* of the measurement of memory */
+
+static const double UPDATE_OPERATIONS = 4,
+                    UPDATE_BYTES = 16; /* by parameter, as trainer.c charges */
+static const double NEAR_ALPHA = 1e-6; /* a wake-up between threads that have a core each */
+
+void fast__first_add(fast_first *first, double seconds)
+{
+    const int64_t at = first->seen - FAST_FIRST_SKIPPED;
+
+    if (at >= FAST_FIRST_STEPS)
+        return;
+    if (at >= 0)
+        first->seconds[at] = seconds;
+    first->seen++;
+}
+
+static int64_t first_count(const fast_first *first)
+{
+    return first->seen > FAST_FIRST_SKIPPED ? first->seen - FAST_FIRST_SKIPPED : 0;
+}
+
+/* Operations that wait for one another on the longest way through the network, and back. */
+static double depth_of(const fast_run *run)
+{
+    const fast_graph *graph = run->graph;
+    double longest = 0;
+    double *depth = NULL;
+
+    if (!graph || fast__alloc("depths", graph->node_count, sizeof *depth, &depth))
+        return NAN;
+    for (int i = 0; i < graph->node_count; i++) {
+        const fast_node *node = &graph->nodes[i];
+        const bool serial =
+            node->op == FAST_OP_RNN || node->op == FAST_OP_LSTM || node->op == FAST_OP_GRU;
+        const double times = serial ? (double)node->shape[0] : 1;
+        const double inner =
+            fast__node_flops_forward(graph, i) / (2 * (double)(node->count > 0 ? node->count : 1));
+        double before = 0;
+
+        for (int k = 0; k < node->input_count; k++)
+            before = fmax(before, depth[node->inputs[k]]);
+        depth[i] = before + (i == 0 ? 0 : times * (1 + (inner > 1 ? ceil(log2(inner)) : 0)));
+        longest = fmax(longest, depth[i]);
+    }
+    fast__free(depth);
+    return 3 * longest + ceil(log2((double)run->config.batch)) + UPDATE_OPERATIONS;
+}
+
+/* What the machine is made of, as far as a worker's step depends on it. */
+typedef struct machine {
+    const fast_sim *sim; /* NULL: a real one */
+    double memory;       /* seconds for a byte moved through it */
+    fast_price price;    /* between workers */
+    fast_price server;   /* between a worker and a server, on average */
+} machine;
+
+/* Expected latency of a simulated link, in seconds. */
+static double link_alpha(const fast_sim_link *link)
+{
+    const double loss = (double)link->loss * 0x1p-32;
+
+    return ((double)link->latency_ns + 0.5 * (double)link->jitter_ns +
+            loss / (1 - loss) * (double)link->retry_ns) *
+           1e-9;
+}
+
+static double per(double amount, double speed)
+{
+    return speed > 0 ? amount / speed : 0;
+}
+
+/* Seconds of a simulated worker's charge, without jitter; more actors than cores take turns. */
+static double sim_seconds(const fast_sim *sim, int64_t i, double operations, double bytes)
+{
+    const fast_sim_node *node = sim->actors[i].node;
+    int64_t actors = 0;
+
+    for (int64_t k = 0; node->spec.cores > 0 && k < sim->base.roles[0].count; k++)
+        actors += sim->actors[k].node == node;
+    return (per(operations, node->spec.speed) + per(bytes, node->spec.memory)) * node->slow *
+           fmax(1, per((double)actors, (double)node->spec.cores));
+}
+
+/* The dearest link between neighbours by rank, the mean link to the servers. */
+static void sim_prices(const fast_team *team, machine *m)
+{
+    const fast_sim *sim = m->sim;
+    const int64_t n = team->workers;
+
+    for (int64_t i = 0; i < n; i++) {
+        const fast_sim_actor *to = &sim->actors[(i + 1) % n];
+        const fast_sim_link *link = fast__sim_link(sim, sim->actors[i].node, to->node);
+
+        m->memory = fmax(m->memory, per(1, sim->actors[i].node->spec.memory));
+        m->price.gamma = fmax(m->price.gamma, sim_seconds(sim, i, 1, 12));
+        if (n > 1) {
+            m->price.alpha = fmax(m->price.alpha, link_alpha(link));
+            m->price.beta = fmax(m->price.beta, link->ns_per_byte * 1e-9);
+        }
+        for (int64_t k = 0; k < team->servers; k++) {
+            const double share = 1 / (double)(n * team->servers);
+
+            link = fast__sim_link(sim, sim->actors[i].node, sim->actors[n + k].node);
+            m->server.alpha += share * link_alpha(link);
+            m->server.beta += share * link->ns_per_byte * 1e-9;
+        }
+    }
+}
+
+/* Seconds for a byte through this machine's memory, by a short sum of vectors. */
+static double time_memory(void)
+{
+    double best = INFINITY;
+    float *x = NULL;
+
+    if (fast__alloc("a vector to measure with", 2 * BUS_FLOATS, sizeof *x, &x))
+        return 0;
+    for (int i = 0; i < BUS_TRIES; i++) {
+        const int64_t begin = fast__run_wall();
+
+        fast__vector_add(BUS_FLOATS, x, x + BUS_FLOATS);
+        best = fmin(best, (double)(fast__run_wall() - begin) * 1e-9);
+    }
+    fast__free(x);
+    return best / (12.0 * BUS_FLOATS);
+}
+
+/* `group` may be NULL: then what its prices would be is not known. */
+static machine machine_of(const fast_team *team, const fast_group *group)
+{
+    machine m = { .sim = NULL };
+
+    if (team->world->inner == &fast__transport_sim) {
+        m.sim = (const fast_sim *)team->world;
+        sim_prices(team, &m);
+        return m;
+    }
+    m.memory = time_memory();
+    m.price = (fast_price){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
+    if (!team->alone && group && group->price)
+        m.price = *group->price;
+    m.server = m.price;
+    return m;
+}
+
+/* Near workers sum in memory: each reads all vectors of its slice, and writes that to all. */
+static double sum_seconds(fast_group *group, const machine *m, bool near, int64_t count)
+{
+    if (near && !m->sim)
+        return 4 * m->price.alpha + 8 * (double)count * m->memory;
+    return fast__model_at(group, &m->price, count);
+}
+
+void fast__forecast_sums(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_group *group = seat->trainer.group;
+    const machine m = machine_of(team, group);
+
+    fast__mutex_lock(&team->mutex);
+    for (int64_t i = 0; i < team->cost.part_count && team->cost.parts; i++)
+        team->part_s[i] = sum_seconds(group, &m, team->alone, team->parts[i]);
+    team->small_s = sum_seconds(group, &m, team->alone, 1);
+    team->sum_s = sum_seconds(group, &m, team->alone, seat->trainer.count);
+    fast__mutex_unlock(&team->mutex);
+}
+
+/* One draw of what worker i computes in a step; NAN if nothing is known of it. */
+static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng *rng)
+{
+    const fast_seat *seat = team->seats[i];
+    const double n = (double)team->run->learner->params.count;
+
+    if (m->sim) {
+        const double jitter = m->sim->actors[i].node->spec.jitter;
+
+        return sim_seconds(m->sim, i, team->run->learner->flops + UPDATE_OPERATIONS * n,
+                           UPDATE_BYTES * n) *
+               (1 + jitter * (double)fast__rng_uniform(rng));
+    }
+    const int64_t count = seat ? first_count(&seat->begun) : 0;
+    return count > 0 ? seat->begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
+}
+
+/* The mean over workers, and the expected maximum of what each does until they meet. */
+static void compute(const fast_team *team, const machine *m, double *mean_out, double *slowest_out)
+{
+    const double meets = fmin(fmax(team->cost.meets, 1), MEETS_MAX);
+    double sum = 0, slowest = 0;
+    int64_t count = 0;
+    fast_rng rng;
+
+    fast__rng_init(&rng, 1, FAST_PURPOSE_TEST, 0, 0, 0);
+    for (int k = 0; k < DRAWS; k++) {
+        double most = 0;
+
+        for (int64_t i = 0; i < team->workers; i++) {
+            double mean = 0;
+
+            for (int j = 0; j < (int)meets; j++)
+                mean += draw(team, m, i, &rng) / floor(meets);
+            if (!isfinite(mean)) /* of another process */
+                continue;
+            sum += mean;
+            count++;
+            most = fmax(most, mean);
+        }
+        slowest += most / DRAWS;
+    }
+    *mean_out = count > 0 ? sum / (double)count : NAN;
+    *slowest_out = slowest;
+}
+
+/* Sums that begin during the way back: what is left of them when a gradient of so many seconds is
+ * done. */
+static double overlapped(const fast_team *team, double gradient)
+{
+    const double n = (double)team->run->learner->params.count;
+    double finish = 0, done = 0;
+
+    for (int64_t i = 0; i < team->cost.part_count; i++) {
+        done += (double)team->parts[i] / n;
+        finish =
+            fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->part_s[i] - team->small_s;
+    }
+    return fmax(0, finish + team->small_s - gradient);
+}
+
+/* A worker's exchange in a step of so many seconds of computing. */
+static double exchange(const fast_team *team, const machine *m, double seconds)
+{
+    const fast_cost *c = &team->cost;
+    const double n = (double)team->run->learner->params.count;
+    const double work = team->run->learner->flops;
+    const double gradient = seconds * work / (work + UPDATE_OPERATIONS * n);
+    const double moved = c->moved * n * m->memory;
+    const fast_price *price = team->servers > 0 && c->served > 0 ? &m->server : &m->price;
+    const double way = 4 * n * price->beta;
+    const double served =
+        team->servers > 0 ? c->served * way / (double)team->servers * (double)team->workers : 0;
+    double sum = c->parts ? overlapped(team, gradient) : 0;
+
+    if (!c->parts && c->allreduces > 0)
+        sum = c->allreduces * team->sum_s;
+    sum += c->trips * price->alpha + c->waits * way + moved;
+    /* Those who meet are answered one after the other; so they come back one by one. */
+    if (c->meets > 0 && c->meets < 2 && served > 0)
+        sum += fmax(0, served - c->served * way / (double)team->servers);
+    if (c->behind > 0)
+        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->meets));
+    return fmax(sum, served - seconds);
+}
+
+static void forecast_team(const fast_team *team, fast_result *r)
+{
+    const machine m = machine_of(team, NULL);
+    double mean, slowest;
+
+    if (!team->costed)
+        return;
+    compute(team, &m, &mean, &slowest);
+    r->predicted_compute_s = mean;
+    r->predicted_straggler_s =
+        team->cost.meets > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
+    r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
+}
+
+void fast__run_forecast(fast_run *run)
+{
+    fast_result *r = &run->result;
+    const int64_t count = first_count(&run->first);
+
+    r->work = run->learner->flops + UPDATE_OPERATIONS * (double)run->learner->params.count;
+    r->depth = depth_of(run);
+    if (run->team) {
+        forecast_team(run->team, r);
+    } else if (count > 0) {
+        r->predicted_compute_s = r->predicted_exchange_s = r->predicted_straggler_s = 0;
+        for (int64_t i = 0; i < count; i++)
+            r->predicted_compute_s += run->first.seconds[i] / (double)count;
+    }
+    r->predicted_step_s =
+        r->predicted_compute_s + r->predicted_exchange_s + r->predicted_straggler_s;
+}
