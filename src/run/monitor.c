@@ -329,17 +329,25 @@ static fast_err agree(fast_seat *seat, bool *stop_out)
     return FAST_OK;
 }
 
+/* Is something due at this step, or up to the end of the period that begins with it? */
+static bool is_due_soon(const fast_run *run, fast_period period, const fast_trainer *t)
+{
+    const int64_t before = t->step > 0 ? t->step - 1 : 0;
+
+    return fast__run_dues(run, period, t->step + t->period) > fast__run_dues(run, period, before);
+}
+
 /* Another process judges at this step: its workers are late for the next exchange, and who has
- * passed that knows that they are back. */
+ * passed that knows that they are back. The exchange before may not be over here when it is there,
+ * and what is still to be sent waits for the judge, too: so it begins a period early. */
 static void wait_for_judges(fast_seat *seat)
 {
     const fast_run *run = seat->team->run;
     const fast_trainer *t = &seat->trainer;
     const int64_t now = fast_now(t->actor);
 
-    if (fast__run_is_due(run, run->config.evaluate_period, t->step) ||
-        (run->config.checkpoint[0] &&
-         fast__run_is_due(run, run->config.checkpoint_period, t->step))) {
+    if (is_due_soon(run, run->config.evaluate_period, t) ||
+        (run->config.checkpoint[0] && is_due_soon(run, run->config.checkpoint_period, t))) {
         fast__world_hold(seat->team->world, now + HOUR_NS);
         seat->step_held = t->step + t->period;
     } else if (seat->step_held > 0 && t->step >= seat->step_held) {

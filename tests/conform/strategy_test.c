@@ -655,7 +655,7 @@ static void judge_slowly(const char *spec, const char *transport)
     s.run = open_run(LIST("workers=3", spec, transport, "timeout=3", "evaluate=4steps"));
     fast_run_watch(s.run, nap, &s);
     train(s.run);
-    assert_int_equal(fast_run_result(s.run)->steps, STEPS);
+    assert_int_equal(fast_run_result(s.run)->steps, s.run->team->here > 0 ? STEPS : 0);
     assert_int_equal(s.naps > 0, !fast_run_is_first(s.run));
     fast_run_close(s.run);
 }
@@ -724,10 +724,10 @@ static void same_bits_on_ranks(void **state)
             if (fast_run_is_first(run)) {
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);
                 assert_true(fast_run_result(run)->test_loss == here.test_loss);
-            } else if (i == 0) {
+            } else if (i == 0 && run->team->here > 0) { /* a rank without workers has no model */
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);
             }
-            assert_int_equal(fast_run_result(run)->steps, STEPS);
+            assert_int_equal(fast_run_result(run)->steps, run->team->here > 0 ? STEPS : 0);
             fast_run_close(run);
         }
 }
@@ -738,11 +738,14 @@ static void ranks_stop_together(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const fast_result r = result_of(LIST("workers=2", specs[i], "transport=mpi", "target=0.001",
-                                             "evaluate=2steps", "steps=4000"));
+        fast_run *run = open_run(LIST("workers=2", specs[i], "transport=mpi", "target=0.001",
+                                      "evaluate=2steps", "steps=4000"));
 
-        assert_string_equal(r.stop, "target");
-        assert_true(r.steps < 4000);
+        train(run);
+        if (run->team->here > 0)
+            assert_string_equal(fast_run_result(run)->stop, "target");
+        assert_true(fast_run_result(run)->steps < 4000);
+        fast_run_close(run);
     }
 }
 
