@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the family allreduce: synchronous, one model at every step. They differ in how the sum
- * is made, and in the schedule and rule that make large batches learn.
+ * Systems of the families allreduce and quorum: synchronous, one model at every step. They differ
+ * in how the sum is made, whom it waits for, and in the schedule and rule that make large batches
+ * learn.
  */
 #include "strategy/systems.h"
 
@@ -119,17 +120,32 @@ const fast_system fast__systems_allreduce[] = {
         .title = "A-BSP: a round ends when the first workers are done",
         .by = "Wang et al. 2018",
         .row = 33,
-        .flags = "strategy=allreduce",
+        .flags = "strategy=quorum:quorum=1,partial=yes batch=8 accumulate=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
-        .exchange = "allreduce",
+        .exchange = "reduce, broadcast",
         .topology = "any",
         .consistency = "synchronous",
-        .remarks = "Others push the update of the part of their batch that they have processed.",
-        .missing = "partial work: every worker finishes its batch",
-        .alias_of = "bsp",
-        .differs = "rounds that end at partial work",
+        .remarks = "Others push the update of the part of their batch that they have processed, "
+                   "in eighths here, and go on with the rest in the next round.",
+    },
+    {
+        .name = "eager-sgd",
+        .title = "Eager-SGD: partial collectives that take stale gradients in later",
+        .by = "Li et al. 2020",
+        .row = 0,
+        .flags = "strategy=quorum:backup=1,late=add",
+        .parallelism = "DP",
+        .optimisation = "central",
+        .scheduling = "sync.",
+        .exchange = "partial allreduce",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "A step waits for a majority, or for the first; here for all but one. A late "
+                   "gradient is not lost: it goes to the next step that is open.",
+        .missing = "a majority of random initiators; the mean is over the gradients that came, not "
+                   "over all workers",
     },
     {
         .name = "linear-scaling",
@@ -143,8 +159,9 @@ const fast_system fast__systems_allreduce[] = {
         .exchange = "allreduce",
         .topology = "replicated PS",
         .consistency = "synchronous",
-        .remarks = "The rate grows with the global batch; the first epoch ramps it up.",
-        .missing = "momentum correction when the rate changes",
+        .remarks = "The rate grows with the global batch; the first epoch ramps it up. FAST's "
+                   "momentum does not hold the rate, so that it needs no correction when the rate "
+                   "changes.",
     },
     {
         .name = "lars-32k",

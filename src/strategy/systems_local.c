@@ -28,16 +28,16 @@ const fast_system fast__systems_local[] = {
         .title = "deeplearning4j: parameter averaging",
         .by = "Eclipse 2014",
         .row = 19,
-        .flags = "strategy=local:period=5",
+        .flags = "strategy=local:period=5,state=average",
         .parallelism = "DP",
         .optimisation = "decentral",
         .scheduling = "sync.",
         .exchange = "reduce",
         .topology = "dedicated master node",
         .consistency = "periodic",
-        .remarks = "SparkNet for production, with 5 steps between averages.",
-        .missing = "the state of the rule is kept, not averaged; the asynchronous mode with "
-                   "Strom's threshold codec",
+        .remarks =
+            "SparkNet for production, with 5 steps between averages, of the rule's state too.",
+        .missing = "the asynchronous mode with Strom's threshold codec",
     },
     {
         .name = "parallel-sgd",
