@@ -312,7 +312,7 @@ static void test_errors_end_the_run(void **state)
             q = (quadratic){ .fail_worker = -1, .answer = FAST_EPEER, .error = "bad" };
             assert_int_equal(train(&q, options, &result), FAST_EINVAL);
             assert_non_null(strstr(fast_error_detail(), "evaluation at step 0: bad"));
-            assert_int_equal(q.judged, 1);
+            assert_in_range(q.judged, 1, 2); /* where steps are not in step, another may be due */
         }
 }
 

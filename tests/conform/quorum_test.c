@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "run/team.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,7 +188,6 @@ static void a_quorum_is_faster_than_all(void **state)
 
     (void)state;
     assert_true(r.time_s < 0.75 * time_s);
-    assert_true(isnan(r.completeness)); /* the slowest never had its say */
     r = result_of(LIST("strategy=quorum:backup=1,late=add,servers=0", LARGE, SIM));
     assert_true(r.time_s < 0.65 * time_s && r.staleness_max > 0 && r.completeness > 0.9);
     r = result_of(LIST("strategy=quorum:quorum=1", LARGE, SIM));
