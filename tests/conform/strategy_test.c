@@ -6,7 +6,8 @@
  * evaluation fails nobody. Method: a small model on small data, compared by params_hash; limits of
  * one strategy that are another; faults in sim.
  *
- * With the argument "mpi", under mpirun: the same hash on the ranks as on threads.
+ * With the argument "mpi", under mpirun: the same hash on the ranks as on threads; with "patient"
+ * besides, without what has a short timeout.
  */
 #include "base/hash.h"
 #include "base/memory.h"
@@ -751,6 +752,8 @@ static void ranks_stop_together(void **state)
 
 int main(int argc, char **argv)
 {
+    const struct CMUnitTest patient_on_ranks[] = { cmocka_unit_test(same_bits_on_ranks),
+                                                   cmocka_unit_test(ranks_stop_together) };
     const struct CMUnitTest on_ranks[] = { cmocka_unit_test(same_bits_on_ranks),
                                            cmocka_unit_test(ranks_stop_together),
                                            cmocka_unit_test(slow_judges_fail_no_rank) };
@@ -773,6 +776,8 @@ int main(int argc, char **argv)
     };
     int failed;
 
+    if (argc > 2 && strcmp(argv[1], "mpi") == 0 && strcmp(argv[2], "patient") == 0)
+        return cmocka_run_group_tests(patient_on_ranks, NULL, NULL);
     if (argc > 1 && strcmp(argv[1], "mpi") == 0)
         return cmocka_run_group_tests(on_ranks, NULL, NULL);
     snprintf(folder, sizeof folder, "strategy-test-XXXXXX");
