@@ -141,6 +141,15 @@ const void *fast__chain_config(const fast_chain *chain)
     return chain->config;
 }
 
+unsigned fast__chain_traits(const fast_chain *chain)
+{
+    const fast_codec *codec = chain->codec;
+
+    if (!codec)
+        return FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
+    return codec->traits | (codec->more ? codec->more(chain->config) : 0);
+}
+
 const char *fast__chain_text(const fast_chain *chain)
 {
     return chain->text;

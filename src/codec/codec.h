@@ -89,6 +89,8 @@ typedef struct fast_codec {
     size_t config_size;         /* bytes of it */
     unsigned traits;            /* FAST_CODEC_* */
 
+    /* Traits that depend on the options, besides `traits`. May be NULL. */
+    unsigned (*more)(const void *config);
     /* Refuse options that do not go together: FAST_EINVAL. May be NULL. */
     fast_err (*check)(const void *config);
     /* Bytes that a block takes at most. */
@@ -137,6 +139,8 @@ fast_err fast__chain_open(const char *spec, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
 const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: none */
 const void *fast__chain_config(const fast_chain *chain);
+/* Of its codec, with its options; without a codec FAST_CODEC_LOSSLESS and FAST_CODEC_RAW. */
+unsigned fast__chain_traits(const fast_chain *chain);
 const char *fast__chain_text(const fast_chain *chain); /* as it was given */
 bool fast__chain_is_none(const fast_chain *chain);     /* neither codec nor stage */
 

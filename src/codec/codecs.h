@@ -6,6 +6,7 @@
 /* All codecs and stages of this folder; private to it. */
 extern const fast_codec fast__codec_fp16;
 extern const fast_codec fast__codec_bf16;
+extern const fast_codec fast__codec_int8;
 extern const fast_codec fast__codec_onebit;
 extern const fast_codec fast__codec_sign;
 extern const fast_codec fast__codec_vote;

@@ -99,18 +99,17 @@ static int64_t cut(const fast_coder_options *o, bool layers, part *parts)
 
 static fast_err check(const fast_coder_options *o)
 {
-    const fast_codec *codec = o->chain->codec;
-    const unsigned no = FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS;
+    const unsigned traits = fast__chain_traits(o->chain);
 
     FAST_ASSERT(o->offset >= 0 && o->count > 0 && o->offset + o->count <= o->layout->count);
     if (o->count > INT32_MAX)
         return fast__fail(FAST_EINVAL, "codec %s: %lld elements are too many for one flow",
                           o->chain->text, (long long)o->count);
-    if (o->feedback == 1 && (!codec || (codec->traits & no)))
-        return fast__fail(
-            FAST_EINVAL, "codec %s: there is nothing to feed back; %s", o->chain->text,
-            codec && (codec->traits & FAST_CODEC_KEEPS) ? "it keeps what it has not sent itself"
-                                                        : "it loses nothing");
+    if (o->feedback == 1 && (traits & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)))
+        return fast__fail(FAST_EINVAL, "codec %s: there is nothing to feed back; %s",
+                          o->chain->text,
+                          traits & FAST_CODEC_KEEPS ? "it keeps what it has not sent itself"
+                                                    : "it loses nothing");
     return FAST_OK;
 }
 
@@ -161,7 +160,7 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
 static fast_err build(fast_coder *c, const fast_coder_options *o)
 {
     const fast_codec *codec = o->chain->codec;
-    const unsigned traits = codec ? codec->traits : FAST_CODEC_LOSSLESS;
+    const unsigned traits = fast__chain_traits(o->chain);
     const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_KEEPS |
                            FAST_CODEC_RAW | FAST_CODEC_VOTES;
     const bool layers = codec && o->layout->segment_count > 0 &&
