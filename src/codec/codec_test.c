@@ -27,8 +27,24 @@
 
 /* Every codec and stage, with the options that make other code run. */
 static const char *const specs[] = {
-    "none", "fp16",          "bf16", "onebit", "onebit:group=7",
-    "sign", "sign:group=50", "vote", "int8",   "int8:group=33,round=random",
+    "none",
+    "fp16",
+    "bf16",
+    "onebit",
+    "onebit:group=7",
+    "sign",
+    "sign:group=50",
+    "vote",
+    "int8",
+    "int8:group=33,round=random",
+    "terngrad",
+    "terngrad:clip=0,pack=base3",
+    "terngrad:clip=0",
+    "qsgd",
+    "qsgd:bits=2,bucket=10",
+    "qsgd:bits=8,norm=max",
+    "qsgd:code=elias",
+    "qsgd:code=elias,bits=8,bucket=7,norm=max",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -220,7 +236,9 @@ static void feedback_loses_nothing(void **state)
     (void)state;
     for (int s = 0; s < SPECS; s++) {
         fast_chain *chain = open_chain(specs[s]);
-        if (fast__chain_traits(chain) & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)) {
+        const unsigned traits = fast__chain_traits(chain);
+        if ((traits & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)) ||
+            ((traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))) {
             fast__chain_close(chain);
             continue;
         }
@@ -407,6 +425,13 @@ static void nonsense_is_refused(void **state)
     fast_coder *coder = NULL;
     const fast_coder_options o = { .chain = chain, .layout = &layout, .count = ALL, .feedback = 1 };
     assert_int_equal(fast__coder_new(&o, &coder), FAST_EINVAL);
+    fast__chain_close(chain);
+    chain = open_chain("qsgd");
+    const fast_coder_options grows = {
+        .chain = chain, .layout = &layout, .count = ALL, .feedback = 1
+    };
+    assert_int_equal(fast__coder_new(&grows, &coder), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "right in the mean"));
     fast__chain_close(chain);
 }
 

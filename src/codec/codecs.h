@@ -8,5 +8,7 @@ extern const fast_codec fast__codec_fp16;
 extern const fast_codec fast__codec_bf16;
 extern const fast_codec fast__codec_int8;
 extern const fast_codec fast__codec_onebit;
+extern const fast_codec fast__codec_qsgd;
+extern const fast_codec fast__codec_terngrad;
 extern const fast_codec fast__codec_sign;
 extern const fast_codec fast__codec_vote;

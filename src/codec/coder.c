@@ -110,6 +110,11 @@ static fast_err check(const fast_coder_options *o)
                           o->chain->text,
                           traits & FAST_CODEC_KEEPS ? "it keeps what it has not sent itself"
                                                     : "it loses nothing");
+    if (o->feedback == 1 && (traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))
+        return fast__fail(FAST_EINVAL,
+                          "codec %s is right in the mean, but far off each time: what "
+                          "error feedback owes would grow without end",
+                          o->chain->text);
     return FAST_OK;
 }
 
@@ -162,7 +167,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     const fast_codec *codec = o->chain->codec;
     const unsigned traits = fast__chain_traits(o->chain);
     const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_KEEPS |
-                           FAST_CODEC_RAW | FAST_CODEC_VOTES;
+                           FAST_CODEC_RAW | FAST_CODEC_VOTES | FAST_CODEC_PLAIN;
     const bool layers = codec && o->layout->segment_count > 0 &&
                         (o->scope == 1 || (o->scope == 0 && (traits & FAST_CODEC_LAYERS) != 0));
     size_t scratch;

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * qsgd: levels by chance (Alistarh et al. 2017). For each bucket, with s levels,
+ *
+ *     l_i = floor(s |v_i| / |v| + u_i),   q_i = |v| sign(v_i) l_i / s
+ *
+ * with |v| the bucket's 2-norm, or its largest magnitude (norm=max), and u_i in [0, 1) from the
+ * key: the mean over keys is v. bits counts sign and level: s = 2^(bits - 1) - 1.
+ *
+ *     code=none    a bucket is its norm (float), then `bits` an element: the level, and above it
+ *                  the sign; fields fill words of 32 bits
+ *     code=elias   a bucket is its norm, then for each element whose level is not 0: the number of
+ *                  zeros before it plus 1, its sign, its level, the numbers in Elias' gamma code;
+ *                  the last run ends at the bucket's end. Buckets follow without gaps
+ *
+ * With the 2-norm of 512 elements most levels are 0 or 1, and coding pays. A bucket with an element
+ * that is not finite comes back as NaN.
+ */
+#include "codec/bits.h"
+#include "codec/codecs.h"
+#include "codec/noise.h"
+#include "tensor/clones.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+
+enum { BUCKET_MAX = 65536 };
+
+typedef struct qsgd_config {
+    int64_t bits;   /* 2, 4 or 8: sign and level */
+    int64_t bucket; /* elements that share a norm */
+    int norm;       /* 0 l2, 1 max */
+    int code;       /* 0 none, 1 elias */
+} qsgd_config;
+
+static const fast_option options[] = {
+    FAST_OPT_INT(qsgd_config, bits, "4", 2, 8, "of an element, sign and level: 2, 4 or 8"),
+    FAST_OPT_INT(qsgd_config, bucket, "512", 1, BUCKET_MAX, "elements that share a norm"),
+    FAST_OPT_CHOICE(qsgd_config, norm, "l2", "l2|max", "what levels are parts of"),
+    FAST_OPT_CHOICE(qsgd_config, code, "none", "none|elias",
+                    "fields of equal length, or Elias' code"),
+    FAST_OPT_END,
+};
+
+static fast_err check(const void *config)
+{
+    const int64_t bits = ((const qsgd_config *)config)->bits;
+
+    if (bits == 2 || bits == 4 || bits == 8)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL, "codec qsgd: bits must be 2, 4 or 8, not %lld", (long long)bits);
+}
+
+/* Bytes of a bucket of n elements in fields: whole words. */
+static size_t fields_size(const qsgd_config *c, int64_t n)
+{
+    const int64_t in_word = 32 / c->bits;
+
+    return sizeof(float) + (size_t)((n + in_word - 1) / in_word) * sizeof(uint32_t);
+}
+
+static size_t fixed_size(const qsgd_config *c, int64_t count)
+{
+    const int64_t rest = count % c->bucket;
+
+    return (size_t)(count / c->bucket) * fields_size(c, c->bucket) +
+           (rest ? fields_size(c, rest) : 0);
+}
+
+/* Gamma codes of a run of 1 and of a level below 2^7, and a sign, take 1 + 13 + 1 bits; longer runs
+ * are cheaper an element. */
+static size_t bound(const void *config, const fast_block *block)
+{
+    const qsgd_config *c = config;
+    const size_t buckets = (size_t)((block->count + c->bucket - 1) / c->bucket);
+
+    if (c->code == 0)
+        return fixed_size(c, block->count);
+    return ((size_t)block->count * 16 + buckets * 64) / 8 + 8;
+}
+
+/* Levels and signs of a bucket, a byte each: the sign in bit 7. */
+FAST_CLONES static void quantise(int64_t n, const float *x, float factor, int32_t top, uint64_t key,
+                                 uint32_t first, uint8_t *out)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++) {
+        const float u = fast__noise_uniform(key, first + (uint32_t)i);
+        const int32_t level = (int32_t)(__builtin_fabsf(x[i]) * factor + u);
+        uint32_t bits;
+
+        memcpy(&bits, x + i, sizeof bits);
+        out[i] = (uint8_t)((uint32_t)(level < top ? level : top) | (bits >> 31) << 7);
+    }
+}
+
+/* Bytes of quantise() to fields of 4 bits, 8 a word, and of 2 bits, 16 a word. */
+FAST_CLONES static void put_fields(int64_t n, int bits, const uint8_t *q, uint8_t *out)
+{
+    const int in_word = 32 / bits;
+
+    for (int64_t i = 0; i < n; i += in_word, out += sizeof(uint32_t)) {
+        const int64_t m = n - i < in_word ? n - i : in_word;
+        uint32_t word = 0;
+
+        for (int64_t j = 0; j < m; j++) {
+            const uint32_t field = (q[i + j] & 0x7fu) | (uint32_t)(q[i + j] >> 7) << (bits - 1);
+
+            word |= field << bits * j;
+        }
+        memcpy(out, &word, sizeof word);
+    }
+}
+
+/* Eight fields of 4 bits at once: nibbles meet in their word by shifts of 64 bits. */
+FAST_CLONES static void put_nibbles(int64_t n, const uint8_t *q, uint8_t *out)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n / 2; i++) {
+        const unsigned low = q[2 * i];
+        const unsigned high = q[2 * i + 1];
+
+        out[i] = (uint8_t)((low & 7) | (low >> 4 & 8) | (high & 7) << 4 | (high & 0x80));
+    }
+}
+
+static void put_gamma(fast_bit_writer *w, uint32_t value)
+{
+    const unsigned bits = 31 - (unsigned)__builtin_clz(value);
+
+    /* `bits` zeros, then the value from its highest bit: written with the lowest bits first, the
+     * highest bit comes first and the rest as they are. */
+    fast__bits_put(w, UINT64_C(1) << bits, bits + 1);
+    if (bits > 0)
+        fast__bits_put(w, value, bits);
+}
+
+static uint32_t get_gamma(fast_bit_reader *r)
+{
+    unsigned bits = 0;
+
+    while (fast__bits_get(r, 1) == 0) {
+        if (r->bad || ++bits > 30) {
+            r->bad = true;
+            return 1;
+        }
+    }
+    return bits == 0 ? 1 : (uint32_t)(1u << bits | fast__bits_get(r, bits));
+}
+
+static void put_elias(fast_bit_writer *w, int64_t n, const uint8_t *q)
+{
+    uint32_t run = 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        if ((q[i] & 0x7f) == 0) {
+            run++;
+            continue;
+        }
+        put_gamma(w, run);
+        fast__bits_put(w, q[i] >> 7, 1);
+        put_gamma(w, q[i] & 0x7f);
+        run = 1;
+    }
+    if (run > 1)
+        put_gamma(w, run);
+}
+
+static float norm_of(const qsgd_config *c, int64_t n, const float *x)
+{
+    const float most = fast__vector_max_abs(n, x);
+
+    if (!isfinite(most))
+        return NAN;
+    return c->norm == 1 ? most : (float)sqrt(fast__vector_norm2(n, x));
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const qsgd_config *c = config;
+    const int32_t top = (1 << (c->bits - 1)) - 1;
+    fast_bit_writer w = { .at = out };
+    uint8_t q[BUCKET_MAX];
+
+    for (int64_t i = 0; i < e->block.count; i += c->bucket) {
+        const int64_t n = e->block.count - i < c->bucket ? e->block.count - i : c->bucket;
+        float norm = norm_of(c, n, e->x + i);
+        float factor = (float)top / norm;
+        uint32_t word;
+
+        if (!isfinite(factor)) { /* 0, too small to divide by, or not a number */
+            norm = norm >= 0 ? 0 : norm;
+            factor = 0;
+        }
+        if (factor > 0)
+            quantise(n, e->x + i, factor, top, e->key, (uint32_t)i, q);
+        else
+            memset(q, 0, (size_t)n);
+        if (c->code == 1) {
+            memcpy(&word, &norm, sizeof word);
+            fast__bits_put(&w, word, 32);
+            put_elias(&w, n, q);
+            continue;
+        }
+        memcpy(w.at, &norm, sizeof norm);
+        if (c->bits == 4 && n % 8 == 0)
+            put_nibbles(n, q, w.at + sizeof norm);
+        else
+            put_fields(n, (int)c->bits, q, w.at + sizeof norm);
+        w.at += fields_size(c, n);
+    }
+    return (size_t)(fast__bits_flush(&w) - out);
+}
+
+FAST_CLONES static void take_fields(int64_t n, int bits, const uint8_t *in, float scale, bool add,
+                                    float *y)
+{
+    const int in_word = 32 / bits;
+    const uint32_t top = (1u << (bits - 1)) - 1;
+
+    for (int64_t i = 0; i < n; i += in_word, in += sizeof(uint32_t)) {
+        const int64_t m = n - i < in_word ? n - i : in_word;
+        uint32_t word;
+
+        memcpy(&word, in, sizeof word);
+        FAST_EACH
+        for (int64_t j = 0; j < m; j++) {
+            const uint32_t field = word >> bits * j;
+            const float v =
+                (float)(int32_t)(field & top) * (field >> (bits - 1) & 1 ? -scale : scale);
+
+            y[i + j] = add ? y[i + j] + v : v;
+        }
+    }
+}
+
+/* One bucket of Elias' code. */
+static void take_elias(fast_bit_reader *r, int64_t n, int32_t top, float scale, bool add, float *y)
+{
+    const float zero = 0 * scale; /* NaN where the norm is */
+    int64_t i = 0;
+
+    while (i < n && !r->bad) {
+        const int64_t run = (int64_t)get_gamma(r) - 1;
+
+        if (run > n - i) {
+            r->bad = true;
+            return;
+        }
+        for (int64_t end = i + run; i < end; i++)
+            y[i] = add ? y[i] + zero : zero;
+        if (i == n || r->bad)
+            return;
+        const bool negative = fast__bits_get(r, 1) != 0;
+        const uint32_t level = get_gamma(r);
+        if (level > (uint32_t)top) {
+            r->bad = true;
+            return;
+        }
+        const float v = (float)level * (negative ? -scale : scale);
+        y[i] = add ? y[i] + v : v;
+        i++;
+    }
+}
+
+static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
+{
+    const int32_t top = (1 << (c->bits - 1)) - 1;
+    fast_bit_reader r = { .at = d->in, .end = d->in + d->size };
+
+    for (int64_t i = 0; i < d->block.count && !r.bad; i += c->bucket) {
+        const int64_t n = d->block.count - i < c->bucket ? d->block.count - i : c->bucket;
+        const uint32_t word = (uint32_t)fast__bits_get(&r, 32);
+        float norm;
+
+        memcpy(&norm, &word, sizeof norm);
+        take_elias(&r, n, top, d->scale * norm / (float)top, d->mode == FAST_DECODE_ADD, d->y + i);
+    }
+    if (r.bad || r.at != r.end)
+        return fast__fail(FAST_EFORMAT, "qsgd: %zu bytes are no code of %lld elements", d->size,
+                          (long long)d->block.count);
+    return FAST_OK;
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    const qsgd_config *c = config;
+    const int32_t top = (1 << (c->bits - 1)) - 1;
+    const uint8_t *at = d->in;
+
+    if (c->code == 1)
+        return decode_elias(c, d);
+    if (d->size != fixed_size(c, d->block.count))
+        return fast__fail(FAST_EFORMAT, "qsgd: %zu bytes, not the %zu of %lld elements", d->size,
+                          fixed_size(c, d->block.count), (long long)d->block.count);
+    for (int64_t i = 0; i < d->block.count; i += c->bucket) {
+        const int64_t n = d->block.count - i < c->bucket ? d->block.count - i : c->bucket;
+        float norm;
+
+        memcpy(&norm, at, sizeof norm);
+        take_fields(n, (int)c->bits, at + sizeof norm, d->scale * norm / (float)top,
+                    d->mode == FAST_DECODE_ADD, d->y + i);
+        at += fields_size(c, n);
+    }
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_qsgd = {
+    .name = "qsgd",
+    .summary = "levels by chance, a norm for each bucket, Elias' code if wanted",
+    .options = options,
+    .config_size = sizeof(qsgd_config),
+    .traits = FAST_CODEC_UNBIASED,
+    .check = check,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+};
