@@ -172,6 +172,15 @@ static fast_seat *sit_down(fast_team *team, fast_actor *actor)
     return seat;
 }
 
+/* Others look at these while they measure. */
+static void note_end(fast_seat *seat, bool over, bool lost)
+{
+    fast__mutex_lock(&seat->team->mutex);
+    seat->over = over;
+    seat->lost = lost;
+    fast__mutex_unlock(&seat->team->mutex);
+}
+
 static fast_err worker_main(fast_actor *actor, void *ctx)
 {
     fast_team *team = ctx;
@@ -181,11 +190,10 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
 
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(seat);
-    seat->over = false;
-    seat->lost = false;
+    note_end(seat, false, false);
     if (!err)
         err = team->strategy->worker(&seat->trainer, team->config);
-    seat->lost = err != FAST_OK;
+    note_end(seat, seat->over, err != FAST_OK);
     fast__seat_unshare(seat);
     if (!err && seat->trainer.rank == 0)
         fast__forecast_sums(seat);
