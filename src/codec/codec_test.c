@@ -44,6 +44,10 @@ static const char *const specs[] = {
     "qsgd:bits=2,bucket=10",
     "qsgd:bits=8,norm=max",
     "qsgd:code=elias",
+    "topk:ratio=0.1",
+    "topk",
+    "topk:value=fp16,ratio=0.05",
+    "topk:ratio=1",
     "qsgd:code=elias,bits=8,bucket=7,norm=max",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };

@@ -6,9 +6,11 @@
 #include "codec/codecs.h"
 
 const fast_codec *const fast__codecs[] = {
-    &fast__codec_fp16,     &fast__codec_bf16, &fast__codec_int8,
-    &fast__codec_onebit,   &fast__codec_sign, &fast__codec_vote,
-    &fast__codec_terngrad, &fast__codec_qsgd, NULL,
+    &fast__codec_fp16,     &fast__codec_bf16,
+    &fast__codec_int8,     &fast__codec_onebit,
+    &fast__codec_sign,     &fast__codec_vote,
+    &fast__codec_terngrad, &fast__codec_qsgd,
+    &fast__codec_topk,     NULL,
 };
 
 const fast_stage *const fast__stages[] = {

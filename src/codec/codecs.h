@@ -10,5 +10,6 @@ extern const fast_codec fast__codec_int8;
 extern const fast_codec fast__codec_onebit;
 extern const fast_codec fast__codec_qsgd;
 extern const fast_codec fast__codec_terngrad;
+extern const fast_codec fast__codec_topk;
 extern const fast_codec fast__codec_sign;
 extern const fast_codec fast__codec_vote;
