@@ -156,7 +156,7 @@ const cli_group cli_groups[] = {
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
-    { "Workers", "|workers|system|strategy|topology|representative|shard|alpha|" },
+    { "Workers", "|workers|system|strategy|then|topology|representative|shard|alpha|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },

@@ -127,8 +127,9 @@ static void say_header(const train_show *show, const fast_event *event)
         fprintf(file, "%s steps", fast_run_option(run, "steps"));
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
     if (has_team(run))
-        fprintf(file, "%s workers: strategy %s on %s%s%s\n", fast_run_option(run, "workers"),
-                fast_run_option(run, "strategy"), fast_run_option(run, "transport"),
+        fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
+                fast_run_option(run, "strategy"), fast_run_option(run, "then")[0] ? ", then " : "",
+                fast_run_option(run, "then"), fast_run_option(run, "transport"),
                 fast_run_option(run, "cluster")[0] ? ", cluster " : "",
                 fast_run_option(run, "cluster"));
     if (event->step > 0)

@@ -35,7 +35,7 @@
  * the usual reason to resume a finished one. */
 static const char *const matching[] = { "model",   "data",     "workers",    "batch", "optimizer",
                                         "lr",      "schedule", "seed",       "shard", "alpha",
-                                        "augment", "strategy", "accumulate", NULL };
+                                        "augment", "strategy", "accumulate", "then",  NULL };
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",

@@ -578,8 +578,9 @@ fast_err fast__monitor_finish(fast_team *team)
         return FAST_OK; /* the model that reached it stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
-    if (run->finished || run->result.canceled || judged || !team->first ||
-        run->config.evaluate_period.unit == FAST_PERIOD_NEVER)
-        return FAST_OK;
-    return fast__run_evaluate(run);
+    if (!run->finished && !run->result.canceled && !judged && team->first &&
+        run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
+        (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
+        FAST_TRY(fast__run_evaluate(run));
+    return fast__phases_left(team) ? fast__run_keep_due(run) : FAST_OK;
 }

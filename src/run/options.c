@@ -55,6 +55,8 @@ const fast_option fast__run_options[] = {
                   "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",
                   "how workers cooperate; auto: allreduce where there are several"),
+    FAST_OPT_TEXT(C, then, "", "strategy",
+                  "change to this strategy during the run, like local@epoch=2; can be repeated"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
                   "who exchanges with whom; auto: the strategy's own"),
     FAST_OPT_TEXT(C, representative, "auto", "representative",
@@ -178,6 +180,13 @@ static fast_err config_set(C *c, const char *option)
         return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", option);
     memcpy(name, option, (size_t)(equal - option));
     name[equal - option] = '\0';
+    if (strcmp(name, "then") == 0 && c->then[0] && equal[1]) { /* one after the other */
+        const size_t used = strlen(c->then);
+        if (used + strlen(equal) + 1 > sizeof c->then)
+            return fast__fail(FAST_EINVAL, "then=%.60s...: too many changes", c->then);
+        snprintf(c->then + used, sizeof c->then - used, ";%s", equal + 1);
+        return FAST_OK;
+    }
     return fast__options_set("train", fast__run_options, c, name, equal + 1);
 }
 

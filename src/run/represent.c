@@ -93,9 +93,9 @@ static fast_err parse(fast_represent *r, const char *spec)
 }
 
 /* The policy: what was asked for, or, with auto, the strategy's own. */
-static fast_err choose(fast_team *team)
+static fast_err choose(fast_team *team, const fast_strategy *strategy)
 {
-    const char *own = team->strategy->representative;
+    const char *own = strategy->representative;
     const bool foreign = team->run->foreign != NULL;
 
     FAST_TRY(parse(&team->represent, team->run->config.representative));
@@ -112,17 +112,22 @@ fast_err fast__represent_open(fast_team *team)
     fast_represent *r = &team->represent;
     const fast_graph *graph = team->run->graph;
     const int64_t batch = team->run->config.batch;
+    bool mixes = false, stands = false; /* consensus, ensemble: in any phase */
 
-    FAST_TRY(choose(team));
+    for (int64_t i = 0; i < team->phase_count; i++) {
+        const fast_strategy *strategy = team->phases[i].strategy;
+
+        FAST_TRY(choose(team, strategy));
+        mixes = mixes || (!strategy->identical && r->policy == FAST_POLICY_CONSENSUS);
+        stands = stands || (!strategy->identical && r->policy == FAST_POLICY_ENSEMBLE);
+    }
     if (r->policy == FAST_POLICY_WORKER && r->rank >= team->workers)
         return fast__fail(FAST_EINVAL,
                           "representative worker:rank=%lld: there are %lld workers, from 0",
                           (long long)r->rank, (long long)team->workers);
-    if (team->strategy->identical)
-        return FAST_OK; /* there is one model */
-    if (r->policy == FAST_POLICY_CONSENSUS)
+    if (mixes)
         FAST_TRY(fast__alloc("weights of mixing", team->workers, sizeof *r->weights, &r->weights));
-    if (r->policy == FAST_POLICY_ENSEMBLE) {
+    if (stands) {
         const int64_t each = graph->positions * graph->outputs;
 
         FAST_TRY(fast__alloc("an ensemble's models", team->workers * replica_count(team),
@@ -163,6 +168,7 @@ fast_err fast__represent_begin(fast_team *team)
     fast_err err;
 
     r->member_count = 0;
+    FAST_TRY(choose(team, team->strategy));
     if (!r->weights)
         return FAST_OK;
     memset(r->weights, 0, (size_t)team->workers * sizeof *r->weights);
@@ -287,6 +293,7 @@ static void keep(const fast_team *team, fast_vote *vote, const fast_replica *rep
     const size_t w_size = (size_t)team->run->learner->params.count * sizeof(float);
     const size_t s_size = (size_t)team->run->learner->state.count * sizeof(float);
     const int64_t count = replica_count(team);
+    const fast_represent *r = &team->represent;
 
     if (is_better(team, vote, replica)) {
         vote->chosen = replica->rank;
@@ -294,7 +301,7 @@ static void keep(const fast_team *team, fast_vote *vote, const fast_replica *rep
         memcpy(vote->middle, replica->w, w_size);
         memcpy(vote->middle + team->run->learner->params.count, replica->s, s_size);
     }
-    if (vote->members) {
+    if (r->policy == FAST_POLICY_ENSEMBLE) {
         memcpy(vote->members + replica->rank * count, replica->w, w_size);
         memcpy(vote->members + replica->rank * count + team->run->learner->params.count, replica->s,
                s_size);
@@ -387,6 +394,6 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
     /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
-    if (vote->members)
+    if (team->represent.policy == FAST_POLICY_ENSEMBLE)
         seat_members(team, vote);
 }

@@ -23,7 +23,8 @@
  *   train.c       the loop: gradient, update, evaluation, target, cancel, events
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
  *                 monitor.c: what happens between their steps; measure.c: what they measured;
- *                 represent.c, members.c: which model stands for them
+ *                 represent.c, members.c: which model stands for them;
+ *                 then.c: a change of strategy
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
@@ -84,7 +85,8 @@ typedef struct fast_run_config {
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
     char system[64];                /* a preset by name; "" */
     char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
-    char topology[FAST_PATH_MAX];   /* likewise */
+    char then[FAST_PATH_MAX];       /* SPEC@WHEN;SPEC@WHEN...; "" */
+    char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
     char transport[32];             /* name; auto */
     char cluster[FAST_PATH_MAX];    /* sim: preset or file; "" */

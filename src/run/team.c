@@ -134,12 +134,12 @@ static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
     seat->trainer = (fast_trainer){ .topology = team->topology,
                                     .rank = worker ? i : i - team->workers,
                                     .workers = team->workers,
-                                    .servers = team->servers,
+                                    .servers = team->phases[team->phase].servers,
                                     .worker_ids = team->ids,
                                     .server_ids = team->ids + team->workers,
                                     .count = run->learner->params.count,
                                     .state_count = run->learner->state.count,
-                                    .step_count = run->step_count,
+                                    .step_count = team->phases[team->phase].end,
                                     .epoch_steps = run->learner->epoch_steps,
                                     .parts = run->learner->parts > 1 ? run->learner->parts : 1,
                                     .period = 1,
@@ -185,9 +185,11 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
 {
     fast_team *team = ctx;
     fast_seat *seat = sit_down(team, actor);
-    fast_err err = fast_group_all(actor, "worker", &seat->trainer.group);
-    fast_err last;
+    fast_err err, last;
 
+    if (team->meeting)
+        return fast__phase_meet(seat);
+    err = fast_group_all(actor, "worker", &seat->trainer.group);
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(seat);
     note_end(seat, false, false);
@@ -208,6 +210,10 @@ static fast_err server_main(fast_actor *actor, void *ctx)
     fast_team *team = ctx;
     fast_seat *seat = sit_down(team, actor);
 
+    if (team->meeting)
+        return fast__phase_meet(seat);
+    if (seat->trainer.rank >= seat->trainer.servers) /* another phase's */
+        return FAST_OK;
     return team->strategy->server(&seat->trainer, team->config);
 }
 
@@ -216,29 +222,17 @@ static fast_err server_main(fast_actor *actor, void *ctx)
 static fast_err open_strategy(fast_team *team)
 {
     fast_run_config *c = &team->run->config;
-    const fast_strategy *strategy;
+    bool whole = false;
 
     if (strcmp(c->strategy, "auto") == 0)
         snprintf(c->strategy, sizeof c->strategy, "%s",
                  team->run->strategy ? team->run->strategy->name : "allreduce");
     if (strcmp(c->transport, "auto") == 0)
         snprintf(c->transport, sizeof c->transport, "threads");
-    FAST_TRY(fast__strategy_open(c->strategy, team->run->strategy, &team->strategy, &team->config));
-    strategy = team->strategy;
-    if (strategy->check)
-        FAST_TRY(strategy->check(team->config, c->workers, c->optimizer));
-    team->servers = strategy->servers ? strategy->servers(team->config, c->workers) : 0;
-    FAST_ASSERT(team->servers == 0 || strategy->server != NULL);
-    if (strcmp(c->topology, "auto") != 0 && !strategy->topology)
-        return fast__fail(FAST_EINVAL,
-                          "strategy %s has no topology to choose; leave out topology=%s",
-                          strategy->name, c->topology);
-    if (strategy->topology) {
-        if (strcmp(c->topology, "auto") == 0)
-            snprintf(c->topology, sizeof c->topology, "%s", strategy->topology);
-        FAST_TRY(fast_topology_new(c->topology, c->workers, (uint64_t)c->seed, &team->topology));
-    }
-    if (c->checkpoint[0] || c->resume[0])
+    FAST_TRY(fast__phases_open(team));
+    for (int64_t i = 0; i < team->phase_count; i++)
+        whole = whole || team->phases[i].strategy->identical;
+    if (!whole && (c->checkpoint[0] || c->resume[0]))
         FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
 }
@@ -284,6 +278,21 @@ static fast_err open_workspaces(fast_team *team)
     return FAST_OK;
 }
 
+/* The timeline's file: of later phases with their number before the last dot. */
+static void trace_path(const fast_team *team, char *text, size_t size)
+{
+    const char *path = team->run->config.trace;
+    const char *name = strrchr(path, '/');
+    const char *dot = strrchr(name ? name : path, '.');
+    const int head = dot ? (int)(dot - path) : (int)strlen(path);
+
+    text[0] = 0;
+    if (path[0] && !team->meeting && team->phase == 0)
+        snprintf(text, size, "%s", path);
+    else if (path[0] && !team->meeting)
+        snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phase, dot ? dot : "");
+}
+
 static fast_err open_world(fast_team *team)
 {
     const fast_run_config *c = &team->run->config;
@@ -296,7 +305,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.transport, sizeof config.transport, "%s", c->transport);
     snprintf(config.cluster, sizeof config.cluster, "%s", c->cluster);
     snprintf(config.faults, sizeof config.faults, "%s", c->faults);
-    snprintf(config.trace, sizeof config.trace, "%s", c->trace);
+    trace_path(team, config.trace, sizeof config.trace);
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -305,18 +314,18 @@ static fast_err open_world(fast_team *team)
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
-static fast_err check_near(const fast_team *team)
+static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
 {
     const fast_world *world = team->world;
 
-    for (int64_t i = 0; team->strategy->near && i < team->workers; i++)
+    for (int64_t i = 0; strategy->near && i < team->workers; i++)
         if (!world->inner->share || !world->places[i].here ||
             world->places[i].node != world->places[0].node)
             return fast__fail(FAST_EINVAL,
                               "strategy %s: workers 0 and %lld do not share memory; use "
                               "transport=threads, or a cluster of one node as in "
                               "cluster=laptop",
-                              team->strategy->name, (long long)i);
+                              strategy->name, (long long)i);
     return FAST_OK;
 }
 
@@ -330,7 +339,7 @@ static void close_world(fast_team *team)
  * anything trains. */
 static fast_err look_around(fast_team *team)
 {
-    fast_err err;
+    fast_err err = FAST_OK;
 
     FAST_TRY(open_world(team));
     team->alone = true;
@@ -341,7 +350,8 @@ static fast_err look_around(fast_team *team)
         team->here += i < team->workers && team->world->places[i].here;
     }
     team->run->is_virtual = team->world->transport->virtual_clock;
-    err = check_near(team);
+    for (int64_t i = 0; i < team->phase_count && !err; i++)
+        err = check_near(team, team->phases[i].strategy);
     close_world(team);
     return err;
 }
@@ -353,7 +363,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     fast_err err;
 
     *out = NULL;
-    if (c->workers == 1 && !run->strategy && strcmp(c->strategy, "auto") == 0 &&
+    if (c->workers == 1 && !run->strategy && !c->then[0] && strcmp(c->strategy, "auto") == 0 &&
         strcmp(c->transport, "auto") == 0)
         return c->cluster[0] || c->faults[0] ? fast__fail(FAST_EINVAL, "%s needs transport=sim",
                                                           c->cluster[0] ? "cluster" : "faults")
@@ -396,13 +406,21 @@ void fast__team_free(fast_team *team)
     fast__free(team->shared_w);
     fast__optimizer_free(team->shared_rule);
     fast__represent_fini(&team->represent);
-    fast_topology_free(team->topology);
+    if (team->phases)
+        fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
-    fast__free(team->config);
     fast__free(team->seats);
     fast__free(team->waited);
     fast__free(team->ids);
     fast__free(team);
+}
+
+void fast__team_free_servers(fast_team *team)
+{
+    for (int64_t i = team->workers; i < team->workers + team->servers; i++) {
+        seat_free(team->run, team->seats[i]);
+        team->seats[i] = NULL;
+    }
 }
 
 /* Seats for the actors of this process that have none yet. A server of a run that goes on begins
@@ -556,23 +574,20 @@ static int64_t seats_taken(const fast_team *team)
     return count;
 }
 
-fast_err fast__team_train(fast_team *team)
+/* Run the actors of one world to their end. */
+static fast_err run_world(fast_team *team)
 {
     fast_run *run = team->run;
     fast_actors_result result = { 0 };
     bool ran = false;
     fast_err err;
 
-    if (run->finished)
-        return FAST_OK;
-    if (run->step >= run->step_count) { /* nothing to train: what is there is judged */
-        name_the_end(team);
-        return fast__monitor_finish(team);
-    }
     FAST_TRY(open_world(team));
     err = open_seats(team);
     if (!err) {
         begin(team);
+        if (team->phase > 0 && run->times.start_ns) /* since the last world */
+            run->times.total_ns += fast__run_now(run) - run->times.start_ns;
         run->times.start_ns = 1; /* the actors' clock begins at 0 */
         err = fast__world_run(team->world, &result);
         ran = true;
@@ -591,7 +606,57 @@ fast_err fast__team_train(fast_team *team)
         err = FAST_OK;
     }
     close_world(team);
-    FAST_TRY(err);
-    name_the_end(team);
-    return fast__monitor_finish(team);
+    return err;
+}
+
+/* A phase is over at this process. True in *stop_out if it was the last one, or if the run stops
+ * here; other processes find the same. */
+static fast_err change(fast_team *team, bool *stop_out)
+{
+    fast_run *run = team->run;
+
+    *stop_out = true;
+    if (!fast__phases_left(team))
+        return FAST_OK;
+    if (!team->alone) {
+        const int64_t step = run->step;
+        fast_err err;
+
+        team->meeting = true;
+        err = run_world(team);
+        team->meeting = false;
+        FAST_TRY(err);
+        run->step = step;
+        if (atomic_load(&team->why))
+            name_the_end(team);
+        else
+            fast__phase_met(team);
+    }
+    if (run->finished || run->result.canceled)
+        return FAST_OK;
+    *stop_out = false;
+    run->result.stop = "";
+    return fast__phase_next(team);
+}
+
+fast_err fast__team_train(fast_team *team)
+{
+    fast_run *run = team->run;
+    bool stop = run->step >= run->step_count;
+
+    if (run->finished)
+        return FAST_OK;
+    if (stop) { /* nothing to train: what is there is judged */
+        name_the_end(team);
+        return fast__monitor_finish(team);
+    }
+    if (seats_taken(team) == 0)
+        FAST_TRY(fast__phase_find(team));
+    while (!stop) {
+        FAST_TRY(run_world(team));
+        name_the_end(team);
+        FAST_TRY(fast__monitor_finish(team));
+        FAST_TRY(change(team, &stop));
+    }
+    return FAST_OK;
 }

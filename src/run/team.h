@@ -5,6 +5,7 @@
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"
+#include "run/then.h"
 #include "strategy/strategy.h"
 #include "transport/transport.h"
 
@@ -16,6 +17,7 @@
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
+ *   then.c      the phases of a run, and the way from one to the next
  *   represent.c which model that is; members.c: several that stand together
  *
  * The run's own learner holds the representative model: what is evaluated, saved and hashed. Where
@@ -94,11 +96,15 @@ enum { FAST_COST_PARTS = 64 };
 
 typedef struct fast_team {
     fast_run *run;
+    fast_phase *phases;  /* [FAST_PHASES_MAX]: strategies, one after the other */
+    int64_t phase_count; /* of them */
+    int64_t phase;       /* the one that goes on: the next three are its */
     const fast_strategy *strategy;
     void *config;            /* of the strategy */
     fast_topology *topology; /* NULL where the strategy has none */
     int64_t workers;
-    int64_t servers;
+    int64_t servers;             /* that any phase needs */
+    bool meeting;                /* its actors meet between two phases */
     int64_t *ids;                /* workers, then servers: actors' numbers */
     fast_seat **seats;           /* [workers + servers]; NULL for actors of other processes */
     fast_world *world;           /* while it trains */
@@ -161,6 +167,9 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option);
 
 /* A learner failed, with this error and the calling actor's detail: the team stops. */
 void fast__team_break(fast_seat *seat, fast_err err);
+
+/* Free the servers' seats: the next world makes new ones. */
+void fast__team_free_servers(fast_team *team);
 
 /* Bring the measures of several workers in the run's result up to date: of a call that goes on as
  * of its last vote, the mutex is held. */

@@ -259,7 +259,8 @@ fast_err fast__run_keep_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
-    if (path[0] && !last && run->step != run->step_saved && fast_run_is_first(run) &&
+    const bool whole = !run->team || run->team->strategy->identical;
+    if (path[0] && whole && !last && run->step != run->step_saved && fast_run_is_first(run) &&
         fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
         const bool failed = keep(run, path) != FAST_OK;
         if (failed && !run->keep_failed)
@@ -347,7 +348,12 @@ static fast_err write_files(fast_run *run)
         return FAST_OK;
     if (!path[0] && run->result.canceled)
         path = run->config.resume;
-    if (path[0] && run->step != run->step_saved)
+    if (path[0] && run->team && !run->team->strategy->identical)
+        fast__run_tell(
+            run, FAST_EVENT_NOTE,
+            "the run ends where each worker has a replica of its own: the last checkpoint "
+            "is of the strategy before");
+    else if (path[0] && run->step != run->step_saved)
         FAST_TRY(keep(run, path));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A change of strategy during a run: --then SPEC@WHEN.
+ *
+ *     --strategy allreduce --then local:period=8@epoch=2 --then gossip@step=5000,state=reset
+ *
+ * A phase ends for every worker at the same step of its own; who comes first waits for the others.
+ * There the representative is made, by policy, and judged if that is due. The next phase begins
+ * with it at every worker and every server: so a run of two phases is a run, its saved weights, and
+ * a run from them. The rule's state is kept by each worker, or with state=reset begun anew. It is
+ * begun anew, too, where replicas are to be identical from now on and were not before; servers
+ * begin with the workers' where replicas were identical, else anew.
+ *
+ * Each phase is a world of its own: no message of one reaches the next, a transport's clock goes on
+ * where the last one's stopped, and servers that a phase does not need rest. Every world has as
+ * many servers as any phase needs, so that workers stay in their places.
+ *
+ * Several processes make the model in one of them. All meet between phases in a short world: a sum
+ * of flags tells whether one is to stop, a broadcast brings the model.
+ *
+ * Cost of a change: the making of a world; over processes a broadcast of the model.
+ */
+#include "run/then.h"
+
+#include "base/memory.h"
+#include "run/team.h"
+#include "strategy/systems.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+
+/* What follows the @. */
+typedef struct when {
+    double epoch;      /* -1: by step */
+    int64_t step;      /* -1: by epoch */
+    int state;         /* of the rule: 0 kept, 1 reset */
+    char topology[64]; /* of the strategy, or auto */
+} when;
+
+static const fast_option when_options[] = {
+    FAST_OPT_REAL(when, epoch, "-1", -1, 1e9, "when, in epochs"),
+    FAST_OPT_INT(when, step, "-1", -1, 1e12, "when, in steps of a worker"),
+    FAST_OPT_CHOICE(when, state, "keep", "keep|reset", "the rule's state: kept, or begun anew"),
+    FAST_OPT_TEXT(when, topology, "auto", "topology", "who exchanges with whom"),
+    FAST_OPT_END,
+};
+
+/* A named system stands for its strategy and topology; the rest of a run does not change. */
+static fast_err resolve_system(char *spec, size_t size, when *w)
+{
+    const fast_system *system = NULL;
+    char name[32], flag[FAST_SPEC_MAX];
+    const char *rest = NULL;
+
+    FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
+    for (int64_t i = 0; fast__strategies[i]; i++)
+        if (strcmp(fast__strategies[i]->name, name) == 0)
+            return FAST_OK;
+    if (rest || fast__system_find(name, &system))
+        return FAST_OK; /* the strategies' list says what is wrong */
+    for (rest = system->flags; (rest = fast__system_flag(rest, flag, sizeof flag)) != NULL;) {
+        if (strncmp(flag, "strategy=", 9) == 0)
+            snprintf(spec, size, "%s", flag + 9);
+        if (strncmp(flag, "topology=", 9) == 0 && strcmp(w->topology, "auto") == 0)
+            snprintf(w->topology, sizeof w->topology, "%.63s", flag + 9);
+    }
+    return FAST_OK;
+}
+
+/* Open the strategy of a phase: everything that can be wrong with it is found here. */
+static fast_err open_phase(fast_team *team, const char *spec, const char *topology,
+                           fast_phase *phase)
+{
+    const fast_run_config *c = &team->run->config;
+    const fast_strategy *strategy;
+
+    FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
+    strategy = phase->strategy;
+    if (strategy->check)
+        FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
+    phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;
+    FAST_ASSERT(phase->servers == 0 || strategy->server != NULL);
+    if (strcmp(topology, "auto") != 0 && !strategy->topology)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s has no topology to choose; leave out topology=%s",
+                          strategy->name, topology);
+    if (strategy->topology)
+        FAST_TRY(fast_topology_new(strcmp(topology, "auto") == 0 ? strategy->topology : topology,
+                                   c->workers, (uint64_t)c->seed, &phase->topology));
+    if (phase->servers > team->servers)
+        team->servers = phase->servers;
+    return FAST_OK;
+}
+
+/* The step of a phase's begin, after that of the one before. */
+static fast_err step_of(const fast_team *team, const char *text, const when *w, int64_t after,
+                        int64_t *out)
+{
+    const fast_run *run = team->run;
+    const int64_t step =
+        w->step >= 0 ? w->step : llround(w->epoch * (double)run->learner->epoch_steps);
+
+    if ((w->step >= 0) == (w->epoch >= 0))
+        return fast__fail(FAST_EINVAL,
+                          "then=%.100s: say when, as in local@epoch=2 or local@step=500", text);
+    if (step <= after)
+        return fast__fail(
+            FAST_EINVAL,
+            "then=%.100s: step %lld is not after step %lld, where the strategy before "
+            "it begins",
+            text, (long long)step, (long long)after);
+    if (step >= run->step_count && run->step_count > 0)
+        return fast__fail(FAST_EINVAL, "then=%.100s: step %lld is not before the end, step %lld",
+                          text, (long long)step, (long long)run->step_count);
+    *out = step;
+    return FAST_OK;
+}
+
+/* One "SPEC@WHEN". */
+static fast_err add_phase(fast_team *team, const char *text)
+{
+    const fast_run_config *c = &team->run->config;
+    const char *at = strrchr(text, '@');
+    const int64_t before = team->phase_count > 1 ? team->phases[team->phase_count - 2].end : 0;
+    fast_phase *phase = &team->phases[team->phase_count];
+    char spec[FAST_SPEC_MAX];
+    int64_t begin = 0;
+    when w;
+
+    if (team->phase_count == FAST_PHASES_MAX)
+        return fast__fail(FAST_EINVAL, "then: at most %d changes", FAST_PHASES_MAX - 1);
+    if (!at || at == text || (size_t)(at - text) >= sizeof spec)
+        return fast__fail(FAST_EINVAL, "then=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
+                          text);
+    snprintf(spec, sizeof spec, "%.*s", (int)(at - text), text);
+    memset(&w, 0, sizeof w);
+    fast__options_default(when_options, &w);
+    FAST_TRY(fast__options_parse("then", when_options, &w, at + 1));
+    FAST_TRY(resolve_system(spec, sizeof spec, &w));
+    FAST_TRY(step_of(team, text, &w, before, &begin));
+    team->phase_count++; /* what it holds is freed from here on */
+    FAST_TRY(open_phase(team, spec, w.topology, phase));
+    phase->reset = w.state == 1;
+    phase->end = team->run->step_count;
+    phase[-1].end = begin;
+    if (c->faults[0])
+        return fast__fail(FAST_EINVAL,
+                          "faults=%.60s: a schedule of faults is of one world, and "
+                          "then=%.60s begins another; leave out one of them",
+                          c->faults, text);
+    return FAST_OK;
+}
+
+/* The team takes the part of a phase. */
+static void enter(fast_team *team, int64_t phase)
+{
+    const fast_phase *p = &team->phases[phase];
+
+    team->phase = phase;
+    team->strategy = p->strategy;
+    team->config = p->config;
+    team->topology = p->topology;
+}
+
+fast_err fast__phases_open(fast_team *team)
+{
+    fast_run_config *c = &team->run->config;
+    char text[FAST_PATH_MAX];
+    char *next = NULL;
+
+    FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases, &team->phases));
+    team->phase_count = 1;
+    FAST_TRY(open_phase(team, c->strategy, c->topology, &team->phases[0]));
+    team->phases[0].end = team->run->step_count;
+    snprintf(text, sizeof text, "%s", c->then);
+    for (char *part = text; part && *part; part = next) {
+        next = strchr(part, ';');
+        if (next)
+            *next++ = 0;
+        FAST_TRY(add_phase(team, part + strspn(part, " ")));
+    }
+    enter(team, 0);
+    if (strcmp(c->topology, "auto") == 0 && team->strategy->topology)
+        snprintf(c->topology, sizeof c->topology, "%s", team->strategy->topology);
+    return FAST_OK;
+}
+
+void fast__phases_free(fast_team *team)
+{
+    for (int64_t i = 0; i < team->phase_count; i++) {
+        fast_topology_free(team->phases[i].topology);
+        fast__free(team->phases[i].config);
+    }
+    fast__free(team->phases);
+}
+
+bool fast__phases_left(const fast_team *team)
+{
+    return team->phase + 1 < team->phase_count;
+}
+
+/* Forget a rule's state. */
+static void reset_rule(fast_optimizer *optimizer, int64_t count)
+{
+    float *slot;
+
+    for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
+        memset(slot, 0, (size_t)count * sizeof *slot);
+}
+
+/* A worker goes over to the phase that was entered. */
+static void take_over(fast_seat *seat)
+{
+    const fast_team *team = seat->team;
+    const fast_learner *learner = team->run->learner;
+    const fast_phase *phase = &team->phases[team->phase];
+    fast_trainer *t = &seat->trainer;
+
+    memcpy(t->w, learner->w, (size_t)t->count * sizeof *t->w);
+    memcpy(t->s, learner->s, (size_t)t->state_count * sizeof *t->s);
+    /* Replicas that are to stay equal need equal states. */
+    if (phase->reset || (phase->strategy->identical && !phase[-1].strategy->identical))
+        reset_rule(seat->optimizer, t->count);
+    t->topology = phase->topology;
+    t->servers = phase->servers;
+    t->step = team->run->step;
+    t->step_count = phase->end;
+    t->period = 1;
+    t->centre = NULL;
+    t->centre_version = 0;
+    seat->step_judged = team->run->step; /* the end of the phase before was judged */
+    seat->lost = false;
+}
+
+fast_err fast__phase_next(fast_team *team)
+{
+    fast_run *run = team->run;
+    const fast_phase *old = &team->phases[team->phase];
+
+    FAST_ASSERT(fast__phases_left(team) && !team->world);
+    if (!old->strategy->identical || old[1].reset)
+        reset_rule(run->optimizer, run->learner->params.count);
+    if (run->step < old->end) /* workers were lost: the others came to the end all the same */
+        run->step = old->end;
+    enter(team, team->phase + 1);
+    for (int64_t i = 0; i < team->workers; i++)
+        if (team->seats[i])
+            take_over(team->seats[i]);
+    fast__team_free_servers(team); /* they begin anew, with the run's model */
+    return fast__represent_begin(team);
+}
+
+fast_err fast__phase_find(fast_team *team)
+{
+    while (fast__phases_left(team) && team->run->step >= team->phases[team->phase].end) {
+        enter(team, team->phase + 1);
+        FAST_TRY(fast__represent_begin(team));
+    }
+    return FAST_OK;
+}
+
+/* Over processes. */
+
+/* What travels with the model: the rule's state, too, where it is the same at all workers. */
+static fast_err share_model(fast_seat *seat, fast_group *all)
+{
+    const fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    const size_t size = (size_t)t->count * sizeof(float);
+    float *slot;
+
+    if (fast_group_rank(all) == 0) {
+        memcpy(t->w, team->run->learner->w, size);
+        memcpy(t->s, team->run->learner->s, (size_t)t->state_count * sizeof(float));
+    }
+    FAST_TRY(fast_broadcast(all, 0, t->w, size, FAST_SOON));
+    if (t->state_count > 0)
+        FAST_TRY(fast_broadcast(all, 0, t->s, (size_t)t->state_count * sizeof(float), FAST_SOON));
+    for (int i = 0;
+         team->strategy->identical && (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL;
+         i++)
+        FAST_TRY(fast_broadcast(all, 0, slot, size, FAST_SOON));
+    return FAST_OK;
+}
+
+/* Does this process stop here? As bits. */
+static int why_stop(const fast_run *run)
+{
+    if (run->finished)
+        return strcmp(run->result.stop, "target") == 0 ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+    return run->result.canceled ? FAST_WHY_CANCELED : 0;
+}
+
+fast_err fast__phase_meet(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_actor *actor = seat->trainer.actor;
+    const int own = why_stop(team->run);
+    float flags[FAST_WHYS];
+    fast_group *all = NULL;
+    int why = 0;
+    fast_err err;
+
+    fast_actor_at(actor, team->run->step, "the next strategy");
+    FAST_TRY(fast_group_all(actor, NULL, &all));
+    for (int i = 0; i < FAST_WHYS; i++)
+        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
+    if (!team->first) /* the first process may still judge the end of the phase */
+        fast__world_hold(team->world, fast_now(actor) + HOUR_NS);
+    err = fast_allreduce(all, flags, FAST_WHYS, FAST_SOON);
+    if (!team->first)
+        fast__world_hold(team->world, fast_now(actor) + 1);
+    for (int i = 0; i < FAST_WHYS && !err; i++)
+        why |= flags[i] > 0 ? 1 << i : 0;
+    atomic_fetch_or(&team->why, why);
+    if (!err && !why)
+        err = share_model(seat, all);
+    fast_group_free(all);
+    return err;
+}
+
+void fast__phase_met(fast_team *team)
+{
+    fast_run *run = team->run;
+    float *slot;
+
+    for (int64_t i = 0; i < team->workers + team->servers; i++) {
+        const fast_seat *seat = team->seats[i];
+
+        if (!seat)
+            continue;
+        memcpy(run->learner->w, seat->trainer.w, (size_t)seat->trainer.count * sizeof(float));
+        memcpy(run->learner->s, seat->trainer.s, (size_t)seat->trainer.state_count * sizeof(float));
+        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
+            memcpy(slot, fast__optimizer_slot(seat->optimizer, k),
+                   (size_t)seat->trainer.count * sizeof *slot);
+        return;
+    }
+}

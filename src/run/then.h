@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/trainer.h"
+
+/*
+ * The phases of a run: its strategy, and those that follow it (then.c). A run without --then has
+ * one.
+ */
+struct fast_team;
+struct fast_seat;
+
+enum { FAST_PHASES_MAX = 16 };
+
+typedef struct fast_phase {
+    const fast_strategy *strategy; /* of the phase */
+    void *config;                  /* its options */
+    fast_topology *topology;       /* NULL where it has none */
+    int64_t servers;               /* that it needs */
+    int64_t end;                   /* step at which the next one begins, or the run ends */
+    bool reset;                    /* the rule's state begins anew with it */
+} fast_phase;
+
+/* Make the phases of the run's options and enter the first. */
+fast_err fast__phases_open(struct fast_team *team);
+void fast__phases_free(struct fast_team *team);
+
+/* Are there phases after the one that goes on? */
+bool fast__phases_left(const struct fast_team *team);
+/* The phase is over: enter the next one, with the run's model at every worker. Nothing runs. */
+fast_err fast__phase_next(struct fast_team *team);
+/* Enter the phase of the run's step, where a checkpoint was resumed. */
+fast_err fast__phase_find(struct fast_team *team);
+
+/* Between two phases, where actors live in several processes: an actor's program by which all learn
+ * whether one of them is to stop, and the model of worker 0. */
+fast_err fast__phase_meet(struct fast_seat *seat);
+/* What they learned becomes this process's. */
+void fast__phase_met(struct fast_team *team);
