@@ -338,7 +338,8 @@ static void crashes(void **state)
     fast_run_close(run);
 }
 
-/* They learn, about as well as synchronous SGD. */
+/* They learn, about as well as synchronous SGD: within 3 points here, and 5 where another engine
+ * rounds otherwise; 400 samples tell 2 points apart. */
 static void members_learn(void **state)
 {
     static const char *const longer[] = { "data=digits:train=4000,test=400",
@@ -363,7 +364,7 @@ static void members_learn(void **state)
         const double accuracy = train_with(members[i], 4, longer).test_accuracy;
 
         print_message("%-34s %.3f (allreduce %.3f)\n", members[i], accuracy, sync);
-        if (!(accuracy > sync - 0.08))
+        if (!(accuracy > sync - 0.05))
             fail_msg("%s learned only %.3f, allreduce %.3f", members[i], accuracy, sync);
     }
 }

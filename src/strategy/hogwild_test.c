@@ -137,7 +137,7 @@ static void members_learn(void **state)
         const double accuracy = train_with(members[i], 4, how).test_accuracy;
 
         print_message("%-34s %.3f (allreduce %.3f)\n", members[i], accuracy, sync);
-        if (!(accuracy > sync - 0.1))
+        if (!(accuracy > sync - 0.05)) /* it is 0.02 here; other engines round otherwise */
             fail_msg("%s learned only %.3f, allreduce %.3f", members[i], accuracy, sync);
     }
 }
