@@ -13,7 +13,7 @@
 enum { INPUTS = 4, TRAIN = 20000, TEST = 1000 };
 
 /* The mean of log(1 + exp(-z)) or log(1 + exp(z)), z = w . x, over a batch or the test set. */
-static int64_t learn(void *ctx, fast_lesson *t)
+static fast_err learn(void *ctx, fast_lesson *t)
 {
     const int64_t count = t->g ? t->batch : TEST;
     const int64_t first = t->g ? (t->step * t->workers + t->worker) * count % TRAIN : TRAIN;
@@ -24,18 +24,18 @@ static int64_t learn(void *ctx, fast_lesson *t)
         t->g[k] = 0;
     for (int64_t i = first; i < first + count; i++) {
         float x[INPUTS], sum = 0, z = 0;
-        for (int k = 0; k < INPUTS; k++) {
-            x[k] = sinf((float)(i % 9973) * 7.1f * (float)(k + 1)); /* any number will do */
+        for (int k = 0; k < INPUTS; k++) { /* any numbers will do */
+            x[k] = sinf((float)(i % 9973) * 7.1f * (float)(k + 1));
             sum += x[k];
             z += t->w[k] * x[k];
         }
-        const int c = sum > 0;
-        t->loss += log1p(exp(c ? (double)-z : (double)z)) / (double)count;
-        t->correct += (z > 0) == c;
+        t->loss += log1p(exp(sum > 0 ? (double)-z : (double)z)) / (double)count;
+        t->correct += (z > 0) == (sum > 0);
         for (int k = 0; t->g && k < INPUTS; k++)
-            t->g[k] += (1 / (1 + expf(-z)) - (float)c) * x[k] / (float)count;
+            t->g[k] += (1 / (1 + expf(-z)) - (sum > 0)) * x[k] / (float)count;
     }
-    return t->judged = count;
+    t->samples = t->judged = count;
+    return FAST_OK;
 }
 
 int main(int argc, char **argv)

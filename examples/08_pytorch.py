@@ -29,10 +29,10 @@ class Lesson(ctypes.Structure):
                 ("batch", c_int64), ("w", c_void_p), ("g", c_void_p), ("s", c_void_p),
                 ("count", c_int64), ("features", c_int64), ("targets", c_int64),
                 ("x", c_void_p), ("labels", c_void_p), ("y", c_void_p),
-                ("loss", c_double), ("correct", c_int64), ("judged", c_int64), ("error", c_char * 256)]
+                ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("judged", c_int64), ("error", c_char * 256)]
 
 
-Function = ctypes.CFUNCTYPE(c_int64, c_void_p, POINTER(Lesson))
+Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Lesson))
 
 
 class Kind(ctypes.Structure):
@@ -61,7 +61,8 @@ def guarded(function):
     """An exception must not leave a callback: it becomes the lesson's error, and ends the run."""
     def answer(_, lesson):
         try:
-            return function(lesson.contents)
+            function(lesson.contents)
+            return 0
         except BaseException as e:
             lesson.contents.error = f"{type(e).__name__}: {e}".encode()[:255]
             return -2  # FAST_EINVAL
@@ -114,7 +115,7 @@ class TorchLearner:
             loss.backward()
         lesson.loss, lesson.judged = loss.item(), lesson.count
         lesson.correct = int((outputs.argmax(1) == labels).sum())
-        return lesson.count
+        lesson.samples = lesson.count
 
 
 def train(fast, kind, options):

@@ -7,11 +7,12 @@
  * rules of fast.h hold; examples/07_learner.c is a whole program in C, examples/08_pytorch.py one
  * in Python.
  *
- *     static int64_t gradient(void *ctx, fast_lesson *lesson)
+ *     static fast_err gradient(void *ctx, fast_lesson *lesson)
  *     {
  *         ...                          g <- d loss / d w, the mean over a batch
  *         lesson->loss = loss;
- *         return lesson->count;
+ *         lesson->samples = lesson->count;
+ *         return FAST_OK;
  *     }
  *
  *   Memory     Parameters are one vector of floats, w, and so is their gradient: the tensors of
@@ -26,9 +27,8 @@
  *   Repeating  A worker's steps come in order, 0, 1, 2, ..., but a resumed run begins later, and a
  *              simulated worker that is restarted begins anew: what a call computes should follow
  *              from its lesson alone. Then a run repeats to the bit, also when it was resumed.
- *   Errors     A function that cannot go on returns a negative fast_err and says why in
- *              lesson->error. That ends the run, whatever the strategy: fast_run_train() fails with
- *              it.
+ *   Errors     A function that cannot go on returns an error and says why in lesson->error. That
+ *              ends the run, whatever the strategy: fast_run_train() fails with it.
  */
 
 #include "fast/trainer.h"
@@ -52,9 +52,10 @@ typedef struct fast_lesson {
     /* In. */
     int64_t worker;  /* whose gradient, from 0; -1: evaluation */
     int64_t workers; /* their number */
-    int64_t step;    /* of the worker, from 0: which batch; evaluation: 0 */
+    int64_t step;    /* which of the worker's batches, from 0: its step, or with `accumulate` a
+                        part of one; evaluation: 0 */
     int64_t seed;    /* of everything random in the run */
-    int64_t batch;   /* samples a worker and step, as the options say */
+    int64_t batch;   /* samples of one, as the options say */
     const float *w;  /* parameters */
     float *g;        /* all of it is to be written; NULL: evaluation */
     float *s;        /* state: may be written with a gradient; NULL: there is none */
@@ -66,15 +67,16 @@ typedef struct fast_lesson {
     const int32_t *labels; /* [count][targets]: classification; or NULL */
     const float *y;        /* [count][targets]: regression; or NULL */
     /* Out. */
+    int64_t samples;                    /* that it is of: at least 1, or the lesson has failed */
     double loss;                        /* mean over the samples */
     int64_t correct;                    /* right answers */
     int64_t judged;                     /* answers; 0: accuracy has no meaning here */
     char error[FAST_LESSON_ERROR_SIZE]; /* why it failed: one line, what the user is told */
 } fast_lesson;
 
-/* Answer a lesson. Returns on how many samples, or a negative fast_err. 0 fails too: so does a
- * binding's function that an exception left, which returns nothing. */
-typedef int64_t fast_lesson_fn(void *ctx, fast_lesson *lesson);
+/* Answer a lesson. `samples` is best set last: a function of another language that an exception
+ * leaves may return anything, FAST_OK too, and a lesson without samples has failed all the same. */
+typedef fast_err fast_lesson_fn(void *ctx, fast_lesson *lesson);
 
 /* What a learner declares. Zero means none. */
 typedef struct fast_learner_kind {

@@ -16,6 +16,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "tensor/fold.h"
+#include "tensor/vector.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,6 +27,7 @@
 typedef struct foreign_learner {
     fast_learner base;
     fast_foreign_options options; /* all borrowed */
+    fast_fold fold;               /* of micro-batches' gradients; unused where there is one */
 } foreign_learner;
 
 /* What is declared. */
@@ -203,49 +206,86 @@ static void make_line(char text[FAST_LESSON_ERROR_SIZE])
 }
 
 /* What a function answered, as an error or none. */
-static fast_err judge_answer(const foreign_learner *self, int64_t answer, const char *what,
+static fast_err judge_answer(const foreign_learner *self, int answer, const char *what,
                              fast_lesson *lesson)
 {
+    const char *name = self->options.foreign->name;
+    const bool known = answer < 0 && answer >= FAST_ENOENT;
     fast_err err = FAST_EINVAL;
 
-    if (answer > 0)
+    if (answer == FAST_OK && lesson->samples > 0)
         return FAST_OK;
     make_line(lesson->error);
+    if (lesson->samples <= 0 && !lesson->error[0] && !known)
+        return fast__fail(FAST_EINVAL,
+                          "learner %s: %s at step %" PRId64 " answered for no samples; an "
+                          "exception that nobody caught looks like this",
+                          name, what, lesson->step);
     /* A strategy would take a learner's EPEER for another worker's, and ECANCELED for a crash. */
     if (answer == FAST_ENOMEM || answer == FAST_ENOTSUP || answer == FAST_EIO ||
         answer == FAST_EFORMAT || answer == FAST_ENOENT)
         err = (fast_err)answer;
-    if (answer == 0 && !lesson->error[0])
-        return fast__fail(FAST_EINVAL,
-                          "learner %s: %s at step %" PRId64
-                          " answered for no samples; an exception "
-                          "that nobody caught looks like this",
-                          self->options.foreign->name, what, lesson->step);
-    return fast__fail(err, "learner %s: %s at step %" PRId64 ": %s", self->options.foreign->name,
-                      what, lesson->step, lesson->error[0] ? lesson->error : fast_err_text(err));
+    return fast__fail(err, "learner %s: %s at step %" PRId64 ": %s", name, what, lesson->step,
+                      lesson->error[0] ? lesson->error : fast_err_text(err));
+}
+
+/* The gradient of batch `number` into g; adds to what the gradient measures. */
+static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient, int64_t number,
+                           float *g)
+{
+    const fast_learner_kind *kind = &self->options.foreign->kind;
+    const fast_batch *batch = NULL;
+    fast_lesson lesson;
+    fast_err answer;
+
+    if (self->options.loader)
+        FAST_TRY(fast__loader_get(self->options.loader, number, &batch));
+    lesson = lesson_of(self, batch);
+    lesson.g = g;
+    lesson.step = number;
+    answer = kind->gradient(kind->ctx, &lesson);
+    FAST_TRY(judge_answer(self, (int)answer, "gradient", &lesson));
+    gradient->loss += lesson.loss;
+    gradient->correct += lesson.correct;
+    gradient->positions += lesson.judged;
+    gradient->samples += lesson.samples;
+    gradient->flops += kind->operations * (double)lesson.samples;
+    return FAST_OK;
+}
+
+/* The mean of micro-batches' gradients, summed in the canonical order. */
+static fast_err learn_parts(foreign_learner *self, fast_gradient *gradient)
+{
+    const int64_t parts = self->base.parts;
+    const int64_t count = self->base.params.count;
+
+    fast__fold_clear(&self->fold);
+    for (int64_t i = 0; i < parts; i++) {
+        FAST_TRY(
+            learn_part(self, gradient, gradient->step * parts + i, fast__fold_next(&self->fold)));
+        if (i < parts - 1)
+            fast__fold_put(&self->fold);
+    }
+    fast__fold_finish(&self->fold, 0, count);
+    fast__vector_scale(count, 1.0f / (float)parts, self->base.g);
+    gradient->loss /= (double)parts;
+    return FAST_OK;
 }
 
 static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     foreign_learner *self = (foreign_learner *)learner;
-    const fast_learner_kind *kind = &self->options.foreign->kind;
-    const fast_batch *batch = NULL;
-    fast_lesson lesson;
-    int64_t answer;
 
     FAST_ASSERT(gradient->step >= 0);
-    if (self->options.loader)
-        FAST_TRY(fast__loader_get(self->options.loader, gradient->step, &batch));
-    lesson = lesson_of(self, batch);
-    lesson.g = learner->g;
-    lesson.step = gradient->step;
-    answer = kind->gradient(kind->ctx, &lesson);
-    FAST_TRY(judge_answer(self, answer, "gradient", &lesson));
-    gradient->loss = lesson.loss;
-    gradient->correct = lesson.correct;
-    gradient->positions = lesson.judged;
-    gradient->samples = answer;
-    gradient->flops = kind->operations * (double)answer;
+    gradient->loss = 0;
+    gradient->correct = 0;
+    gradient->positions = 0;
+    gradient->samples = 0;
+    gradient->flops = 0;
+    if (learner->parts > 1 && !gradient->alone)
+        FAST_TRY(learn_parts(self, gradient));
+    else
+        FAST_TRY(learn_part(self, gradient, gradient->step, learner->g));
     if (gradient->report)
         gradient->report(gradient->ctx, 0, learner->params.count);
     return FAST_OK;
@@ -255,7 +295,7 @@ static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
 typedef struct evaluation {
     const fast_learner_kind *kind;
     fast_lesson lesson;
-    int64_t answer;
+    fast_err answer;
 } evaluation;
 
 static void *evaluate_main(void *ctx)
@@ -274,7 +314,7 @@ static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *ba
         FAST_TRY(fast__thread_call(evaluate_main, e));
     else
         evaluate_main(e);
-    return judge_answer(self, e->answer, "evaluation", &e->lesson);
+    return judge_answer(self, (int)e->answer, "evaluation", &e->lesson);
 }
 
 static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
@@ -294,10 +334,10 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         if (test)
             FAST_TRY(fast__loader_get(test, i, &batch));
         FAST_TRY(evaluate_batch(self, batch, &e));
-        loss += e.lesson.loss * (double)e.answer;
+        loss += e.lesson.loss * (double)e.lesson.samples;
         correct += e.lesson.correct;
         judged += e.lesson.judged;
-        samples += e.answer;
+        samples += e.lesson.samples;
     }
     FAST_ASSERT(samples > 0);
     *out = (fast_evaluation){ .loss = loss / (double)samples,
@@ -310,6 +350,7 @@ static void foreign_free(fast_learner *learner)
 {
     if (!learner)
         return;
+    fast__fold_fini(&((foreign_learner *)learner)->fold);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -338,13 +379,17 @@ fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **o
     self->base.ops = &foreign_ops;
     self->base.params = kind->params;
     self->base.state = kind->state;
+    self->base.moves = true;
+    self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
     self->base.epoch_steps = options->epoch_steps;
-    self->base.flops = kind->kind.operations * (double)options->batch;
+    self->base.flops = kind->kind.operations * (double)options->batch * (double)self->base.parts;
     err = fast__alloc("the parameters", count, sizeof(float), &self->base.w);
     if (!err)
         err = fast__alloc("the gradients", count, sizeof(float), &self->base.g);
     if (!err)
         err = fast__alloc("the state", state, sizeof(float), &self->base.s);
+    if (!err && self->base.parts > 1)
+        err = fast__fold_init(&self->fold, count, self->base.parts, self->base.g);
     if (err) {
         foreign_free(&self->base);
         return err;

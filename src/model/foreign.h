@@ -32,7 +32,8 @@ typedef struct fast_foreign_options {
     const fast_data *data;       /* that the loaders are of; NULL: none */
     int64_t worker;              /* its rank */
     int64_t workers;             /* their number */
-    int64_t batch;               /* samples a step */
+    int64_t batch;               /* samples of one */
+    int64_t accumulate;          /* batches that make a gradient */
     int64_t epoch_steps;         /* steps of an epoch */
     uint64_t seed;               /* of the run */
     bool small_stack;            /* its evaluation is asked for where there is little stack */

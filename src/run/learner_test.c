@@ -26,7 +26,7 @@
 
 enum { FEATURES = 784, CLASSES = 10 };
 
-static int64_t softmax(void *ctx, fast_lesson *t)
+static fast_err softmax(void *ctx, fast_lesson *t)
 {
     const float *w = t->w, *b = t->w + CLASSES * FEATURES;
 
@@ -64,8 +64,8 @@ static int64_t softmax(void *ctx, fast_lesson *t)
             t->g[CLASSES * FEATURES + c] += d;
         }
     }
-    t->judged = t->count;
-    return t->count;
+    t->judged = t->samples = t->count;
+    return FAST_OK;
 }
 
 #define FED                                                                                    \
@@ -92,7 +92,9 @@ static void test_like_native(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
-        const char *options[] = { FED, "workers=3", strategies[i], "engine=ref", NULL };
+        const char *options[] = { FED,           "workers=3",
+                                  strategies[i], i == 0 ? "accumulate=3" : "accumulate=1",
+                                  "engine=ref",  NULL };
         fast_network *network = NULL;
         fast_run *native = NULL, *own = NULL;
 
@@ -102,7 +104,7 @@ static void test_like_native(void **state)
             fail_msg("%s", fast_error_detail());
         assert_int_equal(native->learner->params.count, CLASSES * FEATURES + CLASSES);
         memcpy(first, native->learner->w, sizeof first);
-        kind.operations = native->learner->flops / 16;
+        kind.operations = native->learner->flops / 16 / (double)native->learner->parts;
         assert_int_equal(fast_run_open_learner(options, &kind, NULL, &own), FAST_OK);
         assert_int_equal(fast_run_train(native), FAST_OK);
         assert_int_equal(fast_run_train(own), FAST_OK);
@@ -130,7 +132,7 @@ enum { COUNT = 37 };
 typedef struct quadratic {
     int64_t fail_worker;  /* whose gradient fails; -1: an evaluation; -2: none */
     int64_t fail_step;    /* then */
-    int64_t answer;       /* with this */
+    int answer;           /* with this */
     const char *error;    /* and that; NULL: nothing is said */
     size_t stack;         /* bytes of it that each call takes */
     atomic_llong calls;   /* of gradient */
@@ -147,7 +149,7 @@ static int deep(size_t size)
     return size > sizeof block ? deep(size - sizeof block) + block[7] : block[9];
 }
 
-static int64_t step_down(void *ctx, fast_lesson *t)
+static fast_err step_down(void *ctx, fast_lesson *t)
 {
     quadratic *q = ctx;
     const int64_t worker = t->g ? t->worker : -1;
@@ -157,7 +159,7 @@ static int64_t step_down(void *ctx, fast_lesson *t)
     atomic_fetch_add(t->g ? &q->calls : &q->judged, 1);
     if (q->fail_worker == worker && (!t->g || q->fail_step == t->step)) {
         snprintf(t->error, sizeof t->error, "%s", q->error ? q->error : "");
-        return q->answer;
+        return (fast_err)q->answer;
     }
     assert_null(t->x);
     assert_int_equal(t->count, 0);
@@ -174,7 +176,8 @@ static int64_t step_down(void *ctx, fast_lesson *t)
         t->s[0] += 1;
     else
         assert_true(t->s[0] > 0 && t->s[1] == 5);
-    return t->g ? t->batch : 10;
+    t->samples = t->g ? t->batch : 10;
+    return FAST_OK;
 }
 
 static const float state_first[] = { 0, 5 };
@@ -319,13 +322,16 @@ static void test_errors_end_the_run(void **state)
 static void test_alone_fails(void **state)
 {
     static const char *const options[] = { "batch=10", "lr=0.01", NULL };
-    quadratic q = { .fail_worker = 0, .fail_step = 5, .answer = -1234567 };
+    quadratic q = { .fail_worker = 0, .fail_step = 5, .answer = FAST_ENOMEM };
     fast_result result;
 
     (void)state;
-    assert_int_equal(train(&q, options, &result), FAST_EINVAL);
+    assert_int_equal(train(&q, options, &result), FAST_ENOMEM);
     assert_string_equal(fast_error_detail(),
-                        "learner quadratic: gradient at step 5: invalid argument");
+                        "learner quadratic: gradient at step 5: out of memory");
+    q.answer = -1234567; /* what an exception may leave behind */
+    assert_int_equal(train(&q, options, &result), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "at step 5 answered for no samples"));
 }
 
 /* More than a simulated actor has, 256 KB, and less than the smallest thread's stack. */

@@ -211,7 +211,7 @@ static int64_t epoch_steps_of(const fast_run *run)
     const fast_run_config *c = &run->config;
 
     return run->loader ? fast__loader_steps(run->loader)
-                       : run->foreign->kind.samples / c->workers / c->batch;
+                       : run->foreign->kind.samples / c->workers / c->accumulate / c->batch;
 }
 
 static fast_err open_rule(fast_run *run)
@@ -268,6 +268,7 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
                                            .worker = worker,
                                            .workers = run->config.workers,
                                            .batch = run->config.batch,
+                                           .accumulate = run->config.accumulate,
                                            .epoch_steps = epoch_steps_of(run),
                                            .seed = (uint64_t)run->config.seed,
                                            .small_stack =

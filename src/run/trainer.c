@@ -142,7 +142,10 @@ fast_err fast_trainer_part(fast_trainer *t, int64_t number)
                          .seat = seat,
                          .gradient = { .step = number, .alone = true } };
 
-    FAST_TRY(fast_compute(t->actor, &gw.work));
+    const fast_err err = fast_compute(t->actor, &gw.work);
+    if (gw.err)
+        fast__team_break(seat, gw.err);
+    FAST_TRY(err);
     if (seat->done_count++ == 0)
         *done = (fast_gradient){ 0 };
     done->loss += gw.gradient.loss;
