@@ -48,13 +48,7 @@ int main(int argc, char **argv)
 {
     const fast_space_tensor tensor = { "hits and darts", 2, NULL };
     const int64_t ids[WORKERS] = { 0, 1, 2, 3 }; /* actor 0 owns it, the clocks of all count */
-    fast_space_options board = { .name = "board",
-                                 .tensors = &tensor,
-                                 .tensor_count = 1,
-                                 .owners = ids,
-                                 .owner_count = 1,
-                                 .writers = ids,
-                                 .writer_count = WORKERS };
+    fast_space_options board = { "board", &tensor, 1, ids, 1, false, ids, WORKERS, .ctx = NULL };
     char transport[32];
     snprintf(transport, sizeof transport, "transport=%s", argc > 1 ? argv[1] : "threads");
     const fast_role role = { "worker", WORKERS, work, &board };
