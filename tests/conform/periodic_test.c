@@ -36,23 +36,25 @@ static double slope(int64_t worker, int64_t step, int64_t i, double w)
     return 0.5 * (w - (double)(i + worker)) + noise(worker, step, i);
 }
 
-static int64_t bowl(void *ctx, fast_lesson *lesson)
+static fast_err bowl(void *ctx, fast_lesson *lesson)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
         lesson->g[i] = (float)slope(lesson->worker, lesson->step, i, (double)lesson->w[i]);
     lesson->loss = 1;
-    return lesson->batch;
+    lesson->samples = lesson->batch;
+    return FAST_OK;
 }
 
 /* The gradient does not depend on w, and is a multiple of 1/64. */
-static int64_t grid(void *ctx, fast_lesson *lesson)
+static fast_err grid(void *ctx, fast_lesson *lesson)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
         lesson->g[i] = (float)noise(lesson->worker, lesson->step, i);
     lesson->loss = 1;
-    return lesson->batch;
+    lesson->samples = lesson->batch;
+    return FAST_OK;
 }
 
 static void train(fast_lesson_fn *gradient, const char *strategy, const char *optimizer,
