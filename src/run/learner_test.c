@@ -105,7 +105,8 @@ static void test_like_native(void **state)
         assert_int_equal(native->learner->params.count, CLASSES * FEATURES + CLASSES);
         memcpy(first, native->learner->w, sizeof first);
         kind.operations = native->learner->flops / 16 / (double)native->learner->parts;
-        assert_int_equal(fast_run_open_learner(options, &kind, NULL, &own), FAST_OK);
+        if (fast_run_open_learner(options, &kind, NULL, &own))
+            fail_msg("%s", fast_error_detail());
         assert_int_equal(fast_run_train(native), FAST_OK);
         assert_int_equal(fast_run_train(own), FAST_OK);
         for (int64_t k = 0; k < native->learner->params.count; k++)

@@ -136,11 +136,6 @@ static fast_err check_target(const fast_run *run)
 static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
 {
     FAST_TRY(fast__foreign_open(kind, &run->foreign));
-    if (run->config.accumulate > 1)
-        return fast__fail(FAST_EINVAL,
-                          "accumulate=%lld cuts steps of FAST's own learner; learner %s takes its "
-                          "batches whole: give a larger batch",
-                          (long long)run->config.accumulate, run->foreign->name);
     snprintf(run->config.model, sizeof run->config.model, "%s", run->foreign->name);
     snprintf(run->config.engine, sizeof run->config.engine, "own");
     if (run->foreign->kind.samples == 0) {

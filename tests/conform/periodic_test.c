@@ -253,32 +253,12 @@ static void averaging_each_step_is_synchronous_to_the_bit(void **state)
     assert_memory_not_equal(w, all, sizeof w);
 }
 
-/* A learner of one's own takes its batches whole. */
-static void others_do_not_accumulate(void **state)
-{
-    const fast_learner_tensor tensor = { "w", 1, { COUNT }, NULL };
-    const fast_learner_kind kind = { .size = sizeof kind,
-                                     .name = "bowl",
-                                     .params = &tensor,
-                                     .param_count = 1,
-                                     .samples = SAMPLES,
-                                     .gradient = bowl };
-    const char *options[] = { "accumulate=2", "batch=1", "evaluate=no", NULL };
-    fast_run *run = NULL;
-
-    (void)state;
-    assert_int_equal(fast_run_open_learner(options, &kind, NULL, &run), FAST_EINVAL);
-    assert_null(run);
-    assert_non_null(strstr(fast_error_detail(), "accumulate=2"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outer_steps_are_their_formulas),
         cmocka_unit_test(elastic_rounds_are_their_formulas),
         cmocka_unit_test(averaging_each_step_is_synchronous_to_the_bit),
-        cmocka_unit_test(others_do_not_accumulate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
