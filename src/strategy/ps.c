@@ -9,7 +9,8 @@
  *   slack s      0: bulk synchronous (BSP); > 0: stale synchronous (SSP, Ho et al. 2013: Petuum,
  *                Cui et al., GeePS); -1: unbounded (Downpour, Dean et al. 2012)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
- *                takes the newest that came, if it is new enough (ESSP: Dai et al. 2015)
+ *                takes the newest that came, if it is new enough, which may lack the worker's
+ *                own last s updates (ESSP: Dai et al. 2015)
  *   stalest      of the requests that wait at a server that of the worker furthest behind is first
  *   value v      a worker waits while what it sent and others did not see moves a weight by more
  *                than v / sqrt(t) (VAP: ps_client.c)

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a space may do on its way to far actors. Goal: zeros that do not travel change no bit, and
+ * entries that make no sense are refused; who is furthest behind is served first; eager values
+ * spare a read its way, and are as new as it asks for. Method: three actors in the simulator, each
+ * on a node of its own, with clocks that are set by hand.
+ */
+#include "comm/space.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1000, MILLISECOND = 1000000 };
+
+static const int64_t ids[] = { 0, 1, 2 };
+
+static fast_space_options options_of(void)
+{
+    static const fast_space_tensor tensors[] = { { "a", COUNT, NULL } };
+    return (fast_space_options){ .name = "space",
+                                 .tensors = tensors,
+                                 .tensor_count = 1,
+                                 .owners = ids,
+                                 .owner_count = 1,
+                                 .writers = ids + 1,
+                                 .writer_count = 2 };
+}
+
+static fast_actors_result run(fast_actor_fn *program, void *ctx)
+{
+    const fast_role roles[] = { { "worker", 3, program, ctx } };
+    fast_actors_result result;
+    const fast_err err = fast_actors_run(
+        (const char *[]){ "transport=sim", "cluster=ethernet-1g", "timeout=60", NULL }, roles, 1,
+        &result);
+    if (err)
+        fail_msg("%s: %s", fast_err_name(err), fast_error_detail());
+    return result;
+}
+
+/* Actor 1 adds vectors with few, with many and with strange values; actor 2 reads their sum. */
+static fast_err send_sparse(fast_actor *actor, void *ctx)
+{
+    const bool *sparse = ctx;
+    fast_space_options options = options_of();
+    static const float strange[] = { -0.0f, 1e-40f, -3e38f, 7 };
+    float x[COUNT] = { 0 }, y[COUNT];
+    fast_space_read read = { .version_min = 3 };
+    fast_space *space;
+    options.sparse = *sparse;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    fast_err err = FAST_OK;
+    if (fast_actor_id(actor) == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    for (int k = 0; fast_actor_id(actor) == 1 && k < 3 && !err; k++) {
+        for (int i = 0; i < 4; i++) /* 4, 8 and 1000 values */
+            x[100 * k + 7 * i] = strange[i];
+        for (int i = 0; k == 2 && i < COUNT; i++)
+            x[i] += 1;
+        err = fast_space_add(space, 0, x, FAST_SOON);
+    }
+    if (fast_actor_id(actor) == 2)
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    for (int i = 0; fast_actor_id(actor) == 2 && i < COUNT && !err; i++) {
+        const bool known = i != 0 && i != 7 && i != 14 && i != 21 && i < 100;
+        if (known && y[i] != 1)
+            err = fast__fail(FAST_EFORMAT, "value %d is %g", i, (double)y[i]);
+        if (i == 21 && y[i] != 22)
+            err = fast__fail(FAST_EFORMAT, "value %d is %g", i, (double)y[i]);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void zeros_do_not_travel(void **state)
+{
+    bool sparse = false;
+    const int64_t whole = run(send_sparse, &sparse).bytes_sent;
+    (void)state;
+    sparse = true;
+    const int64_t less = whole - run(send_sparse, &sparse).bytes_sent;
+    /* Two of the vectors have 4 and 8 values, of 8 bytes. */
+    assert_int_equal(less, 2 * COUNT * 4 - (4 + 8) * 8);
+}
+
+/* An update by hand, of entries. */
+static fast_err send_entries(fast_actor *actor, fast_space *space, const uint32_t *places,
+                             size_t places_size, size_t values_size)
+{
+    const int64_t words[3] = { 1, 0, 0 };
+    fast_buffer *a, *b;
+    fast_msg *msg;
+    FAST_TRY(fast__space_message(space, FAST_SPACE_ADD, 0, 0, words, &msg));
+    if (fast_buffer_new(actor, places_size, &a) || fast_buffer_new(actor, values_size, &b))
+        return FAST_ENOMEM;
+    memcpy(fast_buffer_data(a), places, places_size);
+    memset(fast_buffer_data(b), 0, values_size);
+    fast_msg_add(msg, &a);
+    fast_msg_add(msg, &b);
+    return fast_send(actor, 0, &msg);
+}
+
+static fast_err send_nonsense(fast_actor *actor, void *ctx)
+{
+    static const uint32_t past[] = { 3, COUNT }, back[] = { 5, 4 }, twice[] = { 5, 5 },
+                          good[] = { 1, 2 };
+    fast_space_options options = options_of();
+    fast_space_counters counters;
+    fast_space *space;
+    fast_err err = FAST_OK;
+    (void)ctx;
+    options.sparse = true;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (fast_actor_id(actor) == 1) {
+        FAST_TRY(send_entries(actor, space, past, 8, 8));
+        FAST_TRY(send_entries(actor, space, back, 8, 8));
+        FAST_TRY(send_entries(actor, space, twice, 8, 8));
+        FAST_TRY(send_entries(actor, space, good, 8, 4));
+        FAST_TRY(send_entries(actor, space, good, 7, 7));
+    }
+    if (fast_actor_id(actor) == 0) {
+        err = fast_space_serve(space, FAST_SOON);
+        fast_space_count(space, &counters);
+        if (!err && (counters.refused != 5 || counters.applied != 0))
+            err = fast__fail(FAST_EFORMAT, "%lld refused", (long long)counters.refused);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    run(send_nonsense, NULL);
+}
+
+/* Whose updates came in which order. */
+typedef struct order {
+    bool stalest; /* the option */
+    int64_t from[4];
+    int count;
+} order;
+
+static bool note(void *ctx, const fast_space_update *u, float *w)
+{
+    order *o = ctx;
+    (void)w;
+    o->from[o->count++] = u->from;
+    return true;
+}
+
+/* Actor 1 is ahead and asks first, while the owner computes; actor 2 is behind. */
+static fast_err compete(fast_actor *actor, void *ctx)
+{
+    order *o = ctx;
+    const int64_t me = fast_actor_id(actor);
+    fast_space_options options = options_of();
+    const float x[COUNT] = { 1 };
+    fast_space *space;
+    fast_err err = FAST_OK;
+    options.stalest = o->stalest;
+    options.apply = note;
+    options.ctx = o;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (me > 0) {
+        err = fast_space_tick(space, me == 1 ? 9 : 3);
+        if (!err)
+            err = fast_sleep_until(actor, (20 + me) * (int64_t)MILLISECOND);
+        for (int i = 0; i < 2 && !err; i++)
+            err = fast_space_add(space, 0, x, FAST_SOON);
+    } else {
+        err = fast_sleep_until(actor, 10 * (int64_t)MILLISECOND);
+        if (!err)
+            err = fast_charge(actor, 1e11, 0);
+        if (!err)
+            err = fast_space_serve(space, FAST_SOON);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void the_stalest_is_first(void **state)
+{
+    static const int64_t by_arrival[] = { 1, 1, 2, 2 }, by_clock[] = { 2, 2, 1, 1 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        order o = { .stalest = i == 1 };
+        run(compete, &o);
+        assert_int_equal(o.count, 4);
+        assert_memory_equal(o.from, i == 1 ? by_clock : by_arrival, sizeof o.from);
+    }
+}
+
+/* Two writers tick in turn, and read with a slack of 1; how long their reads took, in all. */
+typedef struct reads {
+    bool eager; /* the option */
+    int64_t wait_ns;
+} reads;
+
+static fast_err read_often(fast_actor *actor, void *ctx)
+{
+    reads *r = ctx;
+    const int64_t me = fast_actor_id(actor);
+    fast_space_options options = options_of();
+    float x[COUNT] = { 0 };
+    fast_space *space;
+    fast_err err = FAST_OK;
+    options.eager = r->eager;
+    x[me] = 1;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (me == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    for (int64_t c = 0; me > 0 && c < 20 && !err; c++) {
+        float y[COUNT];
+        fast_space_read read = { .clock_min = c - 1 };
+        const int64_t then = fast_now(actor);
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+        r->wait_ns += fast_now(actor) - then;
+        if (!err && (read.clock < c - 1 || y[1] < (float)(c - 1) || y[2] < (float)(c - 1)))
+            err = fast__fail(FAST_EFORMAT, "round %lld read an old value", (long long)c);
+        if (!err)
+            err = fast_sleep_until(actor, (c + 1) * (int64_t)MILLISECOND);
+        if (!err)
+            err = fast_space_add(space, 0, x, FAST_SOON);
+        if (!err)
+            err = fast_space_tick(space, c + 1);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void eager_values_spare_the_way(void **state)
+{
+    reads asked = { .eager = false }, sent = { .eager = true };
+    (void)state;
+    run(read_often, &asked);
+    run(read_often, &sent);
+    assert_true(sent.wait_ns < asked.wait_ns / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zeros_do_not_travel),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(the_stalest_is_first),
+        cmocka_unit_test(eager_values_spare_the_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
