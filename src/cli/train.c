@@ -238,6 +238,8 @@ static void say_team(const train_show *show, const fast_result *r)
         fprintf(file, ", completeness %.3f", r->completeness);
     if (isfinite(r->divergence))
         fprintf(file, ", divergence %.3g", r->divergence);
+    if (isfinite(r->momentum))
+        fprintf(file, ", implicit momentum %.2f (+- %.2f)", r->momentum, r->momentum_error);
     fputc('\n', file);
 }
 

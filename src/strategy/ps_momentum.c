@@ -31,7 +31,7 @@
 
 #include <math.h>
 
-enum { SAMPLE = 8192, ROOM = 1 << 20 };
+enum { SAMPLE = 8192, ROOM = 1 << 20, PAIRS_MIN = 16 };
 
 void fast__implicit_fini(fast_implicit *m)
 {
@@ -77,6 +77,7 @@ static void count_pair(fast_implicit *m, double yz, double xz)
     m->yz_yz += yz * yz;
     m->yz_xz += yz * xz;
     m->xz_xz += xz * xz;
+    m->pairs++;
 }
 
 void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const float *g, double lr)
@@ -118,5 +119,5 @@ double fast__implicit_estimate(const fast_implicit *m, double *error_out)
     const double mu = m->xz != 0 ? m->yz / m->xz : NAN;
 
     *error_out = sqrt(fmax(0, m->yz_yz - 2 * mu * m->yz_xz + mu * mu * m->xz_xz)) / fabs(m->xz);
-    return mu;
+    return m->pairs >= PAIRS_MIN && *error_out < 0.5 ? mu : NAN;
 }

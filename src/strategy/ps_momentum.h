@@ -19,6 +19,7 @@ typedef struct fast_implicit {
     double yz_yz;    /* of their squares and product, for the error */
     double yz_xz;    /* likewise */
     double xz_xz;    /* likewise */
+    int64_t pairs;   /* that are in the sums */
 } fast_implicit;
 
 /* For a range of `count` weights and so many writers. FAST_ENOMEM, and nothing is held. */
@@ -27,5 +28,6 @@ void fast__implicit_fini(fast_implicit *m);
 
 /* The gradient g of version `read` was applied with rate lr, and made `version` (from 1). */
 void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const float *g, double lr);
-/* What the updates so far say, and its standard error; NAN while they say nothing. */
+/* What the updates so far say, and its standard error; NAN where that is larger than 1/2, or they
+ * are too few to tell. */
 double fast__implicit_estimate(const fast_implicit *m, double *error_out);
