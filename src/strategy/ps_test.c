@@ -98,6 +98,26 @@ static void proxies_and_copies_change_nothing(void **state)
     same("ps:slack=0,proxies=2,replicas=1", "ps:slack=0", 4, NULL);
 }
 
+/* Where memory is shared, writers change it by themselves, under locks. */
+static void threads_do_the_same(void **state)
+{
+    static const char *const rounds[] = { "ps:slack=0,proxies=2", "ps:slack=0,replicas=1",
+                                          "ps:slack=0,eager=yes,stalest=yes,servers=3" };
+    static const char *const others[] = { "ps:proxies=2,slack=1,filter=0.1",
+                                          "ps:replicas=1,servers=2",
+                                          "ps:value=0.01",
+                                          "ps:epochs=0.5",
+                                          "ps:slack=1,eager=yes,budget=400",
+                                          "ps:momentum=-0.3,servers=0" };
+    const uint64_t hash = train("ps:slack=0", 4, NULL).params_hash;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++)
+        assert_true(train(rounds[i], 4, "transport=threads").params_hash == hash);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_true(train(others[i], 4, "transport=threads").completeness > 0);
+}
+
 /* A server that crashes loses nothing where there is a copy: rounds come to the same bits. */
 static void copies_survive_their_servers(void **state)
 {
@@ -361,6 +381,7 @@ int main(void)
         cmocka_unit_test(bounds_that_bind_nothing),
         cmocka_unit_test(unbounded_slack_is_downpour),
         cmocka_unit_test(proxies_and_copies_change_nothing),
+        cmocka_unit_test(threads_do_the_same),
         cmocka_unit_test(copies_survive_their_servers),
         cmocka_unit_test(crashes_are_survived_or_named),
         cmocka_unit_test(bounds_bind),
