@@ -232,6 +232,14 @@ FAST_API void fast_work_report(fast_work *work, double operations, int64_t offse
 FAST_API FAST_MUST_CHECK fast_err fast_actor_share(fast_actor *actor, uint64_t key, size_t size,
                                                    void *out);
 
+/* Around every look at, and every change of, shared memory that others may change meanwhile: a
+ * piece of work that waits for nobody, sends nothing and is not inside another. Does nothing,
+ * unless the run is recorded or replayed (record=FILE, replay=FILE): then pieces with equal keys
+ * come one after the other, in a replay in the order of the recording. `key` is the memory's, or
+ * any number that is the same in every run. */
+FAST_API void fast_turn_begin(fast_actor *actor, uint64_t key);
+FAST_API void fast_turn_end(fast_actor *actor);
+
 #ifdef __cplusplus
 }
 #endif

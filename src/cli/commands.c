@@ -157,7 +157,7 @@ const cli_group cli_groups[] = {
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
     { "Workers", "|workers|system|strategy|then|topology|representative|shard|alpha|" },
-    { "Where", "|transport|cluster|faults|timeout|pool|trace|check|" },
+    { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
 };

@@ -522,6 +522,9 @@ static void direct_close(fast_group *group, void *state)
 
 static fast_err near_all(const fast_group *group)
 {
+    if (group->actor->world->record)
+        return fast__fail(FAST_ENOTSUP, "a run that is recorded or replayed sums by messages, to "
+                                        "the same bits; take another algorithm than direct");
     for (int64_t i = 0; i < group->size; i++) {
         const int64_t id = fast_group_member(group, i);
         if (!fast_actor_is_near(group->actor, id))

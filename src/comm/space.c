@@ -65,10 +65,15 @@ static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t 
     fast__space_range(space, owner, tensor, &update.offset, &update.count);
     update.x = x ? x + update.offset : NULL;
     FAST_TRY(fast__space_ready(space, owner, deadline));
-    FAST_TRY(fast__space_lock(space, owner, tensor, true, deadline));
-    fast__space_apply(space, owner, put, &update);
-    fast__space_unlock(space, owner, tensor, true);
-    fast__space_changed(space, &space->owners[owner].store);
+    fast__space_begin(space, owner);
+    const fast_err err = fast__space_lock(space, owner, tensor, true, deadline);
+    if (!err) {
+        fast__space_apply(space, owner, put, &update);
+        fast__space_unlock(space, owner, tensor, true);
+        fast__space_changed(space, &space->owners[owner].store);
+    }
+    fast__space_end(space);
+    FAST_TRY(err);
     const double count = (double)update.count;
     return fast_charge(space->actor, put ? 0 : count, (put ? 8 : 12) * count);
 }
@@ -129,8 +134,10 @@ fast_err fast_space_tick(fast_space *space, int64_t clock)
             FAST_TRY(fast__far_update(space, owner, FAST_SPACE_TICK, 0, NULL, until));
             continue;
         }
+        fast__space_begin(space, owner);
         atomic_store(&store->slots[fast_actor_id(space->actor)].clock, clock);
         fast__space_changed(space, store);
+        fast__space_end(space);
     }
     return answer_far(space);
 }
@@ -159,12 +166,16 @@ static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,
                        .doing = "space get" };
     atomic_fetch_add(&range->waited, 1);
     for (;;) {
+        fast__space_begin(space, owner);
         fast__space_arm(space, store);
-        if (is_new(space, owner, tensor, read, clock_out))
-            return FAST_OK;
-        wait.whom = fast__space_behind(space, store, me);
-        if (wait.whom < 0)
+        const bool done = is_new(space, owner, tensor, read, clock_out);
+        if (!done)
+            wait.whom = fast__space_behind(space, store, me);
+        if (!done && wait.whom < 0)
             wait.whom = fast__space_hope(space, store, me);
+        fast__space_end(space);
+        if (done)
+            return FAST_OK;
         if (wait.whom < 0)
             return fast__fail(FAST_EPEER,
                               "nobody is left in space \"%s\" who could bring tensor %lld from "
@@ -186,14 +197,22 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
     int64_t offset, count, clock;
     fast__space_range(space, owner, tensor, &offset, &count);
     FAST_TRY(fast__space_ready(space, owner, deadline));
-    if (!is_new(space, owner, tensor, read, &clock))
+    fast__space_begin(space, owner);
+    const bool ready = is_new(space, owner, tensor, read, &clock);
+    fast__space_end(space);
+    if (!ready)
         FAST_TRY(near_wait(space, owner, tensor, read, deadline, &clock));
-    FAST_TRY(fast__space_lock(space, owner, tensor, false, deadline));
+    fast__space_begin(space, owner);
+    const fast_err err = fast__space_lock(space, owner, tensor, false, deadline);
     const int64_t version = atomic_load(&range->version);
-    if (x)
-        memcpy(x + offset, fast__space_values(space, owner, tensor), (size_t)count * sizeof *x);
-    fast__space_unlock(space, owner, tensor, false);
-    atomic_fetch_add(&range->gets, 1);
+    if (!err) {
+        if (x)
+            memcpy(x + offset, fast__space_values(space, owner, tensor), (size_t)count * sizeof *x);
+        fast__space_unlock(space, owner, tensor, false);
+        atomic_fetch_add(&range->gets, 1);
+    }
+    fast__space_end(space);
+    FAST_TRY(err);
     *fast__space_at(space, space->read, owner, tensor) = version;
     read->version = version < read->version ? version : read->version;
     read->clock = clock < read->clock ? clock : read->clock;
@@ -258,8 +277,11 @@ fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn
         fast__space_range(space, owner, tensor, &offset, &count);
         if (count > 0 && !space->owners[owner].store.head)
             FAST_TRY(fast__far_watch(space, owner, tensor));
-        else if (count > 0)
+        if (count > 0 && space->owners[owner].store.head) {
+            fast__space_begin(space, owner);
             fast__space_arm(space, &space->owners[owner].store);
+            fast__space_end(space);
+        }
     }
     return FAST_OK;
 }
@@ -277,9 +299,11 @@ static void look(fast_space *space, int64_t tensor, int64_t *version_out, int64_
             continue;
         if (store->head) {
             /* Armed first: what changes after the look wakes this actor. */
+            fast__space_begin(space, owner);
             fast__space_arm(space, store);
             (void)fast__space_clock(space, store, 0, &clock);
             const int64_t version = atomic_load(&store->ranges[tensor].version);
+            fast__space_end(space);
             space->watched[tensor].changed |= version > *told;
             *told = version;
         }
@@ -316,6 +340,8 @@ void fast_space_count(const fast_space *space, fast_space_counters *out)
 {
     FAST_ASSERT(space && out);
     *out = (fast_space_counters){ .refused = fast__service_refused(space) };
+    if (space->me >= 0)
+        fast_turn_begin(space->actor, space->key + (uint64_t)space->me);
     for (int64_t t = 0; space->me >= 0 && t < space->tensor_count; t++) {
         fast_space_range *range = &space->owners[space->me].store.ranges[t];
         out->gets += atomic_load(&range->gets);
@@ -326,4 +352,6 @@ void fast_space_count(const fast_space *space, fast_space_counters *out)
         const int64_t largest = atomic_load(&range->staleness_max);
         out->staleness_max = largest > out->staleness_max ? largest : out->staleness_max;
     }
+    if (space->me >= 0)
+        fast_turn_end(space->actor);
 }

@@ -141,6 +141,17 @@ static inline int64_t *fast__space_at(const fast_space *space, int64_t *table, i
     return &table[owner * space->tensor_count + tensor];
 }
 
+/* Looks at a near store, and changes of it, come in turns where the run is recorded. A turn of an
+ * update or of a copy holds the range's lock from begin to end, so that the lock is always free. */
+static inline void fast__space_begin(fast_space *space, int64_t owner)
+{
+    fast_turn_begin(space->actor, space->key + (uint64_t)owner);
+}
+static inline void fast__space_end(fast_space *space)
+{
+    fast_turn_end(space->actor);
+}
+
 /* space_store.c: the memory. */
 
 /* Bytes of owner `owner`'s store; false if they overflow. */

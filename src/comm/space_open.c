@@ -222,12 +222,15 @@ static fast_err enter(fast_space *space)
         if (!store->head)
             continue;
         fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
+        /* Only this actor writes here, so that the answer needs no turn. */
         if (atomic_load(&slot->member) >= mine)
             return fast__fail(FAST_EINVAL,
                               "this actor has opened space \"%s\" before: use another name",
                               space->name);
+        fast__space_begin(space, i);
         atomic_store(&slot->clock, 0);
         atomic_store(&slot->member, mine);
+        fast__space_end(space);
     }
     return FAST_OK;
 }
@@ -356,10 +359,24 @@ static fast_err leave(fast_space *space)
 {
     if (space->actor->stopped) /* It reaches nobody; others hear that it is down. */
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    for (int64_t i = 0; i < space->owner_count; i++)
-        if (space->owners[i].store.head)
-            fast__space_left(space, &space->owners[i].store, fast_actor_id(space->actor));
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        if (!space->owners[i].store.head)
+            continue;
+        fast__space_begin(space, i);
+        fast__space_left(space, &space->owners[i].store, fast_actor_id(space->actor));
+        fast__space_end(space);
+    }
     return space->far_count > 0 ? fast__far_leave(space) : FAST_OK;
+}
+
+/* Someone else who is still in, and to be woken when that changes. */
+static int64_t look_for_others(fast_space *space, fast_space_store *store, int64_t me)
+{
+    fast__space_begin(space, space->me);
+    fast__space_arm(space, store);
+    const int64_t other = fast__space_hope(space, store, me);
+    fast__space_end(space);
+    return other;
 }
 
 fast_err fast_space_serve(fast_space *space, int64_t deadline)
@@ -379,8 +396,7 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
     fast_space_store *store = &space->owners[space->me].store;
     for (;;) {
         FAST_TRY(space->task.err);
-        fast__space_arm(space, store);
-        const int64_t other = fast__space_hope(space, store, me);
+        const int64_t other = look_for_others(space, store, me);
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
@@ -392,7 +408,7 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
         }
         if (err && err != FAST_EPEER)
             return err;
-        if (err && fast__space_hope(space, store, me) == other)
+        if (err && look_for_others(space, store, me) == other)
             return err;
     }
 }
@@ -412,12 +428,13 @@ void fast_space_close(fast_space *space)
     if (space->me >= 0) {
         /* That others stay too long, or that this actor was stopped, is not this call's error. */
         const fast_err err = fast_space_serve(space, FAST_SOON);
+        fast__space_begin(space, space->me);
         atomic_store(&space->owners[space->me].store.head->state, FAST_SPACE_CLOSED);
-        if (err != FAST_ECANCELED) {
+        if (err != FAST_ECANCELED)
             fast__space_changed(space, &space->owners[space->me].store);
-            if (space->service)
-                fast__service_close(space);
-        }
+        fast__space_end(space);
+        if (err != FAST_ECANCELED && space->service)
+            fast__service_close(space);
     } else {
         const fast_err err = leave(space);
         (void)err;

@@ -113,8 +113,19 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
         else
             memset(w, 0, (size_t)count * sizeof *w);
     }
+    fast__space_begin(space, space->me);
     atomic_store(&store->head->state, FAST_SPACE_OPEN);
     fast__space_changed(space, store);
+    fast__space_end(space);
+}
+
+/* What an owner's store is: FAST_SPACE_OPEN, ... */
+static int state_of(fast_space *space, int64_t owner)
+{
+    fast__space_begin(space, owner);
+    const int state = atomic_load(&space->owners[owner].store.head->state);
+    fast__space_end(space);
+    return state;
 }
 
 /* Wait until the owner has filled its store. */
@@ -127,20 +138,26 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
                              .since = fast_now(space->actor),
                              .deadline = deadline,
                              .doing = "space open" };
-    while (atomic_load(&store->head->state) == 0) {
+    for (;;) {
+        fast__space_begin(space, owner);
         fast__space_arm(space, store);
-        if (atomic_load(&store->head->state) == 0)
-            FAST_TRY(fast__wait_once(space->actor, &wait));
+        const bool closed = atomic_load(&store->head->state) == 0;
+        fast__space_end(space);
+        if (!closed)
+            return FAST_OK;
+        FAST_TRY(fast__wait_once(space->actor, &wait));
     }
-    return FAST_OK;
 }
 
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
     const int64_t id = space->owners[owner].id;
     fast_space_head *head = space->owners[owner].store.head;
-    if (atomic_load(&head->state) == 0)
+    int state = state_of(space, owner);
+    if (state == 0) {
         FAST_TRY(wait_open(space, owner, deadline));
+        state = state_of(space, owner);
+    }
     /* Where only those are told of an actor's end whom it concerns: it concerns this one. */
     if (space->actor->met && owner != space->me)
         fast__peers_ask(space->actor, id);
@@ -148,7 +165,7 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
         return fast__fail(FAST_EINVAL,
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
-    if (atomic_load(&head->state) == FAST_SPACE_CLOSED ||
+    if (state == FAST_SPACE_CLOSED ||
         (owner != space->me && fast_member_is_down(space->actor, id))) {
         space->actor->culprit = fast__peers_culprit(space->actor, id);
         return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
@@ -215,6 +232,7 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
     bool queued = false;
     if (fast__space_attempt(space, owner, tensor, write, FAST_SPACE_PROGRAM, &queued))
         return FAST_OK;
+    FAST_ASSERT(!space->actor->tape); /* in a turn it is free */
     const fast_wait wait = { .waiting = true,
                              .whom = space->owners[owner].id,
                              .tag = fast__space_tag(space, true),

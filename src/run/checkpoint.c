@@ -85,7 +85,7 @@ static double value_of(uint64_t bits)
 }
 
 /* Samples and labels of the training set. Computed once: tens of megabytes take milliseconds. */
-static uint64_t data_hash(fast_run *run)
+uint64_t fast__run_data_hash(fast_run *run)
 {
     if (run->data_hash)
         return run->data_hash;
@@ -126,7 +126,7 @@ static void describe_run(fast_run *run, meta *m)
              sums->batches, sums->correct, sums->positions);
     meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->step_judged,
              bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
-    meta_put(m, "data_hash", "%016" PRIx64, data_hash(run));
+    meta_put(m, "data_hash", "%016" PRIx64, fast__run_data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
     meta_put(m, "plan_hash", "%016" PRIx64, fast__run_plan_hash(run));
@@ -272,7 +272,7 @@ static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors
     if (strcmp(get_saved(tensors, "network"), text) != 0)
         return fast__fail(FAST_EINVAL, "%s was saved with another network under the name %.100s",
                           path, run->config.model);
-    snprintf(text, sizeof text, "%016" PRIx64, data_hash(run));
+    snprintf(text, sizeof text, "%016" PRIx64, fast__run_data_hash(run));
     if (strcmp(get_saved(tensors, "data_hash"), text) != 0)
         return fast__fail(FAST_EINVAL,
                           "%s was saved with other training data under the name %.100s", path,

@@ -81,7 +81,7 @@ void fast__measure_leave(fast_seat *seat)
     atomic_store(&seat->end.compute_ns, fast__counted(&c->compute_ns));
     atomic_store(&seat->end.wait_ns, fast__counted(&c->wait_ns));
     atomic_store(&seat->end.flight_ns, fast__counted(&c->flight_ns));
-    atomic_store(&seat->end_ns, fast_now(seat->trainer.actor));
+    atomic_store(&seat->end_ns, fast__record_look(seat->trainer.actor));
 }
 
 fast_tally fast__measure_tally(const fast_team *team, int64_t i)
@@ -105,7 +105,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->actor ? end : fast_now(run->actor);
+    tally.life_ns += end || !run->actor ? end : fast__record_look(run->actor);
     tally.pause_ns += pause;
     if (team->strategy->synchronous && judged > pause)
         tally.stood_ns += judged - pause;

@@ -59,7 +59,7 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     fast__count(&seat->steps, 1);
     if (gradient)
         note_loss(seat, gradient->loss);
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
     if (gradient && sums->epoch == epoch && isfinite(gradient->loss)) {
@@ -82,7 +82,7 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     }
     if (run->finished)
         atomic_store(&team->finished, true);
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
 }
 
 /* The newest epoch that has sums becomes the run's. The mutex is held. */
@@ -213,11 +213,11 @@ static bool vote_once(fast_seat *seat, int64_t step)
     const fast_trainer *t = &seat->trainer;
     fast_vote *vote;
 
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     if (step < 0) { /* the one that was seen may be closed since, and the next one open */
         seat->votes_cast = team->votes_opened;
         if (team->vote_step < 0) {
-            fast__mutex_unlock(&team->mutex);
+            fast__team_unlock(seat);
             return true;
         }
     }
@@ -229,24 +229,25 @@ static bool vote_once(fast_seat *seat, int64_t step)
         if (vote->near >= team->workers_up)
             close_vote(seat, vote);
     }
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
     return vote != NULL;
 }
 
 /* Asynchronous strategies: open a vote when all steps together make one due. */
-static int64_t open_vote(fast_team *team)
+static int64_t open_vote(fast_seat *seat)
 {
+    fast_team *team = seat->team;
     const fast_run *run = team->run;
     int64_t opened;
 
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     if (team->vote_step < 0 && run->step < run->step_count &&
         fast__run_dues(run, run->config.evaluate_period, run->step) > team->votes_opened) {
         team->vote_step = run->step;
         team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
     }
     opened = team->votes_opened;
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
     return opened;
 }
 
@@ -256,14 +257,14 @@ static void judge_alone(fast_seat *seat, int64_t step)
     fast_team *team = seat->team;
     fast_run *run = team->run;
 
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
                            fast__run_is_due(run, run->config.checkpoint_period, step))) {
         take_replica(seat);
         seat->err = judge(seat, step);
     }
     seat->step_judged = step;
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
 }
 
 /* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
@@ -274,17 +275,31 @@ static void progress(fast_seat *seat)
     fast_run *run = team->run;
     const int64_t now = fast__run_wall();
 
-    if (now - seat->shown_ns < SHOW_NS)
+    if (!fast__record_value(seat->trainer.actor, now - seat->shown_ns >= SHOW_NS))
         return;
     seat->shown_ns = now;
-    fast__mutex_lock(&team->mutex);
-    if (fast__run_is_time(run)) {
+    fast__team_lock(seat);
+    if (fast__record_value(seat->trainer.actor, fast__run_is_time(run))) {
         run->actor = seat->trainer.actor;
         take_sums(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
         run->actor = NULL;
     }
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
+}
+
+/* Was the run canceled? In a replay: was it then? */
+static bool is_canceled(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    const bool now = atomic_load(&team->run->cancel);
+    const bool then = fast__record_value(seat->trainer.actor, now);
+
+    if (now && !then)
+        fast__record_stop(team->world, "the replay was canceled before its end");
+    if (then)
+        atomic_fetch_or(&team->why, FAST_WHY_CANCELED);
+    return now || then;
 }
 
 /* Why this process wants to stop, as bits. */
@@ -312,10 +327,6 @@ static fast_err agree(fast_seat *seat, bool *stop_out)
     int why = 0;
 
     *stop_out = false;
-    if (team->alone) {
-        *stop_out = t->step >= atomic_load(&team->stop_step);
-        return FAST_OK;
-    }
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
@@ -456,9 +467,12 @@ static bool synchronous_next(fast_seat *seat)
         else if (team->strategy->identical && t->rank == 0)
             judge_alone(seat, t->step);
     }
-    if (atomic_load(&run->cancel) || atomic_load(&team->finished))
+    fast_turn_begin(t->actor, FAST_TURN_TEAM);
+    if (is_canceled(seat) || atomic_load(&team->finished))
         stop_all(team, t->step, t->period);
-    if (!seat->err)
+    stop = t->step >= atomic_load(&team->stop_step);
+    fast_turn_end(t->actor);
+    if (!seat->err && !team->alone)
         seat->err = agree(seat, &stop);
     return !seat->err && !stop;
 }
@@ -490,7 +504,8 @@ static bool asynchronous_next(fast_seat *seat)
 {
     fast_team *team = seat->team;
     fast_trainer *t = &seat->trainer;
-    const int64_t opened = team->first ? open_vote(team) : 0;
+    const int64_t opened = team->first ? open_vote(seat) : 0;
+    bool first = false, stop;
 
     if (t->step >= t->step_count)
         return false;
@@ -498,10 +513,14 @@ static bool asynchronous_next(fast_seat *seat)
         vote_once(seat, -1);
     if (!team->alone)
         spread_stop(seat, false);
-    if ((atomic_load(&team->run->cancel) || atomic_load(&team->finished)) &&
-        !atomic_exchange(&team->stop, true) && !team->alone)
+    fast_turn_begin(t->actor, FAST_TURN_TEAM);
+    if (is_canceled(seat) || atomic_load(&team->finished))
+        first = !atomic_exchange(&team->stop, true);
+    stop = atomic_load(&team->stop);
+    fast_turn_end(t->actor);
+    if (first && !team->alone)
         spread_stop(seat, true);
-    return !seat->err && !atomic_load(&team->stop);
+    return !seat->err && !stop;
 }
 
 bool fast__monitor_next(fast_seat *seat)
@@ -520,19 +539,19 @@ void fast__monitor_return(fast_seat *seat)
 {
     fast_team *team = seat->team;
 
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     FAST_ASSERT(seat->over);
     seat->over = false;
     team->workers_up++;
     seat->votes_cast = team->votes_opened;
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
 }
 
 fast_err fast__monitor_leave(fast_seat *seat)
 {
     fast_team *team = seat->team;
 
-    fast__mutex_lock(&team->mutex);
+    fast__team_lock(seat);
     FAST_ASSERT(!seat->over);
     seat->over = true;
     team->workers_up--;
@@ -541,7 +560,7 @@ fast_err fast__monitor_leave(fast_seat *seat)
         if (team->votes[i].step >= 0 && team->votes[i].near > 0 &&
             team->votes[i].near >= team->workers_up)
             close_vote(seat, &team->votes[i]);
-    fast__mutex_unlock(&team->mutex);
+    fast__team_unlock(seat);
     if (team->alone || team->strategy->identical || seat->lost)
         return FAST_OK;
     if (!team->first)

@@ -67,6 +67,10 @@ const fast_option fast__run_options[] = {
     FAST_OPT_REAL(C, timeout, "120", 1e-6, 1e9, "seconds that a worker waits for another at most"),
     FAST_OPT_INT(C, pool, "0", 0, 63, "transport sim: threads that compute"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all workers to this file (Perfetto)"),
+    FAST_OPT_TEXT(C, record, "", "file",
+                  "write the order of all that happens to this file, to repeat the run (threads)"),
+    FAST_OPT_TEXT(C, replay, "", "file",
+                  "repeat the run that was recorded in this file, to the bit; give its options"),
     FAST_OPT_END,
 };
 

@@ -76,6 +76,7 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(check_writable("save", c->save, true));
     FAST_TRY(check_writable("checkpoint", c->checkpoint, true));
     FAST_TRY(check_writable("trace", c->trace, true));
+    FAST_TRY(check_writable("record", c->record, true));
     return check_writable("log", c->log, false);
 }
 

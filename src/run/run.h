@@ -94,6 +94,8 @@ typedef struct fast_run_config {
     double timeout;                 /* seconds that a wait takes at most */
     int64_t pool;                   /* sim: threads that compute */
     char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
+    char record[FAST_PATH_MAX];     /* a file for a recording; "" */
+    char replay[FAST_PATH_MAX];     /* a recording to repeat; "" */
 
     /* Read from the texts above when they are parsed. */
     fast_period evaluate_period;
@@ -242,6 +244,9 @@ double fast__peak_flops(void);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);
+
+/* Of the training set's samples and labels. Computed once. */
+uint64_t fast__run_data_hash(fast_run *run);
 
 /* Save everything that a resumed run needs; atomically. */
 fast_err fast__checkpoint_save(fast_run *run, const char *path);

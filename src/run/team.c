@@ -193,12 +193,14 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(seat);
     note_end(seat, false, false);
+    fast__team_compare(seat, "begins");
     if (!err)
         err = team->strategy->worker(&seat->trainer, team->config);
     note_end(seat, seat->over, err != FAST_OK);
     fast__seat_unshare(seat);
     if (!err && seat->trainer.rank == 0)
         fast__forecast_sums(seat);
+    fast__team_compare(seat, "ends");
     fast_group_free(seat->trainer.group);
     seat->trainer.group = NULL;
     last = fast__monitor_leave(seat);
@@ -306,6 +308,9 @@ static fast_err open_world(fast_team *team)
     snprintf(config.cluster, sizeof config.cluster, "%s", c->cluster);
     snprintf(config.faults, sizeof config.faults, "%s", c->faults);
     trace_path(team, config.trace, sizeof config.trace);
+    snprintf(config.record, sizeof config.record, "%s", c->record);
+    snprintf(config.replay, sizeof config.replay, "%s", c->replay);
+    config.job = team->job;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -341,6 +346,10 @@ static fast_err look_around(fast_team *team)
 {
     fast_err err = FAST_OK;
 
+    if (team->run->config.record[0] || team->run->config.replay[0]) {
+        FAST_TRY(fast__team_can_record(team));
+        FAST_TRY(fast__run_job(team->run, &team->job));
+    }
     FAST_TRY(open_world(team));
     team->alone = true;
     team->first = team->world->places[0].here;
@@ -356,6 +365,18 @@ static fast_err look_around(fast_team *team)
     return err;
 }
 
+/* Options that have no meaning for one worker without actors. */
+static fast_err check_alone(const fast_run_config *c)
+{
+    if (c->cluster[0] || c->faults[0])
+        return fast__fail(FAST_EINVAL, "%s needs transport=sim",
+                          c->cluster[0] ? "cluster" : "faults");
+    if (c->record[0] || c->replay[0])
+        return fast__fail(FAST_EINVAL, "%s: one worker repeats to the bit by itself; leave it out",
+                          c->record[0] ? "record" : "replay");
+    return FAST_OK;
+}
+
 fast_err fast__team_new(fast_run *run, fast_team **out)
 {
     const fast_run_config *c = &run->config;
@@ -365,9 +386,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     *out = NULL;
     if (c->workers == 1 && !run->strategy && !c->then[0] && strcmp(c->strategy, "auto") == 0 &&
         strcmp(c->transport, "auto") == 0)
-        return c->cluster[0] || c->faults[0] ? fast__fail(FAST_EINVAL, "%s needs transport=sim",
-                                                          c->cluster[0] ? "cluster" : "faults")
-                                             : FAST_OK;
+        return check_alone(c);
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
     team->workers = c->workers;
@@ -409,6 +428,7 @@ void fast__team_free(fast_team *team)
     if (team->phases)
         fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
+    fast__free(team->job);
     fast__free(team->seats);
     fast__free(team->waited);
     fast__free(team->ids);
@@ -582,6 +602,9 @@ static fast_err run_world(fast_team *team)
     bool ran = false;
     fast_err err;
 
+    if (team->recorded)
+        return fast__fail(FAST_EINVAL, "a recording is of one call: open the run anew");
+    team->recorded = team->job != NULL;
     FAST_TRY(open_world(team));
     err = open_seats(team);
     if (!err) {
@@ -598,7 +621,10 @@ static fast_err run_world(fast_team *team)
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
     }
-    if (ran && (first_failure(team) >= 0 || atomic_load(&team->broken) >= 0))
+    if (ran && fast__record_note(team->world)) /* it must not lose the run */
+        fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->world));
+    if (ran && (first_failure(team) >= 0 || atomic_load(&team->broken) >= 0) &&
+        !fast__record_is_broken(team->world))
         err = judge_ends(team);
     else if (ran && err && run->config.trace[0] && result.ended_count == seats_taken(team)) {
         /* All have trained to the end: a timeline that cannot be written must not lose that. */

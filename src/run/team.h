@@ -108,6 +108,8 @@ typedef struct fast_team {
     int64_t *ids;                /* workers, then servers: actors' numbers */
     fast_seat **seats;           /* [workers + servers]; NULL for actors of other processes */
     fast_world *world;           /* while it trains */
+    char *job;                   /* what a recording of it belongs to; NULL: not recorded */
+    bool recorded;               /* or replayed, by an earlier call */
     bool alone;                  /* all actors are in this process */
     bool first;                  /* worker 0 is */
     int64_t here;                /* workers that are */
@@ -190,6 +192,19 @@ void fast__seat_unshare(fast_seat *seat);
 
 /* Of a worker whose group is still there: what the transport's prices make of its sums. */
 void fast__forecast_sums(fast_seat *seat);
+
+/* The mutex, which workers take in turns where the run is recorded, so that in a replay what it
+ * guards changes in the same order. */
+#define FAST_TURN_TEAM ((uint64_t)0x7465616d)
+void fast__team_lock(const fast_seat *seat);
+void fast__team_unlock(const fast_seat *seat);
+
+/* record.c: what a recording of the run belongs to, as lines; the caller frees it. */
+fast_err fast__run_job(fast_run *run, char **out);
+/* FAST_EINVAL, with the reason, where there is nothing to record. */
+fast_err fast__team_can_record(const fast_team *team);
+/* Where an actor's program begins and ends: in a replay its weights must be those of then. */
+void fast__team_compare(fast_seat *seat, const char *when);
 
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);

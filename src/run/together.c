@@ -18,8 +18,9 @@
  * Nobody reads w while another writes it: a worker enters the update after its gradient, the sum
  * begins when all have entered, and who leaves knows that all slices are written (comm/direct.c).
  *
- * Only where actors are threads of this process and the rule needs no norm of the whole. Simulated
- * workers keep replicas of their own: each has its own node's memory, or pretends to.
+ * Only where actors are threads of this process, the rule needs no norm of the whole and the run is
+ * not recorded. Simulated workers keep replicas of their own: each has its own node's memory, or
+ * pretends to.
  */
 #include "run/team.h"
 
@@ -35,7 +36,7 @@ static bool can_share(const fast_seat *seat)
     const fast_team *team = seat->team;
     const fast_trainer *t = &seat->trainer;
 
-    if (!team->alone || team->run->is_virtual || t->workers == 1 ||
+    if (!team->alone || team->run->is_virtual || team->job || t->workers == 1 ||
         !fast__optimizer_by_range(seat->optimizer) || !seat->learner->moves)
         return false;
     for (int64_t i = 0; i < t->workers; i++)

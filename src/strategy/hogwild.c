@@ -29,6 +29,9 @@
  *
  * The model of the run is the shared one; with several clusters the mean of the workers' views.
  *
+ * Looks at the model and changes of it are turns of its workers (fast_turn_begin): where a run is
+ * recorded they come one after the other, chunk by chunk, and in a replay in the same order.
+ *
  * Cost per worker and step: the model is read and written once, in memory; no messages.
  */
 #include "base/err.h"
@@ -77,6 +80,7 @@ typedef struct model {
 
 /* A worker's view. */
 typedef struct hog {
+    fast_actor *actor;  /* whose */
     model *mine;        /* of its cluster */
     model *next;        /* of the cluster that the token goes to */
     atomic_int *token;  /* the cluster that has it, or BUSY; NULL with one cluster */
@@ -106,16 +110,24 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
     const int64_t all = t->count + t->workers;
     const size_t size = sizeof(model) + 2 * (size_t)all * sizeof(float);
     model *m = NULL;
-    int nobody = 0;
+    int nobody = 0, ready = 0;
 
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
+    fast_turn_begin(t->actor, KEY);
     if (atomic_compare_exchange_strong(&m->ready, &nobody, 1)) {
         fast__race_store(m->data, t->w, t->count);
         fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
     }
-    while (atomic_load(&m->ready) != 2)
+    fast_turn_end(t->actor);
+    for (;;) {
+        fast_turn_begin(t->actor, KEY);
+        ready = atomic_load(&m->ready);
+        fast_turn_end(t->actor);
+        if (ready == 2)
+            break;
         FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + PAUSE_NS));
+    }
     *out = m;
     return FAST_OK;
 }
@@ -140,7 +152,8 @@ static fast_err open_hog(fast_trainer *t, const hogwild_config *c, hog *h)
 {
     const double beta = ring_beta(c->clusters);
 
-    *h = (hog){ .cluster = t->rank * c->clusters / t->workers,
+    *h = (hog){ .actor = t->actor,
+                .cluster = t->rank * c->clusters / t->workers,
                 .clusters = c->clusters,
                 .count = t->count,
                 .all = t->count + t->workers,
@@ -165,21 +178,27 @@ static fast_err update(fast_trainer *t, const hog *h)
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
 
+        fast_turn_begin(t->actor, KEY);
         fast__race_load(h->mine->data + at, t->w + at, n);
+        fast_turn_end(t->actor);
         FAST_TRY(fast_charge(t->actor, 0, 8 * (double)n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
+        fast_turn_begin(t->actor, KEY);
         fast__race_store(h->mine->data + at, t->w + at, n);
+        if (i == chunks - 1)
+            atomic_fetch_add(&h->mine->updates, 1);
+        fast_turn_end(t->actor);
     }
-    atomic_fetch_add(&h->mine->updates, 1);
     return FAST_OK;
 }
 
 /* Give the next cluster what this one has moved. */
 static void pass_chunk(const hog *h, int64_t at, int64_t n)
 {
+    fast_turn_begin(h->actor, KEY);
     for (int64_t i = at; i < at + n; i++) {
         const float x = atomic_load_explicit(&h->mine->data[i], memory_order_relaxed);
         const float s = atomic_load_explicit(&h->mine->data[h->all + i], memory_order_relaxed);
@@ -190,6 +209,7 @@ static void pass_chunk(const hog *h, int64_t at, int64_t n)
                               memory_order_relaxed);
         atomic_store_explicit(&h->mine->data[h->all + i], x, memory_order_relaxed);
     }
+    fast_turn_end(h->actor);
 }
 
 /* True if nobody of a cluster is up. */
@@ -206,12 +226,15 @@ static bool is_deserted(const fast_trainer *t, const hog *h, int64_t cluster)
  * what it brings goes to the next one all the same. */
 static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *h)
 {
-    const long long updates = atomic_load(&h->mine->updates);
     int64_t to = (h->cluster + 1) % h->clusters;
     int here = (int)h->cluster;
 
-    if (updates - atomic_load(&h->mine->passed) < c->period ||
-        !atomic_compare_exchange_strong(h->token, &here, BUSY))
+    fast_turn_begin(t->actor, KEY);
+    const long long updates = atomic_load(&h->mine->updates);
+    const bool mine = updates - atomic_load(&h->mine->passed) >= c->period &&
+                      atomic_compare_exchange_strong(h->token, &here, BUSY);
+    fast_turn_end(t->actor);
+    if (!mine)
         return FAST_OK;
     for (int64_t at = 0; at < h->all; at += h->chunk) {
         pass_chunk(h, at, h->all - at < h->chunk ? h->all - at : h->chunk);
@@ -219,9 +242,22 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
     }
     while (to != h->cluster && is_deserted(t, h, to))
         to = (to + 1) % h->clusters;
+    fast_turn_begin(t->actor, KEY);
     atomic_store(&h->mine->passed, updates);
     atomic_store(h->token, (int)to);
+    fast_turn_end(t->actor);
     return FAST_OK;
+}
+
+/* Updates of the worker's model so far; and, where it is wanted, the model. */
+static long long look(fast_trainer *t, const hog *h, bool whole)
+{
+    fast_turn_begin(t->actor, KEY);
+    const long long updates = atomic_load(&h->mine->updates);
+    if (whole)
+        fast__race_load(h->mine->data, t->w, t->count);
+    fast_turn_end(t->actor);
+    return updates;
 }
 
 /* For the measures: `own` more of this worker's updates are in the model, and the replica holds
@@ -229,32 +265,34 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
 static void see(fast_trainer *t, const hog *h, float own)
 {
     _Atomic float *carried = h->mine->data + h->count;
+
+    fast_turn_begin(t->actor, KEY);
     const float before = atomic_load_explicit(&carried[t->rank], memory_order_relaxed);
 
     atomic_store_explicit(&carried[t->rank], before + own, memory_order_relaxed);
     for (int64_t i = 0; i < t->workers; i++)
         h->carried[i] = (double)atomic_load_explicit(&carried[i], memory_order_relaxed);
+    fast_turn_end(t->actor);
     fast_trainer_mix(t, 0, h->carried, 1);
 }
 
 static fast_err train(fast_trainer *t, const hogwild_config *c, const hog *h)
 {
-    long long seen = atomic_load(&h->mine->updates);
+    long long seen = look(t, h, true);
 
     fast_trainer_cost(t, &(fast_cost){ .moved = t->workers > 1 ? 8 : 0 });
-    fast__race_load(h->mine->data, t->w, t->count);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        fast_trainer_staleness(t, atomic_load(&h->mine->updates) - seen);
-        seen = atomic_load(&h->mine->updates) + 1;
+        const long long updates = look(t, h, false);
+        fast_trainer_staleness(t, updates - seen);
+        seen = updates + 1;
         FAST_TRY(update(t, h));
         see(t, h, 1);
         t->centre_version = seen;
         if (h->token)
             FAST_TRY(pass_token(t, c, h));
     }
-    t->centre_version = atomic_load(&h->mine->updates);
-    fast__race_load(h->mine->data, t->w, t->count);
+    t->centre_version = look(t, h, true);
     see(t, h, 0);
     return fast_trainer_end(t);
 }

@@ -172,7 +172,7 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
     if (actor->timeline) {
-        const int64_t begin = fast_now(actor);
+        const int64_t begin = fast__record_look(actor);
         actor->world->transport->send(actor, msg);
         fast__timeline_add(actor, FAST_SPAN_SEND, "send", begin, to, size);
     } else {
@@ -217,7 +217,7 @@ fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t dea
     FAST_ASSERT(actor != NULL && out != NULL);
     if (is_stopped(actor))
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    const int64_t begin = actor->timeline ? fast_now(actor) : 0;
+    const int64_t begin = actor->timeline ? fast__record_look(actor) : 0;
     fast_msg *msg = fast__take(actor, from, tag);
     if (!msg)
         FAST_TRY(receive_wait(actor, from, tag, deadline, &msg));

@@ -19,14 +19,42 @@ const fast_option fast__actors_options[] = {
     FAST_OPT_INT(C, pool, "0", 0, 1024, "sim: threads that compute; 0: none besides its own"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all actors to this file (Perfetto)"),
     FAST_OPT_BOOL(C, check, "no", "verify the transport's contract while it runs"),
+    FAST_OPT_TEXT(C, record, "", "file",
+                  "threads: write the order of all that happens to this file"),
+    FAST_OPT_TEXT(C, replay, "", "file", "threads: repeat the run that was recorded in this file"),
     FAST_OPT_END,
 };
 
 const fast_part fast__actors_part = { "actors", "run actors", fast__actors_options };
 
-/* Options that only the simulator has a meaning for. */
+/* Recording is for runs whose order is the machine's, and all of it in one process. */
+static fast_err check_record(const fast_actors_config *config)
+{
+    const char *name = config->record[0] ? "record" : "replay";
+    const char *path = config->record[0] ? config->record : config->replay;
+
+    if (!path[0])
+        return FAST_OK;
+    if (config->record[0] && config->replay[0])
+        return fast__fail(FAST_EINVAL, "record and replay are two runs: give one of them");
+    if (strcmp(config->transport, "sim") == 0)
+        return fast__fail(FAST_EINVAL,
+                          "%s=%.200s: a run on sim repeats to the bit by itself; leave it out",
+                          name, path);
+    if (strcmp(config->transport, "threads") != 0)
+        return fast__fail(FAST_ENOTSUP,
+                          "%s=%.200s needs transport=threads: the processes of %s would have to "
+                          "share one order",
+                          name, path, config->transport);
+    if (config->check)
+        return fast__fail(FAST_EINVAL, "%s=%.200s and check=yes exclude each other", name, path);
+    return FAST_OK;
+}
+
+/* Options that only one transport has a meaning for. */
 fast_err fast__actors_check(const fast_actors_config *config)
 {
+    FAST_TRY(check_record(config));
     if (strcmp(config->transport, "sim") == 0)
         return FAST_OK;
     if (config->cluster[0])
@@ -69,7 +97,9 @@ fast_err fast_actors_run(const char *const *options, const fast_role *roles, int
 
     FAST_TRY(fast__actors_parse(options, &config));
     FAST_TRY(fast__world_open(&config, roles, role_count, &world));
-    const fast_err err = fast__world_run(world, result_out);
+    fast_err err = fast__world_run(world, result_out);
+    if (!err && fast__record_note(world))
+        err = fast__fail(FAST_EIO, "%s", fast__record_note(world));
     fast__world_close(world);
     return err;
 }

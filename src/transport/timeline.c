@@ -114,7 +114,7 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
     if (!timeline)
         return;
     FAST_ASSERT((unsigned)span < FAST_SPAN_COUNT);
-    int64_t end = actor->world->transport->now(actor);
+    int64_t end = fast__record_look(actor);
     if (end < timeline->last)
         end = timeline->last;
     timeline->last = end;

@@ -7,6 +7,7 @@
 #include "transport/blame.h"
 #include "transport/mailbox.h"
 #include "transport/pool.h"
+#include "transport/record.h"
 #include "transport/timeline.h"
 
 #include <stdatomic.h>
@@ -41,6 +42,10 @@ typedef struct fast_actors_config {
     int64_t pool;       /* sim: threads that compute */
     char trace[4096];   /* a file for the timeline; "" */
     bool check;         /* wrap the transport in `check` */
+    char record[4096];  /* write a recording to this file; "" */
+    char replay[4096];  /* repeat the recording in this file; "" */
+    const char *job;    /* no option: lines of name=value that a recording belongs to, besides these
+                           options, lent while the world is open; NULL: none */
 } fast_actors_config;
 
 struct fast_transport {
@@ -120,8 +125,8 @@ typedef struct fast_place {
 typedef _Atomic int64_t fast_counter;
 
 struct fast_world {
-    const fast_transport *transport; /* what the actors call: perhaps `check` */
-    const fast_transport *inner;     /* what `check` wraps; else equal to transport */
+    const fast_transport *transport; /* what the actors call: perhaps `check`, `record` */
+    const fast_transport *inner;     /* what those wrap; else equal to transport */
     fast_actors_config config;       /* with every default filled in */
     const fast_role *roles;          /* lent for the run */
     int64_t role_count;              /* of roles */
@@ -138,6 +143,7 @@ struct fast_world {
     int64_t events;                  /* sim */
     uint64_t trace_hash;             /* sim */
     void *check;                     /* the wrapper's own */
+    fast_record *record;             /* likewise; NULL: neither recorded nor replayed */
     fast_pool *pool;                 /* of messages and buffers */
     int64_t ended_count;             /* serial transports: actors whose program is over */
     fast_counter *waited; /* [count]: ns that actors were blocked for each, flight apart */
@@ -211,6 +217,7 @@ struct fast_actor {
     fast_wait wait;           /* what it waits for now */
     fast_counters counters;   /* of this actor */
     fast_timeline *timeline;  /* NULL: not traced */
+    fast_tape *tape;          /* NULL: neither recorded nor replayed */
     fast_rng rng;             /* fast_random()'s */
     int64_t step;             /* of fast_actor_at() */
     char what[FAST_WHAT_MAX]; /* likewise */
@@ -258,6 +265,7 @@ fast_err fast__check_wrap(fast_world *world);
 /* For fast__deliver(), first, where world->check is set: is it what was sent, once and in order? */
 void fast__check_deliver(fast_actor *actor, const fast_msg *msg);
 extern const fast_transport fast__transport_check;
+extern const fast_transport fast__transport_record;
 extern const fast_transport fast__transport_threads;
 extern const fast_transport fast__transport_sim;
 extern const fast_transport fast__transport_mpi;

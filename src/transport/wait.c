@@ -31,10 +31,10 @@ void fast__world_hold(fast_world *world, int64_t time)
 }
 
 /* When a wait ends whose deadline has passed: later, if its actors were held meanwhile. */
-static int64_t last_moment(const fast_actor *actor, const fast_wait *wait, int64_t now)
+static int64_t last_moment(fast_actor *actor, const fast_wait *wait, int64_t now)
 {
     const fast_world *world = actor->world;
-    const int64_t hold = atomic_load(&world->hold);
+    const int64_t hold = fast__record_value(actor, atomic_load(&world->hold));
 
     if (wait->deadline != actor->soon || hold <= wait->deadline - world->timeout_ns)
         return wait->deadline;

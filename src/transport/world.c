@@ -95,7 +95,9 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
     FAST_TRY(check_roles(roles, role_count, &count));
     fast_world *world = NULL;
     FAST_TRY(transport->open(config, roles, role_count, &world));
-    const fast_err err = config->check ? fast__check_wrap(world) : FAST_OK;
+    fast_err err = config->check ? fast__check_wrap(world) : FAST_OK;
+    if (!err && (config->record[0] || config->replay[0]))
+        err = fast__record_wrap(world);
     if (err) {
         fast__world_close(world);
         return err;
