@@ -175,10 +175,10 @@ static fast_seat *sit_down(fast_team *team, fast_actor *actor)
 /* Others look at these while they measure. */
 static void note_end(fast_seat *seat, bool over, bool lost)
 {
-    fast__mutex_lock(&seat->team->mutex);
+    fast__team_lock(seat);
     seat->over = over;
     seat->lost = lost;
-    fast__mutex_unlock(&seat->team->mutex);
+    fast__team_unlock(seat);
 }
 
 static fast_err worker_main(fast_actor *actor, void *ctx)
