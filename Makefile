@@ -8,12 +8,12 @@ export OMP_NUM_THREADS ?= 1
 all: build/release/build.ninja
 	cmake --build --preset release
 
-# Train the embedded default and show the result.
+# Train the embedded default with two workers under four systems, and show who was first.
 run:
 	tools/packages run
 	$(MAKE) build/release/build.ninja
 	cmake --build --preset release --target fast
-	build/release/fast train
+	@tools/race build/release/fast
 	@tools/next
 
 # Configures anew: packages may have come since the last time, and with them the tests.

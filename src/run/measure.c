@@ -146,6 +146,12 @@ static fast_worker split(const fast_tally *tally)
     return w;
 }
 
+/* Its replica counts no more. Others may look once its program is over. */
+static bool is_lost(const fast_seat *seat)
+{
+    return seat->over && seat->lost;
+}
+
 /* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
 static double completeness(const fast_team *team)
 {
@@ -157,18 +163,18 @@ static double completeness(const fast_team *team)
     for (int64_t i = 0; i < team->workers; i++) {
         if (!team->seats[i]) /* of another process, or nothing was trained */
             return NAN;
-        replicas += !team->seats[i]->lost;
+        replicas += !is_lost(team->seats[i]);
     }
     for (int64_t j = 0; j < team->workers; j++) {
         const int64_t at = team->workers + j;
         double mean = 0;
 
         for (int64_t i = 0; i < team->workers; i++)
-            if (!team->seats[i]->lost)
+            if (!is_lost(team->seats[i]))
                 mean += team->seats[i]->carried[at] / (double)replicas;
         all += mean;
         for (int64_t i = 0; i < team->workers && mean > 0; i++)
-            if (!team->seats[i]->lost)
+            if (!is_lost(team->seats[i]))
                 sum += fmin(1, team->seats[i]->carried[at] / mean);
     }
     return all > 0 ? sum / (double)(replicas * team->workers) : NAN;

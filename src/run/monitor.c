@@ -542,6 +542,7 @@ void fast__monitor_return(fast_seat *seat)
     fast__team_lock(seat);
     FAST_ASSERT(seat->over);
     seat->over = false;
+    seat->lost = false;
     team->workers_up++;
     seat->votes_cast = team->votes_opened;
     fast__team_unlock(seat);

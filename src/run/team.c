@@ -479,6 +479,8 @@ static void begin(fast_team *team)
         /* Who crashed in an earlier call begins with the representative. */
         if (team->seats[i]->lost)
             seat_reset(team->seats[i]);
+        team->seats[i]->over = false;
+        team->seats[i]->lost = false;
         team->steps_sum += team->seats[i]->trainer.step;
     }
     fast__measure_begin(team);
