@@ -135,6 +135,8 @@ static void describe_run(fast_run *run, meta *m)
         char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
         snprintf(key, sizeof key, "option.%s", *name);
         fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
+        if (value[0] == '\0')
+            continue; /* what is not there cannot be damaged */
         meta_put(m, key, "%s", value);
     }
     FAST_ASSERT(m->count / 2 < META_MAX - 1);
