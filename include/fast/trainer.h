@@ -108,6 +108,14 @@ FAST_API void fast_trainer_reset_rule(fast_trainer *t);
  * updates; NULL past the last. */
 FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
 
+/* From the next gradient on, the targets are `share` of the mean prediction of these models, and
+ * for the rest the labels: distillation. Each model is count + state_count floats, w and s; they
+ * are lent until others are given, or none. Outputs of classes are divided by the temperature.
+ * FAST_ENOTSUP where the learner cannot. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const float *models,
+                                                     int64_t model_count, double temperature,
+                                                     double share);
+
 /* Room for this worker's copy of a centre: count floats, first w's, and `workers` more, first 0,
  * for what it carries where that travels along. It is the run's, and set as t->centre.
  * FAST_ENOMEM. */

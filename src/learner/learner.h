@@ -31,12 +31,22 @@ typedef struct fast_evaluation {
     int64_t samples; /* of the test set */
 } fast_evaluation;
 
+/* Models that a learner learns from besides its labels. */
+typedef struct fast_teachers {
+    const float *models; /* [count][params + state], lent until there are others or none */
+    int64_t count;       /* of them; 0: none */
+    double temperature;  /* their outputs are divided by it before the softmax */
+    double share;        /* of their mean prediction in the targets; the rest is the labels' */
+} fast_teachers;
+
 typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
     fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
     /* Loss and accuracy of w on the test set; FAST_ENOTSUP without one. */
     fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
+    /* From the next gradient on, learn from these. May be NULL. FAST_ENOMEM */
+    fast_err (*teach)(fast_learner *learner, const fast_teachers *teachers);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 

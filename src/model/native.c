@@ -19,6 +19,10 @@
 typedef struct native {
     fast_learner base;
     fast_native_options options; /* all borrowed */
+    fast_teachers teachers;      /* that it learns from; often none */
+    float *taught;               /* [batch][outputs]: targets with their share; NULL without */
+    float *outputs;              /* [batch][outputs]: of one teacher */
+    fast_batch soft;             /* the batch with these targets */
     fast_fold fold;              /* of micro-batches' gradients; unused where there is one */
 } native;
 
@@ -57,6 +61,82 @@ static fast_err run_pass(const native *self, fast_pass *pass)
     return err;
 }
 
+/* What the data says, with the share that is left to it. */
+static void put_labels(native *self, const fast_batch *batch)
+{
+    const fast_graph *graph = self->options.graph;
+    const int64_t rows = batch->count * graph->positions;
+    const float rest = (float)(1 - self->teachers.share);
+
+    for (int64_t i = 0; i < rows * graph->outputs; i++)
+        self->taught[i] = batch->targets ? rest * batch->targets[i] : 0;
+    for (int64_t r = 0; r < rows && batch->labels; r++)
+        self->taught[r * graph->outputs + batch->labels[r]] += rest;
+}
+
+/* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or as they
+ * are. */
+static void add_row(const native *self, const float *z, float weight, float *sum)
+{
+    const fast_graph *graph = self->options.graph;
+    const double t = self->teachers.temperature;
+    double total = 0, max = (double)z[0];
+
+    for (int64_t k = 1; k < graph->outputs; k++)
+        max = fmax(max, (double)z[k]);
+    for (int64_t k = 0; k < graph->outputs; k++)
+        total += exp(((double)z[k] - max) / t);
+    for (int64_t k = 0; k < graph->outputs; k++)
+        sum[k] += weight * (graph->loss == FAST_LOSS_CROSS_ENTROPY
+                                ? (float)(exp(((double)z[k] - max) / t) / total)
+                                : z[k]);
+}
+
+/* Replace the batch's targets by the teachers' mean prediction, mixed with them. */
+static fast_err ask_teachers(native *self, fast_pass *pass)
+{
+    const fast_graph *graph = self->options.graph;
+    const fast_batch *batch = pass->batch;
+    const int64_t size = graph->params.count + graph->state.count;
+    const float weight = (float)(self->teachers.share / (double)self->teachers.count);
+
+    put_labels(self, batch);
+    for (int64_t m = 0; m < self->teachers.count; m++) {
+        /* In evaluation a pass reads the state and does not write it. */
+        const float *model = self->teachers.models + m * size;
+        fast_pass ask = { .params = model,
+                          .state = (float *)model + graph->params.count,
+                          .batch = batch,
+                          .outputs = self->outputs };
+
+        FAST_TRY(run_pass(self, &ask));
+        for (int64_t r = 0; r < batch->count * graph->positions; r++)
+            add_row(self, self->outputs + r * graph->outputs, weight,
+                    self->taught + r * graph->outputs);
+    }
+    self->soft = *batch;
+    self->soft.labels = NULL;
+    self->soft.targets = self->taught;
+    pass->batch = &self->soft;
+    return FAST_OK;
+}
+
+static fast_err native_teach(fast_learner *learner, const fast_teachers *teachers)
+{
+    native *self = (native *)learner;
+    const fast_graph *graph = self->options.graph;
+    const int64_t count =
+        fast__program_head(self->options.program)->batch * graph->positions * graph->outputs;
+
+    FAST_ASSERT(teachers->temperature > 0 && teachers->share >= 0 && teachers->share <= 1);
+    if (teachers->count > 0 && !self->taught)
+        FAST_TRY(fast__alloc("taught targets", count, sizeof(float), &self->taught));
+    if (teachers->count > 0 && !self->outputs)
+        FAST_TRY(fast__alloc("a teacher's outputs", count, sizeof(float), &self->outputs));
+    self->teachers = *teachers;
+    return FAST_OK;
+}
+
 /* One pass over the loader's batch `number`, of step `step`; adds to what the gradient measures. */
 static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, int64_t step,
                          fast_pass *pass)
@@ -69,7 +149,10 @@ static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, 
     pass->seed = self->options.seed;
     pass->step = (uint64_t)step;
     FAST_TRY(fast__loader_get(self->options.loader, number, &pass->batch));
+    if (self->teachers.count > 0)
+        FAST_TRY(ask_teachers(self, pass));
     FAST_TRY(run_pass(self, pass));
+    gradient->flops += head->flops_forward * (double)(self->teachers.count * pass->batch->count);
     gradient->loss += pass->loss;
     gradient->correct += pass->correct;
     gradient->positions += pass->positions;
@@ -164,6 +247,8 @@ static void native_free(fast_learner *learner)
     if (!learner)
         return;
     fast__fold_fini(&((native *)learner)->fold);
+    fast__free(((native *)learner)->taught);
+    fast__free(((native *)learner)->outputs);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -174,6 +259,7 @@ static const fast_learner_ops native_ops = {
     .name = "native",
     .gradient = native_gradient,
     .evaluate = native_evaluate,
+    .teach = native_teach,
     .free = native_free,
 };
 

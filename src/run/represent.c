@@ -394,6 +394,7 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
     /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
-    if (team->represent.policy == FAST_POLICY_ENSEMBLE)
+    team->represent.member_count = 0;
+    if (team->represent.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
         seat_members(team, vote);
 }

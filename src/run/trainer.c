@@ -214,6 +214,18 @@ void fast_trainer_reset_rule(fast_trainer *t)
         memset(slot, 0, (size_t)t->count * sizeof *slot);
 }
 
+fast_err fast_trainer_teach(fast_trainer *t, const float *models, int64_t model_count,
+                            double temperature, double share)
+{
+    fast_learner *learner = seat_of(t)->learner;
+    const fast_teachers teachers = { models, model_count, temperature, share };
+
+    FAST_ASSERT(learner != NULL && model_count >= 0);
+    if (!learner->ops->teach)
+        return fast__fail(FAST_ENOTSUP, "learner %s takes no teachers", learner->ops->name);
+    return learner->ops->teach(learner, &teachers);
+}
+
 fast_err fast_trainer_centre(fast_trainer *t, float **out)
 {
     fast_seat *seat = seat_of(t);

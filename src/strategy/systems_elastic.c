@@ -157,5 +157,22 @@ const fast_system fast__systems_elastic[] = {
         .consistency = "none",
         .remarks = "Members learn alone; the mean of their predictions stands for the run.",
     },
+    {
+        .name = "distillation",
+        .title = "Knowledge distillation: a student learns what an ensemble knows",
+        .by = "Hinton et al. 2015",
+        .row = 158,
+        .flags = "strategy=distill:temperature=2,share=0.9",
+        .parallelism = "DP",
+        .optimisation = "-",
+        .scheduling = "sync.",
+        .exchange = "once all models, then allreduce",
+        .topology = "none",
+        .consistency = "synchronous",
+        .remarks = "Members train in the first half of the steps, one student from their softened "
+                   "mean predictions in the second.",
+        .missing =
+            "a student that is smaller than its teachers; the temperature in its own outputs",
+    },
     { .name = NULL },
 };

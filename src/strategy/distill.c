@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * distill: an ensemble, then one model that learns what the ensemble knows.
+ *
+ *     members, the first `teach` of the steps:   w_i <- rule(w_i, g_i)       nothing is exchanged
+ *     once:        everyone gets all members; the student begins with the first weights, or with
+ *                  `fresh=no` with the mean of the members
+ *     student:     q   = share 1/P sum_m softmax(z_m / T) + (1 - share) label
+ *                  g_i = gradient of - sum_k q_k log softmax(z)_k on worker i's batch
+ *                  w   <- rule(w, 1/P sum_i g_i)                              as allreduce
+ *
+ * The temperature T softens the teachers, so that what they hold for unlikely shows too; the
+ * student's own is 1 (Hinton et al. 2015 divide its outputs, too, and multiply the gradient by
+ * T^2). The schedule of the learning rate is run through twice, once for each part.
+ *
+ * While members train the representative is the ensemble, later the student, which costs at run
+ * time what one member does. A run that is stopped in the second part and goes on has lost its
+ * members: the student learns from the labels from there on.
+ *
+ * Cost per worker: an allgather of P models, once; an allreduce of the gradient in a student's
+ * step; P forward passes besides the student's; memory: P + 1 models.
+ */
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/strategy.h"
+#include "tensor/vector.h"
+
+#include <string.h>
+
+typedef struct distill_config {
+    double teach;       /* part of the steps in which members train */
+    double temperature; /* of the teachers */
+    double share;       /* of their predictions in the targets */
+    bool fresh;         /* the student begins with the first weights */
+} distill_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(distill_config, teach, "0.5", 0.001, 0.999,
+                  "part of the run's steps in which members train"),
+    FAST_OPT_REAL(distill_config, temperature, "2", 0.001, 1e6,
+                  "that the members' outputs are divided by before they teach"),
+    FAST_OPT_REAL(distill_config, share, "0.9", 0, 1,
+                  "of the members' predictions in the targets; the rest is the labels'"),
+    FAST_OPT_BOOL(distill_config, fresh, "yes",
+                  "the student begins with the first weights; no: with the members' mean"),
+    FAST_OPT_END,
+};
+
+/* A worker's part in both lives. */
+typedef struct lesson {
+    fast_trainer *t;
+    const distill_config *c;
+    float *first;   /* [w and s]: what the student begins with */
+    float *models;  /* [workers][w and s]: the members */
+    int64_t change; /* step after which the student learns */
+} lesson;
+
+/* The rate of a step, in the part of the run that it belongs to. */
+static double rate_of(const lesson *l, int64_t step)
+{
+    const double all = (double)l->t->step_count;
+    const double from = step < l->change ? 0 : (double)l->change;
+    const double span = step < l->change ? (double)l->change : all - (double)l->change;
+
+    return fast_trainer_lr(l->t, (int64_t)(((double)step - from) * all / span));
+}
+
+/* Everyone gets all members, and becomes the student. */
+static fast_err begin_student(const lesson *l)
+{
+    fast_trainer *t = l->t;
+    const int64_t size = t->count + t->state_count;
+    float *own = l->models + t->rank * size;
+
+    memcpy(own, t->w, (size_t)t->count * sizeof *own);
+    memcpy(own + t->count, t->s, (size_t)t->state_count * sizeof *own);
+    fast_actor_at(t->actor, t->step, "members");
+    FAST_TRY(fast_allgather(t->group, l->models, t->workers * size, FAST_SOON));
+    if (!l->c->fresh) {
+        memset(l->first, 0, (size_t)size * sizeof *l->first);
+        for (int64_t m = 0; m < t->workers; m++)
+            fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
+    }
+    memcpy(t->w, l->first, (size_t)t->count * sizeof *t->w);
+    memcpy(t->s, l->first + t->count, (size_t)t->state_count * sizeof *t->s);
+    fast_trainer_reset_rule(t);
+    return fast_trainer_teach(t, l->models, t->workers, l->c->temperature, l->c->share);
+}
+
+/* A step of the student: the mean gradient of all workers, and the mean of what is not trained. */
+static fast_err learn(fast_trainer *t)
+{
+    const float part = 1.0f / (float)t->workers;
+
+    fast_actor_at(t->actor, t->step, "gradient");
+    FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_update(t, t->g, part));
+    if (t->state_count > 0) {
+        fast_actor_at(t->actor, t->step, "state");
+        FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
+        fast__vector_scale(t->state_count, part, t->s);
+    }
+    for (int64_t j = 0; j < t->workers; j++)
+        fast_trainer_carry(t, j, 1);
+    return FAST_OK;
+}
+
+static fast_err train(const lesson *l)
+{
+    fast_trainer *t = l->t;
+
+    /* Members wait for one another where the student begins, and after that at each step. */
+    t->period = t->step < l->change ? l->change : 1;
+    while (fast_trainer_next(t)) {
+        const bool member = t->step < l->change;
+
+        t->lr = rate_of(l, t->step);
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        fast_trainer_staleness(t, 0);
+        if (member) {
+            FAST_TRY(fast_trainer_update(t, t->g, 1));
+            fast_trainer_carry(t, t->rank, 1);
+        } else {
+            FAST_TRY(learn(t));
+        }
+        if (member && t->step == l->change) {
+            FAST_TRY(begin_student(l));
+            t->period = 1;
+        }
+    }
+    return fast_trainer_end(t);
+}
+
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    const int64_t size = t->count + t->state_count;
+    lesson l = { .t = t, .c = config };
+    fast_err err, last;
+
+    l.change = (int64_t)(l.c->teach * (double)t->step_count);
+    if (l.change < 1)
+        l.change = 1;
+    err = fast__alloc("the student", size, sizeof(float), &l.first);
+    if (!err)
+        err = fast__alloc("all members", t->workers * size, sizeof(float), &l.models);
+    if (!err) {
+        memcpy(l.first, t->w, (size_t)t->count * sizeof(float));
+        memcpy(l.first + t->count, t->s, (size_t)t->state_count * sizeof(float));
+        err = train(&l);
+    }
+    last = t->step >= l.change ? fast_trainer_teach(t, NULL, 0, 1, 0) : FAST_OK;
+    fast__free(l.first);
+    fast__free(l.models);
+    return err ? err : last;
+}
+
+const fast_strategy fast__strategy_distill = {
+    .name = "distill",
+    .summary = "independent models, then one student that learns from their mean predictions",
+    .options = options,
+    .config_size = sizeof(distill_config),
+    .synchronous = true,
+    .sends = "weights",
+    .representative = "ensemble",
+    .worker = worker,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Distillation. Goal: who is taught by itself has nothing to learn, by another it has, and at a
+ * high temperature teachers say nothing; a student without labels comes past the mean member of the
+ * ensemble that taught it; all replicas of it are equal. Method: gradients under teachers, in a
+ * strategy of the test's own; small runs in the simulator.
+ */
+#include "base/memory.h"
+#include "small_run.h"
+#include "strategy/strategy.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static double norms[4]; /* of gradients: own teacher; two; a hot one; none. One worker writes */
+
+static double norm(const fast_trainer *t)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < t->count; i++)
+        sum += (double)t->g[i] * (double)t->g[i];
+    return sqrt(sum);
+}
+
+static fast_err ask(fast_trainer *t, const void *config)
+{
+    const int64_t size = t->count + t->state_count;
+    float *models = NULL;
+
+    (void)config;
+    FAST_TRY(fast__alloc("teachers", 2 * size, sizeof *models, &models)); /* the second is zero */
+    memcpy(models, t->w, (size_t)t->count * sizeof *models);
+    for (int i = 0; i < 4 && fast_trainer_next(t); i++) {
+        if (i == 2) /* a student that knows nothing */
+            memset(t->w, 0, (size_t)t->count * sizeof *t->w);
+        FAST_TRY(fast_trainer_teach(t, models, i == 3 ? 0 : i == 1 ? 2 : 1, i == 2 ? 1e6 : 1, 1));
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        norms[i] = norm(t);
+    }
+    fast__free(models);
+    return fast_trainer_end(t);
+}
+
+static void teachers_are_the_targets(void **state)
+{
+    static const fast_strategy strategy = { .name = "ask", .summary = "teachers", .worker = ask };
+    const char *const options[] = { "engine=ref",
+                                    "model=mlp:hidden=8",
+                                    "data=digits:train=64,test=16",
+                                    "batch=8",
+                                    "steps=4",
+                                    "evaluate=no",
+                                    "plan=no",
+                                    NULL };
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(fast_run_open_strategy(options, &strategy, &run), FAST_OK);
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    fast_run_close(run);
+    assert_true(norms[0] < 1e-5);
+    assert_true(norms[1] > 1e-3);
+    assert_true(norms[2] < 1e-5);
+    assert_true(norms[3] > 1e-2);
+}
+
+static void a_student_passes_the_mean_member(void **state)
+{
+    static const char *policies[] = { "representative=worker:rank=0",
+                                      "representative=worker:rank=1",
+                                      "representative=worker:rank=2",
+                                      "representative=worker:rank=3" };
+    const char *job[] = { "data=digits:train=4000,test=400",
+                          "model=mlp:hidden=32",
+                          "optimizer=momentum",
+                          "lr=0.1",
+                          "batch=16",
+                          "engine=auto",
+                          "evaluate=end",
+                          "steps=200",
+                          NULL,
+                          NULL };
+    double mean = 0, student;
+    fast_result r;
+
+    (void)state;
+#ifdef FAST_SANITIZED
+    skip();
+#endif
+    for (int i = 0; i < 4; i++) {
+        job[8] = policies[i];
+        mean += test_small_run("ensemble", 4, job).test_accuracy / 4;
+    }
+    job[7] = "steps=400";
+    job[8] = NULL;
+    r = test_small_run("distill:share=0.9", 4, job);
+    student = r.test_accuracy;
+    assert_true(r.divergence == 0);
+    print_message("members %.3f, student %.3f\n", mean, student);
+    if (!(student > mean - 0.02))
+        fail_msg("members %.3f, student %.3f", mean, student);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(teachers_are_the_targets),
+        cmocka_unit_test(a_student_passes_the_mean_member),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
