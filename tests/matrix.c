@@ -36,7 +36,7 @@ bool test_has_topology(const char *member)
     return false;
 }
 
-static bool is_near(const char *member)
+bool test_is_near(const char *member)
 {
     for (int i = 0; fast__strategies[i]; i++)
         if (test_member_of(member, fast__strategies[i]->name))
@@ -146,7 +146,7 @@ static rule_settings settings_of(const test_row *cell)
         if (strcmp(list[i].rule, rule) == 0)
             settings = list[i];
     /* Where all workers' steps add up, the rate is as many times too high. */
-    if (test_member_of(member, "dogwild") || is_near(member))
+    if (test_member_of(member, "dogwild") || test_is_near(member))
         settings.rate /= 2;
     return settings;
 }
@@ -217,7 +217,7 @@ static test_outcome run_cell(const test_row *cell, bool probe, fast_result *resu
                              char why[TEST_CELL_TEXT])
 {
     const char *near =
-        is_near(dimensions[TEST_STRATEGY].values[cell->value[TEST_STRATEGY]]) &&
+        test_is_near(dimensions[TEST_STRATEGY].values[cell->value[TEST_STRATEGY]]) &&
                 strcmp(dimensions[TEST_TRANSPORT].values[cell->value[TEST_TRANSPORT]], "sim") == 0
             ? "cluster=laptop"
             : NULL;

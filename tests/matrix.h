@@ -48,5 +48,7 @@ void test_cell_name(const test_row *cell, char text[TEST_CELL_TEXT]);
 
 /* The strategy of the registry that a member is of. */
 bool test_member_of(const char *member, const char *strategy);
+/* Whether its workers must share memory. */
+bool test_is_near(const char *member);
 /* Whether that strategy has a topology to choose. */
 bool test_has_topology(const char *member);
