@@ -8,7 +8,8 @@
  *     matrix_test                       the cover on threads and sim
  *     matrix_test mpi                   its cells on mpi, under mpirun
  *     matrix_test all TRANSPORT FILE    every cell of a transport; FILE.PROCESS receives a line for
- *                                       each, with tabs between: the values, outcome, reason
+ *                [MEMBER ...]           each, with tabs between: the values, outcome, reason. Of
+ *                                       some members only, where such are named
  */
 #include "matrix.h"
 
@@ -254,8 +255,17 @@ static bool write_cell(const test_row *cell, FILE *file)
     return outcome != TEST_FAILED;
 }
 
+/* Whether a member is in the list; an empty one has all. */
+static bool is_named(const char *member, char **members, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(member, members[i]) == 0)
+            return true;
+    return count == 0;
+}
+
 /* Every cell of a transport; what needs no more than opening to be refused is refused so. */
-static int run_all(const char *transport, const char *path)
+static int run_all(const char *transport, const char *path, char **members, int member_count)
 {
     const test_dimension *d = test_matrix();
     test_row row = { { 0 } };
@@ -272,6 +282,8 @@ static int run_all(const char *transport, const char *path)
     for (int s = 0; s < d[TEST_STRATEGY].count; s++)
         for (int t = 0; t < d[TEST_TOPOLOGY].count; t++)
             for (int r = 0; r < d[TEST_RULE].count; r++) {
+                if (!is_named(d[TEST_STRATEGY].values[s], members, member_count))
+                    continue;
                 row.value[TEST_STRATEGY] = s;
                 row.value[TEST_TOPOLOGY] = t;
                 row.value[TEST_RULE] = r;
@@ -292,8 +304,8 @@ int main(int argc, char **argv)
     };
     const struct CMUnitTest ranks[] = { cmocka_unit_test(every_pair_runs_or_is_refused) };
 
-    if (argc == 4 && strcmp(argv[1], "all") == 0)
-        return run_all(argv[2], argv[3]);
+    if (argc >= 4 && strcmp(argv[1], "all") == 0)
+        return run_all(argv[2], argv[3], argv + 4, argc - 4);
     on_ranks = argc > 1 && strcmp(argv[1], "mpi") == 0;
     return on_ranks ? cmocka_run_group_tests(ranks, NULL, NULL)
                     : cmocka_run_group_tests(tests, NULL, NULL);
