@@ -162,8 +162,13 @@ static fast_err step_down(void *ctx, fast_lesson *t)
         snprintf(t->error, sizeof t->error, "%s", q->error ? q->error : "");
         return (fast_err)q->answer;
     }
-    assert_null(t->x);
-    assert_int_equal(t->count, 0);
+    /* On a thread of a worker's nothing can be asserted. A worker that has not begun may be all
+     * that an evaluation is of when another one has failed. */
+    if (t->x || t->count != 0 || t->s[1] != 5 ||
+        (!t->g && q->fail_worker == -2 && !(t->s[0] > 0))) {
+        snprintf(t->error, sizeof t->error, "the lesson is wrong");
+        return FAST_EFORMAT;
+    }
     t->loss = 0;
     for (int i = 0; i < COUNT; i++) {
         const float c = (float)((i * 7 + (t->g ? t->worker * 3 + t->step : 0) + t->seed) % 11);
@@ -175,8 +180,6 @@ static fast_err step_down(void *ctx, fast_lesson *t)
     }
     if (t->g)
         t->s[0] += 1;
-    else
-        assert_true(t->s[0] > 0 && t->s[1] == 5);
     t->samples = t->g ? t->batch : 10;
     return FAST_OK;
 }
