@@ -54,7 +54,7 @@ static fast_err talk(fast_actor *actor, void *ctx)
             see(s, me, err); /* who has ended is down, once this actor has heard of it */
         }
         fast_turn_begin(actor, KEY);
-        *shared = *shared * 3 + me;
+        *shared = (*shared * 3 + me) % 1000003;
         see(s, me, *shared);
         fast_turn_end(actor);
         while (fast_receive(actor, FAST_ANY, 5, FAST_AT_ONCE, &msg) == FAST_OK) {
