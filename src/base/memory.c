@@ -156,8 +156,11 @@ fast_err fast__pages_new(const char *what, int64_t bytes, void *out)
 
 void fast__pages_free(void *memory, int64_t bytes)
 {
-    if (memory)
-        munmap(memory, (size_t)bytes);
+    if (!memory)
+        return;
+    /* The pages may become a thread's stack next, which must not inherit what a pool poisoned. */
+    ASAN_UNPOISON_MEMORY_REGION(memory, (size_t)bytes);
+    munmap(memory, (size_t)bytes);
 }
 
 void *fast__arena_take(fast_arena *arena, int64_t count, size_t size)
