@@ -14,8 +14,10 @@
  *
  *     stop_step = (s / period + 1) period
  *
- * is a step that nobody has passed. Other processes cannot read it; there synchronous workers agree
- * by a small allreduce every AGREE steps, and asynchronous ones are sent a message.
+ * is a step that nobody has passed. Where workers exchange with neighbours only, those further away
+ * may be ahead: there s is the largest step that anybody has begun. Other processes cannot read it;
+ * there synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are
+ * sent a message.
  *
  * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
  * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
@@ -164,7 +166,7 @@ static fast_err judge(fast_seat *seat, int64_t step)
     return err;
 }
 
-/* Let everybody stop. `step` is this worker's. */
+/* Let everybody stop. `step` is this worker's, or the largest that anybody has begun. */
 static void stop_all(fast_team *team, int64_t step, int64_t period)
 {
     long long none = INT64_MAX;
@@ -449,6 +451,29 @@ static fast_err vote_together(fast_seat *seat)
     return seat->err;
 }
 
+/* May this worker take its next step, or is it the one at which all stop? With neighbours alone
+ * (a topology) a worker is told to go on, and is counted as having begun, in one: under a lock. */
+static bool is_last_step(fast_seat *seat)
+{
+    fast_team *team = seat->team;
+    fast_trainer *t = &seat->trainer;
+    const bool asked = is_canceled(seat) || atomic_load(&team->finished);
+    bool stop;
+
+    if (team->topology)
+        fast__mutex_lock(&team->mutex);
+    if (asked)
+        stop_all(team, team->topology && team->step_begun > t->step ? team->step_begun : t->step,
+                 t->period);
+    stop = t->step >= atomic_load(&team->stop_step);
+    if (team->topology) {
+        if (!stop && t->step > team->step_begun)
+            team->step_begun = t->step;
+        fast__mutex_unlock(&team->mutex);
+    }
+    return stop;
+}
+
 static bool synchronous_next(fast_seat *seat)
 {
     fast_team *team = seat->team;
@@ -468,9 +493,7 @@ static bool synchronous_next(fast_seat *seat)
             judge_alone(seat, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
-    if (is_canceled(seat) || atomic_load(&team->finished))
-        stop_all(team, t->step, t->period);
-    stop = t->step >= atomic_load(&team->stop_step);
+    stop = is_last_step(seat);
     fast_turn_end(t->actor);
     if (!seat->err && !team->alone)
         seat->err = agree(seat, &stop);

@@ -495,6 +495,7 @@ static void begin(fast_team *team)
     atomic_store(&team->why, 0);
     atomic_store(&team->broken, -1);
     atomic_store(&team->stop_step, INT64_MAX);
+    team->step_begun = 0;
     atomic_store(&team->stop, false);
     atomic_store(&team->finished, false);
 }

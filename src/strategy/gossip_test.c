@@ -91,6 +91,44 @@ static void mean_moves_by_the_mean_gradient(void **state)
         }
 }
 
+/* Where links drop, far workers run ahead of each other; a target that is reached still stops all
+ * of them at one step, and nobody is left waiting. */
+static void all_stop_together(void **state)
+{
+    static const char *const topologies[] = { "topology=ring", "topology=full", "topology=pairs" };
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        for (int seed = 1; seed <= 8; seed++) {
+            char text[32];
+            const char *const options[] = { "model=mlp:hidden=8",
+                                            "data=digits:train=320,test=32",
+                                            "engine=ref",
+                                            "plan=no",
+                                            "transport=sim",
+                                            "cluster=hetero:speed_jitter=3",
+                                            "timeout=60",
+                                            "batch=4",
+                                            "steps=60",
+                                            "evaluate=3steps",
+                                            "target=0.001",
+                                            "workers=8",
+                                            "lr=0.01",
+                                            "strategy=gossip:drop=0.9",
+                                            topologies[i],
+                                            text,
+                                            NULL };
+            fast_run *run = NULL;
+
+            snprintf(text, sizeof text, "seed=%d", seed);
+            assert_int_equal(fast_run_open(options, &run), FAST_OK);
+            if (fast_run_train(run) != FAST_OK)
+                fail_msg("%s, %s: %s", topologies[i], text, fast_error_detail());
+            assert_string_equal(fast_run_result(run)->stop, "target");
+            fast_run_close(run);
+        }
+}
+
 /* Adapt, then combine on the full graph is to average at each step; so is one's own gradient mixed
  * with all others'. With real gradients. */
 static void full_graph_is_averaging(void **state)
@@ -446,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mean_moves_by_the_mean_gradient),
+        cmocka_unit_test(all_stop_together),
         cmocka_unit_test(full_graph_is_averaging),
         cmocka_unit_test(replicas_meet_at_the_rate_of_the_gap),
         cmocka_unit_test(rotating_partners_reach_the_mean),
