@@ -49,6 +49,17 @@ static const char *const specs[] = {
     "topk:value=fp16,ratio=0.05",
     "topk:ratio=1",
     "qsgd:code=elias,bits=8,bucket=7,norm=max",
+    "randk:ratio=0.1",
+    "randk:ratio=0.1,unbiased=yes",
+    "randk:ratio=0.7,unbiased=yes",
+    "threshold",
+    "threshold:tau=0.001",
+    "threshold:tau=1",
+    "dgc:ratio=0.02",
+    "dgc:clip=0.1,warmup=0,ratio=0.02",
+    "dgc:momentum=0,value=fp16,warmup=0,ratio=0.1",
+    "significant",
+    "significant:factor=0",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

@@ -13,3 +13,7 @@ extern const fast_codec fast__codec_terngrad;
 extern const fast_codec fast__codec_topk;
 extern const fast_codec fast__codec_sign;
 extern const fast_codec fast__codec_vote;
+extern const fast_codec fast__codec_randk;
+extern const fast_codec fast__codec_threshold;
+extern const fast_codec fast__codec_dgc;
+extern const fast_codec fast__codec_significant;

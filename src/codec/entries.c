@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries on the wire; entries.h has the format. A value that is sent as a half is off by 2^-11 of
+ * itself at most, where it is between 2^-14 and 65504; larger ones become infinite, which is seen.
+ *
+ * Cost: k reads and writes all over the vector; decoding also fills it with zeros.
+ */
+#include "codec/entries.h"
+
+#include "codec/bits.h"
+#include "codec/select.h"
+#include "tensor/vector.h"
+
+static size_t value_size(bool half)
+{
+    return half ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* A number g takes 1 + g / 128 bytes at most, and gaps with their flags add up to 2 n. */
+size_t fast__entries_gaps_bound(int64_t n, int64_t k)
+{
+    const size_t each = fast__gaps_bound(k);
+    const size_t all = (size_t)k + (size_t)n / 64 + 1;
+
+    FAST_ASSERT(k >= 0 && k <= n);
+    return each < all ? each : all;
+}
+
+size_t fast__entries_bound(int64_t n, int64_t k, bool half)
+{
+    return FAST_VARINT_MAX + fast__entries_gaps_bound(n, k) + (size_t)k * value_size(half);
+}
+
+size_t fast__entries_put(int64_t k, const uint32_t *index, bool half, float *v, uint8_t *out)
+{
+    uint8_t *at = fast__varint_put(out, (uint64_t)k);
+
+    at += fast__gaps_put(k, index, NULL, at);
+    for (int64_t i = 0; i < k; i++, at += value_size(half)) {
+        float *value = &v[index[i]];
+        float back = *value;
+
+        if (half) {
+            fast__vector_convert(1, FAST_F32, value, FAST_F16, at, 1);
+            fast__vector_convert(1, FAST_F16, at, FAST_F32, &back, 1);
+        } else {
+            memcpy(at, value, sizeof *value);
+        }
+        *value = half ? *value - back : 0;
+    }
+    return (size_t)(at - out);
+}
+
+fast_err fast__entries_get(const char *name, const fast_decoding *d, bool half, uint32_t *index,
+                           float *value, int64_t *count_out)
+{
+    const uint8_t *at = d->in;
+    const uint8_t *const end = d->in + d->size;
+    uint64_t k;
+
+    if (!fast__varint_get(&at, end, &k) || k > (uint64_t)d->block.count ||
+        !fast__gaps_get(&at, end, d->block.count, (int64_t)k, index, NULL) ||
+        (size_t)(end - at) != (size_t)k * value_size(half))
+        return fast__fail(FAST_EFORMAT, "%s: %zu bytes are no entries of %lld elements", name,
+                          d->size, (long long)d->block.count);
+    if (half)
+        fast__vector_convert((int64_t)k, FAST_F16, at, FAST_F32, value, 1);
+    else if (k > 0)
+        memcpy(value, at, (size_t)k * sizeof *value);
+    *count_out = (int64_t)k;
+    return FAST_OK;
+}
+
+size_t fast__entries_scratch(int64_t n)
+{
+    return (size_t)n * (sizeof(uint32_t) + sizeof(float));
+}
+
+void fast__entries_spread(const fast_decoding *d, int64_t k, const uint32_t *index,
+                          const float *value)
+{
+    float *y = d->y;
+    const float scale = d->scale;
+
+    FAST_ASSERT(k <= d->block.count);
+    if (d->mode == FAST_DECODE_SET)
+        memset(y, 0, (size_t)d->block.count * sizeof *y);
+    for (int64_t i = 0; i < k; i++)
+        y[index[i]] += scale * value[i];
+}
+
+fast_err fast__entries_decode(const char *name, const fast_decoding *d, bool half)
+{
+    uint32_t *index = d->scratch;
+    float *value = (float *)(void *)(index + d->block.count);
+    int64_t k;
+
+    FAST_TRY(fast__entries_get(name, d, half, index, value, &k));
+    fast__entries_spread(d, k, index, value);
+    return FAST_OK;
+}

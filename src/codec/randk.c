@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * randk: some elements by chance (Wangni et al. 2018; Stich et al. 2018). The block is cut into k
+ * runs of n / k elements, k = ratio n, some longer by one where that does not divide, and one of
+ * each run is drawn. The receiver draws the same from the key, so no index travels:
+ *
+ *     block   the key (8 bytes), then k floats
+ *
+ * unbiased=yes: a value is sent times the length of its run, n / k, so the mean over keys is x and
+ * the variance (n / k - 1) |x|^2: the step must be small. unbiased=no: values as they are, and
+ * error feedback keeps the others; |v - C(v)|^2 is (1 - k / n) |v|^2 in the mean.
+ *
+ * One of each run, and not any k, keeps them in order, and spreads them evenly. A block with a
+ * value that is not finite is sent with a NaN. Cost: a pass over x (and e) and k reads.
+ */
+#include "codec/codecs.h"
+#include "codec/entries.h"
+#include "codec/noise.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { HEAD = sizeof(uint64_t) };
+
+typedef struct randk_config {
+    double ratio;  /* part of the elements that is sent */
+    bool unbiased; /* values times n / k, no error feedback */
+} randk_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(randk_config, ratio, "0.01", 1e-9, 1, "part of the elements that is sent"),
+    FAST_OPT_BOOL(randk_config, unbiased, "no",
+                  "values times n / k, right in the mean, instead of error feedback"),
+    FAST_OPT_END,
+};
+
+static unsigned more(const void *config)
+{
+    return ((const randk_config *)config)->unbiased ? FAST_CODEC_UNBIASED : 0;
+}
+
+static int64_t count_of(const randk_config *c, int64_t n)
+{
+    const int64_t k = (int64_t)(c->ratio * (double)n + 0.5);
+
+    return k < 1 ? 1 : k > n ? n : k;
+}
+
+static size_t bound(const void *config, const fast_block *block)
+{
+    return HEAD + (size_t)count_of(config, block->count) * sizeof(float);
+}
+
+/* Indices and values, or where values are drawn from. */
+static size_t scratch(const void *config, const fast_block *block)
+{
+    (void)config;
+    return fast__entries_scratch(block->count);
+}
+
+/* One index of each of k runs of n elements. n is below 2^31, so products fit. */
+static void draw(int64_t n, int64_t k, uint64_t key, uint32_t *index)
+{
+    FAST_ASSERT(k >= 1 && k <= n);
+    for (int64_t i = 0; i < k; i++) {
+        const uint64_t begin = (uint64_t)(i * n / k);
+        const uint64_t length = (uint64_t)((i + 1) * n / k) - begin;
+
+        index[i] = (uint32_t)(begin + (fast__noise(key, (uint32_t)i) * length >> 32));
+    }
+}
+
+static int64_t length_of(int64_t n, int64_t k, int64_t i)
+{
+    return (i + 1) * n / k - i * n / k;
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const randk_config *c = config;
+    const int64_t n = e->block.count;
+    const int64_t k = count_of(c, n);
+    const float *v = e->error ? e->error : e->x;
+    uint32_t *index = e->scratch;
+
+    FAST_ASSERT(!(e->error && c->unbiased));
+    if (e->error)
+        fast__vector_add(n, e->x, e->error);
+    draw(n, k, e->key, index);
+    memcpy(out, &e->key, HEAD);
+    for (int64_t i = 0; i < k; i++) {
+        float value = v[index[i]];
+
+        if (c->unbiased)
+            value *= (float)length_of(n, k, i);
+        if (e->error)
+            e->error[index[i]] = 0;
+        memcpy(out + HEAD + (size_t)i * sizeof value, &value, sizeof value);
+    }
+    if (!fast__vector_finite(n, e->x)) {
+        const float seen = NAN;
+
+        memcpy(out + HEAD, &seen, sizeof seen);
+    }
+    return HEAD + (size_t)k * sizeof(float);
+}
+
+static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
+                      int64_t *count_out)
+{
+    const int64_t k = count_of(config, d->block.count);
+    uint64_t key;
+
+    if (d->size != HEAD + (size_t)k * sizeof *value)
+        return fast__fail(FAST_EFORMAT, "randk: %zu bytes, not the %zu of %lld elements", d->size,
+                          HEAD + (size_t)k * sizeof *value, (long long)d->block.count);
+    memcpy(&key, d->in, HEAD);
+    draw(d->block.count, k, key, index);
+    memcpy(value, d->in + HEAD, (size_t)k * sizeof *value);
+    *count_out = k;
+    return FAST_OK;
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    uint32_t *index = d->scratch;
+    float *value = (float *)(void *)(index + d->block.count);
+    int64_t k;
+
+    FAST_TRY(pairs(config, d, index, value, &k));
+    fast__entries_spread(d, k, index, value);
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_randk = {
+    .name = "randk",
+    .summary = "elements by chance, which the receiver draws too",
+    .options = options,
+    .config_size = sizeof(randk_config),
+    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
+    .more = more,
+    .bound = bound,
+    .scratch = scratch,
+    .encode = encode,
+    .decode = decode,
+    .pairs = pairs,
+};

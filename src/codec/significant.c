@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * significant: what has gathered is sent when it counts (the significance filter of Gaia, Hsieh et
+ * al. 2017, and of Li et al. 2014). With v = x + e, s the root mean square of x over the block,
+ *
+ *     q_i = v_i where |v_i| >= factor s, else 0,   e <- v - q
+ *
+ * A codec does not know the weights, to which Gaia compares a change: here it is compared to what
+ * usual changes of the block are at this step. The parameter server's own filter (ps:filter=) knows
+ * the weights. What is not sent is below factor s, whatever was gathered.
+ *
+ *     block   entries (entries.h)
+ *
+ * How many are sent is not known before: about 0.3% of fresh normal values for a factor of 3, 3 to
+ * 5% with what has gathered. Values that are not finite are sent. Cost: a pass over x, one over x
+ * and e, and k writes.
+ */
+#include "codec/codecs.h"
+#include "codec/entries.h"
+#include "codec/select.h"
+#include "tensor/vector.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct significant_config {
+    double factor; /* of the root mean square */
+} significant_config;
+
+static const fast_option options[] = {
+    FAST_OPT_REAL(significant_config, factor, "3", 0, 1e6,
+                  "of the block's root mean square: smaller changes wait"),
+    FAST_OPT_END,
+};
+
+static size_t bound(const void *config, const fast_block *block)
+{
+    (void)config;
+    return fast__entries_bound(block->count, block->count, false);
+}
+
+/* Indices, and values or, where there is no residual to select in, a copy of x. */
+static size_t scratch(const void *config, const fast_block *block)
+{
+    (void)config;
+    return fast__entries_scratch(block->count);
+}
+
+/* The size at which an element is sent: never 0, because zeros need not be sent. */
+static float limit_of(const significant_config *c, const fast_encoding *e)
+{
+    const double square = fast__vector_norm2(e->block.count, e->x) / (double)e->block.count;
+    const double limit = c->factor * sqrt(square);
+
+    if (!(limit <= (double)FLT_MAX))
+        return INFINITY; /* what is not finite is sent alone */
+    return fmaxf((float)limit, FLT_TRUE_MIN);
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const int64_t n = e->block.count;
+    uint32_t *index = e->scratch;
+    float *v = e->error ? e->error : (float *)(void *)(index + n);
+    int64_t k;
+
+    if (!e->error)
+        memcpy(v, e->x, (size_t)n * sizeof *v);
+    fast__select_above(n, limit_of(config, e), e->error ? e->x : NULL, v, index, &k);
+    return fast__entries_put(k, index, false, v, out);
+}
+
+static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
+                      int64_t *count_out)
+{
+    (void)config;
+    return fast__entries_get("significant", d, false, index, value, count_out);
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    (void)config;
+    return fast__entries_decode("significant", d, false);
+}
+
+const fast_codec fast__codec_significant = {
+    .name = "significant",
+    .summary = "changes that are large beside the block's usual ones",
+    .options = options,
+    .config_size = sizeof(significant_config),
+    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
+    .bound = bound,
+    .scratch = scratch,
+    .encode = encode,
+    .decode = decode,
+    .pairs = pairs,
+};
