@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dorefa: gradients of k bits with noise (DoReFa-Net, Zhou et al. 2016). With m = max |v_k| of the
+ * layer, N uniform in +-1/2 / (2^k - 1) and Q the rounding to multiples of 1 / (2^k - 1),
+ *
+ *     q_i = 2 m (Q(v_i / 2m + 1/2 + N_i) - 1/2)
+ *
+ * which is level l_i = floor((v_i + m) (2^k - 1) / 2m + u_i) with u in [0, 1) from the key: the
+ * mean over keys is v, and an element is off by less than 2m / (2^k - 1). 0 is no level, the
+ * nearest ones are m / (2^k - 1) either way. The paper takes the maximum of each sample of a
+ * mini-batch inside the network; what is sent has only layers.
+ *
+ *     block   m (float), then k bits an element in words of 32 bits, k = 1, 2, 4 or 8
+ *
+ * 32 / k times smaller. A block with an element that is not finite comes back as NaN. Cost: a pass
+ * for the maximum, one for the levels.
+ */
+#include "codec/codecs.h"
+#include "codec/whole.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct dorefa_config {
+    int64_t bits; /* k */
+} dorefa_config;
+
+static const fast_option options[] = {
+    FAST_OPT_INT(dorefa_config, bits, "4", 1, 8, "of an element: 1, 2, 4 or 8"),
+    FAST_OPT_END,
+};
+
+static fast_err check(const void *config)
+{
+    const int64_t bits = ((const dorefa_config *)config)->bits;
+
+    if (bits == 1 || bits == 2 || bits == 4 || bits == 8)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL, "codec dorefa: bits must be 1, 2, 4 or 8, not %lld",
+                      (long long)bits);
+}
+
+static size_t bound(const void *config, const fast_block *block)
+{
+    return sizeof(float) +
+           fast__levels_size(block->count, (int)((const dorefa_config *)config)->bits);
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const int bits = (int)((const dorefa_config *)config)->bits;
+    const size_t size = bound(config, &e->block);
+    float most = fast__vector_max_abs(e->block.count, e->x);
+    const float factor = (float)((1 << bits) - 1) / (2 * most);
+
+    if (!isfinite(factor) || !(factor > 0)) /* 0, too small or too large to divide by, or NaN */
+        most = isfinite(most) && most < 1 ? 0 : NAN;
+    memcpy(out, &most, sizeof most);
+    if (most > 0)
+        fast__levels_put(e->block.count, bits, e->x, -most, factor, e->key, 0, out + sizeof most);
+    else
+        memset(out + sizeof most, 0, size - sizeof most);
+    return size;
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    const int bits = (int)((const dorefa_config *)config)->bits;
+    float most;
+
+    if (d->size != bound(config, &d->block))
+        return fast__fail(FAST_EFORMAT, "dorefa: %zu bytes, not the %zu of %lld elements", d->size,
+                          bound(config, &d->block), (long long)d->block.count);
+    memcpy(&most, d->in, sizeof most);
+    most *= d->scale;
+    fast__levels_take(d->block.count, bits, d->in + sizeof most, -most,
+                      2 * most / (float)((1 << bits) - 1), d->mode, d->y);
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_dorefa = {
+    .name = "dorefa",
+    .summary = "levels of 1 to 8 bits with noise, a maximum for each layer (DoReFa-Net)",
+    .options = options,
+    .config_size = sizeof(dorefa_config),
+    .traits = FAST_CODEC_UNBIASED | FAST_CODEC_LAYERS,
+    .check = check,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+};

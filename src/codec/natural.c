@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * natural: powers of two by chance (natural compression, Horvath et al. 2019). With e the exponent
+ * of v and 2^e <= |v| < 2^(e + 1),
+ *
+ *     q = sign(v) 2^(e + b),   P(b = 1) = |v| / 2^e - 1
+ *
+ * The mean over keys is v, and the variance at most v^2 / 8. round=nearest goes to the power that
+ * is nearer, off by |v| / 3 at most. A float's exponent and sign would be 9 bits; here they are 8:
+ *
+ *     byte    bit 7 the sign; below it 0 for 0, 1 to 126 for 2^-96 to 2^29, 127 for what is not
+ *             finite. What is smaller becomes 0, what is larger 2^29: gradients are neither
+ *
+ * 4 times smaller, without a scale: elements do not depend on each other, and sums of few such
+ * numbers stay short. Cost: one pass; the chance is added to the fraction's bits, and the carry is
+ * the rounding.
+ */
+#include "codec/codecs.h"
+#include "codec/noise.h"
+#include "tensor/clones.h"
+
+#include <string.h>
+
+/* A code is a float's biased exponent less SHIFT. */
+enum { FRACTION = 23, SHIFT = 127 - 97, LAST = 126, NOT_FINITE = 127 };
+
+typedef struct natural_config {
+    int round; /* 0 random, 1 nearest */
+} natural_config;
+
+static const fast_option options[] = {
+    FAST_OPT_CHOICE(natural_config, round, "random", "random|nearest",
+                    "by chance, right in the mean, or to the nearest power of two"),
+    FAST_OPT_END,
+};
+
+static unsigned more(const void *config)
+{
+    return ((const natural_config *)config)->round == 0 ? FAST_CODEC_UNBIASED : 0;
+}
+
+static size_t bound(const void *config, const fast_block *block)
+{
+    (void)config;
+    return (size_t)block->count;
+}
+
+FAST_CLONES static void put(int64_t n, const float *x, bool chance, uint64_t key, uint8_t *out)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t noise = fast__noise(key, (uint32_t)i) >> (32 - FRACTION);
+        uint32_t bits;
+
+        memcpy(&bits, x + i, sizeof bits);
+        const uint32_t size = bits & 0x7fffffffu;
+        const uint32_t up = size + (chance ? noise : 1u << (FRACTION - 1));
+        int32_t code = (int32_t)(up >> FRACTION) - SHIFT;
+        code = code > 0 ? code : 0;
+        code = code < LAST ? code : LAST;
+        code = size >= 0x7f800000u ? NOT_FINITE : code;
+        out[i] = (uint8_t)((uint32_t)code | bits >> 31 << 7);
+    }
+}
+
+FAST_CLONES static void take(int64_t n, const uint8_t *in, float scale, bool add, float *y)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t code = in[i] & 0x7fu;
+        uint32_t bits = code == 0 ? 0 : (code + SHIFT) << FRACTION;
+        float v;
+
+        bits = code == NOT_FINITE ? 0x7fc00000u : bits; /* NaN */
+        bits |= (uint32_t)(in[i] >> 7) << 31;
+        memcpy(&v, &bits, sizeof v);
+        y[i] = add ? y[i] + scale * v : scale * v;
+    }
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    put(e->block.count, e->x, ((const natural_config *)config)->round == 0, e->key, out);
+    return (size_t)e->block.count;
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    (void)config;
+    if (d->size != (size_t)d->block.count)
+        return fast__fail(FAST_EFORMAT, "natural: %zu bytes are not %lld powers of two", d->size,
+                          (long long)d->block.count);
+    take(d->block.count, d->in, d->scale, d->mode == FAST_DECODE_ADD, d->y);
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_natural = {
+    .name = "natural",
+    .summary = "powers of two by chance: sign and exponent in 8 bits",
+    .options = options,
+    .config_size = sizeof(natural_config),
+    .more = more,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+};
