@@ -24,6 +24,12 @@
 
 enum { OPTIONS_MAX = 32, WORKERS = 4 };
 
+#ifdef FAST_SANITIZED
+enum { STRIDE = 5 }; /* of the strategies and policies that are tried together */
+#else
+enum { STRIDE = 1 };
+#endif
+
 #define LIST(...) ((const char *[]){ __VA_ARGS__, NULL })
 
 static const char *const policies[] = {
@@ -237,6 +243,8 @@ static void every_strategy_has_every_policy(void **state)
             double loss;
             fast_run *run;
 
+            if ((i + p) % STRIDE != 0)
+                continue;
             snprintf(spec, sizeof spec, "strategy=%s", s->name);
             run = train(LIST(spec, policies[p], "transport=sim", cluster_of(s)), &first);
             loss = fast_run_result(run)->test_loss;
