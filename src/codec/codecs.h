@@ -7,6 +7,7 @@
 extern const fast_codec fast__codec_fp16;
 extern const fast_codec fast__codec_bf16;
 extern const fast_codec fast__codec_int8;
+extern const fast_codec fast__codec_powersgd;
 extern const fast_codec fast__codec_fixed;
 extern const fast_codec fast__codec_flexpoint;
 extern const fast_codec fast__codec_natural;

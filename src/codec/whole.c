@@ -51,10 +51,12 @@ FAST_CLONES static void round_random(int64_t n, const float *x, float factor, fl
     for (int64_t i = 0; i < n; i++) {
         const float u = fast__noise_uniform(key, first + (uint32_t)i);
         const float v = saturate(saturate(x[i] * factor, top) + u, top);
-        int32_t whole = (int32_t)v;
+        const int32_t whole = (int32_t)v;
+        const int32_t down = (float)whole > v; /* truncation is not floor below 0 */
+        const int32_t keep = is_finite(x[i]) ? -1 : 0;
 
-        whole -= (float)whole > v; /* truncation is not floor below 0 */
-        q[i] = is_finite(x[i]) ? whole : -(int32_t)top - 1;
+        /* By bits, not by a choice: a compiler would branch around all of the above. */
+        q[i] = ((whole - down) & keep) | (~keep & (-(int32_t)top - 1));
     }
 }
 
