@@ -142,6 +142,12 @@ FAST_API double fast_topology_gap(const fast_topology *topology);
  */
 typedef struct fast_space fast_space;
 
+/* A part of a vector that is a matrix: what some codecs see a layer as. */
+typedef struct fast_matrix {
+    int64_t rows; /* at least 1 */
+    int64_t cols; /* likewise */
+} fast_matrix;
+
 typedef struct fast_space_tensor {
     const char *name;     /* of the tensor */
     int64_t count;        /* of floats */
@@ -180,8 +186,16 @@ typedef struct fast_space_options {
     bool stalest; /* of far requests that wait at an owner, that of the smallest clock is first */
     bool sparse;  /* far updates with many zeros travel without them: 8 bytes for each other */
     bool follows; /* a copy of another space: updates may name versions that it has not reached */
-    fast_space_fn *apply; /* at the owners; NULL: w += x */
-    void *ctx;            /* for apply */
+    const char *codec;      /* of what is added to the first tensor, by name with its options;
+                               NULL: floats as they are */
+    const char *codec_down; /* of what is read of it: one that keeps values (fp16, bf16, int8) */
+    int feedback;           /* error feedback of adds: 0 as the codec says, 1 yes, 2 no */
+    int64_t epoch_rounds;   /* rounds of an epoch, for codecs that warm up; 0: unknown */
+    const fast_matrix *matrices; /* that it is made of, one after the other, for codecs; NULL: one
+                                    vector */
+    int64_t matrix_count;        /* of them */
+    fast_space_fn *apply;        /* at the owners; NULL: w += x */
+    void *ctx;                   /* for apply */
 } fast_space_options;
 
 /* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not

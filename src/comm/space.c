@@ -65,6 +65,8 @@ static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t 
     fast__space_range(space, owner, tensor, &update.offset, &update.count);
     update.x = x ? x + update.offset : NULL;
     FAST_TRY(fast__space_ready(space, owner, deadline));
+    if (x && !put && fast__space_is_coded(space, FAST_SPACE_UP, tensor))
+        FAST_TRY(fast__space_recode(space, FAST_SPACE_UP, owner, update.x, &update.x));
     fast__space_begin(space, owner);
     const fast_err err = fast__space_lock(space, owner, tensor, true, deadline);
     if (!err) {
@@ -216,6 +218,11 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
     *fast__space_at(space, space->read, owner, tensor) = version;
     read->version = version < read->version ? version : read->version;
     read->clock = clock < read->clock ? clock : read->clock;
+    if (x && fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)) {
+        const float *coded;
+        FAST_TRY(fast__space_recode(space, FAST_SPACE_DOWN, owner, x + offset, &coded));
+        memcpy(x + offset, coded, (size_t)count * sizeof *x);
+    }
     return fast_charge(space->actor, 0, 8.0 * (double)count);
 }
 
@@ -239,6 +246,10 @@ static fast_err get(fast_space *space, int64_t tensor, float *x, fast_space_read
     }
     if (space->get.missing > 0)
         FAST_TRY(fast__far_get_wait(space, deadline));
+    for (int64_t owner = 0; x && owner < space->owner_count; owner++)
+        if (!space->owners[owner].store.head &&
+            fast__space_is_coded(space, FAST_SPACE_DOWN, tensor))
+            FAST_TRY(fast__space_pay(space, owner));
     read->version = read->version < space->get.version ? read->version : space->get.version;
     read->clock = read->clock < space->get.clock ? read->clock : space->get.clock;
     return FAST_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "codec/codec.h"
 #include "comm/space_lock.h"
 #include "fast/strategy.h"
 #include "transport/transport.h"
@@ -97,7 +98,8 @@ typedef struct fast_space_watched {
     bool changed;               /* and it has not been called yet */
 } fast_space_watched;
 
-struct fast_space_service; /* space_owner.c */
+typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
+struct fast_space_service;                        /* space_owner.c */
 
 struct fast_space {
     fast_task task;                 /* posted to the actor while the space is open */
@@ -118,16 +120,17 @@ struct fast_space {
     bool stalest;
     bool sparse;
     bool follows;
-    float *dense;                /* sparse: what the last update was, unpacked; or NULL */
-    int64_t clock;               /* of this actor */
-    int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
-    int64_t *writers;            /* whose clocks count */
-    bool *expected;              /* of all actors: owners and writers */
-    int64_t far_count;           /* of owners */
-    int64_t *read;               /* [owner][tensor]: the version that this actor last got */
-    int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
-    fast_space_get_state get;    /* far */
-    fast_space_watched *watched; /* of all tensors; NULL until the first */
+    struct fast_space_codec *codec; /* NULL: nothing is encoded */
+    float *dense;                   /* sparse: what the last update was, unpacked; or NULL */
+    int64_t clock;                  /* of this actor */
+    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;               /* whose clocks count */
+    bool *expected;                 /* of all actors: owners and writers */
+    int64_t far_count;              /* of owners */
+    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;       /* far */
+    fast_space_watched *watched;    /* of all tensors; NULL until the first */
     struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
     void *memory;                       /* the own store, where it is not shared; or NULL */
 };
@@ -233,6 +236,29 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
  * Unpacking lends them; false if they are not `count` floats. */
 fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count);
 bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, const float **x_out);
+
+/* space_codec.c: the first tensor, where it travels encoded. */
+typedef enum fast_space_way {
+    FAST_SPACE_UP,   /* what is added */
+    FAST_SPACE_DOWN, /* what is read */
+    FAST_SPACE_WAYS
+} fast_space_way;
+
+/* Make, if the options name one; FAST_EINVAL for what cannot be. */
+fast_err fast__space_codec_new(fast_space *space, const fast_space_options *options);
+void fast__space_codec_free(fast_space *space);
+bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
+/* A range as bytes, in a frozen buffer; charged. */
+fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
+                            fast_buffer **out, size_t *size_out);
+/* Back, to memory that lasts until the next; false if the bytes make no sense. Not charged: that
+ * is fast__space_pay(). */
+bool fast__space_decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,
+                        size_t size, const float **x_out);
+fast_err fast__space_pay(fast_space *space, int64_t owner);
+/* What a near range becomes by it, likewise; charged. */
+fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
+                            const float **out);
 
 /* space_far.c: far owners. */
 fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind, int64_t tensor,

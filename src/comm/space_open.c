@@ -105,6 +105,10 @@ static uint64_t sign(const fast_space_options *o)
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
                    h + o->whole + 2 * (uint64_t)o->eager);
+    if (o->codec)
+        h = fast__hash(o->codec, strlen(o->codec), h + 3);
+    if (o->codec_down)
+        h = fast__hash(o->codec_down, strlen(o->codec_down), h + 5);
     if (o->writers)
         h = fast__hash(o->writers, (size_t)o->writer_count * sizeof *o->writers, h + 1);
     return h;
@@ -270,6 +274,8 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(list_owners(space, options));
     FAST_TRY(list_writers(space, options, marks));
     FAST_TRY(list_tensors(space, options));
+    if (options->codec || options->codec_down)
+        FAST_TRY(fast__space_codec_new(space, options));
     FAST_TRY(map_stores(space, near));
     if (space->me >= 0 && far)
         FAST_TRY(fast__service_new(space));
@@ -299,6 +305,7 @@ static void destroy(fast_space *space)
     fast__service_free(space);
     for (int64_t i = 0; i < space->owner_count; i++)
         fast_msg_free(space->owners[i].pushed);
+    fast__space_codec_free(space);
     fast__free(space->dense);
     fast__free(space->counts);
     fast__free(space->names);

@@ -40,6 +40,7 @@ typedef struct parked {
 /* The copy of a range that is sent to readers. */
 typedef struct snapshot {
     fast_buffer *buffer; /* frozen; or NULL */
+    size_t size;         /* bytes of it that count */
     int64_t version;     /* of it */
 } snapshot;
 
@@ -146,20 +147,24 @@ static fast_err take_snapshot(fast_space *space, int64_t tensor, snapshot **out)
         return FAST_OK;
     int64_t offset, count;
     fast__space_range(space, space->me, tensor, &offset, &count);
-    const size_t size = (size_t)count * sizeof(float);
+    const float *values = fast__space_values(space, space->me, tensor);
+    const bool coded = fast__space_is_coded(space, FAST_SPACE_DOWN, tensor);
+    size_t size = (size_t)count * sizeof(float);
     fast_buffer *buffer = NULL;
-    const fast_err err = fast_buffer_new(space->actor, size, &buffer);
-    if (!err) {
-        memcpy(fast_buffer_data(buffer), fast__space_values(space, space->me, tensor), size);
-        shot->version = atomic_load(&range_of(space, tensor)->version);
-    }
+    fast_err err =
+        coded ? fast__space_encode(space, FAST_SPACE_DOWN, space->me, values, &buffer, &size)
+              : fast_buffer_new(space->actor, size, &buffer);
+    if (!err && !coded)
+        memcpy(fast_buffer_data(buffer), values, size);
+    const int64_t version = atomic_load(&range_of(space, tensor)->version);
     fast__space_unlock(space, space->me, tensor, false);
     FAST_TRY(err);
-    fast_buffer_freeze(buffer);
+    if (!coded)
+        fast_buffer_freeze(buffer);
     fast_buffer_free(shot->buffer);
-    shot->buffer = buffer;
+    *shot = (snapshot){ .buffer = buffer, .size = size, .version = version };
     *out = shot;
-    return fast_charge(space->actor, 0, 2.0 * (double)size);
+    return coded ? FAST_OK : fast_charge(space->actor, 0, 2.0 * (double)size);
 }
 
 /* Answer what is parked, if it can be; *done_out tells. */
@@ -197,7 +202,7 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
     const int64_t words[3] = { p->id, version, clock };
     FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, p->tensor, space->me, words, &msg));
     if (shot)
-        fast_msg_add_view(msg, shot->buffer, 0, (size_t)count * sizeof(float));
+        fast_msg_add_view(msg, shot->buffer, 0, shot->size);
     else
         msg->declared = (size_t)count * sizeof(float);
     atomic_fetch_add(&range->gets, 1);
@@ -426,6 +431,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         *done_out = take_update(space, msg, x);
         if (*done_out) {
             owe(s, msg);
+            if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
+                FAST_TRY(fast__space_pay(space, space->me));
             const double bytes = (double)fast_msg_size(msg);
             return fast_charge(space->actor, bytes / sizeof(float), 3 * bytes);
         }
@@ -491,7 +498,7 @@ static fast_err push_values(fast_space *space)
         if (!c->greeted || !c->reads || c->parked > 0)
             continue;
         FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->me, words, &msg));
-        fast_msg_add_view(msg, shot->buffer, 0, (size_t)count * sizeof(float));
+        fast_msg_add_view(msg, shot->buffer, 0, shot->size);
         const fast_err err = fast_send(space->actor, id, &msg);
         if (err && err != FAST_EPEER)
             return err;

@@ -5,9 +5,10 @@
  *
  *     0 kind | 1 tensor | 2 owner's number in the space | 3, 4, 5 as fast_space_kind lists them
  *
- * PUT, ADD and VALUE carry the floats of one range as one part. In a sparse space, where it is
- * shorter, an ADD has two: the places (32 bits, rising) and the values of what is not +0. This file
- * is where floats become parts and back: encoded exchange has its place here, and nowhere else.
+ * PUT, ADD and VALUE carry the floats of one range as one part, ADD and VALUE encoded where the
+ * space has a codec (space_codec.c). In a sparse space, where it is shorter, an ADD has two: the
+ * places (32 bits, rising) and the values of what is not +0. This file is where floats become parts
+ * and back.
  */
 #include "comm/space.h"
 
@@ -107,6 +108,16 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
         msg->declared = size;
         return FAST_OK;
     }
+    if (msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD &&
+        fast__space_is_coded(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_TENSOR])) {
+        fast_buffer *coded;
+        size_t bytes;
+        FAST_TRY(fast__space_encode(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_OWNER], x, &coded,
+                                    &bytes));
+        fast_msg_add_view(msg, coded, 0, bytes);
+        fast_buffer_free(coded);
+        return FAST_OK;
+    }
     if (space->sparse && count < UINT32_MAX && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD) {
         const int64_t entries = count_entries(x, count);
         if (entries > 0 && entries < count / 2)
@@ -126,6 +137,13 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, c
         *x_out = NULL;
         return true;
     }
+    const int64_t kind = msg->words[FAST_SPACE_W_KIND];
+    const fast_space_way way = kind == FAST_SPACE_ADD ? FAST_SPACE_UP : FAST_SPACE_DOWN;
+    if ((kind == FAST_SPACE_ADD || kind == FAST_SPACE_VALUE) &&
+        fast__space_is_coded(space, way, msg->words[FAST_SPACE_W_TENSOR]))
+        return msg->part_count == 1 && msg->declared == 0 &&
+               fast__space_decode(space, way, msg->words[FAST_SPACE_W_OWNER], fast_msg_data(msg, 0),
+                                  msg->parts[0].size, x_out);
     if (msg->part_count == 2)
         return unpack_entries(space, msg, count, x_out);
     if (msg->part_count != 1 || msg->parts[0].size != size || msg->declared != 0)

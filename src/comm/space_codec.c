@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codecs of a space. What is added travels encoded, one flow from each writer to each range, with a
+ * residual of its own where the codec feeds errors back; what is read travels encoded too, one flow
+ * from each owner to all who read, by a codec that takes values as they are: a reader may miss any
+ * number of versions, so that differences between them would not reach it.
+ *
+ * Far updates and values are encoded where they become parts of messages. Near ones have no way to
+ * go; they are encoded and decoded on the spot, so that a run learns the same on every transport,
+ * and pays for the codec without gaining by it.
+ *
+ * Cost: the codec's; on a simulated cluster an element costs OPERATIONS to encode and as many to
+ * decode, and its bytes are moved once. Memory: the codec's state of each range written to, and two
+ * vectors of the largest range.
+ */
+#include "base/memory.h"
+#include "comm/space.h"
+
+#include <string.h>
+
+enum { OPERATIONS = 8 };
+
+/* The codecs of one actor's view of a space. */
+struct fast_space_codec {
+    fast_chain *chains[FAST_SPACE_WAYS];  /* NULL: floats as they are */
+    fast_coder **coders[FAST_SPACE_WAYS]; /* [owner]; NULL where its range is empty */
+    fast_segment *segments;               /* of the first tensor */
+    fast_layout layout;                   /* of those */
+    uint8_t *bytes;                       /* near: an encoding */
+    float *x;                             /* what was decoded last */
+    int64_t epoch_rounds;                 /* 0: unknown */
+};
+
+bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
+{
+    return tensor == 0 && space->codec && space->codec->chains[way];
+}
+
+/* The first tensor as matrices, or as one vector. */
+static fast_err lay_out(fast_space_codec *codec, const fast_space_options *o)
+{
+    const fast_space_tensor *tensor = &o->tensors[0];
+    const int64_t count = o->matrix_count > 0 ? o->matrix_count : 1;
+    int64_t at = 0;
+    FAST_TRY(fast__alloc("codecs of a space", count, sizeof *codec->segments, &codec->segments));
+    codec->layout = (fast_layout){ codec->segments, count, tensor->count };
+    codec->segments[0] =
+        (fast_segment){ .count = tensor->count, .shape = { tensor->count }, .rank = 1 };
+    for (int64_t i = 0; i < o->matrix_count; i++) {
+        const fast_matrix *m = &o->matrices[i];
+        int64_t size;
+        if (m->rows < 1 || !fast__mul_size(m->rows, m->cols, &size) || size < 1 ||
+            size > tensor->count - at)
+            return fast__fail(FAST_EINVAL, "matrix %lld of tensor \"%s\" does not fit into it",
+                              (long long)i, tensor->name);
+        codec->segments[i] =
+            (fast_segment){ .offset = at, .count = size, .shape = { m->rows, m->cols }, .rank = 2 };
+        at += size;
+    }
+    if (o->matrix_count > 0 && at != tensor->count)
+        return fast__fail(FAST_EINVAL, "the matrices of tensor \"%s\" have %lld of %lld floats",
+                          tensor->name, (long long)at, (long long)tensor->count);
+    return FAST_OK;
+}
+
+static fast_err open_chains(fast_space *space, const fast_space_options *o)
+{
+    const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
+    for (int way = 0; way < FAST_SPACE_WAYS; way++) {
+        fast_chain **chain = &space->codec->chains[way];
+        if (!names[way])
+            continue;
+        FAST_TRY(fast__chain_open(names[way], chain));
+        if (fast__chain_is_none(*chain)) {
+            fast__chain_close(*chain);
+            *chain = NULL;
+        }
+    }
+    const fast_chain *down = space->codec->chains[FAST_SPACE_DOWN];
+    if (down && !(fast__chain_traits(down) & FAST_CODEC_RAW))
+        return fast__fail(FAST_EINVAL,
+                          "what is read of space \"%s\" are values, which codec %s does not "
+                          "keep; take fp16, bf16, int8 or one that loses nothing",
+                          space->name, fast__chain_text(down));
+    return FAST_OK;
+}
+
+/* A coder for each owner's range that is not empty. */
+static fast_err make_coders(fast_space *space, const fast_space_options *o, fast_space_way way,
+                            uint64_t seed, size_t *bound, int64_t *largest)
+{
+    fast_space_codec *codec = space->codec;
+    FAST_TRY(fast__alloc("codecs of a space", space->owner_count, sizeof(fast_coder *),
+                         &codec->coders[way]));
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        fast_coder **coder = &codec->coders[way][owner];
+        fast_coder_options options = { .chain = codec->chains[way],
+                                       .layout = &codec->layout,
+                                       .feedback = way == FAST_SPACE_UP ? o->feedback : 2,
+                                       .workers = o->writer_count,
+                                       .seed = seed,
+                                       .flow = (uint64_t)(owner * FAST_SPACE_WAYS + way) };
+        fast__space_range(space, owner, 0, &options.offset, &options.count);
+        if (options.count == 0)
+            continue;
+        FAST_TRY(fast__coder_new(&options, coder));
+        *bound = fast__coder_bound(*coder) > *bound ? fast__coder_bound(*coder) : *bound;
+        *largest = options.count > *largest ? options.count : *largest;
+    }
+    return FAST_OK;
+}
+
+fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
+{
+    size_t bound = 0;
+    int64_t largest = 0;
+    FAST_TRY(fast__alloc("codecs of a space", 1, sizeof *space->codec, &space->codec));
+    space->codec->epoch_rounds = o->epoch_rounds;
+    FAST_TRY(open_chains(space, o));
+    if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
+        return FAST_OK;
+    FAST_TRY(lay_out(space->codec, o));
+    const uint64_t seed = fast_random(space->actor);
+    for (int way = 0; way < FAST_SPACE_WAYS; way++)
+        if (space->codec->chains[way])
+            FAST_TRY(make_coders(space, o, (fast_space_way)way, seed, &bound, &largest));
+    FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
+    return fast__alloc("a decoding", largest, sizeof *space->codec->x, &space->codec->x);
+}
+
+void fast__space_codec_free(fast_space *space)
+{
+    fast_space_codec *codec = space->codec;
+    if (!codec)
+        return;
+    for (int way = 0; way < FAST_SPACE_WAYS; way++) {
+        for (int64_t i = 0; codec->coders[way] && i < space->owner_count; i++)
+            fast__coder_free(codec->coders[way][i]);
+        fast__free(codec->coders[way]);
+        fast__chain_close(codec->chains[way]);
+    }
+    fast__free(codec->segments);
+    fast__free(codec->bytes);
+    fast__free(codec->x);
+    fast__free(codec);
+    space->codec = NULL;
+}
+
+/* Encode, and pay for it. */
+static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
+                       uint8_t *out, size_t *size_out)
+{
+    fast_coder *coder = space->codec->coders[way][owner];
+    const int64_t rounds = space->codec->epoch_rounds;
+    int64_t offset, count;
+    fast__space_range(space, owner, 0, &offset, &count);
+    const double progress = rounds > 0 ? (double)space->clock / (double)rounds : 0;
+    *size_out = fast__coder_encode(coder, space->clock, progress, x, out);
+    return fast_charge(space->actor, OPERATIONS * (double)count,
+                       4 * (double)count + (double)*size_out);
+}
+
+fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
+                            fast_buffer **out, size_t *size_out)
+{
+    fast_buffer *buffer;
+    FAST_TRY(fast_buffer_new(space->actor, fast__coder_bound(space->codec->coders[way][owner]),
+                             &buffer));
+    const fast_err err = encode(space, way, owner, x, fast_buffer_data(buffer), size_out);
+    if (err) {
+        fast_buffer_free(buffer);
+        return err;
+    }
+    fast_buffer_freeze(buffer);
+    *out = buffer;
+    return FAST_OK;
+}
+
+bool fast__space_decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,
+                        size_t size, const float **x_out)
+{
+    fast_coder *coder = space->codec->coders[way][owner];
+    if (!coder ||
+        fast__coder_decode(coder, in, size, FAST_DECODE_SET, 1, space->codec->x) != FAST_OK)
+        return false;
+    *x_out = space->codec->x;
+    return true;
+}
+
+fast_err fast__space_pay(fast_space *space, int64_t owner)
+{
+    int64_t offset, count;
+    fast__space_range(space, owner, 0, &offset, &count);
+    return fast_charge(space->actor, OPERATIONS * (double)count, 4 * (double)count);
+}
+
+fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
+                            const float **out)
+{
+    size_t size;
+    FAST_TRY(encode(space, way, owner, x, space->codec->bytes, &size));
+    const bool good = fast__space_decode(space, way, owner, space->codec->bytes, size, out);
+    FAST_ASSERT(good); /* it is its own encoding */
+    return fast__space_pay(space, owner);
+}
