@@ -196,6 +196,8 @@ typedef struct fast_space_options {
     int64_t matrix_count;        /* of them */
     fast_space_fn *apply;        /* at the owners; NULL: w += x */
     void *ctx;                   /* for apply */
+    double operations;           /* of apply for each float, which simulated nodes take time for */
+    double bytes;                /* that it moves; 0 and 0: those of w += x, 1 and 12 */
 } fast_space_options;
 
 /* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not

@@ -97,6 +97,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_share(fast_trainer *t, bool *out)
  * Returns once all have. Fails as a collective does. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_shared(fast_trainer *t, const float *g,
                                                              float scale, int64_t deadline);
+/* What an update costs for each element: arithmetic, and the bytes of w, g and the rule's state. An
+ * owner of a space says it there; elsewhere fast_trainer_update*() charge it. */
+enum { FAST_UPDATE_OPERATIONS = 4, FAST_UPDATE_BYTES = 16 };
+
 /* True if the rule is elementwise and needs no norm of the whole: ranges can be updated alone. */
 FAST_API bool fast_trainer_by_range(const fast_trainer *t);
 /* The schedule's rate at a step (from 0). */

@@ -76,8 +76,7 @@ static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t 
     }
     fast__space_end(space);
     FAST_TRY(err);
-    const double count = (double)update.count;
-    return fast_charge(space->actor, put ? 0 : count, (put ? 8 : 12) * count);
+    return fast__space_charge(space, put, update.count);
 }
 
 /* What an owner changed may be what far actors wait for. */

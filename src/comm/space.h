@@ -120,6 +120,8 @@ struct fast_space {
     bool stalest;
     bool sparse;
     bool follows;
+    double operations;              /* of an update, for each float */
+    double bytes;                   /* that it moves */
     struct fast_space_codec *codec; /* NULL: nothing is encoded */
     float *dense;                   /* sparse: what the last update was, unpacked; or NULL */
     int64_t clock;                  /* of this actor */
@@ -183,6 +185,8 @@ enum { FAST_SPACE_PROGRAM = 0, FAST_SPACE_SERVICE = 1 };
 /* Apply an update to a range that is locked for writing: `put`, or add. update->x may be NULL: only
  * its size counts. */
 void fast__space_apply(fast_space *space, int64_t owner, bool put, fast_space_update *update);
+/* The time of an update of so many floats, put or added. */
+fast_err fast__space_charge(fast_space *space, bool put, int64_t count);
 
 /* The store changed: wake those that are armed. To be told, arm first and look then. */
 void fast__space_changed(fast_space *space, fast_space_store *store);

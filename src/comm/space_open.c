@@ -345,6 +345,8 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     space->stalest = options->stalest;
     space->sparse = options->sparse;
     space->follows = options->follows;
+    space->operations = options->operations > 0 ? options->operations : 1;
+    space->bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
     space->signature = sign(options);
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);

@@ -430,11 +430,12 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     default: /* an update */
         *done_out = take_update(space, msg, x);
         if (*done_out) {
+            int64_t offset, count;
             owe(s, msg);
             if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
                 FAST_TRY(fast__space_pay(space, space->me));
-            const double bytes = (double)fast_msg_size(msg);
-            return fast_charge(space->actor, bytes / sizeof(float), 3 * bytes);
+            fast__space_range(space, space->me, p.tensor, &offset, &count);
+            return fast__space_charge(space, w[FAST_SPACE_W_KIND] == FAST_SPACE_PUT, count);
         }
         return FAST_OK;
     }

@@ -284,6 +284,14 @@ void fast__space_apply(fast_space *space, int64_t owner, bool put, fast_space_up
     atomic_store(&range->version, update->version + 1);
 }
 
+fast_err fast__space_charge(fast_space *space, bool put, int64_t count)
+{
+    const double n = (double)count;
+    FAST_ASSERT(count >= 0);
+    return put ? fast_charge(space->actor, 0, 2 * sizeof(float) * n)
+               : fast_charge(space->actor, space->operations * n, space->bytes * n);
+}
+
 void fast__space_arm(fast_space *space, fast_space_store *store)
 {
     fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];

@@ -2,7 +2,7 @@
 /*
  * What a space may do on its way to far actors. Goal: zeros that do not travel change no bit, and
  * entries that make no sense are refused; who is furthest behind is served first; eager values
- * spare a read its way, and are as new as it asks for. Method: three actors in the simulator, each
+ * spare a read its way, and are as new as it asks for; updates take their time. Method: three actors in the simulator, each
  * on a node of its own, with clocks that are set by hand.
  */
 #include "comm/space.h"
@@ -61,7 +61,9 @@ static fast_err send_sparse(fast_actor *actor, void *ctx)
             x[100 * k + 7 * i] = strange[i];
         for (int i = 0; k == 2 && i < COUNT; i++)
             x[i] += 1;
-        err = fast_space_add(space, 0, x, FAST_SOON);
+        err = fast_sleep_until(actor, (k + 1) * (int64_t)MILLISECOND); /* one answer for each */
+        if (!err)
+            err = fast_space_add(space, 0, x, FAST_SOON);
     }
     if (fast_actor_id(actor) == 2)
         err = fast_space_get(space, 0, y, &read, FAST_SOON);
@@ -195,6 +197,56 @@ static void the_stalest_is_first(void **state)
     }
 }
 
+/* What an owner's function costs, and when its update could be read. */
+typedef struct dear {
+    double operations; /* the option */
+    int64_t ns;        /* from the update to the read */
+} dear;
+
+static bool accept(void *ctx, const fast_space_update *u, float *w)
+{
+    (void)ctx;
+    (void)u;
+    (void)w;
+    return true;
+}
+
+static fast_err wait_for_update(fast_actor *actor, void *ctx)
+{
+    dear *d = ctx;
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 1 };
+    float x[COUNT] = { 1 };
+    fast_space *space;
+    fast_err err = FAST_OK;
+    options.apply = accept;
+    options.operations = d->operations;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (fast_actor_id(actor) == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    if (fast_actor_id(actor) == 1) {
+        const int64_t begin = fast_now(actor);
+        err = fast_space_add(space, 0, x, FAST_SOON);
+        if (!err)
+            err = fast_space_get(space, 0, x, &read, FAST_SOON);
+        d->ns = fast_now(actor) - begin;
+    }
+    fast_space_close(space);
+    return err;
+}
+
+/* An owner takes its time for what its function does. */
+static void updates_cost_time(void **state)
+{
+    dear cheap = { 0 }, same = { .operations = 1 }, dear_one = { .operations = 1e6 };
+    (void)state;
+    run(wait_for_update, &cheap);
+    run(wait_for_update, &same);
+    run(wait_for_update, &dear_one);
+    assert_true(cheap.ns > 0 && cheap.ns == same.ns);
+    assert_true(dear_one.ns > cheap.ns + 10 * (int64_t)MILLISECOND);
+}
+
 /* Two writers tick in turn, and read with a slack of 1; how long their reads took, in all. */
 typedef struct reads {
     bool eager; /* the option */
@@ -245,9 +297,8 @@ static void eager_values_spare_the_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_do_not_travel),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(the_stalest_is_first),
+        cmocka_unit_test(zeros_do_not_travel),        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(the_stalest_is_first),       cmocka_unit_test(updates_cost_time),
         cmocka_unit_test(eager_values_spare_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,10 @@
  *              than that; S by the model of the collectives (comm/model.c). Sums of parts that
  *              begin during the way back follow one another but for their latency S(1):
  *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
- *   servers    a server's link carries one model after the other: where workers meet at each step
- *              the last is answered after all others, and no step is shorter than
- *              P served 4 n beta / servers
+ *   servers    a server's link carries one model after the other, and it makes one update after
+ *              the other (`sim`: in n gamma seconds): where workers meet at each step the last is
+ *              answered after all others, and no step is shorter than
+ *              P served max(4 n beta, n gamma) / servers
  *   straggler  the expected maximum over workers of the mean of `meets` draws of a step's
  *              computing, less the mean: 256 draws by chance, of the cluster's jitter, or of the
  *              first steps
@@ -37,8 +38,6 @@
 enum { DRAWS = 256, MEETS_MAX = 64 };         /* of the straggler */
 enum { BUS_FLOATS = 1 << 19, BUS_TRIES = 3 }; /* of the measurement of memory */
 
-static const double UPDATE_OPERATIONS = 4,
-                    UPDATE_BYTES = 16; /* by parameter, as trainer.c charges */
 static const double NEAR_ALPHA = 1e-6; /* a wake-up between threads that have a core each */
 
 void fast__first_add(fast_first *first, double seconds)
@@ -81,7 +80,7 @@ static double depth_of(const fast_run *run)
         longest = fmax(longest, depth[i]);
     }
     fast__free(depth);
-    return 3 * longest + ceil(log2((double)run->config.batch)) + UPDATE_OPERATIONS;
+    return 3 * longest + ceil(log2((double)run->config.batch)) + FAST_UPDATE_OPERATIONS;
 }
 
 /* What the machine is made of, as far as a worker's step depends on it. */
@@ -89,7 +88,7 @@ typedef struct machine {
     const fast_sim *sim; /* NULL: a real one */
     double memory;       /* seconds for a byte moved through it */
     fast_price price;    /* between workers */
-    fast_price server;   /* between a worker and a server, on average */
+    fast_price server;   /* between a worker and a server, on average; gamma: of an update there */
 } machine;
 
 /* Expected latency of a simulated link, in seconds. */
@@ -141,6 +140,8 @@ static void sim_prices(const fast_team *team, machine *m)
             link = fast__sim_link(sim, sim->actors[i].node, sim->actors[n + k].node);
             m->server.alpha += share * link_alpha(link);
             m->server.beta += share * link->ns_per_byte * 1e-9;
+            m->server.gamma +=
+                share * sim_seconds(sim, n + k, FAST_UPDATE_OPERATIONS, FAST_UPDATE_BYTES);
         }
     }
 }
@@ -177,7 +178,7 @@ static machine machine_of(const fast_team *team, const fast_group *group)
     m.price = (fast_price){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
     if (!team->alone && group && group->price)
         m.price = *group->price;
-    m.server = m.price;
+    m.server = (fast_price){ .alpha = m.price.alpha, .beta = m.price.beta };
     return m;
 }
 
@@ -212,8 +213,8 @@ static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng 
     if (m->sim) {
         const double jitter = m->sim->actors[i].node->spec.jitter;
 
-        return sim_seconds(m->sim, i, team->run->learner->flops + UPDATE_OPERATIONS * n,
-                           UPDATE_BYTES * n) *
+        return sim_seconds(m->sim, i, team->run->learner->flops + FAST_UPDATE_OPERATIONS * n,
+                           FAST_UPDATE_BYTES * n) *
                (1 + jitter * (double)fast__rng_uniform(rng));
     }
     const int64_t count = seat ? first_count(&seat->begun) : 0;
@@ -270,20 +271,24 @@ static double exchange(const fast_team *team, const machine *m, double seconds)
     const fast_cost *c = &team->cost;
     const double n = (double)team->run->learner->params.count;
     const double work = team->run->learner->flops;
-    const double gradient = seconds * work / (work + UPDATE_OPERATIONS * n);
+    const double gradient = seconds * work / (work + FAST_UPDATE_OPERATIONS * n);
     const double moved = c->moved * n * m->memory;
     const fast_price *price = team->servers > 0 && c->served > 0 ? &m->server : &m->price;
     const double way = 4 * n * price->beta;
-    const double served =
-        team->servers > 0 ? c->served * way / (double)team->servers * (double)team->workers : 0;
+    /* One worker's part of a server's time; several servers work side by side. */
+    const double each =
+        team->servers > 0 ? c->served * fmax(way, n * m->server.gamma) / (double)team->servers : 0;
+    const double served = each * (double)team->workers;
     double sum = c->parts ? overlapped(team, gradient) : 0;
 
     if (!c->parts && c->allreduces > 0)
         sum = c->allreduces * team->sum_s;
     sum += c->trips * price->alpha + c->waits * way + moved;
+    if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
+        sum += c->served * n * m->server.gamma / (double)team->servers;
     /* Those who meet are answered one after the other; so they come back one by one. */
     if (c->meets > 0 && c->meets < 2 && served > 0)
-        sum += fmax(0, served - c->served * way / (double)team->servers);
+        sum += fmax(0, served - each);
     if (c->behind > 0)
         sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->meets));
     return fmax(sum, served - seconds);
@@ -308,7 +313,7 @@ void fast__run_forecast(fast_run *run)
     fast_result *r = &run->result;
     const int64_t count = first_count(&run->first);
 
-    r->work = run->learner->flops + UPDATE_OPERATIONS * (double)run->learner->params.count;
+    r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
     r->depth = depth_of(run);
     if (run->team) {
         forecast_team(run->team, r);

@@ -64,9 +64,9 @@ typedef struct fast_seat {
     int64_t shown_ns;          /* when it last looked whether to show progress */
     double loss;               /* mean of the last batches */
     int64_t loss_count;        /* batches in it, at most the policy's */
-    double owed;              /* operations of updates that were made in reports: not charged yet */
-    float *own_w;             /* its own parameters, while it shares the team's; or NULL */
-    fast_optimizer *own_rule; /* likewise */
+    double owed;               /* elements of updates that were made in reports: not charged yet */
+    float *own_w;              /* its own parameters, while it shares the team's; or NULL */
+    fast_optimizer *own_rule;  /* likewise */
     double *carried;    /* [workers]: contributions that the replica holds; then [workers] those at
                         the last vote, guarded by the team's mutex */
     fast_tally tally;   /* of calls that are over; guarded likewise */

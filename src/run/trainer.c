@@ -2,16 +2,15 @@
 /*
  * What a strategy's program calls: the next step, a gradient, an update. Computing goes through the
  * actor, so that a simulated node takes its time for it: a gradient costs the operations that the
- * learner counts, an update UPDATE_OPERATIONS and the bytes of w, g and the rule's state for each
- * element. Updates inside reports, which must not block, are charged after the gradient.
+ * learner counts, an update FAST_UPDATE_OPERATIONS and _BYTES for each element. Updates inside
+ * reports, which must not block, are charged after the gradient; those at a server by the space
+ * that it owns.
  */
 #include "run/team.h"
 
 #include "base/memory.h"
 
 #include <string.h>
-
-enum { UPDATE_OPERATIONS = 4 };
 
 static fast_seat *seat_of(const fast_trainer *t)
 {
@@ -102,8 +101,8 @@ static fast_err settle(fast_seat *seat)
     const double owed = seat->owed;
 
     seat->owed = 0;
-    return owed > 0 ? fast_charge(seat->trainer.actor, UPDATE_OPERATIONS * owed,
-                                  4 * sizeof(float) * owed)
+    return owed > 0 ? fast_charge(seat->trainer.actor, FAST_UPDATE_OPERATIONS * owed,
+                                  FAST_UPDATE_BYTES * owed)
                     : FAST_OK;
 }
 
@@ -191,7 +190,8 @@ void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *
     const int64_t begin = timed ? fast_now(t->actor) : 0;
 
     fast__optimizer_apply_range(seat->optimizer, step, lr, w, g, scale, offset, count);
-    seat->owed += (double)count;
+    if (seat->learner)
+        seat->owed += (double)count;
     if (timed)
         fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
 }

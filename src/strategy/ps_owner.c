@@ -148,6 +148,26 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     return true;
 }
 
+/* What apply() costs for each float, on average: the sum of a round or of n gradients, and of every
+ * n of them the rule and momentum. */
+static void price(const ps_config *c, int64_t n, fast_space_options *space)
+{
+    const double part = 1 / (double)n;
+    const bool sums = n > 1 || c->slack == 0, ruled = c->send == PS_SEND_GRADIENTS;
+
+    FAST_ASSERT(n > 0);
+    space->operations = part * (ruled ? FAST_UPDATE_OPERATIONS : 1) + (sums ? 1 : 0);
+    space->bytes = part * (ruled ? FAST_UPDATE_BYTES : 12) + (sums ? 12 : 0);
+    if (c->momentum != 0) { /* the model is kept, and moved once more */
+        space->operations += 4 * part;
+        space->bytes += 28 * part;
+    }
+    if (c->compensate > 0) { /* x + how x^2 (w - past) */
+        space->operations += 4;
+        space->bytes += 20;
+    }
+}
+
 fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_owner *o,
                        ps_tensors *tensors_out, fast_space **out)
 {
@@ -169,6 +189,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
     space.writer_count = fast__ps_writers(c, t, &space.writers);
+    price(c, fast__ps_batch(c, space.writer_count), &space);
     if (t->state_count > 0) {
         which.state = which.count;
         tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
