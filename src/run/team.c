@@ -597,6 +597,17 @@ static int64_t seats_taken(const fast_team *team)
     return count;
 }
 
+/* Workers that crashed before they began had no program that could tell. */
+static void note_unborn(fast_team *team)
+{
+    for (int64_t i = 0; i < team->workers; i++) {
+        const fast_actor *actor = team->world->actors[i];
+
+        if (team->seats[i] && actor && actor->err == FAST_ECANCELED)
+            team->seats[i]->over = team->seats[i]->lost = true;
+    }
+}
+
 /* Run the actors of one world to their end. */
 static fast_err run_world(fast_team *team)
 {
@@ -617,6 +628,7 @@ static fast_err run_world(fast_team *team)
         run->times.start_ns = 1; /* the actors' clock begins at 0 */
         err = fast__world_run(team->world, &result);
         ran = true;
+        note_unborn(team);
         run->times.start_ns = 0;
         run->times.total_ns += result.time_ns;
         fast__run_forecast(run);

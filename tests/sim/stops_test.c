@@ -62,11 +62,11 @@ static double stop(const char *spec, const char *fault, int node)
 
 static void crashes_stop_the_others(void **state)
 {
-    static const char *const moments[] = { "1us", "1ms", "3.3ms", "20ms" };
+    static const char *const moments[] = { "0us", "1us", "1ms", "3.3ms", "20ms" };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             char fault[64];
 
             snprintf(fault, sizeof fault, "crash %d at %s", 1 + k % 2, moments[k]);
@@ -82,11 +82,20 @@ static void pauses_stop_the_others(void **state)
         assert_true(stop(specs[i], "pause 2 at 2ms for 9s", 2) < 13);
 }
 
+/* Who crashes before it begins has not come to the end. */
+static void nobody_ends_who_never_began(void **state)
+{
+    (void)state;
+    stop("gossip_async", "crash 0 at 0us; crash 1 at 0us; crash 2 at 0us", 0);
+    stop("ps", "crash 0 at 0us", 1); /* which says that the server is down */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crashes_stop_the_others),
         cmocka_unit_test(pauses_stop_the_others),
+        cmocka_unit_test(nobody_ends_who_never_began),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

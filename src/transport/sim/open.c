@@ -158,8 +158,9 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
     actor->base.stopped = true;
     actor->resume = 0;
     fast__sim_forget_work(sim, actor);
-    if (!actor->fiber.alive) {
+    if (!actor->fiber.alive) { /* it has not begun: nobody else says that it did not end */
         actor->state = FAST_SIM_OVER;
+        actor->base.err = sim->err ? FAST_OK : FAST_ECANCELED;
         sim->alive--;
         return;
     }
