@@ -110,15 +110,30 @@ static void check_cover(const int *sizes, const test_row *rows, int count)
             }
 }
 
-/* Ranks that share cores are slow: of theirs, the rows with a value that was not there yet. */
+/* The first value of the dimension that has the same name, whatever its options. */
+static int family_of(int dimension, int value)
+{
+    const test_dimension *d = &test_matrix()[dimension];
+    const size_t size = strcspn(d->values[value], ":");
+    int first = 0;
+
+    while (strcspn(d->values[first], ":") != size ||
+           strncmp(d->values[first], d->values[value], size) != 0)
+        first++;
+    return first;
+}
+
+/* Ranks that share cores are slow: of theirs, the rows with a family that was not there yet. */
 static bool is_news(const test_row *row)
 {
     static bool seen[TEST_DIMENSIONS][TEST_VALUES_MAX];
     bool news = false;
 
     for (int d = 0; d < TEST_DIMENSIONS; d++) {
-        news = news || !seen[d][row->value[d]];
-        seen[d][row->value[d]] = true;
+        const int family = family_of(d, row->value[d]);
+
+        news = news || !seen[d][family];
+        seen[d][family] = true;
     }
     return news;
 }
