@@ -2,8 +2,8 @@
 /*
  * What a space may do on its way to far actors. Goal: zeros that do not travel change no bit, and
  * entries that make no sense are refused; who is furthest behind is served first; eager values
- * spare a read its way, and are as new as it asks for; updates take their time. Method: three actors in the simulator, each
- * on a node of its own, with clocks that are set by hand.
+ * spare a read its way, and are as new as it asks for; updates take their time. Method: three
+ * actors in the simulator, each on a node of its own, with clocks that are set by hand.
  */
 #include "comm/space.h"
 
