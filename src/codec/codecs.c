@@ -6,25 +6,13 @@
 #include "codec/codecs.h"
 
 const fast_codec *const fast__codecs[] = {
-    &fast__codec_fp16,
-    &fast__codec_bf16,
-    &fast__codec_int8,
-    &fast__codec_powersgd,
-    &fast__codec_fixed,
-    &fast__codec_flexpoint,
-    &fast__codec_natural,
-    &fast__codec_dorefa,
-    &fast__codec_onebit,
-    &fast__codec_sign,
-    &fast__codec_vote,
-    &fast__codec_terngrad,
-    &fast__codec_qsgd,
-    &fast__codec_topk,
-    &fast__codec_randk,
-    &fast__codec_threshold,
-    &fast__codec_dgc,
-    &fast__codec_significant,
-    NULL,
+    &fast__codec_fp16,   &fast__codec_bf16,        &fast__codec_int8,
+    &fast__codec_sketch, &fast__codec_structured,  &fast__codec_powersgd,
+    &fast__codec_fixed,  &fast__codec_flexpoint,   &fast__codec_natural,
+    &fast__codec_dorefa, &fast__codec_onebit,      &fast__codec_sign,
+    &fast__codec_vote,   &fast__codec_terngrad,    &fast__codec_qsgd,
+    &fast__codec_topk,   &fast__codec_randk,       &fast__codec_threshold,
+    &fast__codec_dgc,    &fast__codec_significant, NULL,
 };
 
 const fast_stage *const fast__stages[] = {

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * structured: structured updates (Konecny et al. 2016): the update lies in a small space that
+ * chance chose, and only its coordinates there are sent.
+ *
+ *     kind=mask      elements i with noise(key, i) < ratio: their values; the others are 0
+ *     kind=lowrank   M ~ A B for the matrix [n x m] of a layer, A [n x r] from the key, with
+ *                    orthonormal columns; B = A^T M, the best there is for that A, is sent;
+ *                    r = ratio n, at least 1
+ *
+ * The paper trains inside that space; here the update is projected to it, and the error feedback
+ * keeps what falls outside for later draws. Other than randk the mask sends no count and every
+ * element has its own chance. Blocks of one row have no low rank: they are masked.
+ *
+ *     block   a byte, 1 where some element is not finite (all are NaN then); the key (8 bytes); the
+ *             kept values, or B, vector by vector
+ *
+ * 1 / ratio times smaller. Cost: two passes for the mask; 2 ratio n operations an element for the
+ * low rank, as often again for the feedback.
+ */
+#include "codec/codecs.h"
+#include "codec/lowrank.h"
+#include "codec/noise.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { HEAD = 9, RANK_MAX = 256 };
+
+typedef struct structured_config {
+    int kind;     /* 0 mask, 1 lowrank */
+    double ratio; /* part of the elements, or of the rank */
+} structured_config;
+
+static const fast_option options[] = {
+    FAST_OPT_CHOICE(structured_config, kind, "mask", "mask|lowrank",
+                    "elements by chance, or a product with a matrix by chance"),
+    FAST_OPT_REAL(structured_config, ratio, "0.1", 0.0001, 1, "part that is sent"),
+    FAST_OPT_END,
+};
+
+static unsigned more(const void *config)
+{
+    return ((const structured_config *)config)->kind == 1 ? FAST_CODEC_LAYERS : 0;
+}
+
+/* 0: a mask. */
+static int64_t rank_of(const structured_config *c, const fast_block *b)
+{
+    const int64_t rank = (int64_t)(c->ratio * (double)b->rows + 0.5);
+
+    if (c->kind == 0 || b->rows == 1)
+        return 0;
+    return rank < 1 ? 1 : rank < RANK_MAX ? rank : RANK_MAX;
+}
+
+static size_t bound(const void *config, const fast_block *block)
+{
+    const int64_t rank = rank_of(config, block);
+
+    return HEAD + (size_t)(rank ? rank * block->cols : block->count) * sizeof(float);
+}
+
+/* A and B. */
+static size_t scratch(const void *config, const fast_block *block)
+{
+    return (size_t)(rank_of(config, block) * (block->rows + block->cols)) * sizeof(float);
+}
+
+static void draw_left(const fast_block *b, int64_t rank, uint64_t key, float *a)
+{
+    fast__lowrank_random(rank * b->rows, key, a);
+    fast__lowrank_orthonormal(b->rows, rank, a);
+}
+
+static bool is_kept(const structured_config *c, uint64_t key, int64_t i)
+{
+    return (double)fast__noise(key, (uint32_t)i) < c->ratio * 0x1p32;
+}
+
+static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
+{
+    const structured_config *c = config;
+    const int64_t rank = rank_of(c, &e->block);
+    uint8_t *at = out + HEAD;
+
+    out[0] = !fast__vector_finite(e->block.count, e->x);
+    memcpy(out + 1, &e->key, sizeof e->key);
+    if (out[0])
+        return HEAD;
+    if (rank > 0) {
+        float *a = e->scratch;
+        float *b = a + rank * e->block.rows;
+        const size_t size = (size_t)(rank * e->block.cols) * sizeof *b;
+
+        draw_left(&e->block, rank, e->key, a);
+        fast__lowrank_right(&e->block, rank, e->x, a, b);
+        memcpy(at, b, size);
+        return HEAD + size;
+    }
+    for (int64_t i = 0; i < e->block.count; i++)
+        if (is_kept(c, e->key, i)) {
+            memcpy(at, e->x + i, sizeof *e->x);
+            at += sizeof *e->x;
+        }
+    return (size_t)(at - out);
+}
+
+static void take_mask(const structured_config *c, const fast_decoding *d, uint64_t key)
+{
+    const uint8_t *at = d->in + HEAD;
+
+    for (int64_t i = 0; i < d->block.count; i++) {
+        float v = 0;
+
+        if (is_kept(c, key, i)) {
+            memcpy(&v, at, sizeof v);
+            at += sizeof v;
+        }
+        d->y[i] = d->mode == FAST_DECODE_ADD ? d->y[i] + d->scale * v : d->scale * v;
+    }
+}
+
+static fast_err decode(const void *config, const fast_decoding *d)
+{
+    const structured_config *c = config;
+    const int64_t rank = rank_of(c, &d->block);
+    int64_t count = rank * d->block.cols;
+    uint64_t key;
+
+    if (d->size < HEAD || d->in[0] > 1)
+        return fast__fail(FAST_EFORMAT, "structured: %zu bytes have no key", d->size);
+    memcpy(&key, d->in + 1, sizeof key);
+    if (d->in[0] == 1) {
+        fast__vector_fill(d->block.count, NAN, d->y);
+        return d->size == HEAD ? FAST_OK
+                               : fast__fail(FAST_EFORMAT, "structured: values that are not finite");
+    }
+    for (int64_t i = 0; i < d->block.count && rank == 0; i++)
+        count += is_kept(c, key, i);
+    if (d->size != HEAD + (size_t)count * sizeof(float))
+        return fast__fail(FAST_EFORMAT, "structured: %zu bytes, not the %zu of %lld elements",
+                          d->size, HEAD + (size_t)count * sizeof(float), (long long)d->block.count);
+    if (rank == 0) {
+        take_mask(c, d, key);
+        return FAST_OK;
+    }
+    float *a = d->scratch;
+    float *b = a + rank * d->block.rows;
+    draw_left(&d->block, rank, key, a);
+    memcpy(b, d->in + HEAD, (size_t)count * sizeof *b);
+    fast__lowrank_product(&d->block, rank, d->scale, a, b, d->mode, d->y);
+    return FAST_OK;
+}
+
+const fast_codec fast__codec_structured = {
+    .name = "structured",
+    .summary = "elements by chance, or a product with a matrix by chance (structured updates)",
+    .options = options,
+    .config_size = sizeof(structured_config),
+    .more = more,
+    .bound = bound,
+    .scratch = scratch,
+    .encode = encode,
+    .decode = decode,
+};
