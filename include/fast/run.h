@@ -41,22 +41,27 @@ typedef struct fast_result {
     int64_t memory_peak;     /* bytes resident at most, of the whole process */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
-    double virtual_time_s;  /* equal to time_s on `sim`, else NAN */
-    double wall_time_s;     /* by the machine's clock */
-    double exchange_s;      /* neither computing nor waiting: what was sent is on its way, is moved
+    double virtual_time_s;   /* equal to time_s on `sim`, else NAN */
+    double wall_time_s;      /* by the machine's clock */
+    double exchange_s;       /* neither computing nor waiting: what was sent is on its way, is moved
                                or summed up; mean of the workers */
-    double wait_s;          /* blocked before a peer had sent what was waited for; likewise */
-    double codec_s;         /* compressing and expanding what is sent */
-    int64_t bytes_sent;     /* by all actors, headers and servers included */
-    int64_t messages_sent;  /* likewise; memory that is shared takes none */
-    double bytes_per_step;  /* bytes_sent by the steps of all workers; NAN before one */
-    const char *waited_for; /* whom others waited for most: "worker 3"; NULL: nobody */
-    double waited_share;    /* its part of all that waiting; NAN */
-    double staleness_mean;  /* of applied updates, in updates of the model; NAN if none was told */
-    int64_t staleness_p50;  /* half of the updates were at most that stale; -1. Above 3 the end of
+    double wait_s;           /* blocked before a peer had sent what was waited for; likewise */
+    double codec_s;          /* encoding and decoding what is sent; mean of the workers */
+    double encode_s;         /* the part of it that is encoding */
+    double decode_s;         /* the rest of it */
+    int64_t codec_bytes_in;  /* of the vectors that workers of this process encoded */
+    int64_t codec_bytes_out; /* of their encodings */
+    double break_even_mbit_per_s; /* a link below this is faster with the codec; NAN without one */
+    int64_t bytes_sent;           /* by all actors, headers and servers included */
+    int64_t messages_sent;        /* likewise; memory that is shared takes none */
+    double bytes_per_step;        /* bytes_sent by the steps of all workers; NAN before one */
+    const char *waited_for;       /* whom others waited for most: "worker 3"; NULL: nobody */
+    double waited_share;          /* its part of all that waiting; NAN */
+    double staleness_mean; /* of applied updates, in updates of the model; NAN if none was told */
+    int64_t staleness_p50; /* half of the updates were at most that stale; -1. Above 3 the end of
                                its bucket */
-    int64_t staleness_p95;  /* likewise, 95 of 100 */
-    int64_t staleness_max;  /* of all; -1 */
+    int64_t staleness_p95; /* likewise, 95 of 100 */
+    int64_t staleness_max; /* of all; -1 */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates by staleness: 0, 1, 2, 3, 4 to 7, 8 to
                                15, ..., 8192 and above */
     double divergence;       /* of the last mean of replicas: the root of the mean square of their

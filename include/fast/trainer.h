@@ -12,7 +12,7 @@
  *     {
  *         while (fast_trainer_next(t)) {
  *             FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
- *             FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+ *             FAST_TRY(fast_trainer_sum(t, t->g));
  *             FAST_TRY(fast_trainer_update(t, t->g, 1.0f / (float)t->workers));
  *         }
  *         return fast_trainer_end(t);
@@ -81,6 +81,18 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t num
 /* Count a step: of the parts since the last, or, where there were none, one that the others took
  * and this worker missed. lr becomes that step's. */
 FAST_API void fast_trainer_count(fast_trainer *t);
+
+/* What the run's codecs ask of what is summed. */
+typedef enum fast_codes {
+    FAST_CODES_NONE,    /* there is no codec */
+    FAST_CODES_WEIGHTS, /* it is fit for weights as they are */
+    FAST_CODES_CHANGES, /* only for gradients and differences */
+} fast_codes;
+FAST_API fast_codes fast_trainer_codes(const fast_trainer *t);
+/* x, count floats, becomes the sum over all workers, the same bits at each: encoded on its way
+ * where the run has a codec (`codec`, `codec_down`), else by fast_allreduce(). What a codec has not
+ * sent yet is kept for the next call: every call is for the same kind of vector. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
@@ -170,6 +182,7 @@ typedef struct fast_strategy {
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
     bool near;                  /* its workers must share memory */
+    bool codes;                 /* what it sends goes through fast_trainer_sum() */
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences" */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */

@@ -157,6 +157,7 @@ const cli_group cli_groups[] = {
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
     { "Workers", "|workers|system|strategy|then|topology|representative|shard|alpha|" },
+    { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },
     { "Other options", NULL },
@@ -188,7 +189,8 @@ const cli_topic cli_topics[] = {
     { "topologies", "topology", "Topologies", "who exchanges with whom",
       "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE." },
     { "codecs", "codec", "Codecs", "what is sent becomes on the wire",
-      "Choose one by NAME or NAME:KEY=VALUE,KEY=VALUE; stages, which lose nothing, follow after a "
+      "Choose one with --codec NAME or --codec NAME:KEY=VALUE,KEY=VALUE; stages, which lose "
+      "nothing, follow after a "
       "plus: topk:ratio=0.01+zstd." },
     { "representatives", "representative", "Representatives",
       "which model stands for workers whose replicas differ",

@@ -243,6 +243,37 @@ static void say_team(const train_show *show, const fast_result *r)
     fputc('\n', file);
 }
 
+static bool is_coded(const fast_run *run)
+{
+    return strcmp(fast_run_option(run, "codec"), "none") != 0;
+}
+
+/* How many times smaller encodings were; NAN before one. */
+static double codec_ratio(const fast_result *r)
+{
+    return r->codec_bytes_out > 0 ? (double)r->codec_bytes_in / (double)r->codec_bytes_out : NAN;
+}
+
+/* What the codec saved and cost, and where that pays. */
+static void say_codec(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+
+    fprintf(file, "codec: %s", fast_run_option(show->run, "codec"));
+    if (strcmp(fast_run_option(show->run, "codec_down"), "none") != 0)
+        fprintf(file, ", back %s", fast_run_option(show->run, "codec_down"));
+    if (r->codec_bytes_out == 0) {
+        fputs(", nothing was encoded\n", file);
+        return;
+    }
+    fprintf(file, ", %.3g times smaller (%.4g MB to %.4g MB), encode %.3g s, decode %.3g s",
+            codec_ratio(r), (double)r->codec_bytes_in * 1e-6, (double)r->codec_bytes_out * 1e-6,
+            r->encode_s, r->decode_s);
+    if (isfinite(r->break_even_mbit_per_s) && r->break_even_mbit_per_s > 0)
+        fprintf(file, ", pays on links below %.3g Mbit/s", r->break_even_mbit_per_s);
+    fputc('\n', file);
+}
+
 /* What the cost model said of a step, beside what it took. */
 static void say_step(FILE *file, const fast_result *r)
 {
@@ -282,6 +313,8 @@ static void say_summary(const train_show *show, const fast_result *r)
     fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
     if (has_team(show->run))
         say_team(show, r);
+    if (is_coded(show->run))
+        say_codec(show, r);
     const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0;
     if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
         say_step(file, r);
@@ -336,6 +369,15 @@ static void print_team(cli_json *json, const fast_run *run, const fast_result *r
     else
         cli_json_text(json, "staleness", NULL);
     print_workers(json, run);
+    if (!is_coded(run))
+        return;
+    cli_json_text(json, "codec_down", fast_run_option(run, "codec_down"));
+    cli_json_int(json, "codec_bytes_in", r->codec_bytes_in);
+    cli_json_int(json, "codec_bytes_out", r->codec_bytes_out);
+    cli_json_real(json, "codec_ratio", codec_ratio(r));
+    cli_json_real(json, "encode_s", r->encode_s);
+    cli_json_real(json, "decode_s", r->decode_s);
+    cli_json_real(json, "break_even_mbit_per_s", r->break_even_mbit_per_s);
 }
 
 /* Keys of the design's "command line", then those of one worker. */
@@ -347,7 +389,7 @@ static void print_json(const fast_run *run, FILE *file)
     const char *system = fast_run_option(run, "system");
     cli_json_text(&json, "system", system[0] ? system : NULL);
     json_option(&json, run, "strategy");
-    cli_json_text(&json, "codec", NULL);
+    cli_json_text(&json, "codec", is_coded(run) ? fast_run_option(run, "codec") : NULL);
     json_option(&json, run, "topology");
     json_option(&json, run, "transport");
     cli_json_text(&json, "model", fast_run_option(run, "model"));

@@ -83,12 +83,17 @@ enum {
     FAST_CODEC_VOTES = 1 << 7, /* workers' encodings are summed and the sum's signs taken */
 };
 
+/* What a codec that does not say takes. */
+enum { FAST_CODEC_OPERATIONS = 16 };
+
 typedef struct fast_codec {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, for help */
     const fast_option *options; /* of its configuration; NULL: none */
     size_t config_size;         /* bytes of it */
     unsigned traits;            /* FAST_CODEC_* */
+    int operations;             /* of an element to encode, and of two to decode, as simulated time
+                                   counts them; 0: FAST_CODEC_OPERATIONS */
 
     /* Traits that depend on the options, besides `traits`. May be NULL. */
     unsigned (*more)(const void *config);
@@ -181,6 +186,8 @@ fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, ui
 float *fast__coder_residual(fast_coder *coder);
 /* All state of the flow for checkpoints, in floats. */
 float *fast__coder_state(fast_coder *coder, int64_t *count_out);
+/* Begin anew, as if `encodings` vectors had been encoded and nothing were owed. */
+void fast__coder_restart(fast_coder *coder, int64_t encodings);
 /* The blocks that the range is cut in, for figures. */
 int64_t fast__coder_block_count(const fast_coder *coder);
 

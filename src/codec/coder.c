@@ -242,6 +242,14 @@ float *fast__coder_state(fast_coder *c, int64_t *count_out)
     return c->residual;
 }
 
+void fast__coder_restart(fast_coder *c, int64_t encodings)
+{
+    FAST_ASSERT(encodings >= 0);
+    if (c->state_count > 0)
+        memset(c->residual, 0, (size_t)c->state_count * sizeof *c->residual);
+    c->encodings = (uint64_t)encodings;
+}
+
 int64_t fast__coder_block_count(const fast_coder *c)
 {
     return c->part_count;

@@ -149,6 +149,7 @@ const fast_codec fast__codec_int8 = {
     .options = options,
     .config_size = sizeof(int8_config),
     .traits = FAST_CODEC_RAW,
+    .operations = 6,
     .more = more,
     .bound = bound,
     .encode = encode,

@@ -228,6 +228,7 @@ const fast_codec fast__codec_onebit = {
     .options = options,
     .config_size = sizeof(onebit_config),
     .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS,
+    .operations = 6,
     .bound = bound,
     .encode = encode,
     .decode = decode,

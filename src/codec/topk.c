@@ -80,6 +80,7 @@ const fast_codec fast__codec_topk = {
     .options = options,
     .config_size = sizeof(topk_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
+    .operations = 8,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,

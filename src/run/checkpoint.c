@@ -33,9 +33,11 @@
 
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
-static const char *const matching[] = { "model",   "data",     "workers",    "batch", "optimizer",
-                                        "lr",      "schedule", "seed",       "shard", "alpha",
-                                        "augment", "strategy", "accumulate", "then",  NULL };
+static const char *const matching[] = { "model",      "data",        "workers",     "batch",
+                                        "optimizer",  "lr",          "schedule",    "seed",
+                                        "shard",      "alpha",       "augment",     "strategy",
+                                        "accumulate", "then",        "codec",       "codec_down",
+                                        "feedback",   "codec_scope", "codec_small", NULL };
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
@@ -256,6 +258,8 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
         char key[32];
         snprintf(key, sizeof key, "option.%s", *name);
         const char *theirs = get_saved(tensors, key);
+        if (!theirs[0]) /* of a version that had no such option */
+            theirs = find_option(*name)->standard;
         fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
         if (strcmp(theirs, ours) != 0)
             err =

@@ -9,7 +9,7 @@
  *                 they brought to the last vote
  *   time          training = life - evaluation;  compute, as counted by the actor;
  *                 waiting  = blocked - flight - what others judged meanwhile;
- *                 exchange = training - compute - waiting
+ *                 exchange = training - compute - waiting - codecs
  *   step          training / steps, mean of the workers
  *
  * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
@@ -84,6 +84,20 @@ void fast__measure_leave(fast_seat *seat)
     atomic_store(&seat->end_ns, fast__record_look(seat->trainer.actor));
 }
 
+/* What a worker's codecs did: their figures go on from call to call. */
+static void take_codec(const fast_seat *seat, fast_tally *tally)
+{
+    const fast_coded_figures *f = seat->coded ? fast__coded_figures(seat->coded) : NULL;
+
+    if (!f)
+        return;
+    tally->encode_ns = fast__counted(&f->encode_ns);
+    tally->decode_ns = fast__counted(&f->decode_ns);
+    tally->codec_in = fast__counted(&f->bytes_in);
+    tally->codec_out = fast__counted(&f->bytes_out);
+    tally->codec_dec = fast__counted(&f->bytes_dec);
+}
+
 fast_tally fast__measure_tally(const fast_team *team, int64_t i)
 {
     const fast_seat *seat = team->seats[i];
@@ -91,6 +105,8 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     const fast_actor *actor = team->live && team->world ? team->world->actors[i] : NULL;
     fast_tally tally = seat ? seat->tally : (fast_tally){ 0 };
 
+    if (seat)
+        take_codec(seat, &tally);
     if (!seat || !actor)
         return tally;
     const fast_counters *c = &actor->counters;
@@ -136,13 +152,14 @@ static fast_worker split(const fast_tally *tally)
 {
     const double training = (double)(tally->life_ns - tally->pause_ns - tally->stood_ns) * 1e-9;
     const double blocked = (double)(tally->wait_ns - tally->flight_ns - tally->stood_ns) * 1e-9;
+    const double codec = (double)(tally->encode_ns + tally->decode_ns) * 1e-9;
     fast_worker w = { .steps = tally->steps,
                       .compute_s = (double)tally->compute_ns * 1e-9,
                       .wait_s = fmax(0, blocked),
                       .bytes_sent = tally->bytes,
                       .messages_sent = tally->messages };
 
-    w.exchange_s = fmax(0, training - w.compute_s - w.wait_s);
+    w.exchange_s = fmax(0, training - w.compute_s - w.wait_s - codec);
     return w;
 }
 
@@ -202,6 +219,31 @@ static void blame(fast_team *team)
     r->waited_share = most > 0 ? (double)most / (double)sum : NAN;
 }
 
+/* Codecs of this process's workers; bench_codec.c has the formula of the break-even, here for each
+ * byte that was encoded and decoded. */
+static void measure_codecs(fast_team *team)
+{
+    fast_result *r = &team->run->result;
+    double in = 0, out = 0, decoded = 0, encode = 0, decode = 0;
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        const fast_tally tally = fast__measure_tally(team, i);
+
+        in += (double)tally.codec_in;
+        out += (double)tally.codec_out;
+        decoded += (double)tally.codec_dec;
+        encode += (double)tally.encode_ns * 1e-9;
+        decode += (double)tally.decode_ns * 1e-9;
+    }
+    r->codec_bytes_in = (int64_t)in;
+    r->codec_bytes_out = (int64_t)out;
+    r->encode_s = team->here > 0 ? encode / (double)team->here : 0;
+    r->decode_s = team->here > 0 ? decode / (double)team->here : 0;
+    r->codec_s = r->encode_s + r->decode_s;
+    r->break_even_mbit_per_s =
+        in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
+}
+
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;
@@ -223,7 +265,9 @@ static void measure_times(fast_team *team)
         wait += w.wait_s * share;
         steps += w.steps;
         if (w.steps > 0)
-            step += (w.compute_s + w.exchange_s + w.wait_s) / (double)w.steps * share;
+            step += (w.compute_s + w.exchange_s + w.wait_s +
+                     (double)(tally.encode_ns + tally.decode_ns) * 1e-9) /
+                    (double)w.steps * share;
     }
     r->compute_s = compute;
     r->exchange_s = exchange;
@@ -250,6 +294,7 @@ void fast__team_measure(fast_team *team)
     }
     r->completeness = completeness(team);
     measure_times(team);
+    measure_codecs(team);
     blame(team);
 }
 

@@ -61,6 +61,15 @@ const fast_option fast__run_options[] = {
                   "who exchanges with whom; auto: the strategy's own"),
     FAST_OPT_TEXT(C, representative, "auto", "representative",
                   "which model is tested and saved where workers' replicas differ"),
+    FAST_OPT_TEXT(C, codec, "none", "codec",
+                  "what is sent is encoded: a codec, with stages after it, like topk:ratio=0.01"),
+    FAST_OPT_TEXT(C, codec_down, "none", "codec", "likewise, the sum that comes back"),
+    FAST_OPT_CHOICE(C, feedback, "auto", "auto|yes|no",
+                    "add what a codec lost to what it encodes next; auto: as the codec is used"),
+    FAST_OPT_CHOICE(C, codec_scope, "auto", "auto|layer|model",
+                    "encode each layer by itself, or all at once; auto: as the codec is used"),
+    FAST_OPT_INT(C, codec_small, "0", 0, 1e12,
+                 "by layer: tensors with fewer elements go as they are"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
@@ -136,6 +145,26 @@ static fast_err check_files(const C *c)
     return FAST_OK;
 }
 
+/* What is said of a codec needs one. */
+static fast_err check_codec(C *c)
+{
+    const bool none = strcmp(c->codec, "none") == 0;
+
+    if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
+        return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",
+                          c->feedback != 0      ? "feedback"
+                          : c->codec_scope != 0 ? "codec_scope"
+                                                : "codec_small");
+    if (c->codec_small > 0 && c->codec_scope == 2)
+        return fast__fail(FAST_EINVAL,
+                          "codec_small=%lld is of layers, and codec_scope=model encodes all at "
+                          "once; leave one out",
+                          (long long)c->codec_small);
+    if (c->codec_small > 0)
+        c->codec_scope = 1;
+    return FAST_OK;
+}
+
 /* What the table alone cannot say. */
 static fast_err config_check(C *c)
 {
@@ -167,6 +196,7 @@ static fast_err config_check(C *c)
     if (c->prefetch_count < 0 || c->prefetch_count > 1024)
         return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
     FAST_TRY(check_files(c));
+    FAST_TRY(check_codec(c));
     if (c->load[0] && c->resume[0])
         return fast__fail(FAST_EINVAL,
                           "load=%s and resume=%s: a checkpoint has its own weights; "

@@ -336,6 +336,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
 {
     FAST_TRY(fast__config_parse(options, &run->config));
     FAST_TRY(check_words(run));
+    FAST_TRY(fast__run_codec_open(run));
     if (own->kind) {
         FAST_TRY(open_foreign(run, own->kind));
     } else {
@@ -367,6 +368,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.test_loss = run->result.test_accuracy = NAN;
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
+    run->result.break_even_mbit_per_s = NAN;
     run->result.momentum = run->result.momentum_error = NAN;
     run->result.staleness_max = run->result.staleness_p50 = run->result.staleness_p95 = -1;
     run->result.predicted_step_s = run->result.predicted_compute_s = NAN;
@@ -418,6 +420,7 @@ void fast_run_close(fast_run *run)
     if (run->log)
         fclose(run->log);
     fast__team_free(run->team);
+    fast__run_codec_close(run);
     fast__free(run->texts);
     fast__free(run->predict_x);
     if (run->learner)

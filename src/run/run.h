@@ -24,7 +24,7 @@
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
  *                 monitor.c: what happens between their steps; measure.c: what they measured;
  *                 represent.c, members.c: which model stands for them;
- *                 then.c: a change of strategy
+ *                 then.c: a change of strategy; codec.c: sums that codecs make shorter
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
@@ -88,6 +88,11 @@ typedef struct fast_run_config {
     char then[FAST_PATH_MAX];       /* SPEC@WHEN;SPEC@WHEN...; "" */
     char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
+    char codec[FAST_SPEC_MAX];      /* a chain; none */
+    char codec_down[FAST_SPEC_MAX]; /* likewise */
+    int feedback;                   /* auto, yes, no */
+    int codec_scope;                /* auto, layer, model */
+    int64_t codec_small;            /* elements */
     char transport[32];             /* name; auto */
     char cluster[FAST_PATH_MAX];    /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];     /* sim: schedule or file; "" */
@@ -190,6 +195,8 @@ struct fast_run {
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
+    struct fast_chain *codec;             /* what workers send */
+    struct fast_chain *codec_down;        /* what comes back */
     struct fast_team *team;               /* NULL: one worker, which needs no actors */
     fast_actor *actor;                    /* whose clock is the run's just now; or NULL */
     bool is_virtual;                      /* time is simulated: what actors do not do takes none */

@@ -40,6 +40,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
         run->engine->workspace_free(seat->workspace);
     fast__optimizer_free(seat->optimizer);
     fast__loader_free(seat->loader);
+    fast__coded_free(seat->coded);
     fast__free(seat->first);
     fast__free(seat->centre);
     fast__free(seat->carried);
@@ -59,6 +60,8 @@ static void seat_reset(fast_seat *seat)
         memcpy(slot, fast__optimizer_slot(run->optimizer, i), (size_t)t->count * sizeof *slot);
     if (seat->carried)
         memset(seat->carried, 0, 2 * (size_t)t->workers * sizeof *seat->carried);
+    if (seat->coded)
+        fast__coded_restart(seat->coded, run->step);
     t->step = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
@@ -104,6 +107,7 @@ static fast_err seat_worker(fast_seat *seat)
     }
     FAST_TRY(
         fast__alloc("contributions", 2 * team->workers, sizeof *seat->carried, &seat->carried));
+    FAST_TRY(fast__codec_seat(seat));
     t->w = seat->learner->w;
     t->g = seat->learner->g;
     t->s = seat->learner->s;
@@ -234,6 +238,8 @@ static fast_err open_strategy(fast_team *team)
     FAST_TRY(fast__phases_open(team));
     for (int64_t i = 0; i < team->phase_count; i++)
         whole = whole || team->phases[i].strategy->identical;
+    if ((c->checkpoint[0] || c->resume[0]))
+        FAST_TRY(fast__codec_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     if (!whole && (c->checkpoint[0] || c->resume[0]))
         FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
@@ -241,6 +247,7 @@ static fast_err open_strategy(fast_team *team)
 
 fast_err fast__team_can_resume(const fast_team *team, const char *option)
 {
+    FAST_TRY(fast__codec_can_resume(team, option));
     if (team->strategy->identical)
         return FAST_OK;
     return fast__fail(FAST_ENOTSUP,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/thread.h"
+#include "comm/coded.h"
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"
@@ -14,6 +15,7 @@
  *
  *   team.c      strategy + transport -> seats -> a world of actors -> their end
  *   trainer.c   what a strategy's program calls
+ *   codec.c     codecs: checks, and sums that they make shorter
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
@@ -39,6 +41,8 @@ typedef struct fast_staleness {
 typedef struct fast_tally {
     int64_t compute_ns, wait_ns, flight_ns; /* as fast_counters has them */
     int64_t bytes, messages;                /* sent */
+    int64_t encode_ns, decode_ns;           /* in codecs */
+    int64_t codec_in, codec_out, codec_dec; /* bytes, as fast_coded_figures has them */
     int64_t life_ns;                        /* from its beginning to its last step */
     int64_t pause_ns;                       /* of that: between steps, where the run is judged */
     int64_t stood_ns;                       /* of that: while others judged */
@@ -52,6 +56,7 @@ typedef struct fast_seat {
     fast_learner *learner;     /* likewise */
     fast_workspace *workspace; /* of its own; NULL on sim */
     fast_optimizer *optimizer; /* this actor's state of the rule */
+    fast_coded *coded;         /* what sums of its vectors go through; NULL: no codec */
     float *first;              /* servers: memory of w and s */
     float *centre;             /* memory of trainer.centre; NULL: none was asked for */
     fast_gradient done;        /* what the parts of this step measured; loss: their sum */
@@ -187,6 +192,16 @@ void fast__measure_vote(fast_seat *seat);
 /* A worker has taken its last step: what it does from now on, it does for the end. */
 void fast__measure_leave(fast_seat *seat);
 void fast__measure_end(fast_team *team);
+
+/* codec.c: open the run's codecs, from its options alone; close them. */
+fast_err fast__run_codec_open(fast_run *run);
+void fast__run_codec_close(fast_run *run);
+/* FAST_EINVAL, with the reason, where a strategy does not code what it sends. */
+fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy);
+/* Make a worker's, where the run has a codec. */
+fast_err fast__codec_seat(fast_seat *seat);
+/* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
+fast_err fast__codec_can_resume(const fast_team *team, const char *option);
 
 /* The worker's replica is its own again: a copy of the shared one. */
 void fast__seat_unshare(fast_seat *seat);

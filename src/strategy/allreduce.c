@@ -15,6 +15,9 @@
  * where a network is waited for; workers that share memory have no idle core meanwhile. They may
  * have one model in common instead, where the rule is elementwise: each sums and updates a slice.
  *
+ * With a codec a gradient is encoded whole, so its sum waits for the way back, and each worker has
+ * a model of its own.
+ *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth; with overlap, one for each bucket.
  */
@@ -174,7 +177,7 @@ static fast_err step_at_once(fast_trainer *t, overlap *o)
         FAST_TRY(fast__alloc("buckets of gradients", o->room, sizeof *o->buckets, &o->buckets));
     }
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_sum(t, t->g));
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
@@ -243,13 +246,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     const allreduce_config *c = config;
     overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
     bool overlapped = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
+    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
     bool shared = false;
     fast_err err;
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
-    if (t->workers == 1 || strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
+    if (t->workers == 1 || coded ||
+        strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
         overlapped = false;
-    if (share_wanted(c, t->workers) && !overlapped)
+    if (share_wanted(c, t->workers) && !overlapped && !coded)
         FAST_TRY(fast_trainer_share(t, &shared));
     err = train(t, overlapped ? &o : NULL, shared);
     fast__free(o.buckets);
@@ -263,6 +268,7 @@ const fast_strategy fast__strategy_allreduce = {
     .config_size = sizeof(allreduce_config),
     .synchronous = true,
     .identical = true,
+    .codes = true,
     .sends = "gradients",
     .worker = worker,
 };

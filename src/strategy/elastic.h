@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/strategy.h"
+#include "fast/trainer.h"
 
 /*
  * What the elastic strategies share: a spring between two models.
@@ -36,6 +36,7 @@ typedef struct fast_elastic_centre {
     float *z_before;  /* [n] before its last move; NULL where mu is 0 */
     float *d;         /* [n] scratch: this worker's difference */
     float *sum;       /* [n] scratch: of all differences */
+    fast_trainer *t;  /* whose sums it makes; NULL: the group's */
     float alpha;      /* of the spring */
     float mu;         /* momentum of the centre */
     int64_t versions; /* moves that the centre made */

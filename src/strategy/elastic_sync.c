@@ -60,7 +60,7 @@ fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centr
     memcpy(c->d, w, size);
     fast__vector_axpy(n, -1, c->z, c->d);
     memcpy(c->sum, c->d, size);
-    FAST_TRY(fast_allreduce(group, c->sum, n, FAST_SOON));
+    FAST_TRY(c->t ? fast_trainer_sum(c->t, c->sum) : fast_allreduce(group, c->sum, n, FAST_SOON));
     fast__vector_axpy(n, -c->alpha, c->d, w);
     if (c->z_before) { /* d is free: it holds z while z moves */
         memcpy(c->d, c->z, size);
@@ -154,7 +154,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 {
     const sync_config *c = config;
     const double share = c->mu > 0 ? 1.0 : 0.9;
-    fast_elastic_centre e = { .mu = (float)c->mu };
+    fast_elastic_centre e = { .t = t, .mu = (float)c->mu };
     fast_err err;
 
     e.alpha = (float)(c->alpha < 0 ? share / (double)t->workers : c->alpha);
@@ -182,6 +182,7 @@ const fast_strategy fast__strategy_elastic_sync = {
     .options = options,
     .config_size = sizeof(sync_config),
     .synchronous = true,
+    .codes = true,
     .sends = "differences",
     .worker = worker,
 };

@@ -28,6 +28,9 @@
  * exchanges at each step until `after`. The rule's own state (momentum) stays local, is averaged,
  * or is reset.
  *
+ * A codec encodes the weights, or their change since the last exchange where it is fit for that
+ * alone; the rule's state and what is not trained go as they are.
+ *
  * Cost per worker: one allreduce of the weights in a period; memory: one or two more vectors.
  */
 #include "base/err.h"
@@ -81,6 +84,7 @@ static const fast_option options[] = {
 typedef struct outer {
     float *z;           /* the model after the last exchange; NULL without outer steps */
     float *d;           /* its momentum */
+    float *base;        /* the model that changes are told from; NULL: weights are sent */
     float *sum;         /* of gradients since the last exchange; NULL without delay */
     int64_t sum_count;  /* of them */
     float *mean;        /* of models over time, which is the run's; NULL without polyak */
@@ -111,6 +115,7 @@ static void outer_fini(outer *o)
 {
     fast__free(o->z);
     fast__free(o->d);
+    fast__free(o->base);
     fast__free(o->sum);
 }
 
@@ -123,6 +128,8 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
         err = fast__alloc("the last model", t->count, sizeof *o->z, &o->z);
     if (!err && c->outer != 0)
         err = fast__alloc("the outer momentum", t->count, sizeof *o->d, &o->d);
+    if (!err && !c->delay && fast_trainer_codes(t) == FAST_CODES_CHANGES)
+        err = fast__alloc("the common model", t->count, sizeof *o->base, &o->base);
     if (!err && c->delay)
         err = fast__alloc("the gradients of a period", t->count, sizeof *o->sum, &o->sum);
     if (!err && c->polyak >= 0)
@@ -133,6 +140,8 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     }
     if (o->z)
         memcpy(o->z, t->w, (size_t)t->count * sizeof *o->z);
+    if (o->base)
+        memcpy(o->base, t->w, (size_t)t->count * sizeof *o->base);
     return FAST_OK;
 }
 
@@ -184,7 +193,7 @@ static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
     bool noisy = false;
 
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_allreduce(t->group, o->sum, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_sum(t, o->sum));
     if (c->noise > 0)
         FAST_TRY(is_noisy(t, c, o, own, &noisy));
     FAST_TRY(fast_trainer_update(t, o->sum, share));
@@ -227,6 +236,22 @@ static fast_err average_rule(fast_trainer *t, float share)
     return FAST_OK;
 }
 
+/* w becomes the mean of all. Where a codec is fit for changes only, what is summed are those since
+ * the last exchange, from a model that all have. */
+static fast_err average_weights(fast_trainer *t, outer *o, float share)
+{
+    if (!o->base) {
+        FAST_TRY(fast_trainer_sum(t, t->w));
+        fast__vector_scale(t->count, share, t->w);
+        return FAST_OK;
+    }
+    fast__vector_axpy(t->count, -1, o->base, t->w);
+    FAST_TRY(fast_trainer_sum(t, t->w));
+    fast__vector_scale(t->count, share, t->w);
+    fast__vector_add(t->count, o->base, t->w);
+    return fast_charge(t->actor, 2 * (double)t->count, 24 * (double)t->count);
+}
+
 /* Average the models and take the outer step. */
 static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 {
@@ -236,8 +261,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
         FAST_TRY(update_late(t, c, o));
     } else {
         fast_actor_at(t->actor, t->step, "weights");
-        FAST_TRY(fast_allreduce(t->group, t->w, t->count, FAST_SOON));
-        fast__vector_scale(t->count, share, t->w);
+        FAST_TRY(average_weights(t, o, share));
     }
     if (t->state_count > 0) {
         fast_actor_at(t->actor, t->step, "state");
@@ -249,6 +273,8 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
         outer_step(t, c, o);
         FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 28 * (double)t->count));
     }
+    if (o->base)
+        memcpy(o->base, t->w, (size_t)t->count * sizeof *o->base);
     fast_trainer_average(t);
     if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
@@ -309,6 +335,7 @@ const fast_strategy fast__strategy_local = {
     .options = options,
     .config_size = sizeof(local_config),
     .synchronous = true,
+    .codes = true,
     .sends = "weights",
     .check = check,
     .worker = worker,

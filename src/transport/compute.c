@@ -30,6 +30,21 @@ void fast_work_report(fast_work *work, double operations, int64_t offset, int64_
     recorder->report(recorder, work, operations, offset, count);
 }
 
+fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, double operations,
+                            double bytes, fast_counter *spent)
+{
+    FAST_ASSERT(operations >= 0 && bytes >= 0);
+    if (actor->stopped)
+        return fast__fail(FAST_ECANCELED, "this actor was stopped");
+    const fast_err err = actor->world->transport->charge(actor, operations, bytes);
+    if (err == FAST_ECANCELED)
+        actor->stopped = true;
+    fast__count(spent, fast_now(actor) - begin);
+    if (actor->timeline)
+        fast__timeline_add(actor, FAST_SPAN_CODEC, name, begin, -1, 0);
+    return err;
+}
+
 fast_err fast_charge(fast_actor *actor, double operations, double bytes)
 {
     FAST_ASSERT(actor != NULL);

@@ -311,6 +311,10 @@ void fast__unpost(fast_actor *actor, fast_task *task);
  * the same through the loop. FAST_ETIMEDOUT, with the chain of waits, once the deadline passed;
  * FAST_EPEER if wait->whom is down. The caller loops. */
 fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait);
+/* As fast_charge(), for a codec's work since `begin`, which counts as no computing: what it took is
+ * added to *spent and is a span of its own. */
+fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, double operations,
+                            double bytes, fast_counter *spent);
 /* FAST_SOON and FAST_AT_ONCE as times. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
 /* Something that is no part of the actors' programs keeps one of them from going on, at most until

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "codec/codec.h"
+#include "comm/comm.h"
+
+/* The sum of vectors over a group, of which codecs make what is sent; coded.c says how. One object
+ * for each member, which outlives groups: what it owes is part of the member's state. */
+typedef struct fast_coded fast_coded;
+
+/* How a sum is made. */
+typedef enum fast_coded_way {
+    FAST_CODED_AUTO,    /* by what it costs */
+    FAST_CODED_ROUNDS,  /* the codec's dense vectors are summed, round by round */
+    FAST_CODED_SPARSE,  /* streams of entries are merged */
+    FAST_CODED_GATHER,  /* all encodings go to everyone, who decodes them */
+    FAST_CODED_STRIPED, /* each member sums a slice, and sends it to all */
+} fast_coded_way;
+
+/* The same at all members, but for the rank. */
+typedef struct fast_coded_options {
+    const fast_chain *up;      /* what members send; borrowed */
+    const fast_chain *down;    /* what comes back; "none": floats, where anything does; borrowed */
+    const fast_layout *layout; /* of the vectors; borrowed */
+    int scope;                 /* as in fast_coder_options, likewise the next two */
+    int feedback;              /* of what comes back where that codec can have it */
+    int64_t small;             /* blocks with fewer elements go as they are */
+    int64_t size;              /* of the group */
+    int64_t rank;              /* in it */
+    uint64_t seed;             /* of the run */
+    fast_coded_way way;        /* FAST_EINVAL where it does not fit */
+} fast_coded_options;
+
+/* What was encoded and decoded so far. Others may look. */
+typedef struct fast_coded_figures {
+    fast_counter bytes_in;  /* of floats that were encoded */
+    fast_counter bytes_out; /* of their encodings */
+    fast_counter bytes_dec; /* of floats that were decoded */
+    fast_counter encode_ns; /* that encoding took */
+    fast_counter decode_ns; /* that decoding took */
+} fast_coded_figures;
+
+/* Refuse what does not go together, with the reason; the layout may be of any vector. */
+fast_err fast__coded_check(const fast_coded_options *options);
+fast_err fast__coded_new(const fast_coded_options *options, fast_coded **out);
+void fast__coded_free(fast_coded *coded); /* NULL is allowed */
+fast_coded_way fast__coded_way(const fast_coded *coded);
+const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
+/* True if a member's later messages depend on what it sent before. */
+bool fast__coded_remembers(const fast_coded *coded);
+/* Owe nothing, as after `sums` calls. */
+void fast__coded_restart(fast_coded *coded, int64_t sums);
+
+/* x, of the layout, becomes the sum over the group, the same bits at all members. A collective. */
+fast_err fast__coded_sum(fast_coded *coded, fast_group *group, int64_t step, double progress,
+                         float *x, int64_t deadline);
+
+/* coded_way.c: the way that these options ask for, or the cheapest. `blocks` are those of the whole
+ * vector's coder. */
+fast_err fast__coded_choose(const fast_coded_options *options, int64_t blocks, fast_coded_way *out);
+/* How the vector's coder, or a slice's, is made. */
+fast_coder_options fast__coded_coder(const fast_coded_options *options, int64_t offset,
+                                     int64_t count);

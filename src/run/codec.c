@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codecs of a run: from its options to what a worker's sums go through.
+ *
+ *   codec, codec_down     opened with the run, before anything is read: wrong words and what does
+ *                         not go together are found there
+ *   strategies            declare whether what they send goes through fast_trainer_sum()
+ *   a worker's seat       has a coded sum of its own (comm/coded.h). What it still owes, the
+ *                         residual of error feedback, lives and dies with the seat's replica
+ *
+ * One worker sends nothing: its codec is checked, and never used. A checkpoint holds one model, and
+ * what each worker owes is no part of it: codecs that owe nothing may be resumed, and do so to the
+ * bit, because chance is drawn by the number of the sum.
+ */
+#include "run/team.h"
+
+#include <string.h>
+
+static bool is_coded(const fast_run *run)
+{
+    return run->codec && !fast__chain_is_none(run->codec);
+}
+
+static fast_coded_options options_of(const fast_run *run, const fast_layout *layout, int64_t rank)
+{
+    const fast_run_config *c = &run->config;
+
+    return (fast_coded_options){ .up = run->codec,
+                                 .down = run->codec_down,
+                                 .layout = layout,
+                                 .scope = c->codec_scope,
+                                 .feedback = c->feedback,
+                                 .small = c->codec_small,
+                                 .size = c->workers,
+                                 .rank = rank,
+                                 .seed = (uint64_t)c->seed };
+}
+
+fast_err fast__run_codec_open(fast_run *run)
+{
+    FAST_ASSERT(run->codec == NULL && run->codec_down == NULL);
+    FAST_TRY(fast__chain_open(run->config.codec, &run->codec));
+    FAST_TRY(fast__chain_open(run->config.codec_down, &run->codec_down));
+    const fast_coded_options options = options_of(run, NULL, 0);
+    if (!is_coded(run) && fast__chain_is_none(run->codec_down))
+        return FAST_OK;
+    return fast__coded_check(&options);
+}
+
+void fast__run_codec_close(fast_run *run)
+{
+    fast__chain_close(run->codec);
+    fast__chain_close(run->codec_down);
+    run->codec = run->codec_down = NULL;
+}
+
+fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy)
+{
+    if (!is_coded(run) || strategy->codes)
+        return FAST_OK;
+    if (strategy->sends && strcmp(strategy->sends, "nothing") == 0)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s sends nothing that codec=%s could encode; leave it out",
+                          strategy->name, fast__chain_text(run->codec));
+    return fast__fail(
+        FAST_EINVAL,
+        "strategy %s does not encode the %s that it sends yet; leave out codec=%s, or "
+        "use strategy allreduce, local or elastic_sync",
+        strategy->name, strategy->sends ? strategy->sends : "vectors",
+        fast__chain_text(run->codec));
+}
+
+fast_err fast__codec_seat(fast_seat *seat)
+{
+    fast_run *run = seat->team->run;
+    const fast_coded_options options = options_of(run, fast__run_params(run), seat->trainer.rank);
+
+    if (!is_coded(run) || seat->team->workers == 1)
+        return FAST_OK;
+    return fast__coded_new(&options, &seat->coded);
+}
+
+fast_err fast__codec_can_resume(const fast_team *team, const char *option)
+{
+    const fast_run *run = team->run;
+    fast_coded *coded = NULL;
+
+    if (!is_coded(run) || team->workers == 1)
+        return FAST_OK;
+    const fast_coded_options options = options_of(run, fast__run_params(run), 0);
+    FAST_TRY(fast__coded_new(&options, &coded));
+    const bool owes = fast__coded_remembers(coded);
+    fast__coded_free(coded);
+    if (!owes)
+        return FAST_OK;
+    return fast__fail(FAST_ENOTSUP,
+                      "codec %s keeps what a worker has not sent yet, which a checkpoint does not "
+                      "hold: leave out %s",
+                      fast__chain_text(run->codec), option);
+}
+
+fast_codes fast_trainer_codes(const fast_trainer *t)
+{
+    const fast_seat *seat = t->run;
+    const fast_run *run = seat->team->run;
+
+    if (!seat->coded)
+        return FAST_CODES_NONE;
+    return fast__chain_traits(run->codec) & fast__chain_traits(run->codec_down) & FAST_CODEC_RAW
+               ? FAST_CODES_WEIGHTS
+               : FAST_CODES_CHANGES;
+}
+
+fast_err fast_trainer_sum(fast_trainer *t, float *x)
+{
+    const fast_seat *seat = t->run;
+    const double progress = (double)t->step / (double)t->epoch_steps;
+
+    FAST_ASSERT(x != NULL && t->group != NULL);
+    if (!seat->coded)
+        return fast_allreduce(t->group, x, t->count, FAST_SOON);
+    return fast__coded_sum(seat->coded, t->group, t->step, progress, x, FAST_SOON);
+}
