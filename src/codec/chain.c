@@ -6,6 +6,7 @@
 #include "codec/chain.h"
 
 #include "base/memory.h"
+#include "codec/codecs.h"
 
 #include <string.h>
 
@@ -24,6 +25,10 @@ static fast_err unknown(const char *name)
     int64_t codecs = 0;
     int64_t stages = 0;
 
+    if (fast__stage_package(name))
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: this build is without its library; install %s and build again",
+                          name, fast__stage_package(name));
     while (fast__codecs[codecs])
         codecs++;
     while (fast__stages[stages])

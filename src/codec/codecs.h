@@ -22,5 +22,12 @@ extern const fast_codec fast__codec_sign;
 extern const fast_codec fast__codec_vote;
 extern const fast_codec fast__codec_randk;
 extern const fast_codec fast__codec_threshold;
+extern const fast_codec fast__codec_adaptive;
 extern const fast_codec fast__codec_dgc;
 extern const fast_codec fast__codec_significant;
+extern const fast_stage fast__stage_entropy;
+extern const fast_stage fast__stage_zstd; /* only where the build has its library */
+extern const fast_stage fast__stage_lz4;  /* likewise */
+
+/* The Debian package that would bring a stage which this build is without; NULL: no such stage. */
+const char *fast__stage_package(const char *name);

@@ -99,3 +99,50 @@ fast_err fast__entries_decode(const char *name, const fast_decoding *d, bool hal
     fast__entries_spread(d, k, index, value);
     return FAST_OK;
 }
+
+size_t fast__sides_bound(int64_t n, size_t head)
+{
+    return head + sizeof(uint32_t) + fast__entries_gaps_bound(n, n);
+}
+
+uint8_t *fast__sides_put(int64_t k, const uint32_t *index, const uint8_t *flags, uint8_t *at)
+{
+    const uint32_t count = (uint32_t)k;
+
+    memcpy(at, &count, sizeof count);
+    at += sizeof count;
+    return at + fast__gaps_put(k, index, flags, at);
+}
+
+fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, uint32_t *index,
+                         uint8_t *flags, int64_t *count_out)
+{
+    const uint8_t *const end = d->in + d->size;
+    uint32_t k = UINT32_MAX;
+
+    if (d->size >= head + sizeof k)
+        memcpy(&k, d->in + head, sizeof k);
+    const uint8_t *at = k == UINT32_MAX ? end : d->in + head + sizeof k;
+    if (k > d->block.count || !fast__gaps_get(&at, end, d->block.count, k, index, flags) ||
+        at != end)
+        return fast__fail(FAST_EFORMAT, "%s: %zu bytes are no signs of %lld elements", name,
+                          d->size, (long long)d->block.count);
+    *count_out = k;
+    return FAST_OK;
+}
+
+fast_err fast__sides_decode(const char *name, const fast_decoding *d, size_t head,
+                            const float value[2])
+{
+    uint32_t *index = d->scratch;
+    uint8_t *flags = (uint8_t *)(index + d->block.count);
+    const float scaled[2] = { d->scale * value[0], d->scale * value[1] };
+    int64_t k;
+
+    FAST_TRY(fast__sides_get(name, d, head, index, flags, &k));
+    if (d->mode == FAST_DECODE_SET)
+        memset(d->y, 0, (size_t)d->block.count * sizeof *d->y);
+    for (int64_t i = 0; i < k; i++)
+        d->y[index[i]] += scaled[flags[i]];
+    return FAST_OK;
+}

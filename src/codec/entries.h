@@ -31,3 +31,13 @@ fast_err fast__entries_decode(const char *name, const fast_decoding *d, bool hal
 /* y += scale value at the indices; y = 0 before where that is the mode. */
 void fast__entries_spread(const fast_decoding *d, int64_t k, const uint32_t *index,
                           const float *value);
+
+/* Likewise for codecs that send indices and signs alone: `head` bytes of the codec's own, k
+ * (32 bits), then gaps with the sign as the flag (1: negative). FAST_EFORMAT. */
+size_t fast__sides_bound(int64_t n, size_t head);
+uint8_t *fast__sides_put(int64_t k, const uint32_t *index, const uint8_t *flags, uint8_t *at);
+fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, uint32_t *index,
+                         uint8_t *flags, int64_t *count_out);
+/* Decode with value[flag] for each; with the scratch of entries. */
+fast_err fast__sides_decode(const char *name, const fast_decoding *d, size_t head,
+                            const float value[2]);

@@ -21,6 +21,12 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
 #endif
+#ifdef FAST_HAVE_ZSTD
+#include <zstd.h>
+#endif
+#ifdef FAST_HAVE_LZ4
+#include <lz4.h>
+#endif
 #ifdef FAST_HAVE_YAML
 #include <libfyaml.h>
 #endif
@@ -90,6 +96,24 @@ static const char *version_of_zlib(void)
 #endif
 }
 
+static const char *version_of_zstd(void)
+{
+#ifdef FAST_HAVE_ZSTD
+    return ZSTD_versionString();
+#else
+    return NULL;
+#endif
+}
+
+static const char *version_of_lz4(void)
+{
+#ifdef FAST_HAVE_LZ4
+    return LZ4_versionString();
+#else
+    return NULL;
+#endif
+}
+
 static const char *version_of_context(void)
 {
 #if defined(FAST_HAVE_FCONTEXT) && defined(BOOST_VERSION)
@@ -142,6 +166,8 @@ static const struct {
     { "OpenBLAS", version_of_blas,
       "matrix products for dense layers, and for convolutions by im2col" },
     { "zlib", version_of_zlib, "gzipped IDX files (Fashion-MNIST as packaged) and compressed NPZ" },
+    { "zstd", version_of_zstd, "smaller messages: the stage zstd of codecs" },
+    { "lz4", version_of_lz4, "smaller messages, faster: the stage lz4 of codecs" },
     { "Boost.Context", version_of_context,
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
