@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The errors that codecs without chance, or with bounded chance, promise. Goal: each formula at the
+ * top of a codec's file holds for every element. Method: vectors of many scales, from one element
+ * to several groups; each decoded element is held against its bound, and 1-bit's and sign's means
+ * against values found by hand.
+ */
+#include "codec/codec.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ALL = 2500 };
+
+/* x to decoded through one block. */
+static void pass(const char *spec, int64_t n, const float *x, float *y)
+{
+    const fast_segment line = { .name = "x", .count = n, .shape = { n }, .rank = 1 };
+    const fast_layout layout = { &line, 1, n };
+    fast_chain *chain = NULL;
+    fast_coder *coder = NULL;
+
+    assert_int_equal(fast__chain_open(spec, &chain), FAST_OK);
+    const fast_coder_options o = {
+        .chain = chain, .layout = &layout, .count = n, .feedback = 2, .seed = 3
+    };
+    assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
+    uint8_t *bytes = malloc(fast__coder_bound(coder));
+    const size_t size = fast__coder_encode(coder, 0, 0, x, bytes);
+    assert_int_equal(fast__coder_decode(coder, bytes, size, FAST_DECODE_SET, 1, y), FAST_OK);
+    free(bytes);
+    fast__coder_free(coder);
+    fast__chain_close(chain);
+}
+
+/* Normal, of one scale. */
+static void draw(uint64_t seed, float scale, int64_t n, float *x)
+{
+    fast_rng rng;
+
+    fast__rng_init(&rng, seed, FAST_PURPOSE_TEST, 0, 0, 0);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = scale * fast__rng_normal(&rng);
+}
+
+static double largest(int64_t n, const float *x)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
+    return most;
+}
+
+/* Bounds of one element, from it and the largest magnitude of its group. */
+static double fp16_bound(double x, double most)
+{
+    (void)most;
+    return fmax(fabs(x) * 0x1p-11, 0x1p-25);
+}
+
+static double bf16_bound(double x, double most)
+{
+    (void)most;
+    return fabs(x) * 0x1p-8;
+}
+
+static double int8_bound(double x, double most)
+{
+    (void)x;
+    return most / 127 / 2 * 1.0001;
+}
+
+static double int8_random_bound(double x, double most)
+{
+    (void)x;
+    return most / 127 * 1.0001;
+}
+
+static double flex16_bound(double x, double most)
+{
+    (void)x;
+    return most * 2 / 32767 / 2;
+}
+
+static double flex8_bound(double x, double most)
+{
+    (void)x;
+    return most * 2 / 127 / 2;
+}
+
+static double fixed_bound(double x, double most)
+{
+    (void)most;
+    return fmax(0x1p-15, fabs(x) - 32767 * 0x1p-14);
+}
+
+static double fixed_random_bound(double x, double most)
+{
+    (void)most;
+    return fmax(0x1p-14, fabs(x) - 32766 * 0x1p-14); /* a saturated one may be rounded too */
+}
+
+static double fixed8_bound(double x, double most)
+{
+    (void)most;
+    return fmax(0x1p-7, fabs(x) - 127 * 0x1p-6);
+}
+
+static double natural_bound(double x, double most)
+{
+    (void)most;
+    return fabs(x);
+}
+
+static double natural_nearest_bound(double x, double most)
+{
+    (void)most;
+    return fabs(x) / 3;
+}
+
+static double dorefa_bound(double x, double most)
+{
+    (void)x;
+    return 2 * most / 15 * 1.0001;
+}
+
+static void elements_keep_their_bounds(void **state)
+{
+    static const struct {
+        const char *codec;                      /* with its options */
+        double (*bound)(double x, double most); /* of its error */
+    } cases[] = {
+        { "fp16", fp16_bound },
+        { "bf16", bf16_bound },
+        { "int8:group=2500", int8_bound },
+        { "int8:group=2500,round=random", int8_random_bound },
+        { "flexpoint", flex16_bound },
+        { "flexpoint:bits=8", flex8_bound },
+        { "fixed:round=nearest", fixed_bound },
+        { "fixed", fixed_random_bound },
+        { "fixed:bits=8,round=nearest", fixed8_bound },
+        { "natural", natural_bound },
+        { "natural:round=nearest", natural_nearest_bound },
+        { "dorefa", dorefa_bound },
+    };
+    static const float scales[] = { 1e-7f, 1e-3f, 0.3f, 1, 40 };
+    static const int64_t counts[] = { 1, 2, 33, ALL };
+    float x[ALL], y[ALL];
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (int s = 0; s < 5; s++)
+            for (int k = 0; k < 4; k++) {
+                draw((uint64_t)s, scales[s], counts[k], x);
+                pass(cases[c].codec, counts[k], x, y);
+                const double most = largest(counts[k], x);
+                for (int64_t i = 0; i < counts[k]; i++) {
+                    const double bound = cases[c].bound((double)x[i], most);
+
+                    if (!(fabs((double)y[i] - (double)x[i]) <= bound))
+                        fail_msg("%s: %g became %g, off by more than %g", cases[c].codec,
+                                 (double)x[i], (double)y[i], bound);
+                }
+            }
+}
+
+/* 1-bit: the mean of those that are not negative, and of the others. */
+static void means_are_right(void **state)
+{
+    const float x[6] = { 1, -2, 3, 0, -4, -0.0f };
+    float y[6];
+
+    (void)state;
+    pass("onebit", 6, x, y);
+    for (int i = 0; i < 6; i++) /* (1 + 3 + 0) / 3 and (-2 - 4 - 0) / 3 */
+        assert_true(fabsf(y[i] - (signbit(x[i]) ? -2.0f : 4.0f / 3)) < 1e-6f);
+    pass("sign", 6, x, y);
+    for (int i = 0; i < 6; i++) /* 10 / 6 */
+        assert_true(fabsf(y[i] - (signbit(x[i]) ? -5.0f : 5.0f) / 3) < 1e-6f);
+    pass("vote", 6, x, y);
+    for (int i = 0; i < 6; i++)
+        assert_true(y[i] == (signbit(x[i]) ? -1.0f : 1.0f));
+}
+
+/* Powers of two are natural; values outside of the range go to its ends. */
+static void limits_are_kept(void **state)
+{
+    const float x[6] = { 0.5f, -0x1p-96f, 0x1p29f, 0x1p100f, 0x1p-110f, -0x1p-126f };
+    const float want[6] = { 0.5f, -0x1p-96f, 0x1p29f, 0x1p29f, 0, 0 };
+    const float wide[3] = { 5, -5, 0.25f };
+    float y[6];
+
+    (void)state;
+    pass("natural", 6, x, y);
+    for (int i = 0; i < 6; i++)
+        assert_true(y[i] == want[i]);
+    pass("fixed:bits=8,fraction=5", 3, wide, y);
+    assert_true(y[0] == 127.0f / 32 && y[1] == -127.0f / 32 && y[2] == 0.25f);
+    /* Floats at the ends of their range have an exponent too. */
+    const float ends[2] = { 3.4e38f, 1e38f };
+    pass("flexpoint", 2, ends, y);
+    assert_true(fabsf(y[0] / 3.4e38f - 1) < 1e-4f && fabsf(y[1] / 1e38f - 1) < 1e-4f);
+    const float low[2] = { 1e-44f, -1e-40f };
+    pass("flexpoint", 2, low, y);
+    assert_true(fabsf(y[0]) < 1e-35f && fabsf(y[1]) < 1e-35f);
+}
+
+/* A rotation without levels gives back what it was given. */
+static void rotation_is_orthonormal(void **state)
+{
+    static const int64_t counts[] = { 1, 3, 64, ALL };
+    float x[ALL], y[ALL];
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        draw(9, 1, counts[k], x);
+        pass("sketch:bits=32", counts[k], x, y);
+        for (int64_t i = 0; i < counts[k]; i++)
+            assert_true(fabsf(x[i] - y[i]) < 1e-5f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_keep_their_bounds),
+        cmocka_unit_test(means_are_right),
+        cmocka_unit_test(limits_are_kept),
+        cmocka_unit_test(rotation_is_orthonormal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
