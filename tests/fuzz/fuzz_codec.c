@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzzes the decoders of all codecs and stages: the first byte chooses one, the second the length
- * of the vector, the third whether it is cut by layers; the rest are its bytes. Whatever they are,
- * they give an error in one line or a vector.
+ * Fuzzes the decoders of all codecs and stages: a line names a chain, or a byte below 32 chooses
+ * one by its number; then a byte is the length of the vector, another whether it is cut by layers;
+ * the rest are its bytes. Whatever they are, they give an error in one line or a vector. A chain
+ * that this build cannot open is passed over.
  */
 #include "base/memory.h"
 #include "codec/codec.h"
 
+#include <stdio.h>
 #include <string.h>
+
+enum { NAME_SIZE = 128 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,21 +35,41 @@ static const char *name_at(int i)
     return NULL;
 }
 
+/* The chain that an input begins with, and how many bytes say so; 0: none does. */
+static size_t name_of(const uint8_t *data, size_t size, char name[NAME_SIZE])
+{
+    const uint8_t *end = size > 0 ? memchr(data, '\n', size < NAME_SIZE ? size : NAME_SIZE) : NULL;
+
+    if (size > 0 && data[0] < 32 && data[0] != '\n') {
+        const char *found = name_at(data[0]);
+
+        snprintf(name, NAME_SIZE, "%s", found ? found : "");
+        return found ? 1 : 0;
+    }
+    if (!end || memchr(data, '\0', (size_t)(end - data)))
+        return 0;
+    snprintf(name, NAME_SIZE, "%.*s", (int)(end - data), (const char *)data);
+    return (size_t)(end - data) + 1;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static float y[256];
-    const char *name;
+    char name[NAME_SIZE];
     fast_chain *chain = NULL;
     fast_coder *coder = NULL;
 
-    if (size < 3 || !(name = name_at(data[0])))
+    const size_t head = name_of(data, size, name);
+
+    if (head == 0 || size - head < 2 || fast__chain_open(name, &chain) != FAST_OK)
         return 0;
-    FAST_ASSERT(fast__chain_open(name, &chain) == FAST_OK);
+    data += head;
+    size -= head;
     const fast_coder_options o = {
-        .chain = chain, .layout = &layout, .count = data[1] + 1, .scope = data[2] % 3, .feedback = 2
+        .chain = chain, .layout = &layout, .count = data[0] + 1, .scope = data[1] % 3, .feedback = 2
     };
     FAST_ASSERT(fast__coder_new(&o, &coder) == FAST_OK);
-    const fast_err err = fast__coder_decode(coder, data + 3, size - 3, FAST_DECODE_ADD, 1, y);
+    const fast_err err = fast__coder_decode(coder, data + 2, size - 2, FAST_DECODE_ADD, 1, y);
     FAST_ASSERT(err == FAST_OK || err == FAST_EFORMAT);
     FAST_ASSERT(!err || fast_error_detail()[0] != '\0');
     memset(y, 0, sizeof y);
