@@ -105,18 +105,20 @@ static inline __attribute__((always_inline)) float scaled(float x, float scale)
     return x * scale;
 }
 
-/* Sources need not be aligned: tensors of a file are where they are. `v` is the next element. */
-#define CONVERT(name, from, to, formula)                                                     \
-    FAST_CLONES static void name(int64_t n, const unsigned char *restrict x, to *restrict y, \
-                                 float scale)                                                \
-    {                                                                                        \
-        (void)scale;                                                                         \
-        FAST_EACH                                                                            \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            from v;                                                                          \
-            memcpy(&v, x + (size_t)i * sizeof v, sizeof v);                                  \
-            y[i] = formula;                                                                  \
-        }                                                                                    \
+/* Nothing need be aligned: tensors of a file and of a message are where they are. `v` is the next
+ * element. */
+#define CONVERT(name, from, to, formula)                                                       \
+    FAST_CLONES static void name(int64_t n, const unsigned char *restrict x, void *restrict y, \
+                                 float scale)                                                  \
+    {                                                                                          \
+        (void)scale;                                                                           \
+        FAST_EACH                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            from v;                                                                            \
+            memcpy(&v, x + (size_t)i * sizeof v, sizeof v);                                    \
+            const to w = formula;                                                              \
+            memcpy((unsigned char *)y + (size_t)i * sizeof w, &w, sizeof w);                   \
+        }                                                                                      \
     }
 
 CONVERT(f32_f16, float, uint16_t, f16_from(v))

@@ -22,7 +22,7 @@ float fast__vector_max_abs(int64_t n, const float *x); /* NaN if x has one */
 bool fast__vector_finite(int64_t n, const float *x);
 
 /*
- * Convert n elements, from or to F32; x and y do not overlap, and x need not be aligned. To F16,
+ * Convert n elements, from or to F32; x and y do not overlap, and need not be aligned. To F16,
  * BF16, I8, U8, I32 and I64 the nearest value is taken, ties to even. F16 overflows to infinity and
  * NaN stays NaN; whole numbers saturate and NaN becomes 0. `scale` is for I8 only, which has no
  * exponent of its own: it multiplies the value on the way, in both directions.
