@@ -41,8 +41,11 @@ size_t fast__entries_put(int64_t k, const uint32_t *index, bool half, float *v, 
         float back = *value;
 
         if (half) {
-            fast__vector_convert(1, FAST_F32, value, FAST_F16, at, 1);
-            fast__vector_convert(1, FAST_F16, at, FAST_F32, &back, 1);
+            uint16_t bits; /* `at` may be odd */
+
+            fast__vector_convert(1, FAST_F32, value, FAST_F16, &bits, 1);
+            fast__vector_convert(1, FAST_F16, &bits, FAST_F32, &back, 1);
+            memcpy(at, &bits, sizeof bits);
         } else {
             memcpy(at, value, sizeof *value);
         }
