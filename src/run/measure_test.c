@@ -365,7 +365,7 @@ static void every_family_is_foretold(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i += BRIEF ? 3 : 1) {
         if (!BRIEF)
             forecast(members[i], "cluster=ethernet-10g", 0.5);
         forecast(members[i], "cluster=hetero", 0.5);
