@@ -14,8 +14,9 @@
 enum {
     CLI_DONE = 0,
     CLI_FAILED = 1,
-    CLI_USAGE = 2, /* something on the command line is wrong; nothing ran */
-    CLI_AGAIN = 75 /* saved, and to be run again (EX_TEMPFAIL) */
+    CLI_USAGE = 2,     /* something on the command line is wrong; nothing ran */
+    CLI_AGAIN = 75,    /* saved, and to be run again (EX_TEMPFAIL) */
+    CLI_CANCELED = 130 /* stopped, and nothing to go on from */
 };
 
 /* A command line to show, and what it does. */
