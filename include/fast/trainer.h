@@ -51,6 +51,8 @@ typedef struct fast_trainer {
     double loss;            /* of the last gradient's batch */
     int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
                                       first step, if not 1, so that all workers stop at the same */
+    bool apart;             /* synchronous: workers do not meet for long, and may stop at any step;
+                                      the strategy sets and clears it, at all workers alike */
     const float *centre;    /* what stands for the run instead of the mean of replicas: w, or this
                                       worker's copy of it, of fast_trainer_centre(); a worker
                                       without one has no say then. NULL: none */

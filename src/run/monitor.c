@@ -15,7 +15,8 @@
  *     stop_step = (s / period + 1) period
  *
  * is a step that nobody has passed. Where workers exchange with neighbours only, those further away
- * may be ahead: there s is the largest step that anybody has begun. Other processes cannot read it;
+ * may be ahead: there s is the largest step that anybody has begun; likewise where they do not meet
+ * for long, with a period of 1. Other processes cannot read it;
  * there synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are
  * sent a message.
  *
@@ -452,21 +453,23 @@ static fast_err vote_together(fast_seat *seat)
 }
 
 /* May this worker take its next step, or is it the one at which all stop? With neighbours alone
- * (a topology) a worker is told to go on, and is counted as having begun, in one: under a lock. */
+ * (a topology), or with nobody, a worker is told to go on, and is counted as having begun, in one:
+ * under a lock. */
 static bool is_last_step(fast_seat *seat)
 {
     fast_team *team = seat->team;
     fast_trainer *t = &seat->trainer;
     const bool asked = is_canceled(seat) || atomic_load(&team->finished);
+    const bool apart = t->apart && team->alone, locked = team->topology || apart;
     bool stop;
 
-    if (team->topology)
+    if (locked)
         fast__mutex_lock(&team->mutex);
     if (asked)
-        stop_all(team, team->topology && team->step_begun > t->step ? team->step_begun : t->step,
-                 t->period);
+        stop_all(team, locked && team->step_begun > t->step ? team->step_begun : t->step,
+                 apart ? 1 : t->period);
     stop = t->step >= atomic_load(&team->stop_step);
-    if (team->topology) {
+    if (locked) {
         if (!stop && t->step > team->step_begun)
             team->step_begun = t->step;
         fast__mutex_unlock(&team->mutex);

@@ -133,7 +133,7 @@ typedef struct fast_team {
     int64_t steps_sum;    /* of all workers of this process */
     int64_t workers_up;   /* of them: those whose program goes on */
     int64_t votes_opened; /* asynchronous strategies: evaluations that became due */
-    int64_t step_begun;   /* synchronous, with a topology: the largest that a worker was let to */
+    int64_t step_begun;   /* synchronous, topology or apart: the largest that a worker was let to */
     int64_t vote_step;    /* of the vote that is open; -1: none */
     fast_staleness staleness; /* of updates that were applied, by all actors of this process */
     double momentum_sum;      /* of measured momentum, weighted by its certainty */

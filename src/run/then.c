@@ -230,6 +230,7 @@ static void take_over(fast_seat *seat)
     t->step = team->run->step;
     t->step_count = phase->end;
     t->period = 1;
+    t->apart = false;
     t->centre = NULL;
     t->centre_version = 0;
     seat->step_judged = team->run->step; /* the end of the phase before was judged */

@@ -14,11 +14,12 @@
  * T^2). The schedule of the learning rate is run through twice, once for each part.
  *
  * While members train the representative is the ensemble, later the student, which costs at run
- * time what one member does. A run that is stopped in the second part and goes on has lost its
+ * time what one member does. A run that is stopped in the first part and goes on takes for the
+ * first weights those that worker 0 had then; one that is stopped in the second part has lost its
  * members: the student learns from the labels from there on.
  *
- * Cost per worker: an allgather of P models, once; an allreduce of the gradient in a student's
- * step; P forward passes besides the student's; memory: P + 1 models.
+ * Cost per worker: an allgather of P models and a broadcast of one, once; an allreduce of the
+ * gradient in a student's step; P forward passes besides the student's; memory: P + 1 models.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -80,7 +81,8 @@ static fast_err begin_student(const lesson *l)
         memset(l->first, 0, (size_t)size * sizeof *l->first);
         for (int64_t m = 0; m < t->workers; m++)
             fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
-    }
+    } else /* after a stop they are different: worker 0's of then */
+        FAST_TRY(fast_broadcast(t->group, 0, l->first, (size_t)size * sizeof *l->first, FAST_SOON));
     memcpy(t->w, l->first, (size_t)t->count * sizeof *t->w);
     memcpy(t->s, l->first + t->count, (size_t)t->state_count * sizeof *t->s);
     fast_trainer_reset_rule(t);
@@ -111,6 +113,7 @@ static fast_err train(const lesson *l)
 
     /* Members wait for one another where the student begins, and after that at each step. */
     t->period = t->step < l->change ? l->change : 1;
+    t->apart = t->step < l->change;
     while (fast_trainer_next(t)) {
         const bool member = t->step < l->change;
 
@@ -126,6 +129,7 @@ static fast_err train(const lesson *l)
         if (member && t->step == l->change) {
             FAST_TRY(begin_student(l));
             t->period = 1;
+            t->apart = false;
         }
     }
     return fast_trainer_end(t);

@@ -2,8 +2,8 @@
 /*
  * Distillation. Goal: who is taught by itself has nothing to learn, by another it has, and at a
  * high temperature teachers say nothing; a student without labels comes past the mean member of the
- * ensemble that taught it; all replicas of it are equal. Method: gradients under teachers, in a
- * strategy of the test's own; small runs in the simulator.
+ * ensemble that taught it; all replicas of it are equal; members stop when asked. Method: gradients
+ * under teachers, in a strategy of the test's own; small runs in the simulator.
  */
 #include "base/memory.h"
 #include "small_run.h"
@@ -107,11 +107,55 @@ static void a_student_passes_the_mean_member(void **state)
         fail_msg("members %.3f, student %.3f", mean, student);
 }
 
+static void stop_at_once(void *ctx, const fast_event *event)
+{
+    if (event->kind == FAST_EVENT_EVALUATE)
+        fast_run_cancel(ctx);
+}
+
+/* Workers that do not meet for long stop soon, and together. */
+static void members_stop_when_asked(void **state)
+{
+    static const char *const strategies[] = { "strategy=distill", "strategy=local:period=0" };
+    static const char *const transports[] = { "transport=threads", "transport=sim" };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const char *const options[] = { strategies[i / 2],
+                                        transports[i % 2],
+                                        "engine=ref",
+                                        "model=mlp:hidden=8",
+                                        "data=digits:train=64,test=16",
+                                        "batch=8",
+                                        "workers=3",
+                                        "steps=40000",
+                                        "evaluate=10steps",
+                                        "plan=no",
+                                        NULL };
+        fast_run *run = NULL;
+        fast_worker worker;
+        int64_t steps;
+
+        assert_int_equal(fast_run_open(options, &run), FAST_OK);
+        fast_run_watch(run, stop_at_once, run);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        assert_true(fast_run_result(run)->canceled);
+        steps = fast_run_result(run)->steps;
+        assert_in_range(steps, 10, 10000);
+        for (int64_t k = 0; k < 3; k++) {
+            assert_true(fast_run_worker(run, k, &worker));
+            assert_int_equal(worker.steps, steps);
+        }
+        fast_run_close(run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teachers_are_the_targets),
         cmocka_unit_test(a_student_passes_the_mean_member),
+        cmocka_unit_test(members_stop_when_asked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

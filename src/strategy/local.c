@@ -324,6 +324,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         t->period *= 2;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
+    t->apart = c->period == 0 && !o.z && !o.sum && !o.base; /* nothing else is on its way */
     err = train(t, c, &o);
     outer_fini(&o);
     return err;
