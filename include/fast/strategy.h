@@ -190,6 +190,8 @@ typedef struct fast_space_options {
                                NULL: floats as they are */
     const char *codec_down; /* of what is read of it: one that keeps values (fp16, bf16, int8) */
     int feedback;           /* error feedback of adds: 0 as the codec says, 1 yes, 2 no */
+    int codec_scope;        /* 0 as the codec says, 1 a layer (matrix) at a time, 2 all at once */
+    int64_t codec_small;    /* layers of fewer floats go as they are */
     int64_t epoch_rounds;   /* rounds of an epoch, for codecs that warm up; 0: unknown */
     const fast_matrix *matrices; /* that it is made of, one after the other, for codecs; NULL: one
                                     vector */

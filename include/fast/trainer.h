@@ -96,6 +96,12 @@ FAST_API fast_codes fast_trainer_codes(const fast_trainer *t);
  * sent yet is kept for the next call: every call is for the same kind of vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 
+/* Open a space whose first tensor has the length of w, and to which gradients or differences are
+ * added: encoded where the run has a codec. The codecs' options are set here. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
+                                                     const fast_space_options *options,
+                                                     fast_space **out);
+
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
 /* The same for a range that lies anywhere: w[0 .. count) and g[0 .. count) are elements `offset` on
@@ -184,7 +190,8 @@ typedef struct fast_strategy {
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
     bool near;                  /* its workers must share memory */
-    bool codes;                 /* what it sends goes through fast_trainer_sum() */
+    bool codes;                 /* what it sends goes through fast_trainer_sum(), or with servers
+                                   through a space of fast_trainer_space() */
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences" */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */

@@ -212,6 +212,25 @@ static double operations_of(const fast_chain *chain)
     return codec->operations > 0 ? codec->operations : FAST_CODEC_OPERATIONS;
 }
 
+fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t begin,
+                             int64_t count, size_t size, fast_coded_figures *figures)
+{
+    return fast__charge_codec(actor, "encode", begin, operations_of(chain) * (double)count,
+                              16 * (double)count + (double)size, &figures->encode_ns);
+}
+
+fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t begin,
+                             int64_t count, size_t size, fast_coded_figures *figures)
+{
+    const bool sparse = (fast__chain_traits(chain) & FAST_CODEC_SPARSE) != 0;
+    const double bytes = (double)size;
+
+    return fast__charge_codec(actor, "decode", begin,
+                              sparse ? SPARSE_OPERATIONS * bytes
+                                     : operations_of(chain) * (double)count / 2,
+                              bytes + 8 * (sparse ? bytes : (double)count), &figures->decode_ns);
+}
+
 /* Encode x, `count` floats, to a frozen buffer in *out. */
 static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
                        const float *x, encoded *out)
@@ -229,28 +248,23 @@ static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int6
     *out = (encoded){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)size);
-    return fast__charge_codec(actor, "encode", begin, operations_of(chain) * (double)count,
-                              16 * (double)count + (double)size, &f->encode_ns);
+    return fast__charge_encode(actor, chain, begin, count, size, f);
 }
 
 /* y = the encoding, or y += it; then let go of it. */
 static fast_err decode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
                        fast_decode_mode mode, float *y, encoded *from)
 {
-    const bool sparse = (fast__chain_traits(chain) & FAST_CODEC_SPARSE) != 0;
     fast_coded_figures *f = &k->c->figures;
     fast_actor *actor = k->group->actor;
     const int64_t begin = fast_now(actor);
-    const double size = (double)from->size;
+    const size_t size = from->size;
 
     FAST_TRY(fast__coder_decode(coder, from->data, from->size, mode, 1, y));
     fast_buffer_free(from->buffer);
     *from = (encoded){ 0 };
     fast__count(&f->bytes_dec, count * (int64_t)sizeof *y);
-    return fast__charge_codec(actor, "decode", begin,
-                              sparse ? SPARSE_OPERATIONS * size
-                                     : operations_of(chain) * (double)count / 2,
-                              size + 8 * (sparse ? size : (double)count), &f->decode_ns);
+    return fast__charge_decode(actor, chain, begin, count, size, f);
 }
 
 /* The sum of signs becomes its sign; what is no number stays one. */

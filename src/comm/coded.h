@@ -55,6 +55,12 @@ void fast__coded_restart(fast_coded *coded, int64_t sums);
 fast_err fast__coded_sum(fast_coded *coded, fast_group *group, int64_t step, double progress,
                          float *x, int64_t deadline);
 
+/* Charge for an encoding of `count` floats to `size` bytes, or a decoding, that began then. */
+fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t begin,
+                             int64_t count, size_t size, fast_coded_figures *figures);
+fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t begin,
+                             int64_t count, size_t size, fast_coded_figures *figures);
+
 /* coded_way.c: the way that these options ask for, or the cheapest. `blocks` are those of the whole
  * vector's coder. */
 fast_err fast__coded_choose(const fast_coded_options *options, int64_t blocks, fast_coded_way *out);

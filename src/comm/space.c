@@ -248,7 +248,7 @@ static fast_err get(fast_space *space, int64_t tensor, float *x, fast_space_read
     for (int64_t owner = 0; x && owner < space->owner_count; owner++)
         if (!space->owners[owner].store.head &&
             fast__space_is_coded(space, FAST_SPACE_DOWN, tensor))
-            FAST_TRY(fast__space_pay(space, owner));
+            FAST_TRY(fast__space_pay(space, FAST_SPACE_DOWN, owner, 0));
     read->version = read->version < space->get.version ? read->version : space->get.version;
     read->clock = read->clock < space->get.clock ? read->clock : space->get.clock;
     return FAST_OK;

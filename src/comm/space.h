@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "codec/codec.h"
+#include "comm/coded.h"
 #include "comm/space_lock.h"
 #include "fast/strategy.h"
 #include "transport/transport.h"
@@ -259,7 +259,9 @@ fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner
  * is fast__space_pay(). */
 bool fast__space_decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,
                         size_t size, const float **x_out);
-fast_err fast__space_pay(fast_space *space, int64_t owner);
+fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size);
+/* Count there what codecs do; lent. Nothing where there are none. */
+void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 /* What a near range becomes by it, likewise; charged. */
 fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
                             const float **out);

@@ -9,16 +9,13 @@
  * go; they are encoded and decoded on the spot, so that a run learns the same on every transport,
  * and pays for the codec without gaining by it.
  *
- * Cost: the codec's; on a simulated cluster an element costs OPERATIONS to encode and as many to
- * decode, and its bytes are moved once. Memory: the codec's state of each range written to, and two
- * vectors of the largest range.
+ * Cost: the codec's, in simulated time as coded.c counts it. Memory: the codec's state of each
+ * range written to, and two vectors of the largest range.
  */
 #include "base/memory.h"
 #include "comm/space.h"
 
 #include <string.h>
-
-enum { OPERATIONS = 8 };
 
 /* The codecs of one actor's view of a space. */
 struct fast_space_codec {
@@ -29,7 +26,15 @@ struct fast_space_codec {
     uint8_t *bytes;                       /* near: an encoding */
     float *x;                             /* what was decoded last */
     int64_t epoch_rounds;                 /* 0: unknown */
+    fast_coded_figures own;               /* what was done, where nobody asked */
+    fast_coded_figures *figures;          /* or the asker's */
 };
+
+void fast__space_figures(fast_space *space, fast_coded_figures *figures)
+{
+    if (space->codec)
+        space->codec->figures = figures;
+}
 
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
 {
@@ -96,6 +101,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
         fast_coder **coder = &codec->coders[way][owner];
         fast_coder_options options = { .chain = codec->chains[way],
                                        .layout = &codec->layout,
+                                       .scope = o->codec_scope,
+                                       .small = o->codec_small,
                                        .feedback = way == FAST_SPACE_UP ? o->feedback : 2,
                                        .workers = o->writer_count,
                                        .seed = seed,
@@ -116,11 +123,14 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
     int64_t largest = 0;
     FAST_TRY(fast__alloc("codecs of a space", 1, sizeof *space->codec, &space->codec));
     space->codec->epoch_rounds = o->epoch_rounds;
+    space->codec->figures = &space->codec->own;
     FAST_TRY(open_chains(space, o));
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));
-    const uint64_t seed = fast_random(space->actor);
+    /* Copies of a space draw alike, so that they stay equal. */
+    const uint64_t seed = (uint64_t)space->actor->world->config.seed +
+                          (uint64_t)fast_actor_id(space->actor) * UINT64_C(0x9e3779b97f4a7c15);
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, seed, &bound, &largest));
@@ -150,14 +160,16 @@ void fast__space_codec_free(fast_space *space)
 static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
                        uint8_t *out, size_t *size_out)
 {
-    fast_coder *coder = space->codec->coders[way][owner];
-    const int64_t rounds = space->codec->epoch_rounds;
+    fast_space_codec *codec = space->codec;
+    const int64_t rounds = codec->epoch_rounds, begin = fast_now(space->actor);
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
     const double progress = rounds > 0 ? (double)space->clock / (double)rounds : 0;
-    *size_out = fast__coder_encode(coder, space->clock, progress, x, out);
-    return fast_charge(space->actor, OPERATIONS * (double)count,
-                       4 * (double)count + (double)*size_out);
+    *size_out = fast__coder_encode(codec->coders[way][owner], space->clock, progress, x, out);
+    fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof *x);
+    fast__count(&codec->figures->bytes_out, (int64_t)*size_out);
+    return fast__charge_encode(space->actor, codec->chains[way], begin, count, *size_out,
+                               codec->figures);
 }
 
 fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
@@ -179,19 +191,24 @@ fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner
 bool fast__space_decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,
                         size_t size, const float **x_out)
 {
-    fast_coder *coder = space->codec->coders[way][owner];
-    if (!coder ||
-        fast__coder_decode(coder, in, size, FAST_DECODE_SET, 1, space->codec->x) != FAST_OK)
+    fast_space_codec *codec = space->codec;
+    fast_coder *coder = codec->coders[way][owner];
+    const int64_t begin = fast_now(space->actor);
+    if (!coder || fast__coder_decode(coder, in, size, FAST_DECODE_SET, 1, codec->x) != FAST_OK)
         return false;
-    *x_out = space->codec->x;
+    fast__count(&codec->figures->decode_ns, fast_now(space->actor) - begin);
+    *x_out = codec->x;
     return true;
 }
 
-fast_err fast__space_pay(fast_space *space, int64_t owner)
+fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
+    fast_space_codec *codec = space->codec;
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
-    return fast_charge(space->actor, OPERATIONS * (double)count, 4 * (double)count);
+    fast__count(&codec->figures->bytes_dec, count * (int64_t)sizeof *codec->x);
+    return fast__charge_decode(space->actor, codec->chains[way], fast_now(space->actor), count,
+                               size, codec->figures);
 }
 
 fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
@@ -201,5 +218,5 @@ fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner
     FAST_TRY(encode(space, way, owner, x, space->codec->bytes, &size));
     const bool good = fast__space_decode(space, way, owner, space->codec->bytes, size, out);
     FAST_ASSERT(good); /* it is its own encoding */
-    return fast__space_pay(space, owner);
+    return fast__space_pay(space, way, owner, size);
 }

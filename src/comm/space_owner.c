@@ -433,7 +433,7 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
             int64_t offset, count;
             owe(s, msg);
             if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
-                FAST_TRY(fast__space_pay(space, space->me));
+                FAST_TRY(fast__space_pay(space, FAST_SPACE_UP, space->me, msg->parts[0].size));
             fast__space_range(space, space->me, p.tensor, &offset, &count);
             return fast__space_charge(space, w[FAST_SPACE_W_KIND] == FAST_SPACE_PUT, count);
         }

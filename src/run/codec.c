@@ -14,6 +14,9 @@
  */
 #include "run/team.h"
 
+#include "base/memory.h"
+#include "comm/space.h"
+
 #include <string.h>
 
 static bool is_coded(const fast_run *run)
@@ -56,6 +59,14 @@ void fast__run_codec_close(fast_run *run)
 
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy)
 {
+    const bool down = run->codec_down && !fast__chain_is_none(run->codec_down);
+
+    if (strategy->codes && strategy->servers && down &&
+        !(fast__chain_traits(run->codec_down) & FAST_CODEC_RAW))
+        return fast__fail(FAST_EINVAL,
+                          "servers of strategy %s answer with weights, which codec_down=%s does "
+                          "not keep; take fp16, bf16, int8 or one that loses nothing",
+                          strategy->name, fast__chain_text(run->codec_down));
     if (!is_coded(run) || strategy->codes)
         return FAST_OK;
     if (strategy->sends && strcmp(strategy->sends, "nothing") == 0)
@@ -65,7 +76,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     return fast__fail(
         FAST_EINVAL,
         "strategy %s does not encode the %s that it sends yet; leave out codec=%s, or "
-        "use strategy allreduce, local or elastic_sync",
+        "use strategy allreduce, local, elastic_sync or ps",
         strategy->name, strategy->sends ? strategy->sends : "vectors",
         fast__chain_text(run->codec));
 }
@@ -75,9 +86,57 @@ fast_err fast__codec_seat(fast_seat *seat)
     fast_run *run = seat->team->run;
     const fast_coded_options options = options_of(run, fast__run_params(run), seat->trainer.rank);
 
-    if (!is_coded(run) || seat->team->workers == 1)
+    if (!is_coded(run) || seat->team->workers == 1 || seat->team->strategy->servers)
         return FAST_OK;
     return fast__coded_new(&options, &seat->coded);
+}
+
+/* The layers, and what lies between them, as matrices one after the other. */
+static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int64_t *count_out)
+{
+    int64_t at = 0, count = 0;
+
+    FAST_TRY(fast__alloc("layers", 2 * layout->segment_count + 1, sizeof **out, out));
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *s = &layout->segments[i];
+        const int64_t rows = s->rank > 1 && s->shape[0] > 0 ? s->shape[0] : 1;
+
+        if (s->offset > at)
+            (*out)[count++] = (fast_matrix){ 1, s->offset - at };
+        if (s->count > 0)
+            (*out)[count++] = (fast_matrix){ rows, s->count / rows };
+        at = s->offset + s->count;
+    }
+    if (layout->count > at)
+        (*out)[count++] = (fast_matrix){ 1, layout->count - at };
+    *count_out = count;
+    return FAST_OK;
+}
+
+fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+{
+    fast_seat *seat = t->run;
+    const fast_run *run = seat->team->run;
+    fast_space_options o = *options;
+    fast_matrix *matrices = NULL;
+    fast_err err;
+
+    FAST_ASSERT(options->tensors[0].count == t->count);
+    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
+        return fast_space_open(t->actor, options, out);
+    FAST_TRY(list_matrices(fast__run_params(run), &matrices, &o.matrix_count));
+    o.matrices = matrices;
+    o.codec = fast__chain_text(run->codec);
+    o.codec_down = fast__chain_text(run->codec_down);
+    o.feedback = run->config.feedback;
+    o.codec_scope = run->config.codec_scope;
+    o.codec_small = run->config.codec_small;
+    o.epoch_rounds = t->epoch_steps;
+    err = fast_space_open(t->actor, &o, out);
+    if (!err)
+        fast__space_figures(*out, &seat->figures);
+    fast__free(matrices);
+    return err;
 }
 
 fast_err fast__codec_can_resume(const fast_team *team, const char *option)

@@ -50,28 +50,29 @@ typedef struct fast_tally {
 } fast_tally;
 
 typedef struct fast_seat {
-    fast_trainer trainer;      /* what the strategy sees; trainer.run is the seat */
-    struct fast_team *team;    /* that it belongs to */
-    fast_loader *loader;       /* the worker's share of the data; NULL at servers */
-    fast_learner *learner;     /* likewise */
-    fast_workspace *workspace; /* of its own; NULL on sim */
-    fast_optimizer *optimizer; /* this actor's state of the rule */
-    fast_coded *coded;         /* what sums of its vectors go through; NULL: no codec */
-    float *first;              /* servers: memory of w and s */
-    float *centre;             /* memory of trainer.centre; NULL: none was asked for */
-    fast_gradient done;        /* what the parts of this step measured; loss: their sum */
-    int64_t done_count;        /* of those parts */
-    fast_err err;              /* what a call between steps met */
-    char why[FAST_DETAIL_MAX]; /* its detail */
-    int64_t step_judged;       /* of the last vote that it took part in; -1: none */
-    int64_t step_held;         /* after which no judge of another process is waited for; 0: none */
-    int64_t votes_cast;        /* asynchronous strategies: opened votes that it took part in */
-    int64_t shown_ns;          /* when it last looked whether to show progress */
-    double loss;               /* mean of the last batches */
-    int64_t loss_count;        /* batches in it, at most the policy's */
-    double owed;               /* elements of updates that were made in reports: not charged yet */
-    float *own_w;              /* its own parameters, while it shares the team's; or NULL */
-    fast_optimizer *own_rule;  /* likewise */
+    fast_trainer trainer;       /* what the strategy sees; trainer.run is the seat */
+    struct fast_team *team;     /* that it belongs to */
+    fast_loader *loader;        /* the worker's share of the data; NULL at servers */
+    fast_learner *learner;      /* likewise */
+    fast_workspace *workspace;  /* of its own; NULL on sim */
+    fast_optimizer *optimizer;  /* this actor's state of the rule */
+    fast_coded *coded;          /* what sums of its vectors go through; NULL: no codec */
+    fast_coded_figures figures; /* of codecs on spaces */
+    float *first;               /* servers: memory of w and s */
+    float *centre;              /* memory of trainer.centre; NULL: none was asked for */
+    fast_gradient done;         /* what the parts of this step measured; loss: their sum */
+    int64_t done_count;         /* of those parts */
+    fast_err err;               /* what a call between steps met */
+    char why[FAST_DETAIL_MAX];  /* its detail */
+    int64_t step_judged;        /* of the last vote that it took part in; -1: none */
+    int64_t step_held;          /* after which no judge of another process is waited for; 0: none */
+    int64_t votes_cast;         /* asynchronous strategies: opened votes that it took part in */
+    int64_t shown_ns;           /* when it last looked whether to show progress */
+    double loss;                /* mean of the last batches */
+    int64_t loss_count;         /* batches in it, at most the policy's */
+    double owed;                /* elements of updates that were made in reports: not charged yet */
+    float *own_w;               /* its own parameters, while it shares the team's; or NULL */
+    fast_optimizer *own_rule;   /* likewise */
     double *carried;    /* [workers]: contributions that the replica holds; then [workers] those at
                         the last vote, guarded by the team's mutex */
     fast_tally tally;   /* of calls that are over; guarded likewise */

@@ -329,6 +329,7 @@ const fast_strategy fast__strategy_ps = {
     .summary = "parameter servers: synchronous, bounded staleness, or asynchronous",
     .options = options,
     .config_size = sizeof(ps_config),
+    .codes = true,
     .sends = "gradients",
     .servers = servers,
     .check = check,

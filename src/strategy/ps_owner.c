@@ -203,7 +203,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_
     }
     space.tensor_count = which.count;
     *tensors_out = which;
-    return fast_space_open(t->actor, &space, out);
+    return fast_trainer_space(t, &space, out);
 }
 
 static void owner_fini(ps_owner *o)

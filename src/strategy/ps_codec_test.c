@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codecs on parameter servers. Goal: gradients go to servers, and weights come back, through the
+ * run's codecs, whatever the transport; a codec that keeps everything changes no bit. Method: small
+ * runs compared by hash, loss and bytes; what makes no sense is refused.
+ */
+#include "small_run.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static fast_result train(const char *strategy, const char *codec, const char *more)
+{
+    char text[128];
+    const char *const list[] = { text, more, NULL };
+
+    snprintf(text, sizeof text, "codec=%s", codec);
+    return test_small_run(strategy, 4, list);
+}
+
+/* All elements, whole, are what there was. */
+static void what_loses_nothing_changes_nothing(void **state)
+{
+    static const char *const members[] = { "ps:slack=0", "ps:slack=0,servers=3" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (train(members[i], "none", NULL).params_hash !=
+            train(members[i], "topk:ratio=1", NULL).params_hash)
+            fail_msg("%s differs with a codec that loses nothing", members[i]);
+}
+
+static void same_on_threads(void **state)
+{
+    static const char *const codecs[] = { "onebit", "qsgd", "topk:ratio=0.1", "fp16" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
+        if (train("ps:slack=0,servers=2", codecs[i], NULL).params_hash !=
+            train("ps:slack=0,servers=2", codecs[i], "transport=threads").params_hash)
+            fail_msg("%s differs between sim and threads", codecs[i]);
+}
+
+/* Copies draw alike, so that they are copies. */
+static void copies_stay_equal(void **state)
+{
+    (void)state;
+    assert_true(train("ps:slack=0", "qsgd", NULL).params_hash ==
+                train("ps:slack=0,replicas=1", "qsgd", NULL).params_hash);
+}
+
+static void fewer_bytes_and_about_the_same_loss(void **state)
+{
+    static const char *const codecs[] = { "fp16",           "int8",     "onebit", "sign",
+                                          "topk:ratio=0.1", "terngrad", "qsgd" };
+    const fast_result plain = train("ps:slack=0", "none", NULL);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        const fast_result coded = train("ps:slack=0", codecs[i], NULL);
+
+        if (coded.bytes_sent >= plain.bytes_sent)
+            fail_msg("%s sends %lld bytes, none %lld", codecs[i], (long long)coded.bytes_sent,
+                     (long long)plain.bytes_sent);
+        if (fabs(coded.test_loss - plain.test_loss) > 0.1)
+            fail_msg("%s ends with loss %g, none with %g", codecs[i], coded.test_loss,
+                     plain.test_loss);
+    }
+    assert_true(train("ps:slack=0", "fp16", "codec_down=fp16").bytes_sent <
+                train("ps:slack=0", "fp16", NULL).bytes_sent);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const options[] = {
+        "strategy=ps", "workers=2",  "model=mlp:hidden=4", "data=digits:train=64,test=16",
+        "batch=4",     "engine=ref", "codec=fp16",         "codec_down=onebit",
+        NULL
+    };
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "answer with weights"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_loses_nothing_changes_nothing),
+        cmocka_unit_test(same_on_threads),
+        cmocka_unit_test(copies_stay_equal),
+        cmocka_unit_test(fewer_bytes_and_about_the_same_loss),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
