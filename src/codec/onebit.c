@@ -18,7 +18,7 @@
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
-enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float), LANES = 16 };
+enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float), LANES = 32 };
 
 typedef struct onebit_config {
     int64_t group; /* elements that share two means; 0: a row */
@@ -127,8 +127,12 @@ FAST_CLONES static void put_signs(int64_t n, const float *v, const float mean[2]
         if (!e)
             continue;
         FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            e[i + j] = v[i + j] - (word >> j & 1 ? down : up);
+        for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
+            uint32_t bits;
+
+            memcpy(&bits, v + i + j, sizeof bits);
+            e[i + j] = v[i + j] - (bits >> 31 ? down : up);
+        }
     }
 }
 

@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-enum { GROUP_MAX = 65536, LANES = 16 };
+enum { GROUP_MAX = 65536, LANES = 32 };
 
 typedef struct sign_config {
     int64_t group; /* elements that share a magnitude */
@@ -87,8 +87,12 @@ FAST_CLONES static void put_signs(int64_t n, const float *v, float size, float *
         if (!e)
             continue;
         FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            e[i + j] = v[i + j] - (word >> j & 1 ? -size : size);
+        for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
+            uint32_t bits;
+
+            memcpy(&bits, v + i + j, sizeof bits);
+            e[i + j] = v[i + j] - (bits >> 31 ? -size : size);
+        }
     }
 }
 
