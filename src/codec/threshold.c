@@ -78,53 +78,64 @@ static inline __attribute__((always_inline)) uint32_t look(float *v, float tau, 
     return word;
 }
 
-/* All elements; e may be NULL. Where the gaps end; their number, and whether one is not finite. */
-FAST_CLONES static uint8_t *put(int64_t n, const float *x, float *e, float tau, uint8_t *at,
-                                uint32_t *count_out, uint32_t *bad_out)
+/* Where the encoding of a block is. */
+typedef struct cursor {
+    uint8_t *at;    /* next byte */
+    uint32_t next;  /* the first index that the next gap can lead to */
+    uint32_t count; /* of gaps so far */
+    uint32_t bad;   /* one of the elements is not finite */
+} cursor;
+
+/* Elements i to i + m, m at most 32; e may be NULL. */
+static inline __attribute__((always_inline)) void put(const float *x, float *e, int64_t i,
+                                                      int64_t m, float tau, cursor *c)
 {
-    uint32_t next = 0, count = 0, bad = 0, signs;
+    float v[WORD] = { 0 };
+    uint32_t signs;
 
-    for (int64_t i = 0; i < n; i += WORD) {
-        const size_t size = (size_t)(n - i < WORD ? n - i : WORD) * sizeof(float);
-        float v[WORD] = { 0 };
-        float owed[WORD] = { 0 };
+    for (int64_t j = 0; j < m; j++)
+        v[j] = e ? x[i + j] + e[i + j] : x[i + j];
+    uint32_t word = look(v, tau, &signs, &c->bad);
+    if (e)
+        memcpy(e + i, v, (size_t)m * sizeof *e);
+    c->count += (uint32_t)__builtin_popcount(word);
+    for (; word; word &= word - 1) {
+        const unsigned j = (unsigned)__builtin_ctz(word);
+        const uint32_t gap = (uint32_t)i + j - c->next;
 
-        memcpy(v, x + i, size);
-        if (e)
-            memcpy(owed, e + i, size);
-        for (int j = 0; j < WORD; j++)
-            v[j] += owed[j];
-        uint32_t word = look(v, tau, &signs, &bad);
-        if (e)
-            memcpy(e + i, v, size);
-        count += (uint32_t)__builtin_popcount(word);
-        for (; word; word &= word - 1) {
-            const unsigned j = (unsigned)__builtin_ctz(word);
-            const uint32_t gap = (uint32_t)i + j - next;
-
-            at = fast__varint_put(at, (uint64_t)gap << 1 | (signs >> j & 1));
-            next = (uint32_t)i + j + 1;
-        }
+        c->at = fast__varint_put(c->at, (uint64_t)gap << 1 | (signs >> j & 1));
+        c->next = (uint32_t)i + j + 1;
     }
-    *count_out = count;
-    *bad_out = bad;
-    return at;
+}
+
+FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau, cursor *out)
+{
+    cursor c = *out;
+    int64_t i = 0;
+
+    if (e)
+        for (; i + WORD <= n; i += WORD)
+            put(x, e, i, WORD, tau, &c);
+    else
+        for (; i + WORD <= n; i += WORD)
+            put(x, NULL, i, WORD, tau, &c);
+    if (i < n)
+        put(x, e, i, n - i, tau, &c);
+    *out = c;
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     float tau = (float)((const threshold_config *)config)->tau;
-    uint32_t count;
-    uint32_t bad;
-    const uint8_t *end =
-        put(e->block.count, e->x, e->error, tau, out + HEAD + sizeof count, &count, &bad);
+    cursor c = { .at = out + HEAD + sizeof c.count };
 
-    FAST_ASSERT(count <= e->block.count);
-    if (bad)
+    put_all(e->block.count, e->x, e->error, tau, &c);
+    FAST_ASSERT(c.count <= e->block.count);
+    if (c.bad)
         tau = NAN;
     memcpy(out, &tau, HEAD);
-    memcpy(out + HEAD, &count, sizeof count);
-    return (size_t)(end - out);
+    memcpy(out + HEAD, &c.count, sizeof c.count);
+    return (size_t)(c.at - out);
 }
 
 /* What positive and negative elements come back as; 0 where the bytes are too few, which are
