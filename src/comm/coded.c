@@ -50,6 +50,7 @@ struct fast_coded {
     int64_t count;               /* of floats */
     unsigned traits;             /* of the codec of what is sent */
     fast_coder *up;              /* of whole vectors; NULL where striped */
+    int64_t *cuts;               /* [size + 1]: where slices begin; NULL unless striped */
     fast_coder **slices;         /* [size]: to each owner; NULL for empty slices */
     fast_coder **downs;          /* [size]: from each owner, likewise; the own one encodes */
     const fast_chain *chains[2]; /* up, down */
@@ -71,6 +72,21 @@ typedef struct call {
 
 /* Making. */
 
+/* Where slice r begins: slices are as equal as rows allow, for codecs that look at rows. */
+static int64_t cut_at(const fast_layout *layout, int64_t size, int64_t r)
+{
+    const fast_segment *s = layout->segments;
+    int64_t at = 0, count = 0;
+
+    if (r == size)
+        return layout->count;
+    fast__range(layout->count, size, r, &at, &count);
+    for (int64_t i = 0; i < layout->segment_count; i++, s++)
+        if (at >= s->offset && at < s->offset + s->count && s->rank > 1 && s->shape[0] > 0)
+            return at - (at - s->offset) % (s->count / s->shape[0]);
+    return at;
+}
+
 /* Coders of all slices. Only the own one of those that come back encodes: the others keep no
  * residual. */
 static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
@@ -80,10 +96,12 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
 
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->slices, &c->slices));
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->downs, &c->downs));
+    FAST_TRY(fast__alloc("slices", c->size + 1, sizeof *c->cuts, &c->cuts));
+    for (int64_t r = 0; r <= c->size; r++)
+        c->cuts[r] = cut_at(o->layout, c->size, r);
     for (int64_t r = 0; r < c->size; r++) {
-        int64_t offset = 0, count = 0;
+        const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
 
-        fast__range(c->count, c->size, r, &offset, &count);
         if (count == 0)
             continue;
         fast_coder_options options = fast__coded_coder(o, offset, count);
@@ -153,6 +171,7 @@ void fast__coded_free(fast_coded *c)
         if (c->downs)
             fast__coder_free(c->downs[r]);
     }
+    fast__free(c->cuts);
     fast__free(c->slices);
     fast__free(c->downs);
     fast__free(c->parts);
@@ -411,10 +430,9 @@ static fast_err sum_own(call *k, float *x, int64_t own, int64_t own_count)
 
     for (int64_t i = 1; i <= n; i++) {
         const int64_t r = (c->rank + i) % n;
-        int64_t offset = 0, count = 0;
+        const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
         encoded slice = { 0 };
 
-        fast__range(c->count, n, r, &offset, &count);
         if (count == 0)
             continue;
         fast_err err = encode(k, c->chains[0], c->slices[r], count, x + offset, &slice);
@@ -441,9 +459,8 @@ static fast_err sum_striped(call *k, float *x)
 {
     fast_coded *c = k->c;
     const int64_t n = c->size;
-    int64_t own = 0, own_count = 0;
+    const int64_t own = c->cuts[c->rank], own_count = c->cuts[c->rank + 1] - own;
 
-    fast__range(c->count, n, c->rank, &own, &own_count);
     FAST_TRY(sum_own(k, x, own, own_count));
     if (own_count > 0)
         FAST_TRY(
@@ -452,9 +469,8 @@ static fast_err sum_striped(call *k, float *x)
         FAST_TRY(send(k, (c->rank + i) % n, PHASE_DOWN, &c->parts[c->rank]));
     for (int64_t i = 0; i < n; i++) {
         const int64_t r = (c->rank + i) % n;
-        int64_t offset = 0, count = 0;
+        const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
 
-        fast__range(c->count, n, r, &offset, &count);
         if (count == 0)
             continue;
         if (i > 0)
