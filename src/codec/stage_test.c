@@ -213,7 +213,7 @@ static void hostile_tables_are_refused(void **state)
 
         memcpy(bad, bytes, sizeof bad);
         if (i == 0)
-            bad[34] = 0xfe; /* one slot is nobody's */
+            bad[34] = 0xfe, bad[1] = 0; /* one slot is nobody's, though none is used */
         else if (i == 1)
             bad[35] = 0x20; /* one too many */
         else if (i == 2)
