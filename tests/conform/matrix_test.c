@@ -42,12 +42,24 @@ typedef struct refusals {
 
 static refusals known;
 
-/* The cell with this strategy and one other value; else the standard ones on threads. */
+static int transport_of(const char *name)
+{
+    const test_dimension *d = &test_matrix()[TEST_TRANSPORT];
+
+    for (int i = 0; i < d->count; i++)
+        if (strcmp(d->values[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* The cell with this strategy and one other value; else the standard ones in sim, which makes no
+ * threads. */
 static test_row cell_of(int strategy, int dimension, int value)
 {
     test_row row = { { 0 } };
 
     row.value[TEST_STRATEGY] = strategy;
+    row.value[TEST_TRANSPORT] = transport_of("sim");
     row.value[dimension] = value;
     return row;
 }
@@ -68,16 +80,6 @@ static void probe_pairs(void)
                     fail_msg("%s: %s", name, why);
                 known.refused[k][s][v] = outcome == TEST_REFUSED;
             }
-}
-
-static int transport_of(const char *name)
-{
-    const test_dimension *d = &test_matrix()[TEST_TRANSPORT];
-
-    for (int i = 0; i < d->count; i++)
-        if (strcmp(d->values[i], name) == 0)
-            return i;
-    return -1;
 }
 
 /* Workers on several ranks share no memory. */
