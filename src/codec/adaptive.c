@@ -143,17 +143,11 @@ static void means_of(const fast_decoding *d, float mean[2])
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    uint8_t *flags = d->scratch;
     float mean[2];
-    int64_t k;
 
     (void)config;
     means_of(d, mean);
-    FAST_TRY(fast__sides_get("adaptive", d, HEAD, index, flags, &k));
-    for (int64_t i = 0; i < k; i++)
-        value[i] = mean[flags[i]];
-    *count_out = k;
-    return FAST_OK;
+    return fast__sides_pairs("adaptive", d, HEAD, mean, index, value, count_out);
 }
 
 static fast_err decode(const void *config, const fast_decoding *d)

@@ -134,6 +134,19 @@ fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, 
     return FAST_OK;
 }
 
+fast_err fast__sides_pairs(const char *name, const fast_decoding *d, size_t head,
+                           const float side[2], uint32_t *index, float *value, int64_t *count_out)
+{
+    uint8_t *flags = d->scratch;
+    int64_t k;
+
+    FAST_TRY(fast__sides_get(name, d, head, index, flags, &k));
+    for (int64_t i = 0; i < k; i++)
+        value[i] = side[flags[i]];
+    *count_out = k;
+    return FAST_OK;
+}
+
 fast_err fast__sides_decode(const char *name, const fast_decoding *d, size_t head,
                             const float value[2])
 {

@@ -38,6 +38,9 @@ size_t fast__sides_bound(int64_t n, size_t head);
 uint8_t *fast__sides_put(int64_t k, const uint32_t *index, const uint8_t *flags, uint8_t *at);
 fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, uint32_t *index,
                          uint8_t *flags, int64_t *count_out);
+/* The entries with side[flag] for each, as pairs() of a codec of this name. */
+fast_err fast__sides_pairs(const char *name, const fast_decoding *d, size_t head,
+                           const float side[2], uint32_t *index, float *value, int64_t *count_out);
 /* Decode with value[flag] for each; with the scratch of entries. */
 fast_err fast__sides_decode(const char *name, const fast_decoding *d, size_t head,
                             const float value[2]);

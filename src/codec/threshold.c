@@ -153,17 +153,11 @@ static void values_of(const fast_decoding *d, float value[2])
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    uint8_t *flags = d->scratch;
     float both[2];
-    int64_t k;
 
     (void)config;
     values_of(d, both);
-    FAST_TRY(fast__sides_get("threshold", d, HEAD, index, flags, &k));
-    for (int64_t i = 0; i < k; i++)
-        value[i] = both[flags[i]];
-    *count_out = k;
-    return FAST_OK;
+    return fast__sides_pairs("threshold", d, HEAD, both, index, value, count_out);
 }
 
 static fast_err decode(const void *config, const fast_decoding *d)
