@@ -112,62 +112,6 @@ FAST_CLONES static void take_in(int64_t n, const float *x, float *e, float sums[
     *negative = signs[0];
 }
 
-/* Signs of v to words; e, if there is one, becomes v - q. v and e may be equal. */
-FAST_CLONES static void put_signs(int64_t n, const float *v, const float mean[2], float *e,
-                                  uint8_t *out)
-{
-    const float up = mean[0];
-    const float down = mean[1];
-
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        const uint32_t word = fast__signs_of(v + i, m);
-
-        memcpy(out, &word, sizeof word);
-        if (!e)
-            continue;
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
-            uint32_t bits;
-
-            memcpy(&bits, v + i + j, sizeof bits);
-            e[i + j] = v[i + j] - (bits >> 31 ? down : up);
-        }
-    }
-}
-
-FAST_CLONES static void set_signs(int64_t n, const uint8_t *in, const float mean[2], float *y)
-{
-    const float up = mean[0];
-    const float down = mean[1];
-
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] = word >> j & 1 ? down : up;
-    }
-}
-
-FAST_CLONES static void add_signs(int64_t n, const uint8_t *in, const float mean[2], float *y)
-{
-    const float up = mean[0];
-    const float down = mean[1];
-
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] += word >> j & 1 ? down : up;
-    }
-}
-
 static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
 {
     float sums[2];
@@ -179,7 +123,7 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     mean[0] = negative < n ? (sums[1] + sums[0]) / (float)(2 * (n - negative)) : 0;
     mean[1] = negative > 0 ? (sums[0] - sums[1]) / (float)(2 * negative) : 0;
     memcpy(out, mean, HEAD);
-    put_signs(n, e ? e : x, mean, e, out + HEAD);
+    fast__signs_put(n, e ? e : x, mean, e, out + HEAD);
     return out + HEAD + fast__signs_size(n);
 }
 
@@ -217,10 +161,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
             memcpy(mean, at, HEAD);
             mean[0] *= d->scale;
             mean[1] *= d->scale;
-            if (d->mode == FAST_DECODE_ADD)
-                add_signs(n, at + HEAD, mean, d->y + i);
-            else
-                set_signs(n, at + HEAD, mean, d->y + i);
+            fast__signs_take(n, at + HEAD, mean, d->mode == FAST_DECODE_ADD, d->y + i);
             at += HEAD + fast__signs_size(n);
         }
     return FAST_OK;

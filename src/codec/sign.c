@@ -76,58 +76,11 @@ FAST_CLONES static float take_in(int64_t n, const float *x, float *e)
     return size[0];
 }
 
-/* Signs of v to words; e, if there is one, becomes v - q. */
-FAST_CLONES static void put_signs(int64_t n, const float *v, float size, float *e, uint8_t *out)
-{
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        const uint32_t word = fast__signs_of(v + i, m);
-
-        memcpy(out, &word, sizeof word);
-        if (!e)
-            continue;
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
-            uint32_t bits;
-
-            memcpy(&bits, v + i + j, sizeof bits);
-            e[i + j] = v[i + j] - (bits >> 31 ? -size : size);
-        }
-    }
-}
-
-FAST_CLONES static void set_signs(int64_t n, const uint8_t *in, float size, float *y)
-{
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] = word >> j & 1 ? -size : size;
-    }
-}
-
-FAST_CLONES static void add_signs(int64_t n, const uint8_t *in, float size, float *y)
-{
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] += word >> j & 1 ? -size : size;
-    }
-}
-
 static void take_out(const fast_decoding *d, int64_t at, int64_t n, const uint8_t *in, float size)
 {
-    if (d->mode == FAST_DECODE_ADD)
-        add_signs(n, in, d->scale * size, d->y + at);
-    else
-        set_signs(n, in, d->scale * size, d->y + at);
+    const float both[2] = { d->scale * size, -d->scale * size };
+
+    fast__signs_take(n, in, both, d->mode == FAST_DECODE_ADD, d->y + at);
 }
 
 static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *out)
@@ -139,9 +92,10 @@ static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *o
         const int64_t n = e->block.count - i < group ? e->block.count - i : group;
         float *error = e->error ? e->error + i : NULL;
         const float size = take_in(n, e->x + i, error) / (float)n;
+        const float both[2] = { size, -size };
 
         memcpy(at, &size, sizeof size);
-        put_signs(n, error ? error : e->x + i, size, error, at + sizeof size);
+        fast__signs_put(n, error ? error : e->x + i, both, error, at + sizeof size);
         at += sizeof size + fast__signs_size(n);
     }
     return (size_t)(at - out);
@@ -176,7 +130,7 @@ static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *o
 {
     (void)config;
     out[0] = !fast__vector_finite(e->block.count, e->x);
-    put_signs(e->block.count, e->x, 1, NULL, out + 1);
+    fast__signs_put(e->block.count, e->x, NULL, NULL, out + 1);
     return 1 + fast__signs_size(e->block.count);
 }
 
