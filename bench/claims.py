@@ -232,8 +232,8 @@ def crashes(flags, part):
 class Runs:
     """Runs `fast train`, once for each command ever; keeps results in a file of JSON lines."""
 
-    def __init__(self, program, path, jobs):
-        self.program, self.path = program, path
+    def __init__(self, program, path, jobs, fields=FIELDS):
+        self.program, self.path, self.fields = program, path, fields
         self.pool = concurrent.futures.ThreadPoolExecutor(jobs)
         self.lock = threading.Lock()
         self.known = {}
@@ -253,13 +253,13 @@ class Runs:
                               capture_output=True, text=True, check=False)
         entry = {"command": command}
         if "not a finite number" in done.stderr:
-            entry.update({field: None for field in FIELDS}, test_accuracy=0, stop="diverged")
+            entry.update({field: None for field in self.fields}, test_accuracy=0, stop="diverged")
         elif done.returncode != 0 or not done.stdout.strip():
             entry["error"] = (done.stderr.strip().splitlines() or ["no output"])[-1]
-            entry.update({field: None for field in FIELDS})
+            entry.update({field: None for field in self.fields})
         else:
             result = json.loads(done.stdout.strip().splitlines()[-1])
-            entry.update({field: result.get(field) for field in FIELDS})
+            entry.update({field: result.get(field) for field in self.fields})
         with self.lock:
             if "error" not in entry:
                 self.known[command] = entry

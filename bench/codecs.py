@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What codecs cost in accuracy and gain in time, measured in the simulator.
+
+    bench/codecs.py                    everything, about an hour of a core
+    bench/codecs.py learns --jobs 2    accuracy of every codec beside none, two runs at a time
+    bench/codecs.py pays               time to 88% on slow links: every candidate, none, and auto
+    bench/codecs.py --report docs/codec-figures.md    write the page from what was measured
+
+A codec is run with its documented settings (docs/codecs.md): its defaults, and where the paper
+takes another rule or rate, that one. Time is virtual: the simulator's, hence the same on every
+machine. Results are kept as JSON lines; what is there is not run again, so that a run that was
+stopped goes on.
+"""
+import argparse
+import os
+import statistics
+import sys
+
+from claims import Runs, accuracy_of, time_of
+
+FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "bytes_sent", "codec", "codec_down",
+          "codec_ratio", "codec_s", "compute_s", "exchange_s", "wait_s", "break_even_mbit_per_s",
+          "step_s", "predicted_step_s", "stop", "codec_note"]
+JOB = ["--data", "fashion-mnist", "--model", "lenet", "--workers", "4", "--transport", "sim"]
+POINT = 0.01  # of accuracy that a codec may cost
+
+# What is encoded, and how the job is set for no codec: servers that wait for all workers, and
+# servers that wait for none. Late gradients and momentum need the smaller rate.
+SIDES = {"synchronous": ["--strategy", "ps:slack=0", "--lr", "0.1"],
+         "asynchronous": ["--strategy", "ps", "--lr", "0.0125"]}
+EPOCHS = ["--epochs", "5", "--evaluate", "end", "--cluster", "ethernet-1g"]
+
+# Codecs with their documented settings: {label: (codec, {option: value on each side})}.
+BY_RULE = {"synchronous": {"--optimizer": "sgd:weight_decay=0.0005", "--lr": "0.1"},
+           "asynchronous": {"--optimizer": "sgd:weight_decay=0.0005", "--lr": "0.0125"}}
+VOTE = {"synchronous": {"--optimizer": "momentum", "--lr": "0.0002"},
+        "asynchronous": {"--optimizer": "momentum", "--lr": "0.00005"}}
+SAME = {"synchronous": {}, "asynchronous": {}}
+LEARNS = {name: (name, SAME) for name in (
+    "fp16", "bf16", "int8", "fixed", "flexpoint", "natural", "dorefa", "onebit", "sign", "terngrad",
+    "qsgd", "sketch", "structured", "powersgd", "topk", "randk", "threshold", "adaptive",
+    "significant")}
+LEARNS["vote"] = ("vote", VOTE)
+LEARNS["dgc"] = ("dgc", BY_RULE)
+LEARNS["topk+entropy"] = ("topk+entropy", SAME)
+
+# Those whose error feedback matters: shown once more without it.
+OWING = ["onebit", "sign", "terngrad", "structured", "powersgd", "topk", "randk", "threshold",
+         "adaptive", "significant"]
+
+TARGET = "0.88"
+CLUSTERS = ["ethernet-1g", "wan", "edge"]
+WAYS = {"allreduce": ["--strategy", "allreduce", "--lr", "0.1"],
+        "servers": ["--strategy", "ps:slack=0", "--lr", "0.1"]}
+CANDIDATES = ["bf16", "int8", "natural", "onebit", "sign", "terngrad", "qsgd:code=elias", "powersgd",
+              "topk", "adaptive"]
+
+
+def merged(*sources):
+    flags = {}
+    for source in sources:
+        pairs = source.items() if isinstance(source, dict) else zip(source[::2], source[1::2])
+        flags.update(pairs)
+    return [word for pair in flags.items() for word in pair]
+
+
+def points(value):
+    return "diverged" if not value else f"{100 * value:.2f}"
+
+
+# ---- learns --------------------------------------------------------------------------------------
+
+def learns(runs):
+    waiting = {}
+    for side, job in SIDES.items():
+        waiting[side, "none", "auto"] = runs.submit(merged(JOB, EPOCHS, job))
+        for label, (codec, more) in LEARNS.items():
+            waiting[side, label, "auto"] = runs.submit(
+                merged(JOB, EPOCHS, job, more[side], ["--codec", codec]))
+        for label in OWING:
+            codec, more = LEARNS[label]
+            waiting[side, label, "no"] = runs.submit(
+                merged(JOB, EPOCHS, job, more[side], ["--codec", codec, "--feedback", "no"]))
+    results = {key: future.result() for key, future in waiting.items()}
+    lines = ["## Learns", "",
+             "lenet on Fashion-MNIST, 4 workers, 5 epochs, one parameter server that waits for all workers "
+             "(`ps:slack=0`, rate 0.1) or for none (`ps`, rate 0.0125): test accuracy in percent. *Behind* is "
+             "the distance to no codec; a codec with its documented settings should be within one point.", ""]
+    for side in SIDES:
+        base = accuracy_of(results[side, "none", "auto"])
+        lines += [f"### {side}", "", f"No codec: {points(base)}.", "",
+                  "| codec | settings | times smaller | accuracy | behind | within a point | without feedback |",
+                  "|---|---|---|---|---|---|---|"]
+        for label, (_, more) in LEARNS.items():
+            got = results[side, label, "auto"]
+            bare = results.get((side, label, "no"))
+            if "error" in got:
+                lines.append(f"| `{label}` | | refused: {got['error']} | | | | |")
+                continue
+            gap = base - accuracy_of(got)
+            settings = " ".join(f"`{k} {v}`" for k, v in more[side].items())
+            lines.append(f"| `{label}` | {settings} | {got['codec_ratio'] or 1:.1f} | {points(accuracy_of(got))} | "
+                         f"{100 * gap:.2f} | {'yes' if gap <= POINT else '**no**'} | "
+                         f"{points(accuracy_of(bare)) if bare and 'error' not in bare else '-'} |")
+        lines.append("")
+    return lines
+
+
+# ---- pays ----------------------------------------------------------------------------------------
+
+def pays(runs):
+    job = ["--epochs", "6", "--evaluate", "59steps", "--target", TARGET]
+    waiting = {}
+    for cluster in CLUSTERS:
+        for way, flags in WAYS.items():
+            for codec in ["none", *CANDIDATES, "auto"]:
+                waiting[cluster, way, codec] = runs.submit(
+                    merged(JOB, job, flags, ["--cluster", cluster, "--codec", codec]))
+    results = {key: future.result() for key, future in waiting.items()}
+    lines = ["## Pays", "", f"Virtual seconds to {float(TARGET):.0%} in the simulator, 4 workers, tested four times "
+             "an epoch; and what `--codec auto` picks. It should be at most 10% behind the best of all that "
+             "were tried.", ""]
+    for way in WAYS:
+        lines += [f"### {way}: `{' '.join(WAYS[way])}`", "",
+                  "| codec | " + " | ".join(CLUSTERS) + " |", "|---|" + "---|" * len(CLUSTERS)]
+        for codec in ["none", *CANDIDATES, "auto"]:
+            cells = []
+            for cluster in CLUSTERS:
+                got = results[cluster, way, codec]
+                reached = got.get("time_to_target_s")
+                cells.append("error" if "error" in got else f"{reached:.1f}" if reached is not None else
+                             f"not in {got['virtual_time_s'] or 0:.1f}")
+            lines.append(f"| `{codec}` | " + " | ".join(cells) + " |")
+        lines.append("")
+        for cluster in CLUSTERS:
+            times = {c: time_of(results[cluster, way, c]) for c in ["none", *CANDIDATES]
+                     if "error" not in results[cluster, way, c]}
+            best = min(times, key=times.get)
+            auto = results[cluster, way, "auto"]
+            ratio = time_of(auto) / times[best] if "error" not in auto else float("inf")
+            lines.append(f"- {cluster}: best is `{best}`, {times['none'] / times[best]:.2f} times as fast as no codec; "
+                         f"`auto` takes `{auto.get('codec') or 'none'}`, {100 * (ratio - 1):+.1f}% of the best"
+                         f"{'' if ratio <= 1.1 else ' (**more than 10%**)'}.")
+        lines.append("")
+    return lines
+
+
+PARTS = {"learns": learns, "pays": pays}
+HEAD = """# Codecs, measured
+
+Generated by `bench/codecs.py --report docs/codec-figures.md`; do not edit. `bench/codecs.py learns` and `bench/codecs.py pays` measure
+again what is not known yet. Each figure is one run with seed 1 in the simulator, in virtual time, which repeats on the same kind of machine.
+
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="parts: learns, pays; all if none")
+    parser.add_argument("--fast", default="build/release/fast", help="the program [%(default)s]")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time [all cores]")
+    parser.add_argument("--results", default="codecs.jsonl", help="file of results [%(default)s]")
+    parser.add_argument("--report", help="write the page of all parts to this file")
+    args = parser.parse_args()
+    wanted = [part for name, part in PARTS.items() if not args.names or name in args.names]
+    if not wanted:
+        sys.exit("no such part; there are: " + ", ".join(PARTS))
+    runs = Runs(args.fast, args.results, args.jobs, FIELDS)
+    pages = [line for part in wanted for line in part(runs)]
+    print("\n".join(pages))
+    if args.report:
+        with open(args.report, "w", encoding="utf-8") as out:
+            out.write(HEAD + "\n".join(pages))
+
+
+if __name__ == "__main__":
+    main()
