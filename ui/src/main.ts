@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shell: a bar with the pages, and the page that the address names. Addresses are hashes
+   (#/run/12), because the server serves no files by name. A page is a function that fills <main>; its
+   signal aborts when it is left. */
+import { add, h, notice, put } from "./dom.ts";
+import { showKeys, startKeys, useKeys } from "./keys.ts";
+import { comparePage } from "./pages/compare.ts";
+import { runPage } from "./pages/run.ts";
+import { runsPage } from "./pages/runs.ts";
+import { simulatorPage } from "./pages/simulator.ts";
+import { systemsPage } from "./pages/systems.ts";
+import type { Page } from "./page.ts";
+import { themeName, themeNext, themeStart } from "./theme.ts";
+
+const pages: Record<string, Page> = {
+    runs: runsPage, run: runPage, compare: comparePage, systems: systemsPage, simulator: simulatorPage,
+};
+const tabs = [["runs", "Runs"], ["systems", "Systems"], ["simulator", "Simulator"]] as const;
+
+const main = h("main", { id: "main", tabindex: -1 });
+const links = tabs.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text));
+
+let leave = new AbortController();
+
+async function show(): Promise<void> {
+    leave.abort();
+    leave = new AbortController();
+    const { signal } = leave;
+    const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const [name = "", ...rest] = (path || "runs").split("/");
+    const tab = name === "run" || name === "compare" ? "runs" : name;
+    for (const link of links)
+        link.dataset.page === tab ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
+    put(main);
+    main.className = `page-${name}`;
+    scrollTo(0, 0);
+    const page = pages[name];
+    if (!page) {
+        put(main, notice("There is no such page.", h("a", { href: "#/runs" }, "All runs")));
+        return;
+    }
+    try {
+        await page(main, { path: decodeURIComponent(rest.join("/")), query: new URLSearchParams(query), signal });
+    } catch (error) {
+        if (!signal.aborted)
+            put(main, notice("This page could not be loaded.", (error as Error).message));
+    }
+}
+
+function themeButton(): HTMLElement {
+    const text = { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
+    const glyph = { auto: "◐", light: "○", dark: "●" };
+    const button = h("button", { class: "icon", onclick: () => { themeNext(); label(); } });
+    const label = () => {
+        button.textContent = glyph[themeName()];
+        button.title = text[themeName()];
+        button.setAttribute("aria-label", text[themeName()]);
+    };
+    label();
+    return button;
+}
+
+themeStart();
+startKeys();
+useKeys([
+    { keys: ["?"], what: "this help", press: showKeys },
+    ...tabs.map(([name, text], i) => ({ keys: [String(i + 1)], what: text, press: () => { location.hash = `#/${name}`; } })),
+    { keys: ["Escape"], what: "back", press: () => history.back() },
+]);
+add(document.body,
+    h("a", { class: "skip", href: "#main", onclick: (event: Event) => { event.preventDefault(); main.focus(); } },
+        "Skip to the content"),
+    h("header", { class: "bar" },
+        h("a", { class: "brand", href: "#/runs" }, "FAST"),
+        h("nav", { "aria-label": "Pages" }, ...links),
+        h("span", { class: "grow" }),
+        h("button", { class: "icon", onclick: showKeys, title: "Keyboard", "aria-label": "Keyboard" }, "?"),
+        themeButton()),
+    main);
+addEventListener("hashchange", show);
+void show();
