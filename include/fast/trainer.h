@@ -87,6 +87,7 @@ FAST_API void fast_trainer_count(fast_trainer *t);
 /* What the run's codecs ask of what is summed. */
 typedef enum fast_codes {
     FAST_CODES_NONE,    /* there is no codec */
+    FAST_CODES_EXACT,   /* it loses nothing */
     FAST_CODES_WEIGHTS, /* it is fit for weights as they are */
     FAST_CODES_CHANGES, /* only for gradients and differences */
 } fast_codes;
@@ -101,6 +102,34 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
                                                      const fast_space_options *options,
                                                      fast_space **out);
+
+/* Flows: gradients or differences in messages of the strategy's own, encoded where the run has a
+ * codec. One sends and adds to what it owes; any number receive, and decode by a flow of the same
+ * range. Where the same bytes go to all, a sender has one flow; where they differ, one for each
+ * receiver. */
+typedef struct fast_flow fast_flow;
+typedef struct fast_flow_options {
+    int64_t number; /* of the flow, among those of this actor: each is drawn by chance of its own */
+    bool down;      /* encoded by codec_down instead of codec */
+    bool decodes;   /* this end only decodes: it owes nothing */
+    int64_t offset; /* the range of the model ... */
+    int64_t count;  /* ... of so many floats; 0: all from there */
+} fast_flow_options;
+/* The flow of these options, which is the run's: it is made at the first call, and what it owes
+ * lasts as long as the worker's replica. FAST_EINVAL if the codec makes no sense for it. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_flow(fast_trainer *t,
+                                                    const fast_flow_options *options,
+                                                    fast_flow **out);
+/* Bytes that one vector takes at most. */
+FAST_API size_t fast_flow_bound(const fast_flow *flow);
+/* Encode x, the range, to out[bound], which may lie anywhere: the bytes written in *size_out. It
+ * must be sent then. Charged. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow,
+                                                      const float *x, void *out, size_t *size_out);
+/* y, the range, becomes y + scale x. Charged. FAST_EFORMAT, and y is of no meaning then. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow,
+                                                      const void *in, size_t size, float scale,
+                                                      float *y);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
@@ -190,8 +219,8 @@ typedef struct fast_strategy {
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
     bool near;                  /* its workers must share memory */
-    bool codes;                 /* what it sends goes through fast_trainer_sum(), or with servers
-                                   through a space of fast_trainer_space() */
+    bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
+                                   servers through a space of fast_trainer_space() */
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences" */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */

@@ -57,7 +57,8 @@ struct fast_coded {
     encoded *parts;              /* [size]: encodings, by rank */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
-    fast_coded_figures figures;
+    fast_coded_figures own;      /* what was done, where nobody asked */
+    fast_coded_figures *figures; /* or the asker's */
 };
 
 /* One call under way. */
@@ -150,6 +151,7 @@ fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
     c->traits = fast__chain_traits(o->up);
     c->chains[0] = o->up;
     c->chains[1] = o->down;
+    c->figures = o->figures ? o->figures : &c->own;
     fast_err err = fast__alloc("encodings", c->size, sizeof *c->parts, &c->parts);
     if (!err)
         err = open_whole(c, o);
@@ -187,7 +189,7 @@ fast_coded_way fast__coded_way(const fast_coded *c)
 
 const fast_coded_figures *fast__coded_figures(const fast_coded *c)
 {
-    return &c->figures;
+    return c->figures;
 }
 
 static bool remembers(fast_coder *coder)
@@ -254,7 +256,7 @@ fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t
 static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
                        const float *x, encoded *out)
 {
-    fast_coded_figures *f = &k->c->figures;
+    fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
     const int64_t begin = fast_now(actor);
     fast_buffer *buffer = NULL;
@@ -274,7 +276,7 @@ static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int6
 static fast_err decode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
                        fast_decode_mode mode, float *y, encoded *from)
 {
-    fast_coded_figures *f = &k->c->figures;
+    fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
     const int64_t begin = fast_now(actor);
     const size_t size = from->size;
@@ -363,7 +365,7 @@ static void drop_parts(fast_coded *c)
 static fast_err sum_rounds(call *k, float *x)
 {
     fast_coded *c = k->c;
-    fast_coded_figures *f = &c->figures;
+    fast_coded_figures *f = c->figures;
     fast_actor *actor = k->group->actor;
     const int count = fast__coder_round_count(c->up);
     const double operations = operations_of(c->chains[0]) * (double)c->count / count;
@@ -400,8 +402,8 @@ static fast_err sum_sparse(call *k, float *x)
     FAST_TRY(fast__coder_pairs(c->up, own->data, own->size, s.index, s.value, &s.count));
     FAST_TRY(fast__charge_codec(k->group->actor, "decode", begin,
                                 SPARSE_OPERATIONS * (double)own->size, 3 * (double)own->size,
-                                &c->figures.decode_ns));
-    fast__count(&c->figures.bytes_dec, c->count * (int64_t)sizeof *x);
+                                &c->figures->decode_ns));
+    fast__count(&c->figures->bytes_dec, c->count * (int64_t)sizeof *x);
     return fast_allreduce_sparse(k->group, &s, x, k->deadline);
 }
 

@@ -17,7 +17,16 @@ typedef enum fast_coded_way {
     FAST_CODED_STRIPED, /* each member sums a slice, and sends it to all */
 } fast_coded_way;
 
-/* The same at all members, but for the rank. */
+/* What was encoded and decoded so far. Others may look. */
+typedef struct fast_coded_figures {
+    fast_counter bytes_in;  /* of floats that were encoded */
+    fast_counter bytes_out; /* of their encodings */
+    fast_counter bytes_dec; /* of floats that were decoded */
+    fast_counter encode_ns; /* that encoding took */
+    fast_counter decode_ns; /* that decoding took */
+} fast_coded_figures;
+
+/* The same at all members, but for the rank and the figures. */
 typedef struct fast_coded_options {
     const fast_chain *up;      /* what members send; borrowed */
     const fast_chain *down;    /* what comes back; "none": floats, where anything does; borrowed */
@@ -29,16 +38,8 @@ typedef struct fast_coded_options {
     int64_t rank;              /* in it */
     uint64_t seed;             /* of the run */
     fast_coded_way way;        /* FAST_EINVAL where it does not fit */
+    fast_coded_figures *figures; /* where to count; borrowed. NULL: its own */
 } fast_coded_options;
-
-/* What was encoded and decoded so far. Others may look. */
-typedef struct fast_coded_figures {
-    fast_counter bytes_in;  /* of floats that were encoded */
-    fast_counter bytes_out; /* of their encodings */
-    fast_counter bytes_dec; /* of floats that were decoded */
-    fast_counter encode_ns; /* that encoding took */
-    fast_counter decode_ns; /* that decoding took */
-} fast_coded_figures;
 
 /* Refuse what does not go together, with the reason; the layout may be of any vector. */
 fast_err fast__coded_check(const fast_coded_options *options);

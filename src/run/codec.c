@@ -4,9 +4,11 @@
  *
  *   codec, codec_down     opened with the run, before anything is read: wrong words and what does
  *                         not go together are found there
- *   strategies            declare whether what they send goes through fast_trainer_sum()
- *   a worker's seat       has a coded sum of its own (comm/coded.h). What it still owes, the
- *                         residual of error feedback, lives and dies with the seat's replica
+ *   strategies            declare whether what they send goes through fast_trainer_sum(), flows
+ *                         or spaces
+ *   a seat                has a coded sum of its own (comm/coded.h), made at the first, and its
+ *                         flows (comm/flow.h). What it still owes, the residual of error feedback,
+ *                         lives and dies with the seat's replica
  *
  * One worker sends nothing: its codec is checked, and never used. A checkpoint holds one model, and
  * what each worker owes is no part of it: codecs that owe nothing may be resumed, and do so to the
@@ -15,6 +17,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "comm/flow.h"
 #include "comm/space.h"
 
 #include <string.h>
@@ -81,14 +84,50 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
         fast__chain_text(run->codec));
 }
 
-fast_err fast__codec_seat(fast_seat *seat)
+void fast__codec_drop(fast_seat *seat)
 {
-    fast_run *run = seat->team->run;
-    const fast_coded_options options = options_of(run, fast__run_params(run), seat->trainer.rank);
+    while (seat->flows) {
+        fast_flow *flow = seat->flows;
 
-    if (!is_coded(run) || seat->team->workers == 1 || seat->team->strategy->servers)
-        return FAST_OK;
-    return fast__coded_new(&options, &seat->coded);
+        seat->flows = *fast__flow_next(flow);
+        fast__flow_free(flow);
+    }
+}
+
+fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fast_flow **out)
+{
+    fast_seat *seat = t->run;
+    const fast_run *run = seat->team->run;
+    const int64_t actor = fast_actor_id(t->actor);
+    const fast_coded_options o = options_of(run, fast__run_params(run), actor);
+    fast_flow *flow = seat->flows;
+
+    if (seat->flow_phase != seat->team->phase) /* those of another strategy */
+        fast__codec_drop(seat);
+    seat->flow_phase = seat->team->phase;
+    for (flow = seat->flows; flow && !fast__flow_is(flow, options);)
+        flow = *fast__flow_next(flow);
+    if (!flow) {
+        FAST_TRY(fast__flow_new(&o, options, &seat->figures, &flow));
+        *fast__flow_next(flow) = seat->flows;
+        seat->flows = flow;
+    }
+    *out = flow;
+    return FAST_OK;
+}
+
+fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow, const float *x, void *out,
+                             size_t *size_out)
+{
+    const double progress = (double)t->step / (double)t->epoch_steps;
+
+    return fast__flow_encode(flow, t->actor, t->step, progress, x, out, size_out);
+}
+
+fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
+                             float scale, float *y)
+{
+    return fast__flow_decode(flow, t->actor, in, size, scale, y);
 }
 
 /* The layers, and what lies between them, as matrices one after the other. */
@@ -163,20 +202,29 @@ fast_codes fast_trainer_codes(const fast_trainer *t)
     const fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
 
-    if (!seat->coded)
+    if (!is_coded(run) || t->workers == 1)
         return FAST_CODES_NONE;
-    return fast__chain_traits(run->codec) & fast__chain_traits(run->codec_down) & FAST_CODEC_RAW
-               ? FAST_CODES_WEIGHTS
-               : FAST_CODES_CHANGES;
+    const unsigned both = fast__chain_traits(run->codec) & fast__chain_traits(run->codec_down);
+    if (both & FAST_CODEC_LOSSLESS)
+        return FAST_CODES_EXACT;
+    return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
 }
 
 fast_err fast_trainer_sum(fast_trainer *t, float *x)
 {
-    const fast_seat *seat = t->run;
+    fast_seat *seat = t->run;
+    const fast_run *run = seat->team->run;
     const double progress = (double)t->step / (double)t->epoch_steps;
 
     FAST_ASSERT(x != NULL && t->group != NULL);
-    if (!seat->coded)
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
         return fast_allreduce(t->group, x, t->count, FAST_SOON);
+    if (!seat->coded) {
+        fast_coded_options o = options_of(run, fast__run_params(run), t->rank);
+
+        o.figures = &seat->figures;
+        FAST_TRY(fast__coded_new(&o, &seat->coded));
+        fast__coded_restart(seat->coded, seat->step_begun);
+    }
     return fast__coded_sum(seat->coded, t->group, t->step, progress, x, FAST_SOON);
 }

@@ -87,7 +87,7 @@ void fast__measure_leave(fast_seat *seat)
 /* What a worker's codecs did: their figures go on from call to call. */
 static void take_codec(const fast_seat *seat, fast_tally *tally)
 {
-    const fast_coded_figures *f = seat->coded ? fast__coded_figures(seat->coded) : &seat->figures;
+    const fast_coded_figures *f = &seat->figures;
 
     tally->encode_ns = fast__counted(&f->encode_ns);
     tally->decode_ns = fast__counted(&f->decode_ns);

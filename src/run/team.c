@@ -41,6 +41,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__optimizer_free(seat->optimizer);
     fast__loader_free(seat->loader);
     fast__coded_free(seat->coded);
+    fast__codec_drop(seat);
     fast__free(seat->first);
     fast__free(seat->centre);
     fast__free(seat->carried);
@@ -62,7 +63,8 @@ static void seat_reset(fast_seat *seat)
         memset(seat->carried, 0, 2 * (size_t)t->workers * sizeof *seat->carried);
     if (seat->coded)
         fast__coded_restart(seat->coded, run->step);
-    t->step = run->step;
+    fast__codec_drop(seat);
+    t->step = seat->step_begun = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
     seat->loss = 0;
@@ -107,7 +109,6 @@ static fast_err seat_worker(fast_seat *seat)
     }
     FAST_TRY(
         fast__alloc("contributions", 2 * team->workers, sizeof *seat->carried, &seat->carried));
-    FAST_TRY(fast__codec_seat(seat));
     t->w = seat->learner->w;
     t->g = seat->learner->g;
     t->s = seat->learner->s;

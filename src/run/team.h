@@ -56,8 +56,11 @@ typedef struct fast_seat {
     fast_learner *learner;      /* likewise */
     fast_workspace *workspace;  /* of its own; NULL on sim */
     fast_optimizer *optimizer;  /* this actor's state of the rule */
-    fast_coded *coded;          /* what sums of its vectors go through; NULL: no codec */
-    fast_coded_figures figures; /* of codecs on spaces */
+    fast_coded *coded;          /* what sums of its vectors go through; NULL: none was yet */
+    fast_flow *flows;           /* that its strategy asked for, the last one first */
+    int64_t flow_phase;         /* whose they are */
+    int64_t step_begun;         /* the step that its replica is from */
+    fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
     float *centre;              /* memory of trainer.centre; NULL: none was asked for */
     fast_gradient done;         /* what the parts of this step measured; loss: their sum */
@@ -199,8 +202,8 @@ fast_err fast__run_codec_open(fast_run *run);
 void fast__run_codec_close(fast_run *run);
 /* FAST_EINVAL, with the reason, where a strategy does not code what it sends. */
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy);
-/* Make a worker's, where the run has a codec. */
-fast_err fast__codec_seat(fast_seat *seat);
+/* Free the flows of a seat, and what they owe. */
+void fast__codec_drop(fast_seat *seat);
 /* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
 fast_err fast__codec_can_resume(const fast_team *team, const char *option);
 

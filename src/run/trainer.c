@@ -299,7 +299,7 @@ void fast_trainer_cost(fast_trainer *t, const fast_cost *cost)
     int64_t rest = 0;
 
     FAST_ASSERT(cost != NULL && cost->part_count >= 0);
-    if (seat_of(t)->coded) /* what encodings cost is not foretold */
+    if (fast_trainer_codes(t) != FAST_CODES_NONE) /* what encodings cost is not foretold */
         return;
     if (t->rank != 0 || !seat_of(t)->learner)
         return;
