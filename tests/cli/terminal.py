@@ -16,7 +16,7 @@ def run(fast, columns, arguments, interrupt=False, **env):
         pid, fd = pty.fork()
         if pid == 0:
             os.environ.pop("NO_COLOR", None)
-            os.environ.update(env, FAST_HOME=home, OMP_NUM_THREADS="1")
+            os.environ.update(env, FAST_HOME=home, XDG_DATA_HOME=home, OMP_NUM_THREADS="1")
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execv(fast, ["fast"] + arguments)
         start, out, sent = time.time(), b"", False

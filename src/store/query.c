@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a user asks for, as SQL.
+ *
+ *     status=done,workers>=4,model~net      a list of conditions, all of which must hold
+ *     -test_accuracy                        a column to sort by
+ *
+ * Names are looked up in the table of columns and only the table's own text goes into a statement;
+ * values are bound. So nothing that a user types, or that a file holds, is ever read as SQL. A
+ * column of numbers wants a number; a text equals a value if it is the value, or begins with it and
+ * a colon: strategy=ps finds ps:consistency=ssp.
+ */
+#include "base/memory.h"
+#include "base/option.h"
+#include "store/sql.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_SIZE = 64, CONDITION_MAX = 4096 };
+
+/* The longer ones come first. */
+static const char *const operators[] = { "!=", "<=", ">=", "=", "<", ">", "~" };
+
+void fast__store_sql_add(fast_store_sql *sql, const char *text)
+{
+    const size_t size = strlen(text);
+    if (sql->used + size + 1 > FAST_STORE_SQL_MAX) {
+        sql->full = true;
+        return;
+    }
+    memcpy(sql->text + sql->used, text, size + 1);
+    sql->used += size;
+}
+
+/* A "?" whose value is text. */
+static fast_err add_text(fast_store_sql *sql, const char *value)
+{
+    char *copy = NULL;
+    const int64_t size = (int64_t)strlen(value) + 1;
+    if (sql->count == FAST_STORE_VALUES_MAX)
+        return fast__fail(FAST_EINVAL, "a query of more than %d values", FAST_STORE_VALUES_MAX);
+    FAST_TRY(fast__alloc("a value of a query", size, 1, &copy));
+    memcpy(copy, value, (size_t)size);
+    sql->values[sql->count++] = copy;
+    return FAST_OK;
+}
+
+static fast_err add_number(fast_store_sql *sql, double value)
+{
+    if (sql->count == FAST_STORE_VALUES_MAX)
+        return fast__fail(FAST_EINVAL, "a query of more than %d values", FAST_STORE_VALUES_MAX);
+    sql->numbers[sql->count++] = value;
+    return FAST_OK;
+}
+
+void fast__store_sql_fini(fast_store_sql *sql)
+{
+    for (int i = 0; i < sql->count; i++)
+        fast__free(sql->values[i]);
+    sql->count = 0;
+}
+
+fast_err fast__store_sql_bind(fast_store *store, const fast_store_sql *sql, sqlite3_stmt *stmt)
+{
+    for (int i = 0; i < sql->count; i++) {
+        const int code = sql->values[i]
+                             ? sqlite3_bind_text(stmt, i + 1, sql->values[i], -1, SQLITE_STATIC)
+                             : sqlite3_bind_double(stmt, i + 1, sql->numbers[i]);
+        if (code != SQLITE_OK)
+            return fast__store_fail(store, code);
+    }
+    return FAST_OK;
+}
+
+/* Names that a query may use: the columns of `runs`, then "tag". */
+static const char *name_at(const void *ctx, int64_t i)
+{
+    const fast_store_form *runs = ctx;
+    return i < runs->count ? runs->columns[i].name : "tag";
+}
+
+/* The column of a name; *out is NULL for "tag". */
+static fast_err find_column(const char *name, const fast_column **out)
+{
+    const fast_store_form *runs = &fast__store_tables[FAST_STORE_RUNS];
+    const int64_t i = fast__name_find(name, name_at, runs, runs->count + 1, NULL);
+    if (i < 0)
+        return fast__name_unknown("column", name, name_at, runs, runs->count + 1);
+    *out = i < runs->count ? &runs->columns[i] : NULL;
+    return FAST_OK;
+}
+
+/* A pattern of LIKE that finds `value` anywhere, or as the beginning; \ is the escape. */
+static fast_err add_pattern(fast_store_sql *sql, const char *before, const char *value,
+                            const char *after)
+{
+    char pattern[2 * CONDITION_MAX + 8];
+    size_t used = (size_t)snprintf(pattern, sizeof pattern, "%s", before);
+    for (const char *c = value; *c && used + 8 < sizeof pattern; c++) {
+        if (*c == '%' || *c == '_' || *c == '\\')
+            pattern[used++] = '\\';
+        pattern[used++] = *c;
+    }
+    snprintf(pattern + used, sizeof pattern - used, "%s", after);
+    return add_text(sql, pattern);
+}
+
+static fast_err add_tag(fast_store_sql *sql, const char *op, const char *value)
+{
+    const bool contains = strcmp(op, "~") == 0;
+    if (!contains && strcmp(op, "=") != 0 && strcmp(op, "!=") != 0)
+        return fast__fail(FAST_EINVAL, "a tag is compared with =, != or ~, not %s", op);
+    fast__store_sql_add(sql, strcmp(op, "!=") == 0 ? "id NOT IN (SELECT run FROM tags WHERE tag "
+                                                   : "id IN (SELECT run FROM tags WHERE tag ");
+    fast__store_sql_add(sql, contains ? "LIKE ? ESCAPE '\\')" : "= ?)");
+    return contains ? add_pattern(sql, "%", value, "%") : add_text(sql, value);
+}
+
+/* A column of text: exact, by what stands before a colon, or contained. */
+static fast_err add_words(fast_store_sql *sql, const char *column, const char *op,
+                          const char *value)
+{
+    const char *name = strcmp(column, "status") == 0 ? "(" FAST_STORE_STATUS ")" : column;
+    const bool equal = strcmp(op, "=") == 0;
+
+    if (strcmp(op, "~") == 0) {
+        fast__store_sql_add(sql, name);
+        fast__store_sql_add(sql, " LIKE ? ESCAPE '\\'");
+        return add_pattern(sql, "%", value, "%");
+    }
+    if (!equal && strcmp(op, "!=") != 0)
+        return fast__fail(FAST_EINVAL, "\"%s\" is a text: compare it with =, != or ~, not %s",
+                          column, op);
+    fast__store_sql_add(sql, equal ? "coalesce(" : "NOT coalesce(");
+    fast__store_sql_add(sql, name);
+    fast__store_sql_add(sql, " = ? OR ");
+    fast__store_sql_add(sql, name);
+    fast__store_sql_add(sql, " LIKE ? ESCAPE '\\',0)");
+    FAST_TRY(add_text(sql, value));
+    return add_pattern(sql, "", value, ":%");
+}
+
+/* One condition; `text` is changed. */
+static fast_err add_condition(fast_store_sql *sql, char *text)
+{
+    const fast_column *column = NULL;
+    char name[NAME_MAX_SIZE];
+    const char *op = NULL;
+    const size_t size = strcspn(text, "!<>=~");
+
+    for (size_t i = 0; i < sizeof operators / sizeof *operators && !op; i++)
+        if (strncmp(text + size, operators[i], strlen(operators[i])) == 0)
+            op = operators[i];
+    if (!op || size == 0 || size >= sizeof name)
+        return fast__fail(FAST_EINVAL, "cannot read the condition \"%s\"; write it as column=value",
+                          text);
+    memcpy(name, text, size);
+    name[size] = '\0';
+    const char *value = text + size + strlen(op);
+    FAST_TRY(find_column(name, &column));
+    if (!column)
+        return add_tag(sql, op, value);
+    if (column->kind == FAST_COLUMN_TEXT || column->kind == FAST_COLUMN_JSON)
+        return add_words(sql, column->name, op, value);
+    double number;
+    if (strcmp(op, "~") == 0)
+        return fast__fail(FAST_EINVAL, "\"%s\" is a number: it cannot contain a text", name);
+    FAST_TRY(fast__parse_real(name, value, &number));
+    fast__store_sql_add(sql, column->name);
+    fast__store_sql_add(sql, op);
+    fast__store_sql_add(sql, "?");
+    return add_number(sql, number);
+}
+
+/* The next part of a list separated by commas, copied; false at its end. */
+static fast_err next_part(const char **at, char part[CONDITION_MAX], bool *more_out)
+{
+    *more_out = **at != '\0';
+    if (!*more_out)
+        return FAST_OK;
+    const size_t size = strcspn(*at, ",");
+    if (size >= CONDITION_MAX)
+        return fast__fail(FAST_EINVAL, "a condition of more than %d bytes", CONDITION_MAX - 1);
+    memcpy(part, *at, size);
+    part[size] = '\0';
+    *at += size + ((*at)[size] == ',');
+    return FAST_OK;
+}
+
+static fast_err add_conditions(fast_store_sql *sql, const char *where)
+{
+    char part[CONDITION_MAX];
+    bool more = true;
+
+    for (const char *at = where;;) {
+        FAST_TRY(next_part(&at, part, &more));
+        if (!more)
+            return FAST_OK;
+        fast__store_sql_add(sql, " AND ");
+        FAST_TRY(add_condition(sql, part));
+    }
+}
+
+static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
+{
+    char part[CONDITION_MAX];
+    bool more = true;
+
+    fast__store_sql_add(sql, " AND (" FAST_STORE_STATUS ") IN (");
+    for (const char *at = statuses; more;) {
+        const bool first = at == statuses;
+        FAST_TRY(next_part(&at, part, &more));
+        if (!more)
+            break;
+        fast__store_sql_add(sql, first ? "?" : ",?");
+        FAST_TRY(add_text(sql, part));
+    }
+    fast__store_sql_add(sql, ")");
+    return FAST_OK;
+}
+
+fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
+{
+    static const char *const searched[] = { "name",    "command", "system",   "strategy",
+                                            "model",   "data",    "topology", "codec",
+                                            "cluster", "error",   "batch_of" };
+    fast__store_sql_add(sql, " WHERE 1");
+    if (query->search && query->search[0]) {
+        if (strlen(query->search) >= CONDITION_MAX)
+            return fast__fail(FAST_EINVAL, "a search for more than %d bytes", CONDITION_MAX - 1);
+        fast__store_sql_add(sql, " AND (id IN (SELECT run FROM tags WHERE tag LIKE ? ESCAPE '\\')");
+        FAST_TRY(add_pattern(sql, "%", query->search, "%"));
+        for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
+            fast__store_sql_add(sql, " OR ");
+            fast__store_sql_add(sql, searched[i]);
+            fast__store_sql_add(sql, " LIKE ? ESCAPE '\\'");
+            FAST_TRY(add_pattern(sql, "%", query->search, "%"));
+        }
+        fast__store_sql_add(sql, ")");
+    }
+    if (query->status && query->status[0])
+        FAST_TRY(add_statuses(sql, query->status));
+    if (query->tag && query->tag[0]) {
+        fast__store_sql_add(sql, " AND ");
+        FAST_TRY(add_tag(sql, "=", query->tag));
+    }
+    if (query->where && query->where[0])
+        FAST_TRY(add_conditions(sql, query->where));
+    return sql->full ? fast__fail(FAST_EINVAL, "the query is too long") : FAST_OK;
+}
+
+fast_err fast__store_order(fast_store_sql *sql, const fast_store_query *query)
+{
+    const char *sort = query->sort && query->sort[0] ? query->sort : "-id";
+    const bool down = sort[0] == '-';
+    const fast_column *column = NULL;
+
+    FAST_TRY(find_column(sort + down, &column));
+    if (!column || column->kind == FAST_COLUMN_JSON)
+        return fast__fail(FAST_EINVAL, "cannot sort by \"%s\"", sort + down);
+    if (query->limit < 0 || query->offset < 0)
+        return fast__fail(FAST_EINVAL, "limit and offset are not negative");
+    fast__store_sql_add(sql, " ORDER BY ");
+    fast__store_sql_add(sql, column->name);
+    fast__store_sql_add(sql, down ? " DESC NULLS LAST, id DESC" : " ASC NULLS LAST, id ASC");
+    char text[96];
+    snprintf(text, sizeof text, " LIMIT %lld OFFSET %lld",
+             query->limit ? (long long)query->limit : -1LL, (long long)query->offset);
+    fast__store_sql_add(sql, text);
+    return sql->full ? fast__fail(FAST_EINVAL, "the query is too long") : FAST_OK;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The form of the store and its versions.
+ *
+ * A store says what it is in the header of its file: `application_id` is "FAST" in ASCII, and
+ * `user_version` counts the migrations below that were applied. Opening for writing applies those
+ * that are missing, in one transaction: a crash leaves the old form. A file of another program, or
+ * one with a version above ours, is left alone.
+ *
+ * Wide JSON columns come last, so that listing runs does not read the pages they spill to. Rows of
+ * a run lie together, by the key (run, number), without a second tree.
+ */
+#include "store/sql.h"
+
+enum { APPLICATION_ID = 0x46415354 }; /* "FAST" */
+
+/* From version i to i + 1. Never changed once released: a new form is a new row. */
+static const char *const migrations[] = {
+    "CREATE TABLE runs (id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT NOT NULL, name TEXT,"
+    " created REAL NOT NULL, finished REAL, pid INTEGER, host TEXT, boot TEXT, version TEXT,"
+    " system TEXT, strategy TEXT, topology TEXT, model TEXT, data TEXT, transport TEXT,"
+    " cluster TEXT, codec TEXT, optimizer TEXT, lr REAL, workers INTEGER, batch INTEGER,"
+    " seed INTEGER, batch_of TEXT, epoch INTEGER, steps INTEGER, step_count INTEGER,"
+    " samples INTEGER, loss REAL, train_accuracy REAL, test_loss REAL, test_accuracy REAL,"
+    " samples_per_s REAL, time_s REAL, wall_time_s REAL, time_to_target_s REAL,"
+    " bytes_sent INTEGER, staleness_mean REAL, divergence REAL, params_hash TEXT, weights TEXT,"
+    " trace TEXT, dropped INTEGER, error TEXT, command TEXT, options TEXT, machine TEXT,"
+    " result TEXT);"
+    "CREATE INDEX runs_created ON runs (created);"
+    "CREATE INDEX runs_status ON runs (status);"
+    "CREATE INDEX runs_test_accuracy ON runs (test_accuracy);"
+    "CREATE INDEX runs_time_to_target_s ON runs (time_to_target_s);"
+    "CREATE INDEX runs_batch_of ON runs (batch_of);"
+    "CREATE TABLE metrics (run INTEGER, seq INTEGER, step INTEGER, epoch REAL, time_s REAL,"
+    " wall_s REAL, samples INTEGER, bytes INTEGER, loss REAL, train_accuracy REAL,"
+    " test_loss REAL, test_accuracy REAL, samples_per_s REAL, compute_s REAL, exchange_s REAL,"
+    " wait_s REAL, codec_s REAL, staleness_mean REAL, divergence REAL,"
+    " PRIMARY KEY (run, seq)) WITHOUT ROWID;"
+    "CREATE TABLE events (run INTEGER, seq INTEGER, time_s REAL, step INTEGER, kind TEXT,"
+    " text TEXT, PRIMARY KEY (run, seq)) WITHOUT ROWID;"
+    "CREATE TABLE workers (run INTEGER, rank INTEGER, name TEXT, steps INTEGER, compute_s REAL,"
+    " exchange_s REAL, wait_s REAL, codec_s REAL, bytes_sent INTEGER, messages_sent INTEGER,"
+    " PRIMARY KEY (run, rank)) WITHOUT ROWID;"
+    "CREATE TABLE links (run INTEGER, sender INTEGER, receiver INTEGER, messages INTEGER,"
+    " bytes INTEGER, PRIMARY KEY (run, sender, receiver)) WITHOUT ROWID;"
+    "CREATE TABLE staleness (run INTEGER, bucket INTEGER, updates INTEGER,"
+    " PRIMARY KEY (run, bucket)) WITHOUT ROWID;"
+    "CREATE TABLE spans (run INTEGER, seq INTEGER, actor INTEGER, kind TEXT, start_s REAL,"
+    " end_s REAL, PRIMARY KEY (run, seq)) WITHOUT ROWID;"
+    "CREATE TABLE tags (run INTEGER, tag TEXT, PRIMARY KEY (run, tag)) WITHOUT ROWID;"
+    "CREATE INDEX tags_tag ON tags (tag);",
+};
+_Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
+               "a migration to every version");
+
+/* The version of the file: 0 if it is empty. Anything that is no store is refused. */
+static fast_err read_version(fast_store *store, int64_t *out)
+{
+    int64_t version, application, objects;
+
+    FAST_TRY(fast__store_number(store, "PRAGMA user_version", &version));
+    FAST_TRY(fast__store_number(store, "PRAGMA application_id", &application));
+    FAST_TRY(fast__store_number(store, "SELECT count(*) FROM sqlite_schema", &objects));
+    if (objects == 0 && application == 0 && version == 0) {
+        *out = 0;
+        return FAST_OK;
+    }
+    if (application != APPLICATION_ID || version < 1)
+        return fast__fail(FAST_EFORMAT, "\"%s\" is a database of another program, not a run store",
+                          store->path);
+    if (version > FAST_STORE_VERSION)
+        return fast__fail(FAST_EFORMAT,
+                          "\"%s\" was written by a newer fast (store version %lld, this one knows "
+                          "%d); use that or another --store",
+                          store->path, (long long)version, FAST_STORE_VERSION);
+    *out = version;
+    return FAST_OK;
+}
+
+static fast_err migrate(fast_store *store)
+{
+    char sql[96];
+    int64_t version;
+
+    /* Another process may have done it while this one waited for the lock. */
+    FAST_TRY(read_version(store, &version));
+    for (; version < FAST_STORE_VERSION; version++)
+        FAST_TRY(fast__store_run(store, migrations[version]));
+    sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id=%d; PRAGMA user_version=%d",
+                     APPLICATION_ID, FAST_STORE_VERSION);
+    return fast__store_run(store, sql);
+}
+
+fast_err fast__store_schema(fast_store *store)
+{
+    int64_t version;
+
+    FAST_TRY(read_version(store, &version));
+    if (version == FAST_STORE_VERSION)
+        return FAST_OK;
+    if (!store->write)
+        return version == 0
+                   ? fast__fail(FAST_ENOENT, "no runs are kept in \"%s\" yet", store->path)
+                   : fast__fail(FAST_EFORMAT,
+                                "\"%s\" is of an older fast (store version %lld); a run that is "
+                                "kept in it brings it up to date",
+                                store->path, (long long)version);
+    FAST_TRY(fast__store_run(store, "BEGIN IMMEDIATE"));
+    const fast_err err = migrate(store);
+    if (err) {
+        sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+        return err;
+    }
+    return fast__store_run(store, "COMMIT");
+}

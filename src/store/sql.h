@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "store/tables.h"
+
+#include <sqlite3.h>
+
+/*
+ * What the files of the store that speak SQL share.
+ */
+
+enum { FAST_STORE_COLUMNS_MAX = 64, FAST_STORE_SQL_MAX = 8192 };
+
+struct fast_store {
+    sqlite3 *db;                              /* the connection */
+    char *path;                               /* of the file, for messages */
+    bool write;                               /* opened for writing */
+    sqlite3_stmt *puts[FAST_STORE_TABLES];    /* insert or replace a row; made when first used */
+    sqlite3_stmt *selects[FAST_STORE_TABLES]; /* rows of a run after a number; likewise */
+    sqlite3_stmt *update;                     /* of a run; likewise */
+    char *scratch;                            /* FAST_STORE_SQL_MAX bytes for SQL and texts */
+};
+
+/* The error for what SQLite said, with a detail that names the file and what to do. */
+fast_err fast__store_fail(const fast_store *store, int code);
+
+/* Run statements without values and results. */
+fast_err fast__store_run(fast_store *store, const char *sql);
+/* Prepare a statement; *out stays NULL on failure. */
+fast_err fast__store_prepare(fast_store *store, const char *sql, bool keep, sqlite3_stmt **out);
+/* One whole number that a statement gives. */
+fast_err fast__store_number(fast_store *store, const char *sql, int64_t *out);
+
+/* The value of a column in a row, as the n-th parameter of a statement. */
+fast_err fast__store_bind(fast_store *store, sqlite3_stmt *stmt, int n, const fast_column *column,
+                          const void *row);
+
+/* Check that the file is a store of this program, and bring it to FAST_STORE_VERSION if it may be
+ * written; schema.c. */
+fast_err fast__store_schema(fast_store *store);
+
+/* Who this process is, for the columns of a run. */
+typedef struct fast_store_owner {
+    int64_t pid;    /* of the process */
+    char host[256]; /* name of the machine */
+    char boot[128]; /* boot id, process namespace, and when the process began */
+} fast_store_owner;
+void fast__store_owner(fast_store_owner *out);
+
+/* The SQL function gone(host, boot, pid): 1 if that process of this machine is no more, 0 if it
+ * lives or cannot be seen from here. */
+fast_err fast__store_owner_install(fast_store *store);
+/* Mark the runs of processes that are gone. */
+fast_err fast__store_owner_mark(fast_store *store);
+
+/* Text of a growing statement with its values: a query of the user's, read. */
+enum { FAST_STORE_VALUES_MAX = 64 };
+typedef struct fast_store_sql {
+    char *text;                            /* FAST_STORE_SQL_MAX bytes */
+    size_t used;                           /* of them */
+    char *values[FAST_STORE_VALUES_MAX];   /* texts, owned; NULL where it is a number */
+    double numbers[FAST_STORE_VALUES_MAX]; /* where values[i] is NULL */
+    int count;                             /* of values */
+    bool full;                             /* something did not fit */
+} fast_store_sql;
+/* Append " WHERE ..." to `sql`; query.c. */
+fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query);
+/* Append " ORDER BY ... LIMIT ... OFFSET ...". */
+fast_err fast__store_order(fast_store_sql *sql, const fast_store_query *query);
+void fast__store_sql_add(fast_store_sql *sql, const char *text);
+fast_err fast__store_sql_bind(fast_store *store, const fast_store_sql *sql, sqlite3_stmt *stmt);
+void fast__store_sql_fini(fast_store_sql *sql);
+
+/* The status that readers see, as an expression on `runs`. */
+#define FAST_STORE_STATUS \
+    "CASE WHEN status='running' AND gone(host,boot,pid) THEN 'interrupted' ELSE status END"

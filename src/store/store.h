@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+#include "fast/store.h"
+
+/*
+ * The store's writing side, for the one who keeps a run (run/keep.c). It knows tables and rows, and
+ * nothing of what a run is. fast/store.h has the reading side and the rows.
+ *
+ *   tables.c   the columns of every table         schema.c   versions and migrations
+ *   store.c    open, prepared statements, writing  owner.c   is the process of a run still there
+ *   query.c    text of a user -> SQL with values   read.c    rows for callers
+ *   none.c     all of it for builds without SQLite
+ */
+enum {
+    FAST_STORE_VERSION = 1,           /* of the schema: PRAGMA user_version */
+    FAST_STORE_TEXT_MAX = 16384,      /* bytes of a text; longer ones are cut */
+    FAST_STORE_JSON_MAX = 1024 * 1024 /* bytes of a JSON text; longer ones are left out */
+};
+
+/* A row of a table without values: everything is none. */
+void fast__store_row_init(fast_store_table table, void *row);
+
+/* How long a call may wait for another process's transaction; 5000 ms unless told. */
+void fast__store_patience(fast_store *store, int milliseconds);
+
+/* Begin a run: `id`, `status`, `pid`, `host` and `boot` of the row are not looked at; the run is
+ * `running` and this process's. */
+fast_err fast__store_begin(fast_store *store, const fast_stored_run *run, int64_t *id_out);
+
+/* Bring a run's row up to date: all that was measured (epoch to dropped), status, finished, error
+ * and result; columns without a value here stay as they are. */
+fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run *run);
+
+/* Add a row of the table's type to a run; one with the same key is replaced. Not for runs. */
+fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run, const void *row);
+
+/* Forget the spans of a run with a `seq` below this. */
+fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq);
+
+/* Rows between these become visible, and safe from a crash of the process, together. A failed end
+ * takes them back. */
+fast_err fast__store_transaction_begin(fast_store *store);
+fast_err fast__store_transaction_end(fast_store *store);
