@@ -84,6 +84,34 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t num
  * and this worker missed. lr becomes that step's. */
 FAST_API void fast_trainer_count(fast_trainer *t);
 
+/* A layer whose gradient is a sum of outer products, one for each sample of the batch: its part of
+ * g, [outputs][inputs] row major, has the element sum over r < rows of u[r][o] v[r][i]. */
+typedef struct fast_factored {
+    const char *name; /* of its weights */
+    int64_t offset;   /* of them in w and g */
+    int64_t outputs;  /* rows of the matrix */
+    int64_t inputs;   /* columns */
+    int64_t samples;  /* rows of its factors in a gradient */
+    int64_t rows;     /* at most, with such as are all 0 */
+} fast_factored;
+/* Layer i of those; false past the last: other layers' gradients have no factors, nor have those of
+ * foreign learners or of several micro-batches. At servers too. */
+FAST_API bool fast_trainer_factored(const fast_trainer *t, int64_t i, fast_factored *out);
+/* From the next gradient on layer i's gradient is left as its factors, and its part of g is not
+ * written; its range is reported as ever. Or no longer. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_factor(fast_trainer *t, int64_t i, bool wanted);
+/* Those of the last gradient, or in reports of this one: the rows of u, `outputs` floats each, then
+ * those of v, `inputs` each. Lent until the next gradient. */
+FAST_API const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *rows_out);
+/* Multiply out: y[outputs][inputs] = the sum over `count` factors of layer i in their order, and in
+ * each over its rows in order, the same bits everywhere. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_compose(fast_trainer *t, int64_t i,
+                                                       const float *const *factors,
+                                                       const int64_t *rows, int64_t count,
+                                                       float *y);
+/* Tell the user something once, in a line without a full stop; that of worker 0 stands. */
+FAST_API void fast_trainer_note(fast_trainer *t, const char *text);
+
 /* What the run's codecs ask of what is summed. */
 typedef enum fast_codes {
     FAST_CODES_NONE,    /* there is no codec */

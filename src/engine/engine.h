@@ -3,6 +3,7 @@
 
 #include "engine/graph.h"
 #include "tensor/batch.h"
+#include "tensor/factors.h"
 
 /*
  * What executes the arithmetic of a native model. An engine compiles a graph, for batches of at
@@ -26,20 +27,6 @@ typedef struct fast_engine_options {
  * neither them nor the parameters of that range again. Ranges never overlap, cover the vector
  * exactly once, and may be smaller than a segment. May only post: never block, never run a pass. */
 typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
-
-/* A dense layer's weight gradient as factors: dW[o][i] = sum over n < rows of u[o][n] v[i][n].
- * Strides are between rows of u and v, in elements. Return true to take them: then the pass does
- * not compute the product, does not write that segment's gradient and does not report it. Valid
- * during the call only. */
-typedef struct fast_factors {
-    int64_t segment;            /* of the weight, in the graph's params */
-    int64_t rows;               /* samples (times positions) */
-    int64_t outputs, inputs;    /* rows and columns of dW */
-    const float *u;             /* [outputs][u_stride] */
-    const float *v;             /* [inputs][v_stride] */
-    int64_t u_stride, v_stride; /* at least `rows` */
-} fast_factors;
-typedef bool fast_factor_fn(void *ctx, const fast_factors *factors);
 
 /* One pass over one batch: in, then out. Without `grad` it goes forward only. */
 typedef struct fast_pass {

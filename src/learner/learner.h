@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "tensor/factors.h"
 #include "tensor/segment.h"
 
 /*
@@ -17,7 +18,9 @@ typedef struct fast_gradient {
     int64_t step;                   /* in: which batch */
     bool alone;                     /* in: of one part only: micro-batch `step` of all steps' */
     fast_learner_report_fn *report; /* in: may be NULL */
-    void *ctx;                      /* in: for report */
+    fast_factor_fn *factor;         /* in: may be NULL; takes a layer's gradient as factors, which
+                                       then is neither written nor reported */
+    void *ctx;                      /* in: for both */
     double loss;                    /* out: mean over the batch */
     int64_t correct;                /* out: right positions, by the largest output */
     int64_t positions;              /* out: judged */
@@ -39,6 +42,13 @@ typedef struct fast_teachers {
     double share;        /* of their mean prediction in the targets; the rest is the labels' */
 } fast_teachers;
 
+/* A layer whose gradient can be had as factors. */
+typedef struct fast_factorable {
+    int64_t segment; /* of its weights in `params`, [outputs][inputs] */
+    int64_t samples; /* rows of factors that a gradient has */
+    int64_t rows;    /* at most, with such as are all 0 */
+} fast_factorable;
+
 typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
@@ -47,6 +57,8 @@ typedef struct fast_learner_ops {
     fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
     /* From the next gradient on, learn from these. May be NULL. FAST_ENOMEM */
     fast_err (*teach)(fast_learner *learner, const fast_teachers *teachers);
+    /* Layer i of those that offer factors; false past the last. May be NULL: there are none. */
+    bool (*factorable)(const fast_learner *learner, int64_t i, fast_factorable *out);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 

@@ -16,6 +16,8 @@
 
 #include <math.h>
 
+enum { FACTOR_PAD = 16 }; /* samples that an engine may pad to */
+
 typedef struct native {
     fast_learner base;
     fast_native_options options; /* all borrowed */
@@ -202,7 +204,10 @@ static fast_err run_parts(native *self, fast_gradient *gradient)
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     native *self = (native *)learner;
-    fast_pass pass = { .grad = learner->g, .report = gradient->report, .ctx = gradient->ctx };
+    fast_pass pass = { .grad = learner->g,
+                       .report = gradient->report,
+                       .factor = gradient->factor,
+                       .ctx = gradient->ctx };
 
     FAST_ASSERT(gradient->step >= 0);
     gradient->loss = 0;
@@ -213,6 +218,30 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
     if (learner->parts > 1 && !gradient->alone)
         return run_parts(self, gradient);
     return run_part(self, gradient, gradient->step, gradient->step / learner->parts, &pass);
+}
+
+/* Dense layers, but those whose gradient goes through a weight norm; and none where a gradient is a
+ * mean of several micro-batches'. Engines may pad samples to whole vectors. */
+static bool native_factorable(const fast_learner *learner, int64_t i, fast_factorable *out)
+{
+    const native *self = (const native *)learner;
+    const fast_graph *graph = self->options.graph;
+    const int64_t batch = fast__program_head(self->options.program)->batch;
+    int64_t found = 0;
+
+    for (int n = 0; n < graph->node_count && learner->parts == 1; n++) {
+        const fast_node *node = &graph->nodes[n];
+
+        if (node->op != FAST_OP_DENSE || node->weight[FAST_W_GAIN] >= 0 || found++ < i)
+            continue;
+        const int64_t rows = fast__dense_shape(graph, n).rows;
+        *out =
+            (fast_factorable){ .segment = node->weight[FAST_W_WEIGHT],
+                               .samples = batch * rows,
+                               .rows = (batch + FACTOR_PAD - 1) / FACTOR_PAD * FACTOR_PAD * rows };
+        return true;
+    }
+    return false;
 }
 
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
@@ -260,6 +289,7 @@ static const fast_learner_ops native_ops = {
     .gradient = native_gradient,
     .evaluate = native_evaluate,
     .teach = native_teach,
+    .factorable = native_factorable,
     .free = native_free,
 };
 

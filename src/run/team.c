@@ -42,6 +42,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__loader_free(seat->loader);
     fast__coded_free(seat->coded);
     fast__codec_drop(seat);
+    fast__factors_free(seat);
     fast__free(seat->first);
     fast__free(seat->centre);
     fast__free(seat->carried);
@@ -65,6 +66,8 @@ static void seat_reset(fast_seat *seat)
         fast__coded_restart(seat->coded, run->step);
     fast__codec_drop(seat);
     t->step = seat->step_begun = run->step;
+    fast__factors_forget(seat);
+    t->step = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
     seat->loss = 0;

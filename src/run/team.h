@@ -15,6 +15,7 @@
  *
  *   team.c      strategy + transport -> seats -> a world of actors -> their end
  *   trainer.c   what a strategy's program calls
+ *   factors.c   gradients that are left as factors
  *   codec.c     codecs: checks, and sums that they make shorter
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
@@ -49,6 +50,8 @@ typedef struct fast_tally {
     int64_t steps;                          /* taken */
 } fast_tally;
 
+struct fast_taken; /* factors.c */
+
 typedef struct fast_seat {
     fast_trainer trainer;       /* what the strategy sees; trainer.run is the seat */
     struct fast_team *team;     /* that it belongs to */
@@ -63,6 +66,8 @@ typedef struct fast_seat {
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
     float *centre;              /* memory of trainer.centre; NULL: none was asked for */
+    struct fast_taken *taken;   /* layers whose gradients are left as factors; NULL: none was */
+    int64_t taken_count;        /* of layers that could be */
     fast_gradient done;         /* what the parts of this step measured; loss: their sum */
     int64_t done_count;         /* of those parts */
     fast_err err;               /* what a call between steps met */
@@ -206,6 +211,14 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
 void fast__codec_drop(fast_seat *seat);
 /* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
 fast_err fast__codec_can_resume(const fast_team *team, const char *option);
+
+/* factors.c: a gradient begins; take what it offers, true if that was wanted, and where its range
+ * is. Then none is wanted any more, or the memory is freed. */
+void fast__factors_begin(fast_seat *seat);
+bool fast__factors_take(fast_seat *seat, const fast_factors *factors, int64_t *offset_out,
+                        int64_t *count_out);
+void fast__factors_forget(fast_seat *seat);
+void fast__factors_free(fast_seat *seat);
 
 /* The worker's replica is its own again: a copy of the shared one. */
 void fast__seat_unshare(fast_seat *seat);

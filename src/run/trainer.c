@@ -82,13 +82,28 @@ static void relay(void *ctx, int64_t offset, int64_t count)
     fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left, offset, count);
 }
 
+/* A layer's gradient is offered as factors: those that are wanted are final as a range is. */
+static bool take_factors(void *ctx, const fast_factors *factors)
+{
+    gradient_work *gw = ctx;
+    int64_t offset = 0, count = 0;
+
+    if (!fast__factors_take(gw->seat, factors, &offset, &count))
+        return false;
+    if (gw->work.report)
+        relay(gw, offset, count);
+    return true;
+}
+
 static fast_err run_gradient(fast_work *work)
 {
     gradient_work *gw = (gradient_work *)work;
     fast_learner *learner = gw->seat->learner;
 
     gw->gradient.report = work->report ? relay : NULL;
+    gw->gradient.factor = gw->seat->taken && !gw->gradient.alone ? take_factors : NULL;
     gw->gradient.ctx = gw;
+    fast__factors_begin(gw->seat);
     gw->err = learner->ops->gradient(learner, &gw->gradient);
     FAST_TRY(gw->err);
     work->operations = gw->gradient.flops;

@@ -15,15 +15,19 @@
  * where a network is waited for; workers that share memory have no idle core meanwhile. They may
  * have one model in common instead, where the rule is elementwise: each sums and updates a slice.
  *
+ * Factors. Dense layers may travel as the factors of their gradients instead (factoring.c), posted
+ * in the same way as soon as the layer is done; what is left is summed as above.
+ *
  * With a codec a gradient is encoded whole, so its sum waits for the way back, and each worker has
  * a model of its own.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
- * algorithms that are optimal in bandwidth; with overlap, one for each bucket.
+ * algorithms that are optimal in bandwidth; with overlap, one for each bucket; P - 1 messages for
+ * each layer that travels as factors.
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/strategy.h"
+#include "strategy/factoring.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +40,7 @@ typedef struct allreduce_config {
     int overlap;        /* auto, yes, no */
     int64_t bucket;     /* bytes of gradient whose sum is begun at once */
     int share;          /* auto, yes, no */
+    int factors;        /* FAST_FACTORS_* */
 } allreduce_config;
 
 static const fast_option options[] = {
@@ -48,6 +53,7 @@ static const fast_option options[] = {
     FAST_OPT_CHOICE(allreduce_config, share, "auto", "auto|yes|no",
                     "one model for all workers of a process, where algorithm and rule allow it; "
                     "auto: from 4 workers on"),
+    FAST_OPT_FACTORS(allreduce_config),
     FAST_OPT_END,
 };
 
@@ -61,6 +67,8 @@ typedef struct bucket {
 /* The gradient of a step, cut as it comes. */
 typedef struct overlap {
     fast_trainer *t;
+    fast_factoring factors;    /* layers that are not summed but composed */
+    bool early;                /* sums and factors begin during the gradient, not after it */
     int64_t size;              /* elements that a bucket has at least */
     int64_t low, high;         /* range that is final and not begun; empty where equal */
     int64_t count;             /* of buckets */
@@ -90,13 +98,29 @@ static void begin(overlap *o)
         o->count++;
 }
 
+/* A layer's factors are final: they go out. */
+static void begin_factors(overlap *o, fast_factor_layer *layer)
+{
+    begin(o); /* what waits is below or above it */
+    if (o->err || !o->buckets)
+        return;
+    o->err = fast__factoring_start(&o->factors, layer);
+    if (o->err)
+        snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
+}
+
 /* A report of the gradient: ranges come in the same order at every worker. */
 static void report(void *ctx, int64_t offset, int64_t count)
 {
     overlap *o = ctx;
+    fast_factor_layer *layer = fast__factoring_find(&o->factors, offset);
     const bool below = offset + count == o->low;
     const bool above = offset == o->high;
 
+    if (layer) {
+        begin_factors(o, layer);
+        return;
+    }
     if (o->low != o->high && !below && !above)
         begin(o);
     if (o->low == o->high) {
@@ -111,12 +135,18 @@ static void report(void *ctx, int64_t offset, int64_t count)
         begin(o);
 }
 
+/* Update a range of the sum. */
+static void update(fast_trainer *t, int64_t offset, int64_t count)
+{
+    fast_trainer_update_range(t, t->step, t->lr, t->w + offset, t->g + offset,
+                              1.0f / (float)t->workers, offset, count);
+}
+
 /* Wait for every sum, in the order of their beginning, and update what has come. All are waited
  * for, also after a failure: a request that is begun is freed by its wait. */
 static fast_err finish(overlap *o, fast_err err)
 {
     fast_trainer *t = o->t;
-    const float share = 1.0f / (float)t->workers;
     const bool by_range = fast_trainer_by_range(t);
 
     for (int64_t i = 0; i < o->count; i++) {
@@ -126,11 +156,18 @@ static fast_err finish(overlap *o, fast_err err)
         if (!err)
             err = failed;
         if (!err && by_range)
-            fast_trainer_update_range(t, t->step, t->lr, t->w + b->offset, t->g + b->offset, share,
-                                      b->offset, b->count);
+            update(t, b->offset, b->count);
     }
+    for (int64_t i = 0; i < o->factors.count && !err; i++) {
+        fast_factor_layer *layer = &o->factors.layers[i];
+
+        err = fast__factoring_finish(&o->factors, layer, FAST_SOON);
+        if (!err && by_range)
+            update(t, layer->what.offset, layer->what.outputs * layer->what.inputs);
+    }
+    fast__factoring_drop(&o->factors);
     FAST_TRY(err);
-    return by_range ? FAST_OK : fast_trainer_update(t, t->g, share);
+    return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
 /* A step whose sums begin during the gradient. */
@@ -149,13 +186,21 @@ static fast_err step_overlapped(fast_trainer *t, overlap *o)
     return finish(o, err);
 }
 
-/* For the forecast: one sum, or those that begin during the way back. */
-static fast_err tell_cost(fast_trainer *t, const overlap *o)
+/* For the forecast: one sum, or those that begin during the way back; and factors, which come from
+ * all others. */
+static fast_err tell_cost(fast_trainer *t, const overlap *o, bool cut)
 {
     fast_cost cost = { .allreduces = 1, .meets = 1 };
     int64_t *parts = NULL;
 
-    if (o && o->count > 0) {
+    for (int64_t i = 0; i < o->factors.count; i++) {
+        const fast_factored *what = &o->factors.layers[i].what;
+
+        cost.allreduces -= (double)(what->outputs * what->inputs) / (double)t->count;
+        cost.trips++;
+    }
+    cost.waits = o->factors.floats / (double)t->count;
+    if (cut && o->count > 0) {
         FAST_TRY(fast__alloc("buckets' sizes", o->count, sizeof *parts, &parts));
         for (int64_t i = 0; i < o->count; i++)
             parts[i] = o->buckets[i].count;
@@ -167,17 +212,41 @@ static fast_err tell_cost(fast_trainer *t, const overlap *o)
     return FAST_OK;
 }
 
-/* A step with one sum. With `o` it counts the buckets of the steps to come. */
+/* Sum what is not sent as factors: the ranges between those layers. A sum does not depend on how
+ * the vector is cut. */
+static fast_err sum_rest(overlap *o)
+{
+    fast_trainer *t = o->t;
+
+    for (int64_t i = 0, at = 0; i <= o->factors.count; i++) {
+        const fast_factored *what = &o->factors.layers[i].what;
+        const int64_t end = i < o->factors.count ? what->offset : t->count;
+
+        if (end > at)
+            FAST_TRY(fast_allreduce(t->group, t->g + at, end - at, FAST_SOON));
+        if (i < o->factors.count)
+            at = end + what->outputs * what->inputs;
+    }
+    return FAST_OK;
+}
+
+/* A step with one sum after the gradient. Where others are to overlap, it counts their buckets. */
 static fast_err step_at_once(fast_trainer *t, overlap *o)
 {
-    FAST_TRY(fast_trainer_gradient(t, o ? report : NULL, o));
-    if (o) {
+    const bool factored = o->factors.count > 0;
+
+    FAST_TRY(fast_trainer_gradient(t, o->early ? report : NULL, o));
+    if (o->early) {
         begin(o);
         o->room = o->count;
-        FAST_TRY(fast__alloc("buckets of gradients", o->room, sizeof *o->buckets, &o->buckets));
+        FAST_TRY(fast__alloc("buckets of gradients", o->room + 1, sizeof *o->buckets, &o->buckets));
     }
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_trainer_sum(t, t->g));
+    for (int64_t i = 0; i < o->factors.count; i++)
+        FAST_TRY(fast__factoring_start(&o->factors, &o->factors.layers[i]));
+    FAST_TRY(factored ? sum_rest(o) : fast_trainer_sum(t, t->g));
+    for (int64_t i = 0; i < o->factors.count; i++)
+        FAST_TRY(fast__factoring_finish(&o->factors, &o->factors.layers[i], FAST_SOON));
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
@@ -215,16 +284,14 @@ static fast_err train(fast_trainer *t, overlap *o, bool shared)
 {
     bool told = false;
 
-    FAST_TRY(tell_cost(t, NULL));
+    FAST_TRY(tell_cost(t, o, false));
     while (fast_trainer_next(t)) {
-        const bool cut = o && o->buckets;
+        const bool cut = o->buckets != NULL;
 
         /* The first step is at once: the group may measure before it chooses an algorithm. */
-        FAST_TRY(shared            ? step_shared(t)
-                 : o && o->buckets ? step_overlapped(t, o)
-                                   : step_at_once(t, o));
+        FAST_TRY(shared ? step_shared(t) : cut ? step_overlapped(t, o) : step_at_once(t, o));
         if (cut && !told)
-            FAST_TRY(tell_cost(t, o));
+            FAST_TRY(tell_cost(t, o, true));
         told = told || cut;
         FAST_TRY(average_state(t));
         for (int64_t j = 0; j < t->workers; j++)
@@ -241,23 +308,40 @@ static bool share_wanted(const allreduce_config *c, int64_t workers)
            (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0);
 }
 
+/* Factors are sent as they are, by messages of their own. */
+static fast_err open_factors(fast_trainer *t, const allreduce_config *c, bool coded, overlap *o)
+{
+    int mode = c->factors;
+
+    if (coded && mode == FAST_FACTORS_YES)
+        return fast__fail(FAST_EINVAL, "allreduce: factors are sent as they are, and a codec "
+                                       "encodes the whole gradient; leave out one of them");
+    if (coded && mode == FAST_FACTORS_AUTO) {
+        fast_trainer_note(t, "the codec encodes whole gradients: none is sent as factors");
+        mode = FAST_FACTORS_NO;
+    }
+    return fast__factoring_open(t, mode, &o->factors);
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
-    overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
-    bool overlapped = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
     const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool native = strncmp(c->algorithm, "native", 6) == 0; /* which cannot be begun */
+    overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
     bool shared = false;
     fast_err err;
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
-    if (t->workers == 1 || coded ||
-        strncmp(c->algorithm, "native", 6) == 0) /* which cannot be begun */
-        overlapped = false;
-    if (share_wanted(c, t->workers) && !overlapped && !coded)
+    o.early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
+    if (t->workers == 1 || coded || native)
+        o.early = false;
+    FAST_TRY(open_factors(t, c, coded, &o));
+    if (share_wanted(c, t->workers) && !o.early && !coded && o.factors.count == 0)
         FAST_TRY(fast_trainer_share(t, &shared));
-    err = train(t, overlapped ? &o : NULL, shared);
+    err = train(t, &o, shared);
     fast__free(o.buckets);
+    fast__factoring_close(&o.factors);
     return err;
 }
 

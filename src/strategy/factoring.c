@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sufficient factors: a dense layer's gradient is a sum of outer products, so the batch's output
+ * gradients u and inputs v say it in rows (O + C) floats instead of O C. Each worker sends its
+ * factors to all others, and all multiply out the same sum (SFB: Xie et al. 2015):
+ *
+ *     sum_i g_i = sum over ranks i, and rows r of each in order, of u_ir v_ir'
+ *
+ * which is the sum of the products to rounding, and the same bits at every worker, on every
+ * transport. Chosen by layer (Poseidon: Zhang et al. 2017), by what a worker sends in floats; a
+ * message costs MESSAGE_FLOATS more, about latency times bandwidth:
+ *
+ *     factors    (P - 1) (rows (O + C) + MESSAGE_FLOATS)
+ *     allreduce  2 (P - 1) / P  O C
+ *
+ * Layers of other kinds, and foreign learners, have no factors and are summed as they are. Cost in
+ * computing: the products of all P workers, at each of them.
+ */
+#include "strategy/factoring.h"
+
+#include "base/err.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_FLOATS = 2048 };
+
+bool fast__factors_pay(int mode, double factors, double plain)
+{
+    return mode == FAST_FACTORS_YES || (mode == FAST_FACTORS_AUTO && factors < plain);
+}
+
+void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen, double factors,
+                        double plain)
+{
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "%s (%lld x %lld, %lld samples) is sent as %s: %.0f bytes a step as factors, %.0f as "
+             "a gradient",
+             what->name, (long long)what->outputs, (long long)what->inputs,
+             (long long)what->samples, chosen ? "factors" : "a gradient",
+             factors * (double)sizeof(float), plain * (double)sizeof(float));
+    fast_trainer_note(t, text);
+}
+
+/* Choose for layer i. */
+static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored *what)
+{
+    fast_trainer *t = f->t;
+    const double peers = (double)(t->workers - 1),
+                 size = (double)what->outputs * (double)what->inputs;
+    const double row = (double)(what->outputs + what->inputs);
+    const double factors = peers * ((double)what->samples * row + MESSAGE_FLOATS);
+    const double plain = 2 * peers / (double)t->workers * size;
+    const bool chosen = fast__factors_pay(mode, factors, plain);
+
+    fast__factors_tell(t, what, chosen, factors, plain);
+    if (!chosen)
+        return FAST_OK;
+    fast_factor_layer *layer = &f->layers[f->count++];
+    *layer = (fast_factor_layer){ .number = i, .what = *what };
+    f->floats += factors;
+    FAST_TRY(fast__spread_init(&layer->spread, t->group, "factors"));
+    return fast_trainer_factor(t, i, true);
+}
+
+fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
+{
+    fast_factored what;
+    int64_t count = 0;
+    fast_err err;
+
+    *out = (fast_factoring){ .t = t };
+    if (mode == FAST_FACTORS_NO || t->workers == 1)
+        return FAST_OK;
+    if (t->workers > FAST_FACTORS_WORKERS_MAX) {
+        if (mode == FAST_FACTORS_AUTO)
+            return FAST_OK;
+        return fast__fail(FAST_EINVAL, "factors=yes takes at most %d workers, not %lld",
+                          FAST_FACTORS_WORKERS_MAX, (long long)t->workers);
+    }
+    while (fast_trainer_factored(t, count, &what))
+        count++;
+    if (count == 0)
+        fast_trainer_note(t, "no layer's gradient has factors: all are summed as they are");
+    FAST_TRY(fast__alloc("layers with factors", count, sizeof *out->layers, &out->layers));
+    err = FAST_OK;
+    for (int64_t i = 0; i < count && !err; i++) {
+        (void)fast_trainer_factored(t, i, &what);
+        err = choose(out, i, mode, &what);
+    }
+    if (err)
+        fast__factoring_close(out);
+    return err;
+}
+
+void fast__factoring_drop(fast_factoring *f)
+{
+    for (int64_t i = 0; i < f->count; i++)
+        fast__spread_drop(&f->layers[i].spread);
+}
+
+void fast__factoring_close(fast_factoring *f)
+{
+    for (int64_t i = 0; i < f->count; i++) {
+        fast__spread_fini(&f->layers[i].spread);
+        const fast_err err = fast_trainer_factor(f->t, f->layers[i].number, false);
+        FAST_ASSERT(!err || !f->layers[i].spread.parts); /* it has its memory */
+    }
+    fast__free(f->layers);
+    *f = (fast_factoring){ .t = f->t };
+}
+
+fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset)
+{
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->layers[i].what.offset == offset)
+            return &f->layers[i];
+    return NULL;
+}
+
+fast_err fast__factoring_start(fast_factoring *f, fast_factor_layer *layer)
+{
+    fast_trainer *t = f->t;
+    int64_t rows;
+    const float *factors = fast_trainer_factors(t, layer->number, &rows);
+    const size_t size =
+        (size_t)(rows * (layer->what.outputs + layer->what.inputs)) * sizeof *factors;
+    fast_buffer *buffer = NULL;
+
+    FAST_TRY(fast_buffer_new(t->actor, size, &buffer));
+    if (size > 0)
+        memcpy(fast_buffer_data(buffer), factors, size);
+    return fast__spread_start(&layer->spread, &buffer, size);
+}
+
+fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int64_t deadline)
+{
+    fast_trainer *t = f->t;
+    const size_t row = (size_t)(layer->what.outputs + layer->what.inputs) * sizeof(float);
+    const float *factors[FAST_FACTORS_WORKERS_MAX];
+    int64_t rows[FAST_FACTORS_WORKERS_MAX];
+
+    for (int64_t r = 0; r < t->workers; r++) {
+        const fast_spread_part *part = NULL;
+
+        FAST_TRY(fast__spread_wait(&layer->spread, r, deadline, &part));
+        if (part->size % row != 0)
+            return fast__fail(FAST_EINVAL,
+                              "factors of %s from worker %lld have %zu bytes, not rows of %zu",
+                              layer->what.name, (long long)r, part->size, row);
+        factors[r] = part->data;
+        rows[r] = (int64_t)(part->size / row);
+    }
+    FAST_TRY(fast_trainer_compose(t, layer->number, factors, rows, t->workers,
+                                  t->g + layer->what.offset));
+    fast__spread_drop(&layer->spread);
+    return FAST_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients as factors. Goal: a run that sends factors is the plain one to rounding, and the same
+ * to the bit on every transport, with and without overlap, in one call or resumed; it sends fewer
+ * bytes where the choice says so; learners without factors train as ever. Method: small runs
+ * compared by hash, loss and bytes.
+ */
+#include "small_run.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static fast_result train(const char *strategy, int workers, const char *model, const char *more)
+{
+    const char *const list[] = { model, more, NULL };
+
+    return test_small_run(strategy, workers, list);
+}
+
+/* Loss after 24 steps: the sums differ in their last bits, and nothing else does. */
+static void the_same_to_rounding(void **state)
+{
+    static const char *const models[] = { "model=mlp:hidden=12", "model=mlp:hidden=40x20",
+                                          "model=lenet" };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
+        for (int workers = 2; workers <= 3; workers++) {
+            const fast_result plain = train("allreduce", workers, models[m], NULL);
+            const fast_result factors = train("allreduce:factors=yes", workers, models[m], NULL);
+
+            if (!(fabs(plain.test_loss - factors.test_loss) < 1e-5))
+                fail_msg("%s, %d workers: loss %.9g, with factors %.9g", models[m], workers,
+                         plain.test_loss, factors.test_loss);
+            assert_true(factors.divergence == 0 || isnan(factors.divergence));
+        }
+}
+
+static void the_same_bits_everywhere(void **state)
+{
+    static const char *const members[] = { "allreduce:factors=yes,overlap=no",
+                                           "allreduce:factors=yes,overlap=yes",
+                                           "allreduce:factors=yes,overlap=yes,bucket=64",
+                                           "allreduce:factors=yes,algorithm=tree" };
+    static const char *const optimizers[] = { "optimizer=momentum", "optimizer=lamb" };
+
+    (void)state;
+    for (int o = 0; o < 2; o++) {
+        const uint64_t wanted =
+            train(members[0], 3, "model=mlp:hidden=40x20", optimizers[o]).params_hash;
+
+        for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+            const char *const lists[2][4] = {
+                { "model=mlp:hidden=40x20", optimizers[o], "transport=threads", NULL },
+                { "model=mlp:hidden=40x20", optimizers[o], "cluster=ethernet-1g", NULL },
+            };
+
+            for (int l = 0; l < 2; l++)
+                if (test_small_run(members[i], 3, lists[l]).params_hash != wanted)
+                    fail_msg("%s, %s, %s: other bits", members[i], optimizers[o], lists[l][2]);
+        }
+    }
+}
+
+/* 400 x 64 of the first layer: 4 samples are 3.6 times shorter than what an allreduce sends. */
+static void auto_sends_less(void **state)
+{
+    const char *const model = "model=mlp:hidden=400";
+    const int64_t plain = train("allreduce", 2, model, NULL).bytes_sent;
+    const int64_t chosen = train("allreduce:factors=auto", 2, model, NULL).bytes_sent;
+    const int64_t never = train("allreduce:factors=auto", 2, "model=mlp:hidden=4", NULL).bytes_sent;
+
+    (void)state;
+    assert_true(chosen < plain / 2);
+    assert_true(never == train("allreduce", 2, "model=mlp:hidden=4", NULL).bytes_sent);
+    assert_true(never < train("allreduce:factors=yes", 2, "model=mlp:hidden=4", NULL).bytes_sent);
+}
+
+/* Micro-batches have no factors, nor has one worker anybody to send them to. */
+static void without_factors_it_is_allreduce(void **state)
+{
+    (void)state;
+    assert_true(train("allreduce:factors=yes", 2, "accumulate=2", NULL).params_hash ==
+                train("allreduce", 2, "accumulate=2", NULL).params_hash);
+    assert_true(train("allreduce:factors=yes", 1, NULL, NULL).params_hash ==
+                train("allreduce", 1, NULL, NULL).params_hash);
+    assert_true(train("allreduce:factors=auto", 2, "codec=fp16", NULL).params_hash ==
+                train("allreduce", 2, "codec=fp16", NULL).params_hash);
+}
+
+static void a_codec_is_refused(void **state)
+{
+    static const char *const options[] = { "strategy=allreduce:factors=yes",
+                                           "workers=2",
+                                           "model=mlp:hidden=4",
+                                           "data=digits:train=64,test=16",
+                                           "batch=4",
+                                           "engine=ref",
+                                           "codec=fp16",
+                                           NULL };
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    assert_int_equal(fast_run_train(run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "leave out one of them"));
+    fast_run_close(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_to_rounding), cmocka_unit_test(the_same_bits_everywhere),
+        cmocka_unit_test(auto_sends_less),      cmocka_unit_test(without_factors_it_is_allreduce),
+        cmocka_unit_test(a_codec_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
