@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shadows: values through codecs that are made for gradients. Sender and receiver both hold h, what
+ * the receiver knows of x, and what travels is the difference to it:
+ *
+ *     d = x - h,   c = decode(C(d)),   s = <d, c> / <c, c>,   send s and C(d),   h <- h + s c
+ *
+ * Error feedback comes by itself: what a message loses is in the next difference. The length s is
+ * fitted, so that each message brings h nearer to x whatever the codec is, by
+ *
+ *     |d|^2 - |d - s c|^2 = <d, c>^2 / |c|^2 >= 0
+ *
+ * also by codecs that are right in the mean but longer than what they stand for (QSGD, Alistarh et
+ * al. 2017), whose errors would otherwise grow from one difference to the next, and by bare signs.
+ * For entries as they are (top-k), s is 1. The idea is that of Mishchenko et al., "Distributed
+ * learning with compressed gradient differences", 2019 (DIANA), and of Richtarik et al. 2021
+ * (EF21), where the length is a constant.
+ *
+ *     message  byte 0: 0 whole, 1 difference | number of the message, 4 bytes | whole: the floats;
+ *              difference: s, 4 bytes, then a frame of the coder. Integers and floats are little
+ *              endian and IEEE, as everywhere on the wire
+ *
+ * The first message is whole, and so is one after a receiver came anew. A difference is taken only
+ * right behind the message before it: a receiver that missed one keeps what it has.
+ *
+ * Cost: the codec's, a decoding at the sender, and three passes over the range. Memory: h at both
+ * ends, and two vectors of scratch for each range, however many receive.
+ */
+#include "codec/shadow.h"
+
+#include "base/memory.h"
+#include "tensor/vector.h"
+
+#include <string.h>
+
+enum { WHOLE = 0, DIFFERENCE = 1, HEAD = 1 + 4, FIT = 4 };
+
+struct fast_shadows {
+    fast_coder *coder; /* of differences; without feedback */
+    int64_t count;     /* of the range */
+    float *d;          /* [count]: the difference */
+    float *c;          /* [count]: what it decodes to */
+};
+
+bool fast__shadow_needed(const fast_chain *chain)
+{
+    return (fast__chain_traits(chain) & (FAST_CODEC_RAW | FAST_CODEC_LOSSLESS)) == 0;
+}
+
+fast_err fast__shadow_check(const fast_chain *chain, const char *option)
+{
+    if (fast__shadow_needed(chain) && (fast__chain_traits(chain) & FAST_CODEC_KEEPS))
+        return fast__fail(FAST_EINVAL,
+                          "weights are sent as differences to what the receiver holds, in which "
+                          "%s=%s would count twice what it keeps for later; take topk",
+                          option, fast__chain_text(chain));
+    return FAST_OK;
+}
+
+fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out)
+{
+    fast_coder_options o = *options;
+    fast_shadows *s = NULL;
+
+    FAST_TRY(fast__shadow_check(options->chain, "codec"));
+    o.feedback = 2;
+    FAST_TRY(fast__alloc("shadows of a codec", 1, sizeof *s, &s));
+    s->count = o.count;
+    fast_err err = fast__coder_new(&o, &s->coder);
+    if (!err)
+        err = fast__alloc("a difference", o.count, sizeof *s->d, &s->d);
+    if (!err)
+        err = fast__alloc("a decoded difference", o.count, sizeof *s->c, &s->c);
+    if (err)
+        fast__shadows_free(s);
+    else
+        *out = s;
+    return err;
+}
+
+void fast__shadows_free(fast_shadows *s)
+{
+    if (!s)
+        return;
+    fast__coder_free(s->coder);
+    fast__free(s->d);
+    fast__free(s->c);
+    fast__free(s);
+}
+
+void fast__shadow_fini(fast_shadow *shadow)
+{
+    if (!shadow)
+        return;
+    fast__free(shadow->values);
+    *shadow = (fast_shadow){ 0 };
+}
+
+size_t fast__shadows_bound(const fast_shadows *s)
+{
+    const size_t floats = (size_t)s->count * sizeof(float);
+    const size_t coded = FIT + fast__coder_bound(s->coder);
+
+    return HEAD + (coded > floats ? coded : floats);
+}
+
+float fast__shadow_fit(int64_t count, const float *d, float *c)
+{
+    /* The same sum where c has elements of d: the quotient is 1 to the bit. */
+    const double cc = fast__vector_dot(count, c, c);
+    const float s = cc != 0 ? (float)(fast__vector_dot(count, d, c) / cc) : 1;
+
+    if (s != 1)
+        fast__vector_scale(count, s, c);
+    return s;
+}
+
+/* Room for what a receiver holds, once. */
+static fast_err reserve(const fast_shadows *s, fast_shadow *shadow)
+{
+    return shadow->values
+               ? FAST_OK
+               : fast__alloc("a shadow", s->count, sizeof *shadow->values, &shadow->values);
+}
+
+static void put_head(uint8_t *out, uint8_t kind, uint32_t number)
+{
+    out[0] = kind;
+    memcpy(out + 1, &number, sizeof number);
+}
+
+fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
+                           const float *x, uint8_t *out, size_t *size_out)
+{
+    const size_t floats = (size_t)s->count * sizeof *x;
+
+    FAST_TRY(reserve(s, shadow));
+    if (!shadow->whole) {
+        put_head(out, WHOLE, ++shadow->number);
+        memcpy(out + HEAD, x, floats);
+        memcpy(shadow->values, x, floats);
+        shadow->whole = true;
+        *size_out = HEAD + floats;
+        return FAST_OK;
+    }
+    memcpy(s->d, x, floats);
+    fast__vector_axpy(s->count, -1, shadow->values, s->d);
+    put_head(out, DIFFERENCE, ++shadow->number);
+    const size_t size = fast__coder_encode(s->coder, step, progress, s->d, out + HEAD + FIT);
+    const fast_err err =
+        fast__coder_decode(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
+    FAST_ASSERT(!err); /* it is its own encoding */
+    const float fit = fast__shadow_fit(s->count, s->d, s->c);
+    memcpy(out + HEAD, &fit, sizeof fit);
+    fast__vector_add(s->count, s->c, shadow->values);
+    *size_out = HEAD + FIT + size;
+    return FAST_OK;
+}
+
+/* A difference, behind its head. */
+static fast_err take_difference(fast_shadows *s, fast_shadow *shadow, const uint8_t *in,
+                                size_t size)
+{
+    float fit;
+
+    if (size < FIT)
+        return fast__fail(FAST_EFORMAT, "a difference of %zu bytes is too short", size);
+    memcpy(&fit, in, sizeof fit);
+    FAST_TRY(fast__coder_decode(s->coder, in + FIT, size - FIT, FAST_DECODE_SET, 1, s->c));
+    if (fit != 1)
+        fast__vector_scale(s->count, fit, s->c);
+    fast__vector_add(s->count, s->c, shadow->values);
+    return FAST_OK;
+}
+
+fast_err fast__shadow_take(fast_shadows *s, fast_shadow *shadow, const uint8_t *in, size_t size)
+{
+    const size_t floats = (size_t)s->count * sizeof(float);
+    uint32_t number;
+
+    if (size < HEAD || in[0] > DIFFERENCE)
+        return fast__fail(FAST_EFORMAT, "%zu bytes are no message to a shadow", size);
+    memcpy(&number, in + 1, sizeof number);
+    if (in[0] == WHOLE) {
+        if (size != HEAD + floats)
+            return fast__fail(FAST_EFORMAT, "%zu bytes are no %lld whole values", size,
+                              (long long)s->count);
+        FAST_TRY(reserve(s, shadow));
+        memcpy(shadow->values, in + HEAD, floats);
+        shadow->whole = true;
+    } else {
+        if (!shadow->whole || number != shadow->number + 1)
+            return fast__fail(FAST_EFORMAT, "difference %lld came behind message %lld",
+                              (long long)number, (long long)shadow->number);
+        FAST_TRY(take_difference(s, shadow, in + HEAD, size - HEAD));
+    }
+    shadow->number = number;
+    return FAST_OK;
+}
