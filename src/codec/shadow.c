@@ -24,7 +24,8 @@
  * right behind the message before it: a receiver that missed one keeps what it has.
  *
  * Cost: the codec's, a decoding at the sender, and three passes over the range. Memory: h at both
- * ends, and two vectors of scratch for each range, however many receive.
+ * ends, with the codec's own state at the sender's, and two vectors of scratch for each range,
+ * however many receive.
  */
 #include "codec/shadow.h"
 
@@ -36,10 +37,12 @@
 enum { WHOLE = 0, DIFFERENCE = 1, HEAD = 1 + 4, FIT = 4 };
 
 struct fast_shadows {
-    fast_coder *coder; /* of differences; without feedback */
-    int64_t count;     /* of the range */
-    float *d;          /* [count]: the difference */
-    float *c;          /* [count]: what it decodes to */
+    fast_coder *coder;   /* of differences; without feedback */
+    int64_t count;       /* of the range */
+    float *state;        /* [state_count]: the coder's, of whom it encoded for last */
+    int64_t state_count; /* of it */
+    float *d;            /* [count]: the difference */
+    float *c;            /* [count]: what it decodes to */
 };
 
 bool fast__shadow_needed(const fast_chain *chain)
@@ -67,6 +70,8 @@ fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out
     FAST_TRY(fast__alloc("shadows of a codec", 1, sizeof *s, &s));
     s->count = o.count;
     fast_err err = fast__coder_new(&o, &s->coder);
+    if (!err)
+        s->state = fast__coder_state(s->coder, &s->state_count);
     if (!err)
         err = fast__alloc("a difference", o.count, sizeof *s->d, &s->d);
     if (!err)
@@ -118,9 +123,25 @@ float fast__shadow_fit(int64_t count, const float *d, float *c)
 /* Room for what a receiver holds, once. */
 static fast_err reserve(const fast_shadows *s, fast_shadow *shadow)
 {
-    return shadow->values
-               ? FAST_OK
-               : fast__alloc("a shadow", s->count, sizeof *shadow->values, &shadow->values);
+    return shadow->values ? FAST_OK
+                          : fast__alloc("a shadow", s->count + s->state_count,
+                                        sizeof *shadow->values, &shadow->values);
+}
+
+/* Encode the difference as the next of this receiver's: chance and the codec's state are its. */
+static size_t encode(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
+                     uint8_t *out)
+{
+    const size_t state = (size_t)s->state_count * sizeof *s->state;
+    float *kept = shadow->values + s->count;
+
+    fast__coder_restart(s->coder, (int64_t)shadow->flow << 31 | (shadow->number & INT32_MAX));
+    if (state > 0)
+        memcpy(s->state, kept, state);
+    const size_t size = fast__coder_encode(s->coder, step, progress, s->d, out);
+    if (state > 0)
+        memcpy(kept, s->state, state);
+    return size;
 }
 
 static void put_head(uint8_t *out, uint8_t kind, uint32_t number)
@@ -146,7 +167,7 @@ fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, d
     memcpy(s->d, x, floats);
     fast__vector_axpy(s->count, -1, shadow->values, s->d);
     put_head(out, DIFFERENCE, ++shadow->number);
-    const size_t size = fast__coder_encode(s->coder, step, progress, s->d, out + HEAD + FIT);
+    const size_t size = encode(s, shadow, step, progress, out + HEAD + FIT);
     const fast_err err =
         fast__coder_decode(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
     FAST_ASSERT(!err); /* it is its own encoding */

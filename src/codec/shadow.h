@@ -11,7 +11,8 @@ typedef struct fast_shadows fast_shadows;
 /* What one receiver holds of a vector: kept by the sender, and by the receiver itself. All 0: it
  * has nothing yet. */
 typedef struct fast_shadow {
-    float *values;   /* [count]; NULL: nothing yet */
+    float *values;   /* [count], then the codec's state; NULL: nothing yet */
+    uint32_t flow;   /* sender: distinct for each receiver, for what is drawn by chance */
     uint32_t number; /* of messages that made it */
     bool whole;      /* it stands for values: something came, or was sent */
 } fast_shadow;
@@ -36,5 +37,5 @@ fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t s
 fast_err fast__shadow_take(fast_shadows *shadows, fast_shadow *shadow, const uint8_t *in,
                            size_t size);
 
-/* c approaches d as well as a multiple of it can: c <- s c, s = <d, c> / <c, c>, which comes out. */
+/* c comes as near to d as a multiple of it can: c <- s c, s = <d, c> / <c, c>; s comes out. */
 float fast__shadow_fit(int64_t count, const float *d, float *c);

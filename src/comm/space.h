@@ -252,9 +252,19 @@ typedef enum fast_space_way {
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *options);
 void fast__space_codec_free(fast_space *space);
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
-/* A range as bytes, in a frozen buffer; charged. */
-fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
-                            fast_buffer **out, size_t *size_out);
+/* True if a tensor is read as differences to what the reader holds. */
+bool fast__space_differs(const fast_space *space, int64_t tensor);
+/* A range as bytes, in a frozen buffer; charged. Where it is read as differences, for one reader,
+ * an actor, to whom it must be sent. */
+fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, int64_t reader,
+                            const float *x, fast_buffer **out, size_t *size_out);
+/* Owner, differences: an actor came anew, and holds nothing. */
+void fast__space_forget(fast_space *space, int64_t reader);
+/* Reader, differences: take in what an owner sent, each message once and in its order; false if it
+ * makes no sense. Not charged. */
+bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size);
+/* What this reader holds of an owner's range; NULL: nothing yet. */
+const float *fast__space_held(const fast_space *space, int64_t owner);
 /* Back, to memory that lasts until the next; false if the bytes make no sense. Not charged: that
  * is fast__space_pay(). */
 bool fast__space_decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,

@@ -222,10 +222,27 @@ static fast_err take(fast_space *space, const fast_msg *msg)
     }
 }
 
+/* Differences are taken in as they come, also by who no longer waits for them: each is to what the
+ * one before it made. False if the message is to be dropped. */
+static bool follow_value(fast_space *space, const fast_msg *msg)
+{
+    const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
+    if (w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || msg->part_count == 0 ||
+        !fast__space_differs(space, w[FAST_SPACE_W_TENSOR]))
+        return true;
+    return owner >= 0 && owner < space->owner_count && space->owners[owner].id == msg->from &&
+           msg->part_count == 1 &&
+           fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
+}
+
 fast_err fast__far_advance(fast_space *space)
 {
     fast_msg *msg;
     while ((msg = fast__take(space->actor, FAST_ANY, fast__space_tag(space, true)))) {
+        if (!follow_value(space, msg)) {
+            fast_msg_free(msg);
+            continue;
+        }
         if (keep_pushed(space, msg))
             continue;
         const fast_err err = take(space, msg);

@@ -123,14 +123,17 @@ static fast_space_range *range_of(fast_space *space, int64_t tensor)
     return &space->owners[space->me].store.ranges[tensor];
 }
 
-/* The frozen copy of the newest version of a range, made if there is none; *out is NULL while
- * someone else has the range locked. */
-static fast_err take_snapshot(fast_space *space, int64_t tensor, snapshot **out)
+/* The frozen copy of the newest version of a range, made if there is none, or where differences are
+ * read the one to what `reader` holds, to be sent to it; -1: nobody, the lock is all that is wanted.
+ * *out is NULL while someone else has the range locked. */
+static fast_err take_snapshot(fast_space *space, int64_t tensor, int64_t reader, snapshot **out)
 {
     service *s = space->service;
     snapshot *shot = &s->snapshots[tensor];
+    const bool differs = fast__space_differs(space, tensor);
     *out = NULL;
-    if (shot->buffer && shot->version == atomic_load(&range_of(space, tensor)->version)) {
+    if (!differs && shot->buffer &&
+        shot->version == atomic_load(&range_of(space, tensor)->version)) {
         *out = shot;
         return FAST_OK;
     }
@@ -145,15 +148,20 @@ static fast_err take_snapshot(fast_space *space, int64_t tensor, snapshot **out)
     s->queued_read = queued ? tensor : -1;
     if (!locked)
         return FAST_OK;
+    if (differs && reader < 0) {
+        fast__space_unlock(space, space->me, tensor, false);
+        *out = shot;
+        return FAST_OK;
+    }
     int64_t offset, count;
     fast__space_range(space, space->me, tensor, &offset, &count);
     const float *values = fast__space_values(space, space->me, tensor);
     const bool coded = fast__space_is_coded(space, FAST_SPACE_DOWN, tensor);
     size_t size = (size_t)count * sizeof(float);
     fast_buffer *buffer = NULL;
-    fast_err err =
-        coded ? fast__space_encode(space, FAST_SPACE_DOWN, space->me, values, &buffer, &size)
-              : fast_buffer_new(space->actor, size, &buffer);
+    fast_err err = coded ? fast__space_encode(space, FAST_SPACE_DOWN, space->me, reader, values,
+                                              &buffer, &size)
+                         : fast_buffer_new(space->actor, size, &buffer);
     if (!err && !coded)
         memcpy(fast_buffer_data(buffer), values, size);
     const int64_t version = atomic_load(&range_of(space, tensor)->version);
@@ -190,7 +198,7 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
     snapshot *shot = NULL;
     fast__space_range(space, space->me, p->tensor, &offset, &count);
     if (!p->sizes) {
-        FAST_TRY(take_snapshot(space, p->tensor, &shot));
+        FAST_TRY(take_snapshot(space, p->tensor, p->from, &shot));
         *done_out = shot != NULL;
         if (!shot) {
             space->service->dirty = true;
@@ -336,6 +344,7 @@ static fast_err greet(fast_space *space, const fast_msg *msg)
         return answer(space, msg->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
     unpark(s, msg->from, NULL);
+    fast__space_forget(space, msg->from);
     s->callers[msg->from] = (caller){ .greeted = true, .due = s->callers[msg->from].due };
     atomic_store(&slot->clock, 0);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
@@ -488,16 +497,20 @@ static fast_err push_values(fast_space *space)
     fast__space_range(space, space->me, 0, &offset, &count);
     if (!space->eager || clock <= s->pushed || count == 0)
         return FAST_OK;
-    FAST_TRY(take_snapshot(space, 0, &shot));
+    FAST_TRY(take_snapshot(space, 0, -1, &shot));
     if (!shot)
         return FAST_OK;
     s->pushed = clock;
     for (int64_t id = 0; id < fast_actor_count(space->actor); id++) {
         const caller *c = &s->callers[id];
-        const int64_t words[3] = { 0, shot->version, clock };
         fast_msg *msg;
         if (!c->greeted || !c->reads || c->parked > 0)
             continue;
+        if (fast__space_differs(space, 0))
+            FAST_TRY(take_snapshot(space, 0, id, &shot));
+        if (!shot) /* it was locked meanwhile: who is left out reads by itself */
+            return FAST_OK;
+        const int64_t words[3] = { 0, shot->version, clock };
         FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->me, words, &msg));
         fast_msg_add_view(msg, shot->buffer, 0, shot->size);
         const fast_err err = fast_send(space->actor, id, &msg);
@@ -515,7 +528,7 @@ fast_err fast__service_advance(fast_space *space)
         /* A lock that is queued for reading comes first: one lock at a time. */
         if (s->queued_read >= 0) {
             snapshot *shot;
-            FAST_TRY(take_snapshot(space, s->queued_read, &shot));
+            FAST_TRY(take_snapshot(space, s->queued_read, -1, &shot));
             if (!shot)
                 break;
         }

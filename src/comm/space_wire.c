@@ -112,8 +112,8 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
         fast__space_is_coded(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_TENSOR])) {
         fast_buffer *coded;
         size_t bytes;
-        FAST_TRY(fast__space_encode(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_OWNER], x, &coded,
-                                    &bytes));
+        FAST_TRY(fast__space_encode(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_OWNER], -1, x,
+                                    &coded, &bytes));
         fast_msg_add_view(msg, coded, 0, bytes);
         fast_buffer_free(coded);
         return FAST_OK;
@@ -139,6 +139,10 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, c
     }
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
     const fast_space_way way = kind == FAST_SPACE_ADD ? FAST_SPACE_UP : FAST_SPACE_DOWN;
+    if (kind == FAST_SPACE_VALUE && fast__space_differs(space, msg->words[FAST_SPACE_W_TENSOR])) {
+        *x_out = fast__space_held(space, msg->words[FAST_SPACE_W_OWNER]); /* taken in before */
+        return *x_out != NULL;
+    }
     if ((kind == FAST_SPACE_ADD || kind == FAST_SPACE_VALUE) &&
         fast__space_is_coded(space, way, msg->words[FAST_SPACE_W_TENSOR]))
         return msg->part_count == 1 && msg->declared == 0 &&
