@@ -188,7 +188,9 @@ typedef struct fast_space_options {
     bool follows; /* a copy of another space: updates may name versions that it has not reached */
     const char *codec;      /* of what is added to the first tensor, by name with its options;
                                NULL: floats as they are */
-    const char *codec_down; /* of what is read of it: one that keeps values (fp16, bf16, int8) */
+    const char *codec_down; /* of what is read of it: of values where the codec keeps those (fp16,
+                               bf16, int8), else of differences to what a reader holds, of which
+                               an owner has one copy for each far reader */
     int feedback;           /* error feedback of adds: 0 as the codec says, 1 yes, 2 no */
     int codec_scope;        /* 0 as the codec says, 1 a layer (matrix) at a time, 2 all at once */
     int64_t codec_small;    /* layers of fewer floats go as they are */
@@ -227,6 +229,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clo
 typedef struct fast_space_read {
     int64_t version_min; /* in: wait until this many updates are applied */
     int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
+    bool whole;          /* in: values as they are where codec_down sends differences: at the end */
     int64_t version;     /* out */
     int64_t clock;       /* out */
 } fast_space_read;

@@ -250,9 +250,14 @@ typedef struct fast_strategy {
     bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
                                    servers through a space of fast_trainer_space() */
     const char *topology;       /* the standard one; NULL: it has none */
-    const char *sends;          /* "gradients", "weights", "differences" */
+    const char *sends;          /* "gradients", "weights", "differences"; "nothing" */
+    const char *answers; /* what comes back in messages of their own, by codec_down: "weights";
+                                   "values", which are weights that may get lost; "sums" of what was
+                                   sent. NULL: nothing but the sum of all */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */
 
+    /* What it sends, where the options say it; NULL: `sends`. */
+    const char *(*sends_by)(const void *config);
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
     int64_t (*servers)(const void *config, int64_t workers);
     /* Refuse what makes no sense, with a reason: FAST_EINVAL. May be NULL. */

@@ -80,7 +80,8 @@ enum {
     FAST_CODEC_FEEDS = 1 << 5,    /* encode() does the error feedback itself */
     FAST_CODEC_KEEPS = 1 << 6, /* keeps what it has not sent in its own state: no feedback on top */
     FAST_CODEC_PLAIN = 1 << 8, /* is used without error feedback unless told */
-    FAST_CODEC_VOTES = 1 << 7, /* workers' encodings are summed and the sum's signs taken */
+    FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
+    FAST_CODEC_VOTES = 1 << 7,    /* workers' encodings are summed and the sum's signs taken */
 };
 
 /* What a codec that does not say takes. */

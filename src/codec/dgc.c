@@ -37,7 +37,7 @@ typedef struct dgc_config {
 static const fast_option options[] = {
     FAST_OPT_REAL(dgc_config, ratio, "0.001", 1e-9, 1, "part of the elements that is sent"),
     FAST_OPT_REAL(dgc_config, momentum, "0.9", 0, 0.9999,
-                  "of the correction; the optimizer's own is then to be 0"),
+                  "of the correction; the optimizer must have none then"),
     FAST_OPT_REAL(dgc_config, clip, "0", 0, 1e9,
                   "norm at which gradients are cut, before 1 / sqrt(workers); 0: not"),
     FAST_OPT_REAL(dgc_config, warmup, "4", 0, 1000,
@@ -74,6 +74,11 @@ static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
     return fast__select_scratch(block->count);
+}
+
+static unsigned more(const void *config)
+{
+    return ((const dgc_config *)config)->momentum > 0 ? FAST_CODEC_MOMENTUM : 0;
 }
 
 /* What the gradient is multiplied by; one that is not finite stays so, to be seen. */
@@ -121,6 +126,7 @@ const fast_codec fast__codec_dgc = {
     .options = options,
     .config_size = sizeof(dgc_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_KEEPS,
+    .more = more,
     .bound = bound,
     .state = state,
     .scratch = scratch,

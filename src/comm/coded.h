@@ -43,6 +43,8 @@ typedef struct fast_coded_options {
 
 /* Refuse what does not go together, with the reason; the layout may be of any vector. */
 fast_err fast__coded_check(const fast_coded_options *options);
+/* The same of what the codec and the options of its use ask for alone. */
+fast_err fast__coded_check_coder(const fast_coded_options *options);
 fast_err fast__coded_new(const fast_coded_options *options, fast_coded **out);
 void fast__coded_free(fast_coded *coded); /* NULL is allowed */
 fast_coded_way fast__coded_way(const fast_coded *coded);

@@ -130,14 +130,23 @@ fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_co
     return FAST_OK;
 }
 
-fast_err fast__coded_check(const fast_coded_options *o)
+fast_err fast__coded_check_coder(const fast_coded_options *o)
 {
     const fast_segment whole = { .name = "x", .count = 1, .shape = { 1 }, .rank = 1 };
     const fast_layout layout = { &whole, 1, 1 };
-    const fast_codec *codec = fast__chain_codec(o->up);
-    const char *text = fast__chain_text(o->up);
     fast_coder_options options = fast__coded_coder(o, 0, 1);
     fast_coder *coder = NULL;
+
+    options.layout = &layout;
+    FAST_TRY(fast__coder_new(&options, &coder));
+    fast__coder_free(coder);
+    return FAST_OK;
+}
+
+fast_err fast__coded_check(const fast_coded_options *o)
+{
+    const fast_codec *codec = fast__chain_codec(o->up);
+    const char *text = fast__chain_text(o->up);
 
     if (fast__chain_is_none(o->up) && !fast__chain_is_none(o->down))
         return fast__fail(FAST_EINVAL,
@@ -152,8 +161,5 @@ fast_err fast__coded_check(const fast_coded_options *o)
             text, fast__chain_text(o->down));
     if (codec && codec->rounds && strchr(text, '+'))
         return fast__fail(FAST_EINVAL, "codec %s: what is summed on the way has no stages", text);
-    options.layout = &layout;
-    FAST_TRY(fast__coder_new(&options, &coder));
-    fast__coder_free(coder);
-    return FAST_OK;
+    return fast__coded_check_coder(o);
 }

@@ -219,6 +219,8 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
     read->clock = clock < read->clock ? clock : read->clock;
     if (x && fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)) {
         const float *coded;
+        if (read->whole)
+            fast__space_drop(space, owner);
         FAST_TRY(fast__space_recode(space, FAST_SPACE_DOWN, owner, x + offset, &coded));
         memcpy(x + offset, coded, (size_t)count * sizeof *x);
     }

@@ -247,7 +247,13 @@ fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner
 void fast__space_forget(fast_space *space, int64_t reader)
 {
     if (space->codec && space->codec->readers)
-        fast__shadow_fini(&space->codec->readers[reader]);
+        space->codec->readers[reader].whole = false;
+}
+
+void fast__space_drop(fast_space *space, int64_t owner)
+{
+    if (space->codec && space->codec->held)
+        space->codec->held[owner].whole = false;
 }
 
 bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size)

@@ -112,13 +112,13 @@ static bool keep_pushed(fast_space *space, fast_msg *msg)
 fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_read *read)
 {
     FAST_TRY(check_owner(space, owner));
-    if (take_pushed(space, owner, read))
+    if (!read->whole && take_pushed(space, owner, read))
         return FAST_OK;
     fast_msg *msg;
     const int64_t words[3] = { space->get.id, read->version_min, read->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, space->get.tensor, owner, words, &msg));
-    /* Who wants sizes only says so with one declared byte. */
-    msg->declared = space->get.x ? 0 : 1;
+    /* Who wants sizes only says so with one declared byte, who wants all of it with two. */
+    msg->declared = !space->get.x ? 1 : read->whole ? 2 : 0;
     FAST_TRY(fast_send(space->actor, space->owners[owner].id, &msg));
     space->owners[owner].asked = space->get.id;
     space->get.missing++;

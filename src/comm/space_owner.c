@@ -34,6 +34,7 @@ typedef struct parked {
     int64_t version_min; /* waited for */
     int64_t clock_min;   /* likewise */
     bool sizes;          /* no floats are wanted */
+    bool whole;          /* no difference is wanted */
     bool waited;         /* it was counted as one that had to */
 } parked;
 
@@ -124,8 +125,8 @@ static fast_space_range *range_of(fast_space *space, int64_t tensor)
 }
 
 /* The frozen copy of the newest version of a range, made if there is none, or where differences are
- * read the one to what `reader` holds, to be sent to it; -1: nobody, the lock is all that is wanted.
- * *out is NULL while someone else has the range locked. */
+ * read the one to what `reader` holds, to be sent to it; -1: the lock is all that is wanted. *out
+ * is NULL while someone else has the range locked. */
 static fast_err take_snapshot(fast_space *space, int64_t tensor, int64_t reader, snapshot **out)
 {
     service *s = space->service;
@@ -197,6 +198,8 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
     int64_t offset, count;
     snapshot *shot = NULL;
     fast__space_range(space, space->me, p->tensor, &offset, &count);
+    if (p->whole)
+        fast__space_forget(space, p->from);
     if (!p->sizes) {
         FAST_TRY(take_snapshot(space, p->tensor, p->from, &shot));
         *done_out = shot != NULL;
@@ -424,7 +427,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         p.id = w[FAST_SPACE_W_A];
         p.version_min = w[FAST_SPACE_W_B];
         p.clock_min = w[FAST_SPACE_W_C];
-        p.sizes = msg->declared != 0;
+        p.sizes = msg->declared == 1;
+        p.whole = msg->declared == 2 && p.tensor == 0;
         s->callers[msg->from].reads |= p.tensor == 0 && !p.sizes;
         return wish(space, &p);
     case FAST_SPACE_WATCH:

@@ -107,6 +107,11 @@ static void adamw_apply(const void *config, const fast_rule_slice *slice)
     moments_apply(config, slice, true);
 }
 
+static double momentum(const void *config)
+{
+    return ((const adam_config *)config)->beta1;
+}
+
 const fast_rule fast__rule_adam = {
     .name = "adam",
     .summary = "momentum over a running mean of squares",
@@ -114,6 +119,7 @@ const fast_rule fast__rule_adam = {
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
+    .momentum = momentum,
     .apply = adam_apply,
 };
 
@@ -124,5 +130,6 @@ const fast_rule fast__rule_adamw = {
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
+    .momentum = momentum,
     .apply = adamw_apply,
 };

@@ -103,6 +103,11 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
     }
 }
 
+static double momentum(const void *config)
+{
+    return ((const lamb_config *)config)->beta1;
+}
+
 const fast_rule fast__rule_lamb = {
     .name = "lamb",
     .summary = "adam with a rate per layer, for very large batches",
@@ -111,5 +116,6 @@ const fast_rule fast__rule_lamb = {
     .slots = 2,
     .lr = 0.01,
     .by_segment = true,
+    .momentum = momentum,
     .apply = lamb_apply,
 };

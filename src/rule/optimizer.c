@@ -264,3 +264,10 @@ const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer)
 {
     return optimizer->rule;
 }
+
+double fast__optimizer_momentum(const fast_optimizer *optimizer)
+{
+    const fast_rule *rule = optimizer->rule;
+
+    return rule->momentum ? rule->momentum(optimizer->config) : 0;
+}

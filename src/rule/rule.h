@@ -35,6 +35,9 @@ typedef struct fast_rule {
     /* How many slots this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);
 
+    /* What this configuration keeps of its last velocity, or mean of gradients; NULL: nothing. */
+    double (*momentum)(const void *config);
+
     /* Update w[0 .. count) and its slots. The slice may begin anywhere; by_segment rules are called
      * with whole segments. The bits do not depend on how a vector is cut. Cannot fail. */
     void (*apply)(const void *config, const fast_rule_slice *slice);
@@ -71,3 +74,5 @@ void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, doubl
 /* State, for checkpoints: slot i is a vector of layout->count floats; NULL past the last. */
 float *fast__optimizer_slot(fast_optimizer *optimizer, int i);
 const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);
+/* Its momentum; 0: none. */
+double fast__optimizer_momentum(const fast_optimizer *optimizer);

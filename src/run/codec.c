@@ -17,6 +17,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "codec/shadow.h"
 #include "comm/flow.h"
 #include "comm/space.h"
 
@@ -48,9 +49,7 @@ fast_err fast__run_codec_open(fast_run *run)
     FAST_TRY(fast__chain_open(run->config.codec, &run->codec));
     FAST_TRY(fast__chain_open(run->config.codec_down, &run->codec_down));
     const fast_coded_options options = options_of(run, NULL, 0);
-    if (!is_coded(run) && fast__chain_is_none(run->codec_down))
-        return FAST_OK;
-    return fast__coded_check(&options);
+    return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
 }
 
 void fast__run_codec_close(fast_run *run)
@@ -60,28 +59,91 @@ void fast__run_codec_close(fast_run *run)
     run->codec = run->codec_down = NULL;
 }
 
-fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy)
+/* A strategy that has nothing to do with codecs. */
+static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
 {
-    const bool down = run->codec_down && !fast__chain_is_none(run->codec_down);
+    const bool up = is_coded(run);
+    const char *option = up ? "codec" : "codec_down";
+    const char *text = fast__chain_text(up ? run->codec : run->codec_down);
 
-    if (strategy->codes && strategy->servers && down &&
-        !(fast__chain_traits(run->codec_down) & FAST_CODEC_RAW))
+    if (strategy->near)
         return fast__fail(FAST_EINVAL,
-                          "servers of strategy %s answer with weights, which codec_down=%s does "
-                          "not keep; take fp16, bf16, int8 or one that loses nothing",
-                          strategy->name, fast__chain_text(run->codec_down));
-    if (!is_coded(run) || strategy->codes)
-        return FAST_OK;
+                          "workers of strategy %s share one model in memory and send no message "
+                          "that %s=%s could encode; leave it out",
+                          strategy->name, option, text);
     if (strategy->sends && strcmp(strategy->sends, "nothing") == 0)
         return fast__fail(FAST_EINVAL,
-                          "strategy %s sends nothing that codec=%s could encode; leave it out",
+                          "strategy %s sends nothing that %s=%s could encode; leave it out",
+                          strategy->name, option, text);
+    return fast__fail(FAST_EINVAL,
+                      "strategy %s does not encode the %s that it sends; leave out %s=%s",
+                      strategy->name, strategy->sends ? strategy->sends : "vectors", option, text);
+}
+
+/* Momentum is for gradients, and of the codecs and the rule one has it. */
+static fast_err check_momentum(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool up = (fast__chain_traits(run->codec) & FAST_CODEC_MOMENTUM) != 0;
+    const bool down = (fast__chain_traits(run->codec_down) & FAST_CODEC_MOMENTUM) != 0;
+    const bool rule = fast__optimizer_momentum(run->optimizer) > 0;
+    const char *text = fast__chain_text(up ? run->codec : run->codec_down);
+
+    if (!up && !down)
+        return FAST_OK;
+    if (!what || strcmp(what, "gradients") != 0)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s sends %s, and codec %s adds momentum, which is for "
+                          "gradients; take dgc:momentum=0, or topk",
+                          strategy->name, what ? what : "vectors", text);
+    if (rule)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s has the momentum that optimizer %s has as well: it would count "
+                          "twice; take optimizer=sgd, or dgc:momentum=0",
+                          text, fast__optimizer_rule(run->optimizer)->name);
+    if (up && down)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s has momentum on both ways: it would count twice; "
+                          "take codec_down=dgc:momentum=0, or topk",
+                          text);
+    return FAST_OK;
+}
+
+/* Of strategies whose messages each stand alone. */
+static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const unsigned exact = FAST_CODEC_RAW | FAST_CODEC_LOSSLESS;
+    const unsigned up = fast__chain_traits(run->codec), down = fast__chain_traits(run->codec_down);
+    const bool values = strcmp(strategy->answers, "values") == 0;
+
+    if (what && strcmp(what, "weights") == 0)
+        FAST_TRY(fast__shadow_check(run->codec, "codec"));
+    if (values && !(down & exact))
+        return fast__fail(FAST_EINVAL,
+                          "answers of strategy %s may get lost, so they are weights as they are, "
+                          "which codec_down=%s does not keep; take fp16, bf16 or int8",
+                          strategy->name, fast__chain_text(run->codec_down));
+    if (values && (up & FAST_CODEC_KEEPS))
+        return fast__fail(FAST_EINVAL,
+                          "workers of strategy %s send again what they have not sent, which "
+                          "codec=%s keeps as well; take topk",
                           strategy->name, fast__chain_text(run->codec));
-    return fast__fail(
-        FAST_EINVAL,
-        "strategy %s does not encode the %s that it sends yet; leave out codec=%s, or "
-        "use strategy allreduce, local, elastic_sync or ps",
-        strategy->name, strategy->sends ? strategy->sends : "vectors",
-        fast__chain_text(run->codec));
+    return strcmp(strategy->answers, "weights") == 0
+               ? fast__shadow_check(run->codec_down, "codec_down")
+               : FAST_OK;
+}
+
+fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
+                                    const void *config)
+{
+    const fast_coded_options options = options_of(run, NULL, 0);
+    const char *what = strategy->sends_by ? strategy->sends_by(config) : strategy->sends;
+
+    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
+        return FAST_OK;
+    if (!strategy->codes)
+        return refuse(run, strategy);
+    FAST_TRY(check_momentum(run, strategy, what));
+    return strategy->answers ? check_answers(run, strategy, what) : fast__coded_check(&options);
 }
 
 void fast__codec_drop(fast_seat *seat)

@@ -205,8 +205,9 @@ void fast__measure_end(fast_team *team);
 /* codec.c: open the run's codecs, from its options alone; close them. */
 fast_err fast__run_codec_open(fast_run *run);
 void fast__run_codec_close(fast_run *run);
-/* FAST_EINVAL, with the reason, where a strategy does not code what it sends. */
-fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy);
+/* FAST_EINVAL, with the reason, where the codecs do not go with what a strategy sends. */
+fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
+                                    const void *config);
 /* Free the flows of a seat, and what they owe. */
 void fast__codec_drop(fast_seat *seat);
 /* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */

@@ -79,7 +79,7 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
 
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
-    FAST_TRY(fast__codec_check_strategy(team->run, strategy));
+    FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
     phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;

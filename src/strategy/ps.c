@@ -294,7 +294,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
             break;
         /* Before its first step everyone has what the others begin with. */
         if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
-            FAST_TRY(fast__ps_fetch(cl));
+            FAST_TRY(fast__ps_fetch(cl, false));
         if (c->backup > 0 && cl->round >= t->step_count)
             break; /* the others have made all updates, and this one missed some */
         FAST_TRY(step(t, cl));
@@ -305,7 +305,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
     }
     FAST_TRY(fast_trainer_end(t));
     if (c->backup == 0 || cl->round < t->step_count)
-        FAST_TRY(fast__ps_fetch(cl));
+        FAST_TRY(fast__ps_fetch(cl, true));
     return fast__ps_carry(cl);
 }
 
@@ -324,6 +324,13 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+static const char *sends_by(const void *config)
+{
+    const ps_config *c = config;
+
+    return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
+}
+
 const fast_strategy fast__strategy_ps = {
     .name = "ps",
     .summary = "parameter servers: synchronous, bounded staleness, or asynchronous",
@@ -331,6 +338,8 @@ const fast_strategy fast__strategy_ps = {
     .config_size = sizeof(ps_config),
     .codes = true,
     .sends = "gradients",
+    .answers = "weights",
+    .sends_by = sends_by,
     .servers = servers,
     .check = check,
     .worker = worker,

@@ -115,8 +115,8 @@ typedef struct ps_client {
 
 fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, const float *g, ps_client *out);
 void fast__ps_client_close(ps_client *cl);
-/* Read the model to t->w, t->s, as new as the slack asks for. */
-fast_err fast__ps_fetch(ps_client *cl);
+/* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
+fast_err fast__ps_fetch(ps_client *cl, bool last);
 /* A gradient was computed, at cl->g; and where differences are sent, t->w was updated by it. */
 void fast__ps_learned(ps_client *cl);
 /* Write what was learned since the last push. */

@@ -137,10 +137,11 @@ static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
     return FAST_OK;
 }
 
-fast_err fast__ps_fetch(ps_client *cl)
+fast_err fast__ps_fetch(ps_client *cl, bool last)
 {
-    const fast_space_read wanted = wish(cl);
+    fast_space_read wanted = wish(cl);
 
+    wanted.whole = last;
     return read_model(cl, &wanted);
 }
 

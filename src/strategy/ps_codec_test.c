@@ -77,18 +77,62 @@ static void fewer_bytes_and_about_the_same_loss(void **state)
                 train("ps:slack=0", "fp16", NULL).bytes_sent);
 }
 
+/* Weights as differences: what a worker holds comes after the model, at a few bytes. */
+static void weights_come_back_as_differences(void **state)
+{
+    static const char *const downs[] = { "codec_down=topk:ratio=0.2", "codec_down=onebit",
+                                         "codec_down=qsgd", "codec_down=vote",
+                                         "codec_down=powersgd" };
+    static const char *const members[] = { "ps:slack=0,servers=2", "ps:slack=0",
+                                           "ps:slack=1,eager=yes", "ps:slack=0,replicas=1" };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof members / sizeof members[0]; m++) {
+        const fast_result plain = train(members[m], "none", NULL);
+
+        for (size_t i = 0; i < sizeof downs / sizeof downs[0]; i++) {
+            const fast_result far = train(members[m], "none", downs[i]);
+
+            if (far.bytes_sent >= plain.bytes_sent)
+                fail_msg("%s %s sends %lld bytes, none %lld", members[m], downs[i],
+                         (long long)far.bytes_sent, (long long)plain.bytes_sent);
+            if (!(fabs(far.test_loss - plain.test_loss) < 0.2))
+                fail_msg("%s %s ends with loss %g, none with %g", members[m], downs[i],
+                         far.test_loss, plain.test_loss);
+        }
+    }
+}
+
+/* Who reads what is drawn and kept by the reader's number, near or far. */
+static void differences_are_the_same_on_threads(void **state)
+{
+    static const char *const codecs[] = { "onebit", "qsgd", "topk:ratio=0.1" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        char down[64];
+        const char *const far[] = { "codec=bf16", down, NULL };
+        const char *const near[] = { "codec=bf16", down, "transport=threads", NULL };
+
+        snprintf(down, sizeof down, "codec_down=%s", codecs[i]);
+        if (test_small_run("ps:slack=0,servers=2", 4, far).params_hash !=
+            test_small_run("ps:slack=0,servers=2", 4, near).params_hash)
+            fail_msg("%s differs between sim and threads", codecs[i]);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const options[] = {
         "strategy=ps", "workers=2",  "model=mlp:hidden=4", "data=digits:train=64,test=16",
-        "batch=4",     "engine=ref", "codec=fp16",         "codec_down=onebit",
+        "batch=4",     "engine=ref", "codec=fp16",         "codec_down=dgc:momentum=0",
         NULL
     };
     fast_run *run = NULL;
 
     (void)state;
     assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
-    assert_non_null(strstr(fast_error_detail(), "answer with weights"));
+    assert_non_null(strstr(fast_error_detail(), "differences to what the receiver holds"));
 }
 
 int main(void)
@@ -98,6 +142,8 @@ int main(void)
         cmocka_unit_test(same_on_threads),
         cmocka_unit_test(copies_stay_equal),
         cmocka_unit_test(fewer_bytes_and_about_the_same_loss),
+        cmocka_unit_test(weights_come_back_as_differences),
+        cmocka_unit_test(differences_are_the_same_on_threads),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -199,7 +199,7 @@ static fast_err relay(ps_client *cl, fast_space *space, int64_t used)
     fast__ps_learned(cl);
     FAST_TRY(fast__ps_push(cl));
     FAST_TRY(fast__ps_tick(cl));
-    FAST_TRY(fast__ps_fetch(cl));
+    FAST_TRY(fast__ps_fetch(cl, cl->step >= t->step_count));
     if (cl->part) /* what was kept back is the group's already */
         fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, cl->step - 1), cl->sum, t->w);
     if (t->state_count > 0)

@@ -74,6 +74,12 @@ static fast_result result_of(const char *const *more)
     return result;
 }
 
+/* A codec by its name, beside the standard rule, which has momentum. */
+static const char *spec_of(const fast_codec *codec)
+{
+    return strcmp(codec->name, "dgc") == 0 ? "dgc:momentum=0" : codec->name;
+}
+
 static void every_codec_keeps_replicas_equal(void **state)
 {
     (void)state;
@@ -81,10 +87,10 @@ static void every_codec_keeps_replicas_equal(void **state)
         for (int n = 2; n <= WORKERS_MAX; n++) {
             char codec[64], down[64], workers[32];
 
-            snprintf(codec, sizeof codec, "codec=%s", fast__codecs[i]->name);
+            snprintf(codec, sizeof codec, "codec=%s", spec_of(fast__codecs[i]));
             snprintf(workers, sizeof workers, "workers=%d", n);
             snprintf(down, sizeof down, "codec_down=%s",
-                     n % 2 || fast__codecs[i]->rounds ? "none" : fast__codecs[i]->name);
+                     n % 2 || fast__codecs[i]->rounds ? "none" : spec_of(fast__codecs[i]));
             const fast_result a = result_of(LIST(codec, down, workers, "transport=threads"));
             const fast_result b = result_of(LIST(codec, down, workers, "transport=sim"));
             assert_true(isfinite(a.loss) && a.params_hash == b.params_hash);
@@ -257,9 +263,37 @@ static void what_makes_no_sense_is_refused(void **state)
 
         snprintf(strategy, sizeof strategy, "strategy=%s", s->name);
         if (!s->codes)
-            refuse(strcmp(s->sends, "nothing") == 0 ? "sends nothing" : "does not encode",
+            refuse(s->near                            ? "share one model in memory"
+                   : strcmp(s->sends, "nothing") == 0 ? "sends nothing"
+                                                      : "does not encode",
                    FAST_EINVAL, LIST(strategy, "workers=2", "codec=fp16"));
     }
+}
+
+/* Momentum counts once: in the codec, or in the rule. */
+static void momentum_counts_once(void **state)
+{
+    static const char *const rules[] = { "optimizer=momentum", "optimizer=nesterov",
+                                         "optimizer=adam", "optimizer=rmsprop:momentum=0.5" };
+    static const char *const members[] = { "strategy=local", "strategy=elastic_sync",
+                                           "strategy=ps:send=differences" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        refuse("optimizer=sgd", FAST_EINVAL, LIST(rules[i], "codec=dgc", "workers=2"));
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        refuse("for gradients", FAST_EINVAL,
+               LIST(members[i], "codec=dgc", "workers=2", "optimizer=sgd"));
+    refuse("both ways", FAST_EINVAL,
+           LIST("codec=dgc", "codec_down=dgc", "workers=2", "optimizer=sgd"));
+    /* All is sent, and what is sent has no momentum left: that of the codec does nothing. */
+    const fast_result a = result_of(
+        LIST("codec=dgc:ratio=1", "workers=2", "optimizer=sgd", "transport=sim", "steps=4"));
+    const fast_result b = result_of(
+        LIST("codec=topk:ratio=1", "workers=2", "optimizer=sgd", "transport=sim", "steps=4"));
+    assert_true(a.params_hash == b.params_hash);
+    assert_true(isfinite(
+        result_of(LIST("codec=dgc:momentum=0,ratio=0.1", "workers=2", "transport=sim")).loss));
 }
 
 static void every_codec_on_ranks(void **state)
@@ -268,9 +302,9 @@ static void every_codec_on_ranks(void **state)
     for (int i = 0; fast__codecs[i]; i++) {
         char codec[64], down[64];
 
-        snprintf(codec, sizeof codec, "codec=%s", fast__codecs[i]->name);
+        snprintf(codec, sizeof codec, "codec=%s", spec_of(fast__codecs[i]));
         snprintf(down, sizeof down, "codec_down=%s",
-                 i % 2 || fast__codecs[i]->rounds ? "none" : fast__codecs[i]->name);
+                 i % 2 || fast__codecs[i]->rounds ? "none" : spec_of(fast__codecs[i]));
         const fast_result a = result_of(LIST(codec, down, "workers=2", "transport=threads"));
         const fast_result b = result_of(LIST(codec, down, "workers=2", "transport=mpi"));
         assert_true(a.params_hash == b.params_hash);
@@ -289,6 +323,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(canceled_runs_go_on),
         cmocka_unit_test(resumed_runs_are_the_same),
         cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(momentum_counts_once),
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0)
