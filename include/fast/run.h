@@ -135,6 +135,10 @@ FAST_API void fast_run_cancel(fast_run *run);
 /* What was measured so far. Lent until the next call on the run. */
 FAST_API const fast_result *fast_run_result(const fast_run *run);
 
+/* The result as one JSON object in one line, in the words of `fast train --json`; null is what has
+ * no meaning. Lent until the next call of this function; NULL where memory is missing. */
+FAST_API const char *fast_run_json(fast_run *run);
+
 /* What one worker measured; times as in fast_result. */
 typedef struct fast_worker {
     int64_t steps;         /* taken in this process's calls */

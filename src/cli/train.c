@@ -9,7 +9,6 @@
  * atomically, so the last checkpoint stays whole.
  */
 #include "cli.h"
-#include "json.h"
 #include "progress.h"
 #include "tables.h"
 
@@ -320,127 +319,6 @@ static void say_summary(const train_show *show, const fast_result *r)
         say_step(file, r);
 }
 
-/* An option of several workers; null where there is one, alone. */
-static void json_option(cli_json *json, const fast_run *run, const char *name)
-{
-    const char *value = fast_run_option(run, name);
-
-    cli_json_text(json, name, has_team(run) && strcmp(value, "auto") != 0 ? value : NULL);
-}
-
-/* One number of each worker. */
-static void print_workers(cli_json *json, const fast_run *run)
-{
-    static const char *const names[] = { "worker_steps", "worker_compute_s", "worker_exchange_s",
-                                         "worker_wait_s", "worker_bytes_sent" };
-    const int64_t count = strtoll(fast_run_option(run, "workers"), NULL, 10);
-    double *values = calloc((size_t)count, sizeof *values);
-
-    for (int k = 0; values && k < 5; k++) {
-        for (int64_t i = 0; i < count; i++) {
-            fast_worker w;
-            const bool here = fast_run_worker(run, i, &w);
-
-            values[i] = !here    ? NAN
-                        : k == 0 ? (double)w.steps
-                        : k == 1 ? w.compute_s
-                        : k == 2 ? w.exchange_s
-                        : k == 3 ? w.wait_s
-                                 : (double)w.bytes_sent;
-        }
-        cli_json_reals(json, names[k], values, count);
-    }
-    free(values);
-}
-
-/* What only several workers have. */
-static void print_team(cli_json *json, const fast_run *run, const fast_result *r)
-{
-    const bool stale = r->staleness_max >= 0;
-
-    cli_json_real(json, "exchange_s", r->exchange_s);
-    cli_json_real(json, "bytes_per_step", r->bytes_per_step);
-    cli_json_text(json, "waited_for", r->waited_for);
-    cli_json_real(json, "waited_share", r->waited_share);
-    cli_json_real(json, "staleness_p50", stale ? (double)r->staleness_p50 : NAN);
-    cli_json_real(json, "staleness_p95", stale ? (double)r->staleness_p95 : NAN);
-    if (stale)
-        cli_json_ints(json, "staleness", r->staleness, FAST_STALENESS_BUCKETS);
-    else
-        cli_json_text(json, "staleness", NULL);
-    print_workers(json, run);
-    if (!is_coded(run))
-        return;
-    cli_json_text(json, "codec_down", fast_run_option(run, "codec_down"));
-    cli_json_int(json, "codec_bytes_in", r->codec_bytes_in);
-    cli_json_int(json, "codec_bytes_out", r->codec_bytes_out);
-    cli_json_real(json, "codec_ratio", codec_ratio(r));
-    cli_json_real(json, "encode_s", r->encode_s);
-    cli_json_real(json, "decode_s", r->decode_s);
-    cli_json_real(json, "break_even_mbit_per_s", r->break_even_mbit_per_s);
-}
-
-/* Keys of the design's "command line", then those of one worker. */
-static void print_json(const fast_run *run, FILE *file)
-{
-    const fast_result *r = fast_run_result(run);
-    cli_json json;
-    cli_json_begin(&json, file);
-    const char *system = fast_run_option(run, "system");
-    cli_json_text(&json, "system", system[0] ? system : NULL);
-    json_option(&json, run, "strategy");
-    cli_json_text(&json, "codec", is_coded(run) ? fast_run_option(run, "codec") : NULL);
-    json_option(&json, run, "topology");
-    json_option(&json, run, "transport");
-    cli_json_text(&json, "model", fast_run_option(run, "model"));
-    cli_json_text(&json, "data", fast_run_option(run, "data"));
-    cli_json_int(&json, "workers", strtoll(fast_run_option(run, "workers"), NULL, 10));
-    cli_json_int(&json, "seed", strtoll(fast_run_option(run, "seed"), NULL, 10));
-    cli_json_int(&json, "steps", r->steps);
-    cli_json_int(&json, "samples", r->samples);
-    cli_json_real(&json, "samples_per_s", r->samples_per_s);
-    cli_json_real(&json, "time_s", r->time_s);
-    cli_json_real(&json, "virtual_time_s", r->virtual_time_s);
-    cli_json_real(&json, "loss", r->loss);
-    cli_json_real(&json, "test_accuracy", r->test_accuracy);
-    cli_json_real(&json, "time_to_target_s", r->time_to_target_s);
-    cli_json_int(&json, "bytes_sent", r->bytes_sent);
-    cli_json_int(&json, "messages_sent", r->messages_sent);
-    cli_json_real(&json, "compute_s", r->compute_s);
-    cli_json_real(&json, "wait_s", r->wait_s);
-    cli_json_real(&json, "codec_s", r->codec_s);
-    cli_json_real(&json, "staleness_mean", r->staleness_mean);
-    cli_json_real(&json, "staleness_max", r->staleness_max < 0 ? NAN : (double)r->staleness_max);
-    cli_json_real(&json, "divergence", r->divergence);
-    cli_json_real(&json, "completeness", r->completeness);
-    cli_json_real(&json, "implicit_momentum", r->momentum);
-    cli_json_real(&json, "implicit_momentum_error", r->momentum_error);
-    cli_json_hash(&json, "params_hash", r->params_hash);
-    cli_json_hash(&json, "plan_hash", r->plan_hash);
-    cli_json_int(&json, "memory_peak", r->memory_peak);
-    cli_json_text(&json, "stop", r->stop);
-    cli_json_text(&json, "engine", fast_run_option(run, "engine"));
-    cli_json_text(&json, "optimizer", fast_run_option(run, "optimizer"));
-    cli_json_text(&json, "schedule", fast_run_option(run, "schedule"));
-    cli_json_real(&json, "lr", strtod(fast_run_option(run, "lr"), NULL));
-    cli_json_int(&json, "batch", strtoll(fast_run_option(run, "batch"), NULL, 10));
-    cli_json_int(&json, "epoch", r->epoch);
-    cli_json_int(&json, "param_count", r->param_count);
-    cli_json_real(&json, "train_accuracy", r->train_accuracy);
-    cli_json_real(&json, "test_loss", r->test_loss);
-    cli_json_real(&json, "wall_time_s", r->wall_time_s);
-    cli_json_real(&json, "step_s", r->step_s);
-    cli_json_real(&json, "predicted_step_s", r->predicted_step_s);
-    cli_json_real(&json, "predicted_compute_s", r->predicted_compute_s);
-    cli_json_real(&json, "predicted_exchange_s", r->predicted_exchange_s);
-    cli_json_real(&json, "predicted_straggler_s", r->predicted_straggler_s);
-    cli_json_real(&json, "work", r->work);
-    cli_json_real(&json, "depth", r->depth);
-    if (has_team(run))
-        print_team(&json, run, r);
-    cli_json_end(&json);
-}
-
 /* After a cancel: where the run is kept, and how to go on. */
 static int finish_canceled(train_show *show, int argc, char **argv)
 {
@@ -499,8 +377,9 @@ static int train(const train_line *line, int argc, char **argv)
             code = CLI_FAILED;
         else if (result->canceled)
             code = finish_canceled(&show, argc, argv);
-        if (line->json && show.first)
-            print_json(show.run, stdout);
+        const char *json = line->json && show.first ? fast_run_json(show.run) : NULL;
+        if (json)
+            printf("%s\n", json);
     }
     signalled = NULL;
     fast_run_close(show.run);

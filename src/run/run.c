@@ -422,6 +422,7 @@ void fast_run_close(fast_run *run)
     fast__team_free(run->team);
     fast__run_codec_close(run);
     fast__free(run->texts);
+    fast__free(run->json);
     fast__free(run->predict_x);
     if (run->learner)
         run->learner->ops->free(run->learner);

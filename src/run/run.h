@@ -28,6 +28,7 @@
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
+ *   json.c        the same, the options and the machine as JSON
  *   predict.c     outputs for the caller's samples
  *   bench.c       `fast bench engine`, beside the bound that peak.c measures
  *   parts.c       every registry as one kind of list; features.c: what this build has
@@ -184,6 +185,7 @@ struct fast_run {
     fast_run_times times;
     fast_first first; /* of one worker */
     fast_result result;
+    char *json;           /* the result as text that was lent; or NULL */
     bool finished;        /* the target was reached, or the loss is not a number */
     int64_t step_saved;   /* of the last checkpoint; -1 before one */
     bool keep_failed;     /* the last checkpoint in mid-run could not be written, which was said */
@@ -221,6 +223,12 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
 void fast__run_measure(fast_run *run);
 /* Also the hash of parameters and state, and the peak of memory. */
 void fast__run_measure_all(fast_run *run);
+
+/* JSON of a run, as text that the caller frees with fast__free(): its result, its options as they
+ * were resolved, the machine with the versions of libraries; json.c. */
+fast_err fast__run_json_result(const fast_run *run, char **out);
+fast_err fast__run_json_options(const fast_run *run, char **out);
+fast_err fast__run_json_machine(char **out);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
