@@ -148,6 +148,15 @@ typedef struct fast_matrix {
     int64_t cols; /* likewise */
 } fast_matrix;
 
+/* A matrix in the first tensor that may be added to as factors: rows of u and v, and the matrix is
+ * the sum of their outer products. */
+typedef struct fast_space_layer {
+    int64_t offset;  /* of the matrix in the tensor; layers are in this order, and apart */
+    int64_t outputs; /* its rows */
+    int64_t inputs;  /* its columns */
+    int64_t rows;    /* of factors, at most */
+} fast_space_layer;
+
 typedef struct fast_space_tensor {
     const char *name;     /* of the tensor */
     int64_t count;        /* of floats */
@@ -198,10 +207,13 @@ typedef struct fast_space_options {
     const fast_matrix *matrices; /* that it is made of, one after the other, for codecs; NULL: one
                                     vector */
     int64_t matrix_count;        /* of them */
-    fast_space_fn *apply;        /* at the owners; NULL: w += x */
-    void *ctx;                   /* for apply */
-    double operations;           /* of apply for each float, which simulated nodes take time for */
-    double bytes;                /* that it moves; 0 and 0: those of w += x, 1 and 12 */
+    const fast_space_layer *layers; /* that fast_space_add_factors() may add to; NULL: none. Not
+                                       with a codec, nor sparse */
+    int64_t layer_count;            /* of them */
+    fast_space_fn *apply;           /* at the owners; NULL: w += x */
+    void *ctx;                      /* for apply */
+    double operations; /* of apply for each float, which simulated nodes take time for */
+    double bytes;      /* that it moves; 0 and 0: those of w += x, 1 and 12 */
 } fast_space_options;
 
 /* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not
@@ -222,6 +234,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_put(fast_space *space, int64_t tens
 /* Add to a tensor, or whatever the function at the owner does. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x,
                                                  int64_t deadline);
+/* Add to the first tensor, of which the layers are given as factors: factors[i] has rows[i] rows of
+ * u, `outputs` floats each, then those of v, `inputs` each. Far owners multiply them out; for near
+ * ones it is done here, in x, whose ranges of the layers are undefined before and after. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_add_factors(fast_space *space, float *x,
+                                                         const float *const *factors,
+                                                         const int64_t *rows, int64_t deadline);
 /* This actor has finished `clock` rounds; what it added before counts to them. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clock);
 

@@ -123,16 +123,21 @@ struct fast_space {
     double operations;              /* of an update, for each float */
     double bytes;                   /* that it moves */
     struct fast_space_codec *codec; /* NULL: nothing is encoded */
-    float *dense;                   /* sparse: what the last update was, unpacked; or NULL */
-    int64_t clock;                  /* of this actor */
-    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
-    int64_t *writers;               /* whose clocks count */
-    bool *expected;                 /* of all actors: owners and writers */
-    int64_t far_count;              /* of owners */
-    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
-    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
-    fast_space_get_state get;       /* far */
-    fast_space_watched *watched;    /* of all tensors; NULL until the first */
+    float *dense;                /* sparse, layers: what the last update was, unpacked; or NULL */
+    fast_space_layer *layers;    /* that may be added to as factors; NULL: none */
+    int64_t layer_count;         /* of them */
+    const float *const *factors; /* of the layers, while they are added; else NULL */
+    const int64_t *rows;         /* of those */
+    double composed;             /* operations of the last update's products */
+    int64_t clock;               /* of this actor */
+    int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;            /* whose clocks count */
+    bool *expected;              /* of all actors: owners and writers */
+    int64_t far_count;           /* of owners */
+    int64_t *read;               /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;    /* far */
+    fast_space_watched *watched; /* of all tensors; NULL until the first */
     struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
     void *memory;                       /* the own store, where it is not shared; or NULL */
 };
@@ -240,6 +245,14 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
  * Unpacking lends them; false if they are not `count` floats. */
 fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count);
 bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, const float **x_out);
+
+/* space_factors.c: updates whose layers are factors. */
+
+/* Take the layers of the options; FAST_EINVAL for what cannot be. */
+fast_err fast__space_layers_new(fast_space *space, const fast_space_options *options);
+fast_err fast__space_pack_factors(fast_space *space, fast_msg *msg, int64_t owner, const float *x);
+/* The whole range, multiplied out, lent until the next; false if the parts make no sense. */
+bool fast__space_unpack_factors(fast_space *space, const fast_msg *msg, const float **x_out);
 
 /* space_codec.c: the first tensor, where it travels encoded. */
 typedef enum fast_space_way {

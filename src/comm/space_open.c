@@ -109,6 +109,8 @@ static uint64_t sign(const fast_space_options *o)
         h = fast__hash(o->codec, strlen(o->codec), h + 3);
     if (o->codec_down)
         h = fast__hash(o->codec_down, strlen(o->codec_down), h + 5);
+    if (o->layer_count > 0)
+        h = fast__hash(o->layers, (size_t)o->layer_count * sizeof *o->layers, h + 7);
     if (o->writers)
         h = fast__hash(o->writers, (size_t)o->writer_count * sizeof *o->writers, h + 1);
     return h;
@@ -276,10 +278,12 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(list_tensors(space, options));
     if (options->codec || options->codec_down)
         FAST_TRY(fast__space_codec_new(space, options));
+    if (options->layer_count > 0)
+        FAST_TRY(fast__space_layers_new(space, options));
     FAST_TRY(map_stores(space, near));
     if (space->me >= 0 && far)
         FAST_TRY(fast__service_new(space));
-    if (space->me >= 0 && far && space->sparse)
+    if (space->me >= 0 && far && (space->sparse || space->layers))
         FAST_TRY(
             fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
     space->shared = near;
@@ -307,6 +311,7 @@ static void destroy(fast_space *space)
         fast_msg_free(space->owners[i].pushed);
     fast__space_codec_free(space);
     fast__free(space->dense);
+    fast__free(space->layers);
     fast__free(space->counts);
     fast__free(space->names);
     fast__free(space->owners);

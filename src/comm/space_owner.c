@@ -407,6 +407,7 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     fast_space_store *store = &space->owners[space->me].store;
     const int64_t *w = msg->words;
     const float *x = NULL;
+    space->composed = 0;
     *done_out = true;
     s->dirty |= w[FAST_SPACE_W_KIND] != FAST_SPACE_GET && w[FAST_SPACE_W_KIND] != FAST_SPACE_WATCH;
     if (!is_sane(space, msg, &x)) {
@@ -447,6 +448,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
             owe(s, msg);
             if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
                 FAST_TRY(fast__space_pay(space, FAST_SPACE_UP, space->me, msg->parts[0].size));
+            if (space->composed > 0)
+                FAST_TRY(fast_charge(space->actor, space->composed, 0));
             fast__space_range(space, space->me, p.tensor, &offset, &count);
             return fast__space_charge(space, w[FAST_SPACE_W_KIND] == FAST_SPACE_PUT, count);
         }

@@ -7,8 +7,8 @@
  *
  * PUT, ADD and VALUE carry the floats of one range as one part, ADD and VALUE encoded where the
  * space has a codec (space_codec.c). In a sparse space, where it is shorter, an ADD has two: the
- * places (32 bits, rising) and the values of what is not +0. This file is where floats become parts
- * and back.
+ * places (32 bits, rising) and the values of what is not +0; two, as well, where layers travel as
+ * factors (space_factors.c). This file is where floats become parts and back.
  */
 #include "comm/space.h"
 
@@ -118,6 +118,8 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
         fast_buffer_free(coded);
         return FAST_OK;
     }
+    if (space->factors && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD)
+        return fast__space_pack_factors(space, msg, msg->words[FAST_SPACE_W_OWNER], x);
     if (space->sparse && count < UINT32_MAX && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD) {
         const int64_t entries = count_entries(x, count);
         if (entries > 0 && entries < count / 2)
@@ -148,6 +150,9 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, c
         return msg->part_count == 1 && msg->declared == 0 &&
                fast__space_decode(space, way, msg->words[FAST_SPACE_W_OWNER], fast_msg_data(msg, 0),
                                   msg->parts[0].size, x_out);
+    if (msg->part_count == 2 && space->layers)
+        return kind == FAST_SPACE_ADD && msg->words[FAST_SPACE_W_TENSOR] == 0 &&
+               fast__space_unpack_factors(space, msg, x_out);
     if (msg->part_count == 2)
         return unpack_entries(space, msg, count, x_out);
     if (msg->part_count != 1 || msg->parts[0].size != size || msg->declared != 0)

@@ -65,9 +65,8 @@ static void seat_reset(fast_seat *seat)
     if (seat->coded)
         fast__coded_restart(seat->coded, run->step);
     fast__codec_drop(seat);
-    t->step = seat->step_begun = run->step;
     fast__factors_forget(seat);
-    t->step = run->step;
+    t->step = seat->step_begun = run->step;
     t->centre = NULL;
     seat->step_judged = -1;
     seat->loss = 0;

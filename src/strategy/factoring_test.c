@@ -95,6 +95,34 @@ static void without_factors_it_is_allreduce(void **state)
                 train("allreduce", 2, "codec=fp16", NULL).params_hash);
 }
 
+/* Servers that multiply out: the plain update to rounding, on any transport. */
+static void servers_multiply_out(void **state)
+{
+    static const char *const how[] = { "", ",servers=3", ",servers=2,replicas=1" };
+    const char *const model = "model=mlp:hidden=40x20";
+    const uint64_t wanted = train("ps:slack=0,factors=yes", 3, model, NULL).params_hash;
+    const double loss = train("ps:slack=0", 3, model, NULL).test_loss;
+    char name[96];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        snprintf(name, sizeof name, "ps:slack=0,factors=yes%s", how[i]);
+        const fast_result sim = train(name, 3, model, NULL);
+
+        assert_true(sim.params_hash == wanted);
+        assert_true(train(name, 3, model, "transport=threads").params_hash == wanted);
+        assert_true(fabs(sim.test_loss - loss) < 1e-5);
+        snprintf(name, sizeof name, "ps:slack=0%s", how[i]);
+        assert_true(sim.bytes_sent < train(name, 3, model, NULL).bytes_sent);
+    }
+    assert_true(train("ps:factors=auto", 3, model, NULL).bytes_sent <
+                train("ps", 3, model, NULL).bytes_sent);
+    assert_true(train("ps:slack=0,factors=auto", 2, "codec=fp16", NULL).params_hash ==
+                train("ps:slack=0", 2, "codec=fp16", NULL).params_hash);
+    assert_true(train("ps:push=2,fetch=2,factors=auto", 2, model, NULL).bytes_sent ==
+                train("ps:push=2,fetch=2", 2, model, NULL).bytes_sent);
+}
+
 static void a_codec_is_refused(void **state)
 {
     static const char *const options[] = { "strategy=allreduce:factors=yes",
@@ -119,7 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_to_rounding), cmocka_unit_test(the_same_bits_everywhere),
         cmocka_unit_test(auto_sends_less),      cmocka_unit_test(without_factors_it_is_allreduce),
-        cmocka_unit_test(a_codec_is_refused),
+        cmocka_unit_test(servers_multiply_out), cmocka_unit_test(a_codec_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@
  *                that they have in all is measured: ps_momentum.c
  *   proxies      a server for each group of workers, between it and the model: ps_proxy.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
+ *   factors      dense layers go to the servers as factors, which multiply them out: ps_factors.c
  *   lost         whether the others go on without a worker that crashed, or stop and name it
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
@@ -103,6 +104,7 @@ static const fast_option options[] = {
     FAST_OPT_CHOICE(ps_config, lost, "auto", "auto|go|stop",
                     "when a worker crashes the others go on, or stop and name it; auto: stop with "
                     "slack 0 and no backup workers"),
+    FAST_OPT_FACTORS(ps_config),
     FAST_OPT_END,
 };
 
@@ -224,6 +226,10 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                                           : "epochs");
     if (c->decay > 0 && c->compensate == 0)
         return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
+    if (c->factors == FAST_FACTORS_YES && !fast__ps_may_factor(c))
+        return fast__fail(FAST_EINVAL,
+                          "ps: factors are of one gradient, whole; leave out send, push, filter, "
+                          "budget, value and proxies, or factors");
     FAST_TRY(check_hierarchy(c, workers));
     return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "strategy/compensate.h"
+#include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
 #include "strategy/strategy.h"
 
@@ -11,6 +12,7 @@
  *   ps.c           options, what they refuse, the programs of workers and servers
  *   ps_owner.c     what an owner does with an update
  *   ps_client.c    how a writer reads and writes the model: a worker, or a proxy for its group
+ *   ps_factors.c   which layers are sent as factors
  *   ps_filter.c    which gradients are sent now, and which wait
  *   ps_proxy.c     proxies between groups of workers and the servers
  *   ps_momentum.c  the momentum that updates have, measured
@@ -46,6 +48,7 @@ typedef struct ps_config {
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
     int lost;          /* PS_LOST_*: what a crash of a worker means */
+    int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
 } ps_config;
 
 /* Owners of one copy of the model. */
@@ -63,6 +66,22 @@ typedef struct ps_tensors {
     int64_t epochs;     /* [epochs] workers that came to the end of each */
     int64_t epochs_len; /* of it */
 } ps_tensors;
+
+/* Layers whose gradients go to the servers as factors; the same at everyone. */
+typedef struct ps_layers {
+    int64_t count;            /* of them */
+    fast_space_layer *layers; /* as the space has them */
+    int64_t *numbers;         /* as the trainer counts them */
+    const float **factors;    /* of the last gradient, at workers */
+    int64_t *rows;            /* of those */
+} ps_layers;
+/* Is what is written one gradient as it is? */
+bool fast__ps_may_factor(const ps_config *c);
+/* Choose. FAST_EINVAL, with the reason, for factors=yes that cannot be. */
+fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out);
+void fast__ps_layers_free(ps_layers *l);
+/* The factors of the last gradient. */
+void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 
 /* What the owner of a range keeps. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {
@@ -87,8 +106,9 @@ typedef struct ps_owner {
 
 /* Open the space of copy `replica` of the model, alike at everyone; `o` is NULL but at its owners.
  */
-fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_owner *o,
-                       ps_tensors *tensors_out, fast_space **out);
+fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
+                       const ps_layers *layers, ps_owner *o, ps_tensors *tensors_out,
+                       fast_space **out);
 /* The program of an owner of a copy. */
 fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica);
 
@@ -102,7 +122,8 @@ typedef struct ps_client {
     int64_t writer_count;                    /* of the model */
     int64_t step;                            /* that this writer has taken */
     int64_t pushed;                          /* of them, when it last wrote */
-    const float *g;                          /* the newest gradient */
+    float *g;                                /* the newest gradient; of layers: no matter what */
+    ps_layers layers;                        /* that are sent as factors */
     float *sum;      /* gradients since the last push; NULL where each is pushed */
     float *part;     /* what of it is sent; NULL without a filter */
     float *base;     /* the weights that were read, where differences are sent; else NULL */
@@ -113,7 +134,7 @@ typedef struct ps_client {
     int64_t version; /* of the last read */
 } ps_client;
 
-fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, const float *g, ps_client *out);
+fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out);
 void fast__ps_client_close(ps_client *cl);
 /* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
 fast_err fast__ps_fetch(ps_client *cl, bool last);

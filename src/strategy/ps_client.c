@@ -69,6 +69,24 @@ static fast_err add(ps_client *cl, int64_t tensor, const float *x)
     return FAST_OK;
 }
 
+/* The newest gradient, with layers that are factors. */
+static fast_err add_factors(ps_client *cl)
+{
+    const ps_layers *l = &cl->layers;
+
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err = cl->spaces[i] ? fast_space_add_factors(cl->spaces[i], cl->g,
+                                                                    l->factors, l->rows, FAST_SOON)
+                                           : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
+}
+
 static fast_err tick(ps_client *cl, int64_t clock)
 {
     for (int64_t i = 0; i <= cl->c->replicas; i++) {
@@ -202,7 +220,9 @@ fast_err fast__ps_push(ps_client *cl)
                                 : cl->g;
 
     fast_actor_at(t->actor, cl->step, cl->base ? "difference" : "gradient");
-    FAST_TRY(add(cl, 0, x));
+    if (cl->layers.count > 0)
+        fast__ps_layers_take(t, &cl->layers);
+    FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : add(cl, 0, x));
     cl->pushed = cl->step;
     if (cl->seen) { /* of the state, each writer's change counts 1/P */
         for (int64_t i = 0; i < t->state_count; i++)
@@ -288,15 +308,16 @@ static fast_err client_init(ps_client *cl)
         FAST_TRY(fast__alloc("unseen updates", count, sizeof *cl->unseen, &cl->unseen));
     if (cl->t->state_count > 0)
         FAST_TRY(fast__alloc("the state read", cl->t->state_count, sizeof *cl->seen, &cl->seen));
+    FAST_TRY(fast__ps_layers_new(cl->t, c, &cl->layers));
     for (int64_t i = 0; i <= c->replicas; i++)
-        FAST_TRY(fast__ps_open(cl->t, c, i, NULL, &cl->tensors, &cl->spaces[i]));
+        FAST_TRY(fast__ps_open(cl->t, c, i, &cl->layers, NULL, &cl->tensors, &cl->spaces[i]));
     if (c->epochs < 1)
         FAST_TRY(
             fast__alloc("ends of epochs", cl->tensors.epochs_len, sizeof *cl->ends, &cl->ends));
     return FAST_OK;
 }
 
-fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, const float *g, ps_client *out)
+fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out)
 {
     const int64_t *ids;
     fast_err err;
@@ -317,6 +338,11 @@ void fast__ps_client_close(ps_client *cl)
         fast_space_close(cl->spaces[i]);
         cl->spaces[i] = NULL;
     }
+    for (int64_t i = 0; i < cl->layers.count; i++) {
+        const fast_err err = fast_trainer_factor(cl->t, cl->layers.numbers[i], false);
+        FAST_ASSERT(!err || !cl->layers.factors[i]);
+    }
+    fast__ps_layers_free(&cl->layers);
     fast__free(cl->sum);
     fast__free(cl->part);
     fast__free(cl->base);

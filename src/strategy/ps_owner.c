@@ -168,8 +168,9 @@ static void price(const ps_config *c, int64_t n, fast_space_options *space)
     }
 }
 
-fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_owner *o,
-                       ps_tensors *tensors_out, fast_space **out)
+fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
+                       const ps_layers *layers, ps_owner *o, ps_tensors *tensors_out,
+                       fast_space **out)
 {
     static const char *const names[PS_REPLICAS_MAX + 1] = { "model", "model copy 1", "model copy 2",
                                                             "model copy 3" };
@@ -184,6 +185,8 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica, ps_
                                  .stalest = c->stalest,
                                  .sparse = c->filter > 0 || c->budget > 0,
                                  .follows = replica > 0,
+                                 .layers = layers->layers,
+                                 .layer_count = layers->count,
                                  .apply = apply,
                                  .ctx = o };
 
@@ -273,13 +276,17 @@ static void tell_momentum(const ps_owner *o)
 fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
 {
     ps_owner o = { .t = t, .config = c, .first = replica == 0 };
+    ps_layers layers = { 0 };
     fast_space *space = NULL;
     fast_err err;
 
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
     if (!err)
-        err = fast__ps_open(t, c, replica, &o, &o.tensors, &space);
+        err = fast__ps_layers_new(t, c, &layers);
+    if (!err)
+        err = fast__ps_open(t, c, replica, &layers, &o, &o.tensors, &space);
+    fast__ps_layers_free(&layers);
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
     if (!err && o.first)

@@ -406,7 +406,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Project Adam",
         .by = "Chilimbi et al. 2014",
         .row = 16,
-        .flags = "strategy=ps:servers=2,epochs=0.75,replicas=1 optimizer=sgd",
+        .flags = "strategy=ps:servers=2,epochs=0.75,replicas=1,factors=auto optimizer=sgd",
         .parallelism = "MP + DP",
         .optimisation = "central",
         .scheduling = "async.",
@@ -415,8 +415,7 @@ const fast_system fast__systems_ps[] = {
         .consistency = "asynchronous",
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
                    "ends when 75% of the workers have ended theirs.",
-        .missing = "model parallelism, outer products at the servers, agreement by Paxos: copies "
-                   "are written by the workers",
+        .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
     },
     {
         .name = "gpu-a-sgd",

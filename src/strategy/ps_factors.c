@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Factors to servers: a dense layer's gradient goes to the servers as the batch's output gradients
+ * and inputs, and they multiply them out (Project Adam: Chilimbi et al. 2014). A layer of O x C of
+ * which s servers hold something is written, by floats, as
+ *
+ *     factors   rows (O + s C)        gradient   O C
+ *
+ * and `auto` takes the less. What comes back are weights, whole, either way; computing moves from
+ * the workers to the servers, 2 rows O C operations for each write. The update is the plain one to
+ * rounding: the product of one worker is summed by row, and products of several workers as their
+ * gradients would be.
+ */
+#include "base/err.h"
+#include "base/memory.h"
+#include "strategy/ps.h"
+
+bool fast__ps_may_factor(const ps_config *c)
+{
+    return c->send == PS_SEND_GRADIENTS && c->push == 1 && c->filter == 0 && c->budget == 0 &&
+           c->value == 0 && c->proxies == 0;
+}
+
+/* Servers that hold something of the layer: ranges are as equal as possible. */
+static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factored *what)
+{
+    const int64_t end = what->offset + what->outputs * what->inputs;
+    int64_t count = 0, at = 0;
+
+    for (int64_t i = 0; i < shards; i++) {
+        const int64_t next = at + t->count / shards + (i < t->count % shards);
+
+        count += next > what->offset && at < end;
+        at = next;
+    }
+    return count;
+}
+
+static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_factored *what)
+{
+    const int64_t s = holders(t, fast__ps_shards(c, t->workers), what);
+    const double factors =
+        (double)what->samples * ((double)what->outputs + (double)s * (double)what->inputs);
+    const double plain = (double)what->outputs * (double)what->inputs;
+    const bool chosen = fast__factors_pay(mode, factors, plain);
+
+    fast__factors_tell(t, what, chosen, factors, plain);
+    return chosen;
+}
+
+/* May factors be? A reason is given where they were asked for. */
+static fast_err look(fast_trainer *t, const ps_config *c, int *mode)
+{
+    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+
+    *mode = c->factors;
+    if (*mode == FAST_FACTORS_NO)
+        return FAST_OK;
+    if (coded && *mode == FAST_FACTORS_YES)
+        return fast__fail(FAST_EINVAL, "ps: factors are sent as they are, and a codec encodes the "
+                                       "whole gradient; leave out one of them");
+    if (coded || !fast__ps_may_factor(c)) {
+        fast_trainer_note(t, coded ? "the codec encodes whole gradients: none is sent as factors"
+                                   : "what is written is no whole gradient, and has no factors");
+        *mode = FAST_FACTORS_NO;
+    }
+    return FAST_OK;
+}
+
+fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out)
+{
+    fast_factored what;
+    int64_t count = 0;
+    int mode;
+    fast_err err;
+
+    *out = (ps_layers){ 0 };
+    FAST_TRY(look(t, c, &mode));
+    while (mode != FAST_FACTORS_NO && fast_trainer_factored(t, count, &what))
+        count++;
+    if (count == 0)
+        return FAST_OK;
+    err = fast__alloc("layers with factors", count, sizeof *out->layers, &out->layers);
+    if (!err)
+        err = fast__alloc("layers with factors", count, sizeof *out->numbers, &out->numbers);
+    if (!err)
+        err = fast__alloc("layers with factors", count, sizeof *out->factors, &out->factors);
+    if (!err)
+        err = fast__alloc("layers with factors", count, sizeof *out->rows, &out->rows);
+    for (int64_t i = 0; i < count && !err; i++) {
+        (void)fast_trainer_factored(t, i, &what);
+        if (!choose(t, c, mode, &what))
+            continue;
+        out->layers[out->count] =
+            (fast_space_layer){ what.offset, what.outputs, what.inputs, what.rows };
+        out->numbers[out->count++] = i;
+        if (t->g) /* a worker */
+            err = fast_trainer_factor(t, i, true);
+    }
+    if (err)
+        fast__ps_layers_free(out);
+    return err;
+}
+
+void fast__ps_layers_free(ps_layers *l)
+{
+    fast__free(l->layers);
+    fast__free(l->numbers);
+    fast__free(l->factors);
+    fast__free(l->rows);
+    *l = (ps_layers){ 0 };
+}
+
+void fast__ps_layers_take(const fast_trainer *t, ps_layers *l)
+{
+    for (int64_t i = 0; i < l->count; i++)
+        l->factors[i] = fast_trainer_factors(t, l->numbers[i], &l->rows[i]);
+}
