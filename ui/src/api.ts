@@ -138,19 +138,27 @@ export interface System {
     differs: string | null;
 }
 
-/* One option of `fast train`, and one part that an option can name. */
+/* An option of `fast train`, or of a part. */
 export interface Option {
     name: string;
-    default?: string | null;
+    standard: string | null; /* what holds where it is not given */
     help: string;
-    type?: string;
-    group?: string;
-    choices?: string[];
+    type: "bool" | "int" | "real" | "text" | "choice";
+    choices: string[] | null;
+    kind: string | null; /* of the parts that it names: "model" */
 }
 
-export interface Cluster {
+/* What an option can name: a model, a cluster, a codec. */
+export interface Part {
     name: string;
-    help: string;
+    summary: string;
+    options: Option[];
+}
+
+export interface Tables {
+    groups: { title: string; names: string[] }[];
+    options: Option[];
+    parts: Record<string, Part[]>;
 }
 
 /* A refusal, with the server's sentence. */

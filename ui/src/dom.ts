@@ -69,7 +69,12 @@ export function command(text: string): HTMLElement {
             setTimeout(() => { button.textContent = "Copy"; }, 1500);
         },
     }, "Copy");
-    return h("div", { class: "command" }, h("code", { tabindex: 0 }, text), button);
+    return h("div", { class: "command" }, h("code", null, ...pieces(text)), button);
+}
+
+/* Lines break between flags, not inside of one or before its value. */
+function pieces(text: string): Child[] {
+    return text.split(/ (?=--)/).flatMap((piece, i) => [i > 0 && " ", h("span", null, piece)]);
 }
 
 /* The clipboard's API exists on loopback and https; elsewhere an old way still works. */

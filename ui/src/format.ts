@@ -47,19 +47,19 @@ export function seconds(value: Maybe): string {
     if (size < 99.95)
         return `${value.toFixed(size < 9.995 ? 2 : 1)} s`;
     const whole = Math.round(value);
-    if (size < 3600)
+    if (Math.abs(whole) < 3600)
         return `${Math.floor(whole / 60)} min ${pad(whole % 60)} s`;
     return `${Math.floor(whole / 3600)} h ${pad(Math.floor((whole % 3600) / 60))} min`;
+}
+
+/* A number at a tick of an axis needs no zeros at its end: 10.0 s is 10 s there. */
+export function tick(text: string): string {
+    return text.replace(/(\.\d*?)0+(?=%| |$)/, "$1").replace(/\.(?=%| |$)/, "");
 }
 
 /* 4,162,022 is 4.16 MB */
 export function bytes(value: Maybe): string {
     return missing(value) ? NONE : scaled(value, ["B", "kB", "MB", "GB", "TB", "PB"]);
-}
-
-/* 21,586 a second is 21.6 k/s */
-export function perSecond(value: Maybe): string {
-    return missing(value) ? NONE : `${scaled(value, ["", "k", "M", "G"]).trim()}/s`;
 }
 
 /* A short count for axes: 1.5M */
@@ -109,14 +109,23 @@ export function date(unix: Maybe): string {
     return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
 }
 
-/* Any value of options, machine and result. */
-export function plain(value: unknown): string {
+/* Any value of options, machine and result; its name says the unit. */
+export function plain(value: unknown, name = ""): string {
     if (value === null || value === undefined || value === "")
         return NONE;
-    if (typeof value === "number")
-        return Number.isInteger(value) ? count(value) : number(value);
+    if (typeof value === "number") {
+        if (name.endsWith("_per_s"))
+            return number(value);
+        if (name.endsWith("_s"))
+            return seconds(value);
+        if (/accuracy|share$/.test(name))
+            return percent(value);
+        if (/bytes|memory/.test(name))
+            return bytes(value);
+        return Number.isInteger(value) ? String(value) : number(value);
+    }
     if (Array.isArray(value))
-        return value.map(plain).join(", ");
+        return value.map((one) => plain(one, name)).join(", ");
     if (typeof value === "object")
         return JSON.stringify(value);
     return String(value);

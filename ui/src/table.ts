@@ -14,7 +14,7 @@ export interface Column<Row> {
     label: string;
     width: string; /* CSS */
     number?: boolean; /* aligned to the right */
-    rank?: 1 | 2 | 3; /* 3 is left out first on narrow screens */
+    rank?: 1 | 2 | 3 | 4; /* the higher, the sooner it is left out on narrow screens */
     cell: (row: Row) => Child;
     title?: (row: Row) => string;
 }

@@ -16,10 +16,10 @@ function stored(): Choice {
 }
 
 let chosen = stored();
-const system = matchMedia("(prefers-color-scheme: dark)");
+const system = () => matchMedia("(prefers-color-scheme: dark)");
 
 function apply(): void {
-    const dark = chosen === "dark" || (chosen === "auto" && system.matches);
+    const dark = chosen === "dark" || (chosen === "auto" && system().matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     document.dispatchEvent(new CustomEvent("theme"));
 }
@@ -39,7 +39,7 @@ export function themeNext(): Choice {
 }
 
 export function themeStart(): void {
-    system.addEventListener("change", apply);
+    system().addEventListener("change", apply);
     apply();
 }
 

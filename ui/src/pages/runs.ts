@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All runs: search, filter, sort, choose up to 20 to compare, delete. The server sorts and filters;
    the table holds what is in sight. The question is in the address, so that going back finds it. */
-import { ask, deleteRun, listen, STATUSES, type Run, type RunList } from "../api.ts";
+import { ask, deleteRun, listen, STATUSES, type Run, type RunList, type System } from "../api.ts";
 import { choose, chosenRuns, CHOSEN_MAX } from "../chosen.ts";
 import { command, confirm, h, notice, put, toast } from "../dom.ts";
-import { ago, bytes, count, date, number, percent, perSecond, runTitle, seconds } from "../format.ts";
+import { ago, bytes, count, date, number, percent, runTitle, seconds, short } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { setPlace, setTitle, type Page } from "../page.ts";
 import { statusPill } from "../status.ts";
@@ -14,27 +14,27 @@ const where = (run: Run): string =>
     [run.transport, run.cluster?.split(":")[0]].filter(Boolean).join(" · ") || "–";
 
 function nameCell(run: Run): Node {
-    return h("a", { href: `#/run/${run.id}` }, runTitle(run),
+    return h("span", null, h("a", { href: `#/run/${run.id}` }, runTitle(run)),
         ...(run.tags ?? []).map((tag) => h("span", { class: "tag" }, tag)),
-        h("small", { class: "phone" }, `${count(run.workers)} workers · ${where(run)} · ${ago(run.created)}`));
+        h("small", { class: "phone" }, statusPill(run), ` · ${count(run.workers)} ${run.workers === 1 ? "worker" : "workers"} · ${ago(run.created)}`));
 }
 
 const columns: Column<Run>[] = [
     { key: "id", label: "#", width: "4.2rem", number: true, rank: 2, cell: (run) => String(run.id) },
     { key: "name", label: "Run", width: "auto", cell: nameCell, title: (run) => run.command },
-    { key: "status", label: "Status", width: "8.4rem", cell: statusPill },
+    { key: "status", label: "Status", width: "8.2rem", rank: 2, cell: statusPill },
     { key: "system", label: "System", width: "8.5rem", rank: 3, cell: (run) => run.system ?? "–" },
     { key: "workers", label: "Workers", width: "5.4rem", number: true, rank: 3, cell: (run) => count(run.workers) },
     { key: "transport", label: "Where", width: "8rem", rank: 3, cell: where },
-    { key: "codec", label: "Codec", width: "6.5rem", rank: 3, cell: (run) => run.codec ?? "–" },
+    { key: "codec", label: "Codec", width: "7.5rem", rank: 4, cell: (run) => run.codec ?? "–" },
     { key: "test_accuracy", label: "Test acc", width: "6rem", number: true, cell: (run) => percent(run.test_accuracy) },
     { key: "loss", label: "Loss", width: "5.2rem", number: true, rank: 2, cell: (run) => number(run.loss) },
     { key: "time_to_target_s", label: "To target", width: "6.6rem", number: true, rank: 3, cell: (run) => seconds(run.time_to_target_s) },
     { key: "time_s", label: "Time", width: "6.6rem", number: true, rank: 2, cell: (run) => seconds(run.time_s) },
-    { key: "samples_per_s", label: "Samples", width: "5.8rem", number: true, rank: 3, cell: (run) => perSecond(run.samples_per_s) },
-    { key: "bytes_sent", label: "Sent", width: "5.8rem", number: true, rank: 3, cell: (run) => bytes(run.bytes_sent) },
-    { key: "staleness_mean", label: "Staleness", width: "6rem", number: true, rank: 3, cell: (run) => number(run.staleness_mean) },
-    { key: "created", label: "Began", width: "8.4rem", number: true, rank: 2, cell: (run) => ago(run.created), title: (run) => date(run.created) },
+    { key: "samples_per_s", label: "Samples/s", width: "6.2rem", number: true, rank: 4, cell: (run) => short(run.samples_per_s) },
+    { key: "bytes_sent", label: "Sent", width: "5.8rem", number: true, rank: 4, cell: (run) => bytes(run.bytes_sent) },
+    { key: "staleness_mean", label: "Staleness", width: "6.2rem", number: true, rank: 4, cell: (run) => number(run.staleness_mean) },
+    { key: "created", label: "Began", width: "8.8rem", number: true, rank: 2, cell: (run) => ago(run.created), title: (run) => date(run.created) },
 ];
 
 export const runsPage: Page = async (root, { query, signal }) => {
@@ -45,11 +45,19 @@ export const runsPage: Page = async (root, { query, signal }) => {
         tag: query.get("tag") ?? "", sort: query.get("sort") ?? "-created",
     };
     const words = () => new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
+    /* The server takes the system as a condition of the store's: system~ssp. */
+    const asked = () => {
+        const all = words();
+        if (question.system)
+            all.set("where", `system~${question.system.replaceAll(",", "")}`);
+        all.delete("system");
+        return all;
+    };
 
     const table = new VirtualTable<Run>("Runs", columns, {
         key: (run) => run.id,
         load: async (offset, limit) => {
-            const { total, runs } = await ask<RunList>(`/api/runs?${words()}&limit=${limit}&offset=${offset}`, { signal });
+            const { total, runs } = await ask<RunList>(`/api/runs?${asked()}&limit=${limit}&offset=${offset}`, { signal });
             return { total, rows: runs };
         },
         open: (run) => { location.hash = `#/run/${run.id}`; },
@@ -177,6 +185,6 @@ export const runsPage: Page = async (root, { query, signal }) => {
     ], signal);
     listen("/api/live", { runs: soon, message: soon }, signal);
     await change();
-    const names = await ask<{ name: string }[]>("/api/systems", { signal }).catch(() => []);
-    put(systems, ...names.map(({ name }) => h("option", { value: name })));
+    const known = await ask<{ systems: System[] }>("/api/systems", { signal });
+    put(systems, ...known.systems.map(({ name }) => h("option", { value: name })));
 };

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Horizontal bars with their numbers beside them: the staleness histogram, and how a step's time is
+   split. Elements, not a canvas: text stays text. */
+import type { StalenessBucket } from "./api.ts";
+import { h, notice, put } from "./dom.ts";
+import { bucketName, count, seconds } from "./format.ts";
+
+export interface Bar {
+    label: string;
+    value: number;
+    text: string;
+    color?: string;
+}
+
+export function bars(rows: Bar[]): HTMLElement {
+    const most = Math.max(...rows.map((row) => row.value), 1e-300);
+    return h("ul", { class: "bars" }, ...rows.map((row) => h("li", null,
+        h("span", { class: "bar-label" }, row.label),
+        h("span", { class: "bar-track" }, h("i", { style: { width: `${(100 * row.value) / most}%`, background: row.color ?? "var(--line-1)" } })),
+        h("span", { class: "bar-text" }, row.text))));
+}
+
+export function showStaleness(element: HTMLElement, buckets: StalenessBucket[], mean: number | null): void {
+    const last = buckets.findLastIndex(({ updates }) => updates > 0);
+    const total = buckets.reduce((sum, { updates }) => sum + updates, 0);
+    put(element, h("h2", null, "Staleness of updates"), total === 0
+        ? notice("Not measured.", "Synchronous strategies apply every update to the model that it was computed for.")
+        : bars(buckets.slice(0, last + 1).map(({ bucket, updates }) => ({
+            label: bucketName(bucket), value: updates, text: `${count(updates)} · ${((100 * updates) / total).toFixed(1)}%`,
+        }))),
+        total > 0 && h("p", { class: "dim" }, h("small", null,
+            `Updates by how many others the model took in since they were computed${mean === null ? "" : `; mean ${mean.toFixed(2)}`}.`)));
+}
+
+/* Where a worker's time went, on average. */
+export function timeSplit(parts: { compute_s?: number | null; exchange_s?: number | null; wait_s?: number | null; codec_s?: number | null }): HTMLElement {
+    const rows: [string, number | null | undefined, string][] = [
+        ["compute", parts.compute_s, "var(--compute)"], ["codec", parts.codec_s, "var(--codec)"],
+        ["exchange", parts.exchange_s, "var(--send)"], ["wait", parts.wait_s, "var(--wait)"],
+    ];
+    const total = rows.reduce((sum, [, value]) => sum + (value ?? 0), 0);
+    return bars(rows.map(([label, value, color]) => ({
+        label, value: value ?? 0, color,
+        text: total > 0 ? `${seconds(value)} · ${((100 * (value ?? 0)) / total).toFixed(0)}%` : seconds(value),
+    })));
+}

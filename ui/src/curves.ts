@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The curves of one run: which there are, and drawing them over the chosen axis with its events. */
+import type { Event, Metric, Metrics } from "./api.ts";
+import { AXES, axisChoices, isMeasured, over, placeOf, type AxisName } from "./axis.ts";
+import { Chart, type Line, type Mark } from "./chart.ts";
+import { h, segmented } from "./dom.ts";
+import { number, percent, short } from "./format.ts";
+
+/* Each chart: its title, its lines as (column, name, colour), its numbers. */
+const CHARTS: [string, [Metric, string, number][], (value: number) => string][] = [
+    ["Accuracy", [["train_accuracy", "train", 0], ["test_accuracy", "test", 1]], percent],
+    ["Loss", [["loss", "train", 0], ["test_loss", "test", 1]], number],
+    ["Samples a second", [["samples_per_s", "samples/s", 2]], short],
+    ["Staleness", [["staleness_mean", "mean", 4]], number],
+    ["Divergence of the replicas", [["divergence", "divergence", 3]], number],
+];
+const MARKED = new Set(["fault", "phase", "save", "stop"]);
+
+export class Curves {
+    readonly element: HTMLElement;
+    private readonly charts: Chart[];
+    private readonly empty = h("p", { class: "dim" }, "The first measurements appear here.");
+    private axis: AxisName = "time_s";
+    private again: (() => void) | null = null;
+
+    constructor(private readonly simulated: boolean, signal: AbortSignal) {
+        this.charts = CHARTS.map(([title, , format]) => new Chart(title, format, signal));
+        const choice = segmented("Axis", axisChoices(simulated), this.axis, (axis) => {
+            this.axis = axis;
+            this.again?.();
+        });
+        this.element = h("section", null,
+            h("div", { class: "row head" }, h("h2", null, "Curves"), choice),
+            this.empty, h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)));
+    }
+
+    draw(metrics: Metrics, events: Event[]): void {
+        this.again = () => this.draw(metrics, events);
+        this.empty.hidden = metrics.seq.length > 0;
+        const { x, rows } = over(metrics, this.axis);
+        const axis = { ...AXES[this.axis], label: axisChoices(this.simulated).find(([name]) => name === this.axis)?.[1] ?? "" };
+        const marks = events.filter((event) => MARKED.has(event.kind)).flatMap((event): Mark[] => {
+            const at = placeOf(event, metrics, this.axis);
+            return at === null ? [] : [{ x: at, kind: event.kind, text: event.text ?? "" }];
+        });
+        CHARTS.forEach(([, columns], i) => {
+            const lines = columns.filter(([name]) => isMeasured(metrics[name])).map(([name, label, index]): Line =>
+                ({ label, index, x, y: rows.map((row) => metrics[name][row] ?? null) }));
+            const chart = this.charts[i]!;
+            chart.element.hidden = lines.length === 0;
+            if (lines.length)
+                chart.draw(lines, axis, marks);
+        });
+    }
+}

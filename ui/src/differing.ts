@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tells runs apart. Pure functions. */
+import type { RunDetail } from "./api.ts";
+import { plain } from "./format.ts";
+
+/* Options whose values are not the same in all runs, in the order in which they are first seen. */
+export function differing(all: Record<string, unknown>[]): string[] {
+    const names = [...new Set(all.flatMap((options) => Object.keys(options)))];
+    return names.filter((name) => new Set(all.map((options) => JSON.stringify(options[name] ?? null))).size > 1);
+}
+
+/* The shortest names that tell the runs apart: what differs, else their numbers. */
+export function labels(details: Pick<RunDetail, "run" | "options">[]): string[] {
+    const names = details.map(({ run }) => run.name || run.system || (run.strategy ?? "").split(":")[0] || `run ${run.id}`);
+    const varied = differing(details.map(({ options }) => options)).filter((name) => !["system", "strategy", "name", "store"].includes(name));
+    const one = varied.length === 1 ? varied[0]! : null;
+    return names.map((name, i) => {
+        if (names.filter((other) => other === name).length === 1)
+            return name;
+        const options = details[i]!.options;
+        return one ? `${name} ${one} ${plain(options[one])}` : `${name} #${details[i]!.run.id}`;
+    });
+}
