@@ -273,6 +273,8 @@ fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner
                             const float *x, fast_buffer **out, size_t *size_out);
 /* Owner, differences: an actor came anew, and holds nothing. */
 void fast__space_forget(fast_space *space, int64_t reader);
+/* What this writer still owes an owner's range, the residual of error feedback; NULL: none. */
+const float *fast__space_owed(const fast_space *space, int64_t owner);
 /* Reader, near, differences: hold nothing of an owner's range, so that all of it comes next. */
 void fast__space_drop(fast_space *space, int64_t owner);
 /* Reader, differences: take in what an owner sent, each message once and in its order; false if it

@@ -250,6 +250,14 @@ void fast__space_forget(fast_space *space, int64_t reader)
         space->codec->readers[reader].whole = false;
 }
 
+const float *fast__space_owed(const fast_space *space, int64_t owner)
+{
+    fast_space_codec *codec = space->codec;
+    fast_coder *coder =
+        codec && codec->coders[FAST_SPACE_UP] ? codec->coders[FAST_SPACE_UP][owner] : NULL;
+    return coder ? fast__coder_residual(coder) : NULL;
+}
+
 void fast__space_drop(fast_space *space, int64_t owner)
 {
     if (space->codec && space->codec->held)

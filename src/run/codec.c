@@ -108,6 +108,26 @@ static fast_err check_momentum(const fast_run *run, const fast_strategy *strateg
     return FAST_OK;
 }
 
+/* Bare signs say nothing of lengths: for gradients the rate does, for nothing else. */
+static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool gradients = what && strcmp(what, "gradients") == 0;
+    const bool sums = strategy->answers && strcmp(strategy->answers, "sums") == 0;
+
+    if ((fast__chain_traits(run->codec) & FAST_CODEC_VOTES) && (!gradients || sums))
+        return fast__fail(FAST_EINVAL,
+                          "codec=%s sends signs alone, which is enough for gradients that all "
+                          "workers vote on, not for %s of strategy %s; take sign",
+                          fast__chain_text(run->codec), sums ? "parts of a vote" : what,
+                          strategy->name);
+    if ((fast__chain_traits(run->codec_down) & FAST_CODEC_VOTES) && sums)
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s sends signs alone, where strategy %s answers with sums; "
+                          "take sign",
+                          fast__chain_text(run->codec_down), strategy->name);
+    return FAST_OK;
+}
+
 /* Of strategies whose messages each stand alone. */
 static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
@@ -143,6 +163,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     if (!strategy->codes)
         return refuse(run, strategy);
     FAST_TRY(check_momentum(run, strategy, what));
+    FAST_TRY(check_votes(run, strategy, what));
     return strategy->answers ? check_answers(run, strategy, what) : fast__coded_check(&options);
 }
 
@@ -264,7 +285,8 @@ fast_codes fast_trainer_codes(const fast_trainer *t)
     const fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
 
-    if (!is_coded(run) || t->workers == 1)
+    if ((!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down))) ||
+        (t->workers == 1 && t->servers == 0))
         return FAST_CODES_NONE;
     const unsigned both = fast__chain_traits(run->codec) & fast__chain_traits(run->codec_down);
     if (both & FAST_CODEC_LOSSLESS)

@@ -18,6 +18,10 @@
  * statistics of batch norm are the mean of the workers'. A worker that goes away is not missed; a
  * master that goes away ends the run.
  *
+ * With codecs beta d goes up encoded, and what an encoding loses is added to the next: z, all w_i
+ * and what the workers still owe keep their sum. The centre comes down as values, or by a codec
+ * that loses much as the difference to what the worker holds of it; d is to that.
+ *
  * Cost per worker and step: one get and one add of the model every tau steps; one more vector.
  */
 #include "strategy/elastic.h"
@@ -62,6 +66,12 @@ void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w)
         w[i] += alpha * (x[i] - w[i]);
 }
 
+fast_err fast__elastic_read(fast_space *space, const fast_elastic_end *end, fast_space_read *read)
+{
+    FAST_TRY(fast_space_get(space, 0, end->z, read, FAST_SOON));
+    return end->apart ? fast_space_get(space, 1, end->z + end->n, NULL, FAST_SOON) : FAST_OK;
+}
+
 fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
                                 fast_space_read *read)
 {
@@ -70,7 +80,7 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
     fast_err err;
 
     *read = (fast_space_read){ 0 };
-    FAST_TRY(fast_space_get(space, 0, end->z, read, FAST_SOON));
+    FAST_TRY(fast__elastic_read(space, end, read));
     /* Of the pool: few are inside an exchange at once, and none keeps a vector between them. */
     FAST_TRY(fast_buffer_new(end->actor, (size_t)(end->n + end->workers) * sizeof *d, &buffer));
     d = fast_buffer_data(buffer);
@@ -79,6 +89,8 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
         fast__elastic_pull(end->workers, end->alpha, end->beta, end->carried, end->z + end->n,
                            d + end->n);
     err = fast_space_add(space, 0, d, FAST_SOON);
+    if (!err && end->apart)
+        err = fast_space_add(space, 1, d + end->n, FAST_SOON);
     fast_buffer_free(buffer);
     return err;
 }
@@ -97,17 +109,21 @@ static bool apply(void *ctx, const fast_space_update *u, float *z)
     fast_trainer *t = ctx;
 
     fast__vector_add(u->count, u->x, z);
-    fast_trainer_staleness(t, u->version - u->read);
+    if (u->tensor == 0)
+        fast_trainer_staleness(t, u->version - u->read);
     return true;
 }
 
-/* The centre, and behind it what it carries; z are both as they begin. */
+/* The centre, and behind it what it carries, or apart, where the centre is encoded; z are both as
+ * they begin. */
 static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
 {
-    const fast_space_tensor centre = { "z", t->count + t->workers, z };
+    const bool apart = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const fast_space_tensor tensors[] = { { "z", t->count + (apart ? 0 : t->workers), z },
+                                          { "carried", t->workers, z + t->count } };
     const fast_space_options space = { .name = "centre",
-                                       .tensors = &centre,
-                                       .tensor_count = 1,
+                                       .tensors = tensors,
+                                       .tensor_count = apart ? 2 : 1,
                                        .owners = t->server_ids,
                                        .owner_count = t->servers,
                                        .writers = t->worker_ids,
@@ -115,7 +131,7 @@ static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
                                        .apply = apply,
                                        .ctx = t };
 
-    return fast_space_open(t->actor, &space, out);
+    return apart ? fast_trainer_space(t, &space, out) : fast_space_open(t->actor, &space, out);
 }
 
 static fast_err server(fast_trainer *t, const void *config)
@@ -156,7 +172,7 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
 {
     const double rate = 1 / (double)c->period;
     const fast_cost cost = { .trips = 2 * rate, .waits = rate, .served = rate, .moved = 36 * rate };
-    fast_space_read read = { 0 };
+    fast_space_read read = { .whole = true };
 
     fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
@@ -169,7 +185,7 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
     FAST_TRY(fast_trainer_end(t));
     /* Who ends last sees where the centre came to. */
     fast_actor_at(t->actor, t->step, "the centre");
-    FAST_TRY(fast_space_get(space, 0, end->z, &read, FAST_SOON));
+    FAST_TRY(fast__elastic_read(space, end, &read));
     t->centre_version = read.version;
     return FAST_OK;
 }
@@ -183,6 +199,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     end.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
     end.beta = c->beta < 0 ? end.alpha : (float)c->beta;
+    end.apart = fast_trainer_codes(t) != FAST_CODES_NONE;
     FAST_TRY(fast_trainer_centre(t, &end.z));
     FAST_TRY(fast__alloc("contributions", t->workers, sizeof *end.carried, &end.carried));
     err = open_space(t, end.z, &space);
@@ -198,7 +215,9 @@ const fast_strategy fast__strategy_elastic = {
     .summary = "elastic averaging: springs between free workers and a centre",
     .options = options,
     .config_size = sizeof(elastic_config),
+    .codes = true,
     .sends = "differences",
+    .answers = "weights",
     .servers = servers,
     .worker = worker,
     .server = server,

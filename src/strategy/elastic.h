@@ -22,11 +22,13 @@ typedef struct fast_elastic_end {
     fast_actor *actor; /* whose pool lends memory for the difference */
     int64_t n;         /* parameters */
     int64_t workers;   /* 0: nothing is carried along */
+    bool apart;        /* what the centre carries is tensor 1, which no codec touches */
     float alpha, beta; /* of the spring */
 } fast_elastic_end;
 
-/* The asynchronous exchange with the centre, tensor 0 of a space, of n + workers floats: z is read
- * and kept, the rest is as above. `read` says what was seen. */
+/* The asynchronous exchange with the centre, tensor 0 of a space, of n + workers floats, or n where
+ * what it carries is apart: z is read and kept, the rest is as above. `read` says what was seen. */
+fast_err fast__elastic_read(fast_space *space, const fast_elastic_end *end, fast_space_read *read);
 fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
                                 fast_space_read *read);
 

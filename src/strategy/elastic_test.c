@@ -10,6 +10,7 @@
 #include "strategy/elastic.h"
 
 #include "base/err.h"
+#include "comm/space.h"
 #include "fast/run.h"
 
 #include <math.h>
@@ -33,6 +34,8 @@ typedef struct models {
     float w[WORKERS][N];
     float z[WORKERS][N]; /* copies of the centre */
     float apart[WORKERS][ROUNDS];
+    float owed[WORKERS][N];   /* by codecs */
+    const char *codec, *down; /* NULL: none */
     float alpha, mu;
     int64_t rounds;
 } models;
@@ -66,9 +69,13 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
     models *m = ctx;
     const int64_t id = fast_actor_id(actor);
     const fast_space_tensor centre = { "z", N, zeros };
-    const fast_space_options options = {
-        .name = "centre", .tensors = &centre, .tensor_count = 1, .owners = owner, .owner_count = 1
-    };
+    const fast_space_options options = { .name = "centre",
+                                         .tensors = &centre,
+                                         .tensor_count = 1,
+                                         .owners = owner,
+                                         .owner_count = 1,
+                                         .codec = m->codec,
+                                         .codec_down = m->down };
     fast_space *space = NULL;
     fast_space_read read;
     fast_elastic_end end = { .actor = actor, .n = N, .alpha = m->alpha, .beta = m->alpha };
@@ -86,8 +93,12 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
         FAST_TRY(fast_space_tick(space, k + 1));
     }
     if (id < WORKERS) { /* the centre after all of them */
-        read = (fast_space_read){ .version_min = WORKERS * m->rounds };
+        const float *owed = fast__space_owed(space, 0);
+
+        read = (fast_space_read){ .version_min = WORKERS * m->rounds, .whole = true };
         FAST_TRY(fast_space_get(space, 0, m->z[id], &read, FAST_SOON));
+        if (owed)
+            memcpy(m->owed[id], owed, sizeof m->owed[id]);
     }
     fast_space_close(space);
     return FAST_OK;
@@ -112,7 +123,7 @@ static void check_sum(const models *m, double tolerance)
 
         for (int64_t id = 0; id < WORKERS; id++) {
             before += (double)grid(id, i);
-            after += (double)m->w[id][i];
+            after += (double)m->w[id][i] + (double)m->owed[id][i];
             assert_memory_equal(m->z[id], m->z[0], sizeof m->z[0]);
         }
         if (!(fabs(after - before) <= tolerance))
@@ -137,6 +148,50 @@ static void exchange_keeps_the_sum(void **state)
         if (k == 1) /* in sim workers come in turns: all come near the centre */
             for (int64_t id = 0; id < WORKERS; id++)
                 assert_true(m.apart[id][ROUNDS - 1] < 1e-3f + 0.01f * m.apart[id][0]);
+    }
+}
+
+/* What codecs have not brought yet is owed: with it the sum stays, whatever they are. */
+static void codecs_keep_the_sum(void **state)
+{
+    static const char *const transports[] = { "transport=threads", "transport=sim" };
+    static const char *const codecs[] = { "topk:ratio=0.1", "onebit", "sign", "threshold:tau=0.1",
+                                          "terngrad" };
+    static const char *const downs[] = { NULL, "topk:ratio=0.1", "qsgd", "sign", "onebit" };
+
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+            models m = { .alpha = 0.25f, .rounds = ROUNDS, .codec = codecs[c], .down = downs[c] };
+
+            run_actors(transports[k], WORKERS + 1, spring_main, &m);
+            if (c + 1 < sizeof codecs / sizeof codecs[0])
+                check_sum(&m, 2e-4);
+            for (int64_t id = 0; id < WORKERS; id++) /* and they come together */
+                for (int64_t i = 0; i < N; i++)
+                    assert_true(fabsf(m.w[id][i]) < 16 && isfinite(m.z[id][i]));
+        }
+}
+
+/* A codec that keeps all is no codec, where neither it nor the network takes time; of two workers
+ * the order is the same. */
+static void whole_codecs_change_nothing(void **state)
+{
+    const char *const plain[] = { "cluster=ideal", NULL };
+    const char *const all[] = { "cluster=ideal", "codec=topk:ratio=1", NULL };
+    const char *const stages[] = { "cluster=ideal", "codec=zstd", "codec_down=zstd", NULL };
+    const char *const two[] = { "transport=threads", "codec=topk:ratio=0.1",
+                                "codec_down=topk:ratio=0.1", NULL };
+    static const char *const members[] = { "elastic:period=2", "elastic:period=1,servers=3" };
+    static const int counts[] = { 2, 1 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        const uint64_t hash = test_small_run(members[i], counts[i], plain).params_hash;
+
+        assert_true(hash == test_small_run(members[i], counts[i], all).params_hash);
+        assert_true(hash == test_small_run(members[i], counts[i], stages).params_hash);
+        (void)test_small_run(members[i], counts[i], two);
     }
 }
 
@@ -394,6 +449,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pull_is_symmetric),
         cmocka_unit_test(exchange_keeps_the_sum),
+        cmocka_unit_test(codecs_keep_the_sum),
+        cmocka_unit_test(whole_codecs_change_nothing),
         cmocka_unit_test(rounds_keep_the_sum),
         cmocka_unit_test(centre_is_the_mean),
         cmocka_unit_test(momentum_is_its_formula),
