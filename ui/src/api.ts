@@ -197,18 +197,39 @@ export const deleteRun = (id: number) => ask(`/api/runs/${id}`, { method: "DELET
 export const tagRun = (id: number, add: string[], remove: string[]) => post(`/api/runs/${id}/tags`, { add, remove });
 export const startRun = (options: Record<string, string>) => post<{ id: number }>("/api/runs", { options });
 
-/* Listens to a stream of Server-Sent Events until the signal; the browser reconnects by itself.
-   `lost` is told when the connection breaks (true) and when it is back (false). */
-export function listen(path: string, handlers: Record<string, (data: any) => void>, signal: AbortSignal,
+/* Listens to a stream of Server-Sent Events until the signal; the browser reconnects by itself, and a
+   page that is not seen lets go of its connection, of which a browser has six. `path` is asked at
+   every opening; `lost` is told when the connection breaks (true) and when it is back (false). */
+export function listen(path: () => string, handlers: Record<string, (data: any) => void>, signal: AbortSignal,
                        lost: (isLost: boolean) => void = () => {}): void {
-    const source = new EventSource(path);
-    for (const [kind, handler] of Object.entries(handlers))
-        source.addEventListener(kind, (event) => {
-            if (kind === "end")
-                source.close();
-            handler(JSON.parse((event as MessageEvent).data || "null"));
-        });
-    source.onerror = () => lost(true);
-    source.onopen = () => lost(false);
-    signal.addEventListener("abort", () => source.close());
+    let source: EventSource | null = null;
+    let ended = false;
+
+    function open(): void {
+        source = new EventSource(path());
+        for (const [kind, handler] of Object.entries(handlers))
+            source.addEventListener(kind, (event) => {
+                if (kind === "end") {
+                    ended = true;
+                    close();
+                }
+                handler(JSON.parse((event as MessageEvent).data || "null"));
+            });
+        source.onerror = () => lost(true);
+        source.onopen = () => lost(false);
+    }
+
+    function close(): void {
+        source?.close();
+        source = null;
+    }
+
+    open();
+    document.addEventListener("visibilitychange", () => {
+        if (document.hidden)
+            close();
+        else if (!source && !ended)
+            open();
+    }, { signal });
+    signal.addEventListener("abort", close);
 }

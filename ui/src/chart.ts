@@ -25,6 +25,7 @@ export interface Mark {
 
 const SIGNS: Record<string, string> = { fault: "✕", phase: "⇄", save: "▾", stop: "■" };
 const HEIGHT = 230;
+const MANY = 4; /* of more lines only the one near the pointer is told */
 const FEW = 60; /* so few values are also drawn as points, where others lie between them */
 
 export class Chart {
@@ -36,6 +37,7 @@ export class Chart {
     private marks: Mark[] = [];
     private axis: Axis | null = null;
     private shape = "";
+    private focused = 0; /* series near the pointer, counted from 1; 0: none */
 
     /* `head` stands for the title where there is more to it, like a choice. */
     constructor(private readonly title: string, private readonly format: (value: number) => string,
@@ -109,7 +111,11 @@ export class Chart {
             width: this.width,
             height: this.options.height ?? HEIGHT,
             legend: { show: false },
-            cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+            cursor: {
+                points: { size: 6 }, drag: { x: true, y: false }, focus: { prox: 18 },
+                dataIdx: (plot, series, row) => series === 0 ? row : nearest(plot.data[series]!, row),
+            },
+            focus: { alpha: lines.length > MANY ? 0.2 : 1 },
             padding: [14, this.margin(lines), 0, 0],
             scales: { x: { time: false } },
             axes: [
@@ -124,7 +130,11 @@ export class Chart {
                 spanGaps: true,
                 points: { show: sparse(line.y), size: 5, fill: () => lineColor(line.index) },
             }))],
-            hooks: { draw: [(plot) => this.paint(plot)], setCursor: [() => this.showReadout()] },
+            hooks: {
+                draw: [(plot) => this.paint(plot)],
+                setCursor: [() => this.showReadout()],
+                setSeries: [(_, series) => { this.focused = series ?? 0; }],
+            },
         };
     }
 
@@ -187,8 +197,9 @@ export class Chart {
         const x = plot.data[0][row]!;
         const parts: (Node | string)[] = [this.axis.format(x)];
         this.lines.forEach((line, i) => {
-            const value = plot.data[i + 1]![row];
-            if (value !== null && value !== undefined && parts.length < 6)
+            const at = plot.cursor.idxs?.[i + 1];
+            const value = at === null || at === undefined ? null : plot.data[i + 1]![at];
+            if (value !== null && value !== undefined && (this.lines.length <= MANY || i + 1 === this.focused))
                 parts.push(h("span", { style: { color: lineColor(line.index) } }, ` ${line.label} ${this.format(value)}`));
         });
         const near = this.marks.find((mark) => Math.abs(plot.valToPos(mark.x, "x") - (plot.cursor.left ?? -99)) < 8);
@@ -196,6 +207,15 @@ export class Chart {
             parts.push(` · ${near.kind}: ${near.text}`);
         this.readout.replaceChildren(...parts);
     }
+}
+
+/* The row with a value that is nearest to this one. */
+function nearest(column: ArrayLike<number | null | undefined>, row: number): number {
+    for (let by = 0; by < column.length; by++)
+        for (const at of [row - by, row + by])
+            if (column[at] !== null && column[at] !== undefined)
+                return at;
+    return row;
 }
 
 function sparse(values: (number | null)[]): boolean {

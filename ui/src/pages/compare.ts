@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Up to 20 runs over one another: curves with the same axes as a run's, then a table of what differs
    between their options and of what came out. */
-import { ask, type Metric, type Metrics, type Run, type RunDetail } from "../api.ts";
+import { ask, type Metric, type Metrics, type Run, type RunDetail, type RunList } from "../api.ts";
 import { AXES, axisChoices, over, type AxisName } from "../axis.ts";
 import { Chart, type Line } from "../chart.ts";
 import { CHOSEN_MAX } from "../chosen.ts";
@@ -13,6 +13,7 @@ import { statusPill } from "../status.ts";
 import { lineDash } from "../theme.ts";
 
 const ROWS_MAX = 2000; /* metric rows of each run */
+const AGAIN_MS = 3000; /* while one of them is running */
 
 const MEASURES: [Metric, string, (value: number) => string][] = [
     ["test_accuracy", "Test accuracy", percent], ["loss", "Loss", number], ["train_accuracy", "Train accuracy", percent],
@@ -26,63 +27,105 @@ const RESULTS: [keyof Run, string, (value: number | null) => string][] = [
     ["staleness_mean", "Staleness", number], ["divergence", "Divergence", number],
 ];
 
+/* The runs that the address names: numbers, or those of one `fast compare` (batch:NAME). */
+async function runsOf(path: string, signal: AbortSignal): Promise<number[]> {
+    if (!path.startsWith("batch:"))
+        return path.split(",").map(Number).filter((id) => id > 0).slice(0, CHOSEN_MAX);
+    const where = encodeURIComponent(`batch_of=${path.slice("batch:".length)}`);
+    const { runs } = await ask<RunList>(`/api/runs?where=${where}&sort=id&limit=${CHOSEN_MAX}`, { signal });
+    return runs.map(({ id }) => id);
+}
+
+/* All runs of the comparison, as they are now. */
+interface Compared {
+    details: RunDetail[];
+    metrics: Metrics[];
+    names: string[];
+}
+
+async function load(ids: number[], signal: AbortSignal): Promise<Compared> {
+    const details = await Promise.all(ids.map((id) => ask<RunDetail>(`/api/runs/${id}`, { signal })));
+    const metrics = await Promise.all(ids.map((id) => ask<Metrics>(`/api/runs/${id}/metrics?points=${ROWS_MAX}`, { signal })));
+    return { details, metrics, names: labels(details) };
+}
+
 export const comparePage: Page = async (root, { path, signal }) => {
     setTitle("Comparison");
-    const ids = path.split(",").map(Number).filter((id) => id > 0).slice(0, CHOSEN_MAX);
+    const ids = await runsOf(path, signal);
     if (ids.length === 0) {
         put(root, notice("Nothing to compare.", "Choose runs on the page of ", h("a", { href: "#/runs" }, "runs"), "."));
         return;
     }
-    const details = await Promise.all(ids.map((id) => ask<RunDetail>(`/api/runs/${id}`, { signal })));
-    const metrics = await Promise.all(details.map(({ run }) =>
-        ask<Metrics>(`/api/runs/${run.id}/metrics?points=${ROWS_MAX}`, { signal })));
-    const names = labels(details);
-    const simulated = details.some(({ run }) => run.transport === "sim");
-    const state: { axis: AxisName; measures: [Metric, Metric] } = { axis: "time_s", measures: ["test_accuracy", "loss"] };
-    const panels = state.measures.map(() => h("div", { class: "panel" }));
-    const redraw: (() => void)[] = [];
-
-    panels.forEach((panel, i) => {
-        let leave = new AbortController();
-        const choice = h("select", {
-            "aria-label": "What to draw", onchange: () => {
-                state.measures[i] = choice.value as Metric;
-                draw();
-            },
-        }, ...MEASURES.map(([name, title]) => h("option", { value: name, selected: name === state.measures[i] }, title)));
-        const draw = () => {
-            /* A chart belongs to its measure: another one is another chart. */
-            leave.abort();
-            leave = new AbortController();
-            const [column, title, format] = MEASURES.find(([name]) => name === state.measures[i])!;
-            const chart = new Chart(title, format, AbortSignal.any([signal, leave.signal]), { height: 340, head: choice });
-            const lines = metrics.map((all, k): Line => {
-                const { x, rows } = over(all, state.axis);
-                const kept = rows.map((row, at) => [x[at]!, all[column][row] ?? null] as const).filter(([, y]) => y !== null);
-                return { label: names[k]!, index: k, x: kept.map(([at]) => at), y: kept.map(([, y]) => y) };
-            });
-            const some = lines.some((line) => line.y.length > 0);
-            put(panel, some ? chart.element : h("div", null, choice, notice("Not measured.", "None of these runs measured it.")));
-            if (some)
-                chart.draw(lines, AXES[state.axis]);
-        };
-        redraw.push(draw);
-    });
-
+    let all = await load(ids, signal);
+    let axis: AxisName = "time_s";
+    const simulated = all.details.some(({ run }) => run.transport === "sim");
+    const panels = (["test_accuracy", "loss"] as const).map((first) => new Panel(first, signal));
+    const results = h("section", { class: "panel" });
+    const show = () => {
+        for (const panel of panels)
+            panel.draw(all, axis);
+        showResults(results, all);
+    };
     put(root, h("div", { class: "stack" },
-        h("div", { class: "row head" }, h("h1", null, `Comparison of ${details.length} ${details.length === 1 ? "run" : "runs"}`),
-            segmented("Axis", axisChoices(simulated), state.axis, (axis) => {
-                state.axis = axis;
-                for (const draw of redraw)
-                    draw();
+        h("div", { class: "row head" }, h("h1", null, `Comparison of ${ids.length} ${ids.length === 1 ? "run" : "runs"}`),
+            segmented("Axis", axisChoices(simulated), axis, (choice) => {
+                axis = choice;
+                show();
             })),
-        h("div", { class: "two" }, ...panels), resultsTable(details, names)));
-    for (const draw of redraw)
-        draw();
+        h("div", { class: "two" }, ...panels.map((panel) => panel.element)), results));
+    show();
+    while (!signal.aborted && all.details.some(({ run }) => run.status === "running")) {
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        if (!document.hidden && !signal.aborted) {
+            all = await load(ids, signal);
+            show();
+        }
+    }
 };
 
+/* One chart with the choice of what it draws. */
+class Panel {
+    readonly element = h("div", { class: "panel" });
+    private readonly choice: HTMLSelectElement;
+    private chart: Chart | null = null;
+    private leave = new AbortController();
+    private again = () => {};
+
+    constructor(private measure: Metric, private readonly signal: AbortSignal) {
+        this.choice = h("select", {
+            "aria-label": "What to draw", onchange: () => {
+                this.measure = this.choice.value as Metric;
+                this.chart = null;
+                this.again();
+            },
+        }, ...MEASURES.map(([name, title]) => h("option", { value: name, selected: name === measure }, title)));
+    }
+
+    draw(all: Compared, axis: AxisName): void {
+        this.again = () => this.draw(all, axis);
+        const [column, title, format] = MEASURES.find(([name]) => name === this.measure)!;
+        const lines = all.metrics.map((metrics, i): Line => {
+            const { x, rows } = over(metrics, axis);
+            const kept = rows.map((row, at) => [x[at]!, metrics[column][row] ?? null] as const).filter(([, y]) => y !== null);
+            return { label: all.names[i]!, index: i, x: kept.map(([at]) => at), y: kept.map(([, y]) => y) };
+        });
+        if (lines.every((line) => line.y.length === 0)) {
+            this.chart = null;
+            put(this.element, this.choice, notice("Not measured.", "None of these runs measured it."));
+            return;
+        }
+        if (!this.chart) {
+            this.leave.abort();
+            this.leave = new AbortController();
+            this.chart = new Chart(title, format, AbortSignal.any([this.signal, this.leave.signal]), { height: 340, head: this.choice });
+            put(this.element, this.chart.element);
+        }
+        this.chart.draw(lines, AXES[axis]);
+    }
+}
+
 /* Runs as rows: what differs, then what came out, the best of each column bold. */
-function resultsTable(details: RunDetail[], names: string[]): HTMLElement {
+function showResults(element: HTMLElement, { details, names }: Compared): void {
     const options = differing(details.map((detail) => detail.options)).filter((name) => name !== "store" && name !== "name");
     const results = RESULTS.filter(([key]) => details.some(({ run }) => run[key] !== null));
     const lowest = new Set<keyof Run>(["time_to_target_s", "loss", "time_s", "bytes_sent", "staleness_mean", "divergence"]);
@@ -92,7 +135,7 @@ function resultsTable(details: RunDetail[], names: string[]): HTMLElement {
     }));
     const order = details.map((_, i) => i).sort((a, b) => rank(details[a]!.run) - rank(details[b]!.run));
     const head = (label: string, numeric = false) => h("th", { scope: "col", class: numeric ? "number" : "" }, label);
-    return h("section", { class: "panel" }, h("h2", null, "What differs, and what came out"),
+    put(element, h("h2", null, "What differs, and what came out"),
         h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Results" }, h("table", { class: "plain" },
             h("thead", null, h("tr", null, head("Run"), head("Status"), ...options.map((name) => head(name)),
                 ...results.map(([, label]) => head(label, true)))),

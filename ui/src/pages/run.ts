@@ -53,7 +53,7 @@ function follow(detail: RunDetail, metrics: Metrics, view: View, signal: AbortSi
         apply(data);
         soon();
     };
-    listen(`/api/runs/${detail.run.id}/live?after=${metrics.seq.at(-1) ?? -1}`, {
+    listen(() => `/api/runs/${detail.run.id}/live?after=${metrics.seq.at(-1) ?? -1}.${detail.events.at(-1)?.seq ?? -1}`, {
         metrics: take((more: Partial<Metrics>) => appendMetrics(metrics, more)),
         event: take((events: Event | Event[]) => { addEvents(detail.events, [events].flat()); }),
         run: take((run: Run) => { Object.assign(detail.run, run); }),
@@ -67,7 +67,7 @@ function follow(detail: RunDetail, metrics: Metrics, view: View, signal: AbortSi
                 Object.assign(detail, last);
                 view.update();
                 view.finish();
-            }).catch(() => {});
+            }).catch((error: Error) => { if (!signal.aborted) toast(error.message, "bad"); });
         },
     }, signal, view.lost);
 }
@@ -200,6 +200,7 @@ function showHead(head: HTMLElement, detail: RunDetail): void {
                     toast(choose(chosen, run.id, true) ? "Chosen; compare it on the page of runs." : "20 runs are chosen already.");
                 },
             }, "Choose to compare"),
+            run.batch_of && h("a", { class: "button", href: `#/compare/batch:${encodeURIComponent(run.batch_of)}` }, "Its comparison"),
             h("a", { class: "button", href: `#/simulator?run=${run.id}` }, "Run again…"),
             run.status !== "running" && h("button", {
                 class: "danger", onclick: async () => {

@@ -183,7 +183,7 @@ export const runsPage: Page = async (root, { query, signal }) => {
         { keys: ["x", " "], what: "choose the run to compare", press: () => { const run = table.current(); if (run) pick(run.id, !chosen.has(run.id)); } },
         { keys: ["c"], what: "compare the chosen runs", press: () => { if (chosen.size) location.hash = `#/compare/${[...chosen].join(",")}`; } },
     ], signal);
-    listen("/api/live", { runs: soon, message: soon }, signal);
+    listen(() => "/api/live", { runs: soon }, signal);
     await change();
     const known = await ask<{ systems: System[] }>("/api/systems", { signal });
     put(systems, ...known.systems.map(({ name }) => h("option", { value: name })));

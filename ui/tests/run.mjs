@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All tests of the dashboard: node run.mjs [PROGRAM]. The unit tests need node alone; the pages need a
+   program with pages in it and Chromium. What cannot be tested here is said, and the exit code is 77. */
+import { spawnSync } from "node:child_process";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { findBrowser } from "./stage.mjs";
+import { unitTests } from "./unit.mjs";
+
+const SKIPPED = 77;
+const here = dirname(fileURLToPath(import.meta.url));
+const program = process.argv[2];
+
+function skip(why) {
+    console.log(`skipped: ${why}`);
+    process.exit(SKIPPED);
+}
+
+if (!await unitTests())
+    process.exit(1);
+if (!program)
+    skip("the pages need a program: node tests/run.mjs PROGRAM");
+if (!findBrowser())
+    skip("the pages need Chromium (tools/packages test installs it)");
+const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", join(here, "pages.test.mjs")],
+    { stdio: "inherit", env: { ...process.env, FAST_PROGRAM: program } });
+process.exit(status ?? 1);
