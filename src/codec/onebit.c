@@ -123,7 +123,7 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     mean[0] = negative < n ? (sums[1] + sums[0]) / (float)(2 * (n - negative)) : 0;
     mean[1] = negative > 0 ? (sums[0] - sums[1]) / (float)(2 * negative) : 0;
     memcpy(out, mean, HEAD);
-    fast__signs_put(n, e ? e : x, mean, e, out + HEAD);
+    fast__signs_put(n, e ? e : x, mean, e, NULL, out + HEAD);
     return out + HEAD + fast__signs_size(n);
 }
 

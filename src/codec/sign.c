@@ -95,7 +95,8 @@ static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *o
         const float both[2] = { size, -size };
 
         memcpy(at, &size, sizeof size);
-        fast__signs_put(n, error ? error : e->x + i, both, error, at + sizeof size);
+        fast__signs_put(n, error ? error : e->x + i, both, error, error ? e->x + i + n : NULL,
+                        at + sizeof size);
         at += sizeof size + fast__signs_size(n);
     }
     return (size_t)(at - out);
@@ -130,7 +131,7 @@ static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *o
 {
     (void)config;
     out[0] = !fast__vector_finite(e->block.count, e->x);
-    fast__signs_put(e->block.count, e->x, NULL, NULL, out + 1);
+    fast__signs_put(e->block.count, e->x, NULL, NULL, NULL, out + 1);
     return 1 + fast__signs_size(e->block.count);
 }
 

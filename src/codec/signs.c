@@ -6,26 +6,44 @@
  */
 #include "codec/signs.h"
 
-FAST_CLONES static void put(int64_t n, const float *v, const float *both, float *e, uint8_t *out)
+#include "base/err.h"
+
+enum { LINE = 16 }; /* floats of a cache line */
+
+/* One word; m is known where this is inlined, but at the end. */
+FAST_SIGNS_INLINE void put_word(int64_t m, const float *v, float up, float down, float *e,
+                                uint8_t *out)
+{
+    const uint32_t word = fast__signs_of(v, m);
+
+    memcpy(out, &word, sizeof word);
+    if (!e)
+        return;
+    FAST_EACH
+    for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
+        uint32_t bits;
+
+        memcpy(&bits, v + j, sizeof bits);
+        e[j] = v[j] - (bits >> 31 ? down : up);
+    }
+}
+
+FAST_CLONES static void put(int64_t n, const float *v, const float *both, float *e,
+                            const float *ahead, uint8_t *out)
 {
     const float up = both ? both[0] : 0;
     const float down = both ? both[1] : 0;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        const uint32_t word = fast__signs_of(v + i, m);
-
-        memcpy(out, &word, sizeof word);
-        if (!e)
-            continue;
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++) { /* not from the word, which is ready only later */
-            uint32_t bits;
-
-            memcpy(&bits, v + i + j, sizeof bits);
-            e[i + j] = v[i + j] - (bits >> 31 ? down : up);
+    for (; i + FAST_SIGNS <= n; i += FAST_SIGNS, out += sizeof(uint32_t)) {
+        for (int64_t j = 0; j < FAST_SIGNS && ahead; j += LINE) {
+            __builtin_prefetch(ahead + i + j);
+            __builtin_prefetch(e + n + i + j, 1);
         }
+        put_word(FAST_SIGNS, v + i, up, down, e ? e + i : NULL, out);
     }
+    if (i < n)
+        put_word(n - i, v + i, up, down, e ? e + i : NULL, out);
 }
 
 FAST_CLONES static void set(int64_t n, const uint8_t *in, const float both[2], float *y)
@@ -62,9 +80,11 @@ FAST_CLONES static void add(int64_t n, const uint8_t *in, const float both[2], f
 
 /* The clones above are local, since not every compiler gives a clone a name to link with. */
 
-void fast__signs_put(int64_t n, const float *v, const float *both, float *e, uint8_t *out)
+void fast__signs_put(int64_t n, const float *v, const float *both, float *e, const float *ahead,
+                     uint8_t *out)
 {
-    put(n, v, both, e, out);
+    FAST_ASSERT(!ahead || e);
+    put(n, v, both, e, ahead, out);
 }
 
 void fast__signs_take(int64_t n, const uint8_t *in, const float both[2], bool sum, float *y)

@@ -49,8 +49,10 @@ FAST_SIGNS_INLINE size_t fast__signs_size(int64_t n)
     return (size_t)(n + FAST_SIGNS - 1) / FAST_SIGNS * sizeof(uint32_t);
 }
 
-/* Signs of v to words; e, if there is one, becomes v - both[sign]. v and e may be equal; both
- * may be NULL where there is no e. */
-void fast__signs_put(int64_t n, const float *v, const float *both, float *e, uint8_t *out);
+/* Signs of v to words; e, if there is one, becomes v - both[sign]. v and e may be equal; `both` may
+ * be NULL where there is no e. `ahead`, if not NULL, is read after this, and so is what follows e:
+ * as many of both are fetched meanwhile. */
+void fast__signs_put(int64_t n, const float *v, const float *both, float *e, const float *ahead,
+                     uint8_t *out);
 /* y = both[sign], or y += it. */
 void fast__signs_take(int64_t n, const uint8_t *in, const float both[2], bool sum, float *y);
