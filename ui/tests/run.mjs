@@ -18,6 +18,8 @@ function skip(why) {
 
 if (!await unitTests())
     process.exit(1);
+if (Number(process.versions.node.split(".")[0]) < 20)
+    skip("the pages need node 20, for Playwright");
 if (!program)
     skip("the pages need a program: node tests/run.mjs PROGRAM");
 if (!findBrowser())
