@@ -1,6 +1,6 @@
 # Optional libraries: found or not, `fast info` says which. Sets FAST_DEFINITIONS, FAST_INCLUDES,
-# FAST_LIBRARIES, FAST_STAGE_DEFINITIONS (for codecs alone), FAST_CPU_ENGINE, FAST_MPI_TRANSPORT and
-# FAST_STORE.
+# FAST_LIBRARIES, FAST_STAGE_DEFINITIONS (for codecs alone), FAST_CPU_ENGINE, FAST_MPI_TRANSPORT,
+# FAST_STORE and FAST_SERVER.
 set(FAST_DEFINITIONS "")
 set(FAST_INCLUDES "")
 set(FAST_LIBRARIES "")
@@ -108,6 +108,21 @@ if(FAST_SQLITE)
     list(APPEND FAST_DEFINITIONS FAST_HAVE_SQLITE)
     list(APPEND FAST_INCLUDES ${SQLITE_INCLUDE})
     list(APPEND FAST_LIBRARIES ${SQLITE_LIBRARY})
+  endif()
+endif()
+
+# The server runs libmicrohttpd inside its own loop: MHD_run_wait() came with 0.9.72.
+set(FAST_SERVER OFF)
+if(FAST_HTTP)
+  find_library(MICROHTTPD_LIBRARY microhttpd)
+  find_path(MICROHTTPD_INCLUDE microhttpd.h)
+  if(MICROHTTPD_LIBRARY AND MICROHTTPD_INCLUDE)
+    set(FAST_SERVER ON)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_MICROHTTPD)
+    list(APPEND FAST_INCLUDES ${MICROHTTPD_INCLUDE})
+    list(APPEND FAST_LIBRARIES ${MICROHTTPD_LIBRARY})
+  else()
+    message(STATUS "no fast ui: libmicrohttpd is missing")
   endif()
 endif()
 

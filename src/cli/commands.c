@@ -20,6 +20,10 @@
 static const fast_option train_flags[] = {
     FLAG("json", "print the result as one JSON object, the last line of standard output"),
     FLAG("quiet", "say nothing while training"),
+    { "metrics_port", "",
+      "serve what is measured at /metrics (OpenMetrics) on this port of "
+      "127.0.0.1; 0: on a free one",
+      FAST_OPTION_INT, 0, 0, 0, 65535, NULL },
     FLAG_END,
 };
 
@@ -53,6 +57,16 @@ static const fast_option simulate_flags[] = {
 static const fast_option systems_flags[] = {
     FLAG("json", "print one JSON object a line for each system"),
     FLAG("markdown", "print all systems as Markdown: docs/systems.md"),
+    FLAG_END,
+};
+
+static const fast_option ui_flags[] = {
+    { "store", "", "the runs to show; else the user's own", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    { "port", "0", "listen on this port of 127.0.0.1; 0: on a free one", FAST_OPTION_INT, 0, 0, 0,
+      65535, NULL },
+    FLAG("open", "open the page in a browser, with xdg-open"),
+    { "metrics", "token", "who may read /metrics (OpenMetrics): with the token, or everybody here",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "token|open" },
     FLAG_END,
 };
 
@@ -115,6 +129,14 @@ static const cli_example systems_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example ui_examples[] = {
+    { "fast ui", "see, compare and start runs: prints the address to open in a browser" },
+    { "fast ui --open", "open it at once" },
+    { "fast ui --port 8080 --metrics open", "a fixed port, and /metrics for Prometheus" },
+    { "fast ui --store runs.db", "the runs of another store" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -140,10 +162,12 @@ const cli_command cli_commands[] = {
       "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
     { "systems", "[NAME]", "explain the named systems of the literature", NULL, systems_flags, NULL,
       systems_examples, cli_systems },
+    { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
+      ui_examples, cli_ui },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|bench|simulate|systems|info|help|models|data|layers|optimizers|schedules|engines|"
+      "train|bench|simulate|systems|ui|info|help|models|data|layers|optimizers|schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },

@@ -2,16 +2,14 @@
 #pragma once
 
 #include "cli.h"
+#include "fast/serve.h"
 
 /*
  * What help, the manual, completion and docs/options.md read besides the options' own tables:
- * groups of flags and topics. An option that no group names is shown in the last group, so that a
- * new one is never lost.
+ * groups of flags and topics. A group is fast_option_group, with names in the order of the options'
+ * table. An option that no group names is shown in the last group, so that a new one is never lost.
  */
-typedef struct cli_group {
-    const char *title;
-    const char *names; /* "|model|data|": of options, in the order of the options' table */
-} cli_group;
+typedef fast_option_group cli_group;
 
 extern const cli_group cli_groups[]; /* the last has names NULL: all others */
 

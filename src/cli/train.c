@@ -19,18 +19,20 @@
 
 /* One command line, read. */
 typedef struct train_line {
-    char **options; /* "name=value", ends with NULL: for fast_run_open() */
-    int count;      /* of them */
-    bool json;      /* print the object */
-    bool quiet;     /* say only what cannot be left out */
+    char **options;           /* "name=value", ends with NULL: for fast_run_open() */
+    int count;                /* of them */
+    bool json;                /* print the object */
+    bool quiet;               /* say only what cannot be left out */
+    const char *metrics_port; /* of --metrics-port; or NULL */
 } train_line;
 
 /* A run and how it is shown. */
 typedef struct train_show {
     fast_run *run;
     cli_progress progress;
-    char checkpoint[4096]; /* where the last one was saved; "" */
-    bool first;            /* this process speaks for the run */
+    char checkpoint[4096];   /* where the last one was saved; "" */
+    bool first;              /* this process speaks for the run */
+    fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
 /* The run that a signal cancels: a handler gets nothing else. */
@@ -68,6 +70,10 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
                                                      : NULL;
     if (own) {
         *own = strcmp(value, "yes") == 0;
+        return CLI_DONE;
+    }
+    if (strcmp(option->name, "metrics_port") == 0) {
+        line->metrics_port = value;
         return CLI_DONE;
     }
     const size_t size = strlen(option->name) + strlen(value) + 2;
@@ -139,6 +145,8 @@ static void say_header(const train_show *show, const fast_event *event)
 static void on_event(void *ctx, const fast_event *event)
 {
     train_show *show = ctx;
+    if (show->exporter)
+        fast_exporter_update(show->exporter, event->result);
     switch (event->kind) {
     case FAST_EVENT_START:
         if (!show->progress.quiet)
@@ -346,6 +354,26 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     return CLI_AGAIN;
 }
 
+/* Serve what is measured, where --metrics-port asks for it. */
+static int open_exporter(const train_line *line, train_show *show)
+{
+    char *end = NULL;
+
+    if (!line->metrics_port || !show->first)
+        return CLI_DONE;
+    const long port = strtol(line->metrics_port, &end, 10);
+    if (end == line->metrics_port || *end || port < 0 || port > 65535)
+        return cli_fail(CLI_USAGE, "--metrics-port takes a number from 0 to 65535, not \"%.60s\"",
+                        line->metrics_port);
+    const fast_err err = fast_exporter_open(show->run, port, &show->exporter);
+    if (err)
+        return cli_fail_err(err);
+    if (!line->quiet)
+        fprintf(show->progress.file, "metrics at http://127.0.0.1:%lld/metrics\n",
+                (long long)fast_exporter_port(show->exporter));
+    return CLI_DONE;
+}
+
 static int train(const train_line *line, int argc, char **argv)
 {
     train_show show = { .run = NULL };
@@ -356,12 +384,18 @@ static int train(const train_line *line, int argc, char **argv)
     const int64_t epochs = strtoll(fast_run_option(show.run, "epochs"), NULL, 10);
     show.first = fast_run_is_first(show.run);
     cli_progress_init(&show.progress, stderr, line->quiet || !show.first, by_steps ? 0 : epochs);
+    int code = open_exporter(line, &show);
+    if (code != CLI_DONE) {
+        fast_run_close(show.run);
+        return code;
+    }
     if (show.first)
         fast_run_watch(show.run, on_event, &show);
     catch_signals(show.run);
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);
-    int code = CLI_DONE;
+    if (show.exporter)
+        fast_exporter_update(show.exporter, fast_run_result(show.run));
     if (err) {
         cli_fail_err(err);
         code = CLI_FAILED;
@@ -382,6 +416,7 @@ static int train(const train_line *line, int argc, char **argv)
             printf("%s\n", json);
     }
     signalled = NULL;
+    fast_exporter_close(show.exporter);
     fast_run_close(show.run);
     return code;
 }

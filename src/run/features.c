@@ -33,6 +33,9 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #if defined(FAST_HAVE_FCONTEXT) && __has_include(<boost/version.hpp>)
 #include <boost/version.hpp>
 #endif
+#ifdef FAST_HAVE_MICROHTTPD
+#include <microhttpd.h>
+#endif
 #ifdef FAST_HAVE_MPI
 #include <mpi.h>
 #endif
@@ -137,6 +140,15 @@ static const char *version_of_yaml(void)
 #endif
 }
 
+static const char *version_of_http(void)
+{
+#ifdef FAST_HAVE_MICROHTTPD
+    return MHD_get_version();
+#else
+    return NULL;
+#endif
+}
+
 static const char *version_of_mpi(void)
 {
 #ifdef FAST_HAVE_MPI
@@ -171,6 +183,7 @@ static const struct {
     { "Boost.Context", version_of_context,
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
+    { "libmicrohttpd", version_of_http, "the dashboard, fast ui, and metrics for Prometheus" },
     { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },
 };
 

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * serve.h - the dashboard's server, `fast ui`, and what Prometheus asks for. The rules of fast.h
+ * hold. Both listen on 127.0.0.1 alone; docs/ui.md says who is answered and what.
+ */
+
+#include "fast/run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A server over a store of runs. */
+typedef struct fast_server fast_server;
+
+/* Options of runs under a title, for forms. */
+typedef struct fast_option_group {
+    const char *title; /* "How to learn" */
+    const char *names; /* "|batch|lr|"; NULL in the last one: all others */
+} fast_option_group;
+
+/* Zero means default. */
+typedef struct fast_server_options {
+    const char *store;               /* its path; NULL: the user's, as fast_store_path() says */
+    int64_t port;                    /* 0: a free one */
+    const char *program;             /* the program `fast` that trains; NULL: starts no runs */
+    bool open_metrics;               /* /metrics needs no token */
+    const fast_option_group *groups; /* of the options of a run; borrowed; may be NULL */
+} fast_server_options;
+
+/* Listen, and open the store, which is made where there is none. FAST_EIO: the port is taken, or
+ * the store cannot be had. FAST_ENOTSUP: this build has no libmicrohttpd or no SQLite. */
+FAST_API FAST_MUST_CHECK fast_err fast_server_open(const fast_server_options *options,
+                                                   fast_server **out);
+
+/* The address to open, with the token. */
+FAST_API const char *fast_server_url(const fast_server *server);
+
+/* True if the dashboard's pages are in this build: npm was there when it was made. */
+FAST_API bool fast_server_has_pages(void);
+
+/* Answer until fast_server_stop() is called. Runs that it started go on without it. */
+FAST_API FAST_MUST_CHECK fast_err fast_server_run(fast_server *server);
+FAST_API void fast_server_stop(fast_server *server);  /* [any thread, and signal handlers] */
+FAST_API void fast_server_close(fast_server *server); /* NULL is allowed */
+
+/* What one run measures, as text of OpenMetrics at /metrics, served by a thread of its own. */
+typedef struct fast_exporter fast_exporter;
+
+/* Listen on 127.0.0.1 for whoever asks; port 0: a free one. The run is asked for its options here
+ * alone. FAST_EIO: the port is taken. FAST_ENOTSUP as above. */
+FAST_API FAST_MUST_CHECK fast_err fast_exporter_open(const fast_run *run, int64_t port,
+                                                     fast_exporter **out);
+FAST_API int64_t fast_exporter_port(const fast_exporter *exporter);
+/* Take over what was measured: call it from the callback of fast_run_watch(), and at the end. */
+FAST_API void fast_exporter_update(fast_exporter *exporter, const fast_result *result);
+FAST_API void fast_exporter_close(fast_exporter *exporter); /* NULL is allowed */
+
+#ifdef __cplusplus
+}
+#endif

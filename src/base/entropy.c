@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Randomness of the system: what a stranger must not guess, such as the token of `fast ui`. It
+ * comes from the kernel's generator, which waits once after the machine starts until it is seeded;
+ * a request of at most 256 bytes is then neither cut short nor interrupted.
+ */
+#include "base/entropy.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+fast_err fast__entropy(void *bytes, size_t size)
+{
+    ssize_t got;
+
+    FAST_ASSERT(bytes);
+    FAST_ASSERT(size <= 256);
+    do
+        got = getrandom(bytes, size, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)size)
+        return fast__fail(FAST_EIO, "the system gives no random bytes");
+    return FAST_OK;
+}

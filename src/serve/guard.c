@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may ask what. The server listens on the loopback, where every user of the machine and every
+ * page in the user's browser can send to it; so a request is answered only if all of this holds:
+ *
+ *   Host        is 127.0.0.1:PORT or localhost:PORT, or a name of a stranger's that leads here
+ *               (DNS rebinding) would make us part of his site;
+ *   Origin      is ours where there is one, and is there when a browser asks for a change: pages of
+ *               other sites, other ports included, are refused;
+ *   Sec-Fetch-Site, which browsers send, says "same-origin", or "none" for what the user typed; the
+ *               front page alone, which shows nothing by itself, may be linked to from elsewhere;
+ *   the token   128 bits from the system, is in `Authorization: Bearer` or in the cookie, compared
+ *               in a time that does not depend on where it differs;
+ *   Content-Type is JSON where there is a body: a form cannot send that.
+ */
+#include "serve/guard.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+bool fast__guard_is_token(const fast_guard *guard, const char *text, size_t size)
+{
+    const size_t length = sizeof guard->token - 1;
+    unsigned differs = size != length;
+
+    FAST_ASSERT(strlen(guard->token) == length);
+    for (size_t i = 0; i < length; i++) {
+        const char c = i < size ? text[i] : '\0';
+
+        differs |= (unsigned char)(c ^ guard->token[i]);
+    }
+    return differs == 0;
+}
+
+void fast__guard_cookie(const fast_guard *guard, char name[FAST_GUARD_COOKIE_MAX])
+{
+    snprintf(name, FAST_GUARD_COOKIE_MAX, "fast_ui_%lld", (long long)guard->port);
+}
+
+/* True if `text` is PREFIX, one of our two names, and the port. */
+static bool is_ours(const fast_guard *guard, const char *prefix, const char *text)
+{
+    static const char *const names[] = { "127.0.0.1", "localhost" };
+    char ours[64];
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(ours, sizeof ours, "%s%s:%lld", prefix, names[i], (long long)guard->port);
+        if (strcasecmp(ours, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if one of the cookies is ours, with the token. */
+static bool has_cookie(const fast_guard *guard, const char *cookies)
+{
+    char name[FAST_GUARD_COOKIE_MAX];
+    size_t length;
+
+    fast__guard_cookie(guard, name);
+    length = strlen(name);
+    for (const char *at = cookies; *at;) {
+        const size_t size = strcspn(at, ";");
+
+        if (size > length && strncmp(at, name, length) == 0 && at[length] == '=' &&
+            fast__guard_is_token(guard, at + length + 1, size - length - 1))
+            return true;
+        at += size;
+        at += strspn(at, "; \t");
+    }
+    return false;
+}
+
+/* Who asks; false if it shows a token that is wrong. */
+static bool find_access(const fast_guard *guard, const fast_facts *facts, fast_http_access *out)
+{
+    static const char bearer[] = "Bearer ";
+    const size_t length = sizeof bearer - 1;
+
+    *out = FAST_HTTP_STRANGER;
+    if (facts->authorization) {
+        const char *text = facts->authorization;
+
+        if (strncasecmp(text, bearer, length) != 0 ||
+            !fast__guard_is_token(guard, text + length, strlen(text + length)))
+            return false;
+        *out = FAST_HTTP_BEARER;
+    } else if (facts->cookie && has_cookie(guard, facts->cookie)) {
+        *out = FAST_HTTP_COOKIE;
+    }
+    return true;
+}
+
+static bool is_json(const char *type)
+{
+    static const char json[] = "application/json";
+    const size_t length = sizeof json - 1;
+
+    return type && strncasecmp(type, json, length) == 0 &&
+           (type[length] == '\0' || type[length] == ';' || type[length] == ' ');
+}
+
+/* Where the request comes from: 0, or the status that refuses it. */
+static int check_sender(const fast_guard *guard, const fast_facts *facts, const char **why_out)
+{
+    if (!facts->host || !is_ours(guard, "", facts->host)) {
+        *why_out = "this server answers to 127.0.0.1 and localhost with its port alone";
+        return 403;
+    }
+    if (facts->origin && (!is_ours(guard, "http://", facts->origin) ||
+                          strcasecmp(facts->origin + strlen("http://"), facts->host) != 0)) {
+        *why_out = "pages of other origins are not answered";
+        return 403;
+    }
+    if (facts->site && strcmp(facts->site, "same-origin") != 0 &&
+        strcmp(facts->site, "none") != 0 && strcmp(facts->path, "/") != 0) {
+        *why_out = "pages of other sites are not answered";
+        return 403;
+    }
+    return 0;
+}
+
+int fast__guard_check(const fast_guard *guard, const fast_facts *facts,
+                      fast_http_access *access_out, const char **why_out)
+{
+    const bool reads = strcmp(facts->method, "GET") == 0;
+    const bool changes = strcmp(facts->method, "POST") == 0 || strcmp(facts->method, "DELETE") == 0;
+    const int status = check_sender(guard, facts, why_out);
+    fast_http_access access;
+
+    if (status)
+        return status;
+    if (!reads && !changes) {
+        *why_out = "only GET, POST and DELETE are known";
+        return 405;
+    }
+    if (!find_access(guard, facts, &access)) {
+        *why_out = "the token is wrong";
+        return 401;
+    }
+    if (changes && access == FAST_HTTP_COOKIE && !facts->origin) {
+        *why_out = "a change needs the header Origin, or the token as a bearer";
+        return 403;
+    }
+    if (reads && facts->body > 0) {
+        *why_out = "a GET has no body";
+        return 400;
+    }
+    if (facts->body > FAST_HTTP_BODY_MAX) {
+        *why_out = "the body is larger than 64 KiB";
+        return 413;
+    }
+    if (facts->body > 0 && !is_json(facts->type)) {
+        *why_out = "the body must be application/json";
+        return 415;
+    }
+    *access_out = access;
+    return 0;
+}

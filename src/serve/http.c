@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP on the loopback, by libmicrohttpd, without threads: its epoll runs inside fast__http_wait(),
+ * so handlers, streams and the store's reader need no locks.
+ *
+ *     first call     headers: the guard; a refused request is answered before its body is read
+ *     calls with data the body, into memory of the announced size
+ *     last call      the handler; its answer is queued, or the connection sleeps until there is one
+ *
+ * Everything is bounded: connections, memory of a connection, headers, the body, and the time until
+ * a request is whole. libmicrohttpd's own timeout starts again with each byte, so a client that
+ * sends one byte a second (slowloris) would stay: here the whole request has one deadline.
+ *
+ * A connection that sleeps is not watched by libmicrohttpd; each tick looks whether its client has
+ * left.
+ */
+#include "serve/request.h"
+
+#include "base/clock.h"
+#include "base/entropy.h"
+#include "base/memory.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+static const int64_t second_ns = 1000000000;
+
+void fast__request_suspend(fast_request *request)
+{
+    FAST_ASSERT(!request->suspended);
+    request->suspended = true;
+    MHD_suspend_connection(request->connection);
+}
+
+void fast__request_resume(fast_request *request)
+{
+    if (!request->suspended)
+        return;
+    request->suspended = false;
+    MHD_resume_connection(request->connection);
+}
+
+/* A request begins: libmicrohttpd has read its first line. Returns the request, or NULL, which
+ * closes the connection. */
+static void *on_target(void *ctx, const char *target, struct MHD_Connection *connection)
+{
+    fast_http *http = ctx;
+    fast_request *request;
+
+    (void)connection;
+    if (fast__alloc("request", 1, sizeof *request, &request))
+        return NULL;
+    request->http = http;
+    request->malformed = fast__uri_parse(target, &request->uri) != FAST_OK;
+    request->next = http->requests;
+    if (http->requests)
+        http->requests->prev = request;
+    http->requests = request;
+    return request;
+}
+
+/* A request ends, whether it was answered or not. */
+static void on_completed(void *ctx, struct MHD_Connection *connection, void **slot,
+                         enum MHD_RequestTerminationCode why)
+{
+    fast_http *http = ctx;
+    fast_request *request = *slot;
+
+    (void)connection;
+    (void)why;
+    if (!request)
+        return;
+    *slot = NULL;
+    if (request->prev)
+        request->prev->next = request->next;
+    else
+        http->requests = request->next;
+    if (request->next)
+        request->next->prev = request->prev;
+    if (request->peer) {
+        request->peer->busy = false;
+        request->peer->since = fast__clock_ns();
+    }
+    if (request->gone)
+        request->gone(request->gone_ctx);
+    if (request->stream)
+        request->stream->request = NULL;
+    if (request->response)
+        MHD_destroy_response(request->response);
+    fast__page_fini(&request->piece);
+    fast__free(request->body);
+    fast__free(request);
+}
+
+/* A connection opens or closes. */
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **slot,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    fast_http *http = ctx;
+    http_peer *peer = *slot;
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+        if (fast__alloc("connection", 1, sizeof *peer, &peer))
+            return; /* it is served without a deadline of ours */
+        peer->fd = info ? info->connect_fd : -1;
+        peer->since = fast__clock_ns();
+        peer->next = http->peers;
+        if (http->peers)
+            http->peers->prev = peer;
+        http->peers = peer;
+        *slot = peer;
+    } else if (peer) {
+        if (peer->prev)
+            peer->prev->next = peer->next;
+        else
+            http->peers = peer->next;
+        if (peer->next)
+            peer->next->prev = peer->prev;
+        for (fast_request *request = http->requests; request; request = request->next)
+            if (request->peer == peer)
+                request->peer = NULL;
+        fast__free(peer);
+        *slot = NULL;
+    }
+}
+
+/* Escapes stay: uri.c reads targets. */
+static size_t on_unescape(void *ctx, struct MHD_Connection *connection, char *text)
+{
+    (void)ctx;
+    (void)connection;
+    return strlen(text);
+}
+
+/* Headers of one name. */
+typedef struct header_search {
+    const char *name;  /* that is looked for */
+    const char *value; /* of the last one */
+    int count;         /* of them */
+} header_search;
+
+static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    header_search *search = ctx;
+
+    (void)kind;
+    if (name && strcasecmp(name, search->name) == 0) {
+        search->count++;
+        search->value = value;
+    }
+    return MHD_YES;
+}
+
+/* The header, if there is one and one alone. *count_out is how many there are. */
+static const char *find_header(const fast_request *request, const char *name, int *count_out)
+{
+    header_search search = { name, NULL, 0 };
+
+    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);
+    *count_out = search.count;
+    return search.count == 1 ? search.value : NULL;
+}
+
+const char *fast__request_header(const fast_request *request, const char *name)
+{
+    int count;
+
+    return find_header(request, name, &count);
+}
+
+/* The announced length of the body; -1 if it is malformed, or if the body comes in chunks. */
+static int64_t body_length(const fast_request *request)
+{
+    int chunked, count;
+    const char *text = find_header(request, "Transfer-Encoding", &chunked);
+    int64_t length = 0;
+
+    text = find_header(request, "Content-Length", &count);
+    if (chunked || count > 1)
+        return -1;
+    for (; text && *text >= '0' && *text <= '9' && length < INT32_MAX; text++)
+        length = 10 * length + (*text - '0');
+    return text && *text ? -1 : length;
+}
+
+/* What the headers say of who asks. Header lines that may not be repeated and are count as
+ * `twice`. */
+static fast_facts read_facts(const fast_request *request, bool *twice)
+{
+    static const char *const names[] = { "Host",          "Origin", "Sec-Fetch-Site",
+                                         "Authorization", "Cookie", "Content-Type" };
+    const char *values[6];
+
+    *twice = false;
+    for (int i = 0; i < 6; i++) {
+        int count;
+
+        values[i] = find_header(request, names[i], &count);
+        *twice |= count > 1;
+    }
+    return (fast_facts){ .method = request->method,
+                         .path = request->uri.path,
+                         .host = values[0],
+                         .origin = values[1],
+                         .site = values[2],
+                         .authorization = values[3],
+                         .cookie = values[4],
+                         .type = values[5],
+                         .body = body_length(request) };
+}
+
+/* The first call: let the request in, or answer it. */
+static void begin(fast_request *request)
+{
+    fast_http *http = request->http;
+    const int headers = MHD_get_connection_values(request->connection, MHD_HEADER_KIND, NULL, NULL);
+    bool twice;
+    const fast_facts facts = read_facts(request, &twice);
+    const char *why = "";
+    const char *token;
+    const int status = fast__guard_check(&http->guard, &facts, &request->access, &why);
+
+    if (headers > FAST_HTTP_HEADERS)
+        fast__reply_error(request, 431, "a request has at most %d headers", FAST_HTTP_HEADERS);
+    else if (twice)
+        fast__reply_error(request, 400, "a header is there twice");
+    else if (facts.body < 0)
+        fast__reply_error(request, 411, "a body needs its Content-Length");
+    else if (status)
+        fast__reply_error(request, status, "%s", why);
+    else if (request->malformed)
+        fast__reply_error(request, 400, "the address is malformed");
+    else if (strcmp(facts.path, "/") == 0 && strcmp(facts.method, "GET") == 0 &&
+             (token = fast__uri_arg(&request->uri, "token")) != NULL &&
+             fast__guard_is_token(&http->guard, token, strlen(token)))
+        fast__reply_cookie(request);
+    else if (request->access == FAST_HTTP_STRANGER &&
+             !(http->guard.open_path && strcmp(facts.path, http->guard.open_path) == 0))
+        fast__reply_error(request, 401,
+                          "open the address that fast ui printed, which has the token, or send it "
+                          "as Authorization: Bearer");
+    else if (facts.body > 0 && fast__alloc("body", facts.body + 1, 1, &request->body))
+        fast__reply_error(request, 503, "out of memory");
+    else
+        request->body_size = (size_t)facts.body;
+}
+
+/* Send the answer that was made. */
+static enum MHD_Result send_response(fast_request *request)
+{
+    struct MHD_Response *response = request->response;
+    const enum MHD_Result result =
+        MHD_queue_response(request->connection, (unsigned)request->status, response);
+
+    request->response = NULL;
+    if (request->peer)
+        request->peer->busy = true;
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **slot)
+{
+    fast_http *http = ctx;
+    fast_request *request = *slot;
+
+    (void)url;
+    (void)version;
+    if (!request || http->closing)
+        return MHD_NO;
+    if (!request->begun) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+        request->begun = true;
+        request->connection = connection;
+        request->peer = info ? info->socket_context : NULL;
+        snprintf(request->method, sizeof request->method, "%s", method);
+        begin(request);
+        return request->response ? send_response(request) : MHD_YES;
+    }
+    if (*size > 0) {
+        if (*size > request->body_size - request->body_used)
+            return MHD_NO; /* more than was announced */
+        memcpy(request->body + request->body_used, data, *size);
+        request->body_used += *size;
+        *size = 0;
+        return MHD_YES;
+    }
+    if (!request->handled) {
+        request->handled = true;
+        if (request->peer)
+            request->peer->busy = true;
+        http->handler(http->ctx, request);
+    }
+    if (request->response)
+        return send_response(request);
+    if (!request->gone)
+        return MHD_NO; /* there was no memory even for an error */
+    fast__request_suspend(request);
+    return MHD_YES;
+}
+
+void fast__request_later(fast_request *request, void (*gone)(void *ctx), void *ctx)
+{
+    FAST_ASSERT(gone);
+    FAST_ASSERT(!request->response);
+    request->gone = gone;
+    request->gone_ctx = ctx;
+}
+
+bool fast__request_left(const fast_request *request)
+{
+    return request->left;
+}
+
+const char *fast__request_method(const fast_request *request)
+{
+    return request->method;
+}
+
+const fast_uri *fast__request_uri(const fast_request *request)
+{
+    return &request->uri;
+}
+
+const char *fast__request_body(const fast_request *request, size_t *size_out)
+{
+    *size_out = request->body_used;
+    return request->body ? request->body : "";
+}
+
+fast_http_access fast__request_access(const fast_request *request)
+{
+    return request->access;
+}
+
+static fast_err start(fast_http *http, int64_t port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const union MHD_DaemonInfo *info;
+
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, http,
+        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)FAST_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)FAST_HTTP_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, 3u * FAST_HTTP_PATIENCE_S,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_target, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, http, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_END);
+    if (!http->daemon)
+        return fast__fail(FAST_EIO,
+                          "cannot listen on 127.0.0.1, port %lld: %s; choose another port",
+                          (long long)port, strerror(errno));
+    info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    FAST_ASSERT(info);
+    http->guard.port = info->port;
+    return FAST_OK;
+}
+
+fast_err fast__http_open(const fast_http_options *options, fast_http **out)
+{
+    unsigned char random[FAST_HTTP_TOKEN_BYTES];
+    fast_http *http;
+    fast_err err;
+
+    FAST_ASSERT(options->handler);
+    if (options->port < 0 || options->port > 65535)
+        return fast__fail(FAST_EINVAL, "a port is a number from 0 to 65535, not %lld",
+                          (long long)options->port);
+    FAST_TRY(fast__entropy(random, sizeof random));
+    FAST_TRY(fast__alloc("server", 1, sizeof *http, &http));
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(http->guard.token + 2 * i, 3, "%02x", random[i]);
+    http->guard.open_path = options->open_path;
+    http->handler = options->handler;
+    http->ctx = options->ctx;
+    http->patience =
+        (int64_t)((options->patience_s > 0 ? options->patience_s : FAST_HTTP_PATIENCE_S) *
+                  (double)second_ns);
+    err = start(http, options->port);
+    if (err) {
+        fast__free(http);
+        return err;
+    }
+    *out = http;
+    return FAST_OK;
+}
+
+void fast__http_close(fast_http *http)
+{
+    if (!http)
+        return;
+    http->closing = true;
+    for (fast_request *request = http->requests; request; request = request->next)
+        fast__request_resume(request);
+    MHD_stop_daemon(http->daemon);
+    FAST_ASSERT(!http->requests);
+    FAST_ASSERT(!http->peers);
+    fast__free(http);
+}
+
+int64_t fast__http_port(const fast_http *http)
+{
+    return http->guard.port;
+}
+
+const char *fast__http_token(const fast_http *http)
+{
+    return http->guard.token;
+}
+
+/* End what takes too long, and notice who has left. */
+static void look_after(fast_http *http, int64_t now)
+{
+    for (http_peer *peer = http->peers; peer; peer = peer->next)
+        if (!peer->busy && peer->fd >= 0 && now - peer->since > http->patience)
+            shutdown(peer->fd, SHUT_RDWR); /* libmicrohttpd reads the end, and closes */
+    for (fast_request *request = http->requests; request; request = request->next) {
+        char byte;
+
+        if (!request->suspended || !request->peer || request->peer->fd < 0 ||
+            recv(request->peer->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
+            continue;
+        request->left = true;
+        if (request->stream)
+            fast__request_resume(request);
+    }
+}
+
+fast_err fast__http_wait(fast_http *http)
+{
+    int64_t now;
+
+    if (MHD_run_wait(http->daemon, FAST_HTTP_TICK_MS) != MHD_YES)
+        return fast__fail(FAST_EIO, "the server cannot wait for requests: %s", strerror(errno));
+    now = fast__clock_ns();
+    if (now - http->ticked > FAST_HTTP_TICK_MS * (second_ns / 1000)) {
+        http->ticked = now;
+        look_after(http, now);
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+#include "serve/page.h"
+#include "serve/uri.h"
+
+/*
+ * HTTP on the loopback, for one thread: whoever owns the server calls fast__http_wait() again and
+ * again, and its handler is called in there. Every request has passed the guard (guard.c) before
+ * the handler sees it. A handler answers once, at once or later (fast__request_later()).
+ */
+typedef struct fast_http fast_http;
+typedef struct fast_request fast_request;
+
+enum {
+    FAST_HTTP_BODY_MAX = 65536, /* bytes of a request's body */
+    FAST_HTTP_CONNECTIONS = 96, /* at once */
+    FAST_HTTP_HEADERS = 64,     /* of a request */
+    FAST_HTTP_MEMORY = 32768,   /* bytes of a connection: the request line and the headers */
+    FAST_HTTP_PATIENCE_S = 10,  /* until a request is whole, and between requests */
+    FAST_HTTP_TICK_MS = 200,    /* fast__http_wait() returns at least that often */
+    FAST_HTTP_TOKEN_BYTES = 16  /* of randomness */
+};
+
+/* Who may ask, as the guard found out. */
+typedef enum fast_http_access {
+    FAST_HTTP_STRANGER, /* no token */
+    FAST_HTTP_BEARER,   /* the token in `Authorization`: a program */
+    FAST_HTTP_COOKIE    /* the token in the cookie: a browser, which sends it by itself */
+} fast_http_access;
+
+/* Calls fast__reply...() or fast__request_later() once. */
+typedef void fast_http_fn(void *ctx, fast_request *request);
+
+typedef struct fast_http_options {
+    int64_t port;          /* 0: a free one */
+    double patience_s;     /* until a request is whole; 0: FAST_HTTP_PATIENCE_S */
+    const char *open_path; /* answered without the token too: "/metrics"; or NULL */
+    fast_http_fn *handler; /* answers requests that the guard lets in */
+    void *ctx;             /* of the handler */
+} fast_http_options;
+
+/* Listen on 127.0.0.1. FAST_EIO if the port is taken, FAST_ENOMEM. */
+fast_err fast__http_open(const fast_http_options *options, fast_http **out);
+void fast__http_close(fast_http *http); /* NULL is allowed; handlers' answers end */
+
+int64_t fast__http_port(const fast_http *http);
+const char *fast__http_token(const fast_http *http); /* 32 hexadecimal digits */
+
+/* Answer requests for a while, at most FAST_HTTP_TICK_MS where there are none. */
+fast_err fast__http_wait(fast_http *http);
+
+/* A request. */
+const char *fast__request_method(const fast_request *request); /* GET, POST or DELETE */
+const fast_uri *fast__request_uri(const fast_request *request);
+const char *fast__request_body(const fast_request *request, size_t *size_out); /* "" without one */
+const char *fast__request_header(const fast_request *request, const char *name); /* or NULL */
+fast_http_access fast__request_access(const fast_request *request);
+
+/* Answer with a text of a type, which is taken. A text for which memory was missing becomes an
+ * error. */
+void fast__reply(fast_request *request, int status, const char *type, fast_page *take);
+/* {"error": sentence}. */
+void fast__reply_error(fast_request *request, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for a failed call of the library: 400, 404, 409, 503 or 500 by its code. */
+void fast__reply_err(fast_request *request, fast_err err);
+
+/* Answer with bytes that live as long as the program; `gzip` if they are compressed. */
+typedef struct fast_asset {
+    const char *path;           /* "/assets/app-1f.js"; "/" is the page */
+    const char *type;           /* "text/javascript" */
+    const char *etag;           /* quoted */
+    const unsigned char *bytes; /* gzip'd */
+    size_t size;                /* of them */
+    bool immutable;             /* its name changes with its content */
+} fast_asset;
+void fast__reply_asset(fast_request *request, const fast_asset *asset);
+
+/* Go to "/", with the token in a cookie. */
+void fast__reply_cookie(fast_request *request);
+
+/*
+ * An answer in pieces. `next` is called when the connection has room: it appends to `text`, which
+ * is empty. What it returns: more at once, nothing now (it is asked again after
+ * fast__stream_wake()), or the end. `free` is called once, when the answer has ended or its
+ * reader has left.
+ */
+typedef enum fast_stream_state {
+    FAST_STREAM_MORE,
+    FAST_STREAM_IDLE,
+    FAST_STREAM_END
+} fast_stream_state;
+typedef struct fast_stream fast_stream;
+struct fast_stream {
+    fast_stream_state (*next)(fast_stream *stream, fast_page *text); /* the next piece */
+    void (*free)(fast_stream *stream);                               /* of the whole object */
+    fast_request *request;                                           /* whose answer it is */
+};
+/* Takes the stream, also where the answer fails. */
+void fast__reply_stream(fast_request *request, int status, const char *type, fast_stream *stream);
+/* Let an idle stream go on. */
+void fast__stream_wake(fast_stream *stream);
+
+/* Answer later, by fast__reply...() from the thread of fast__http_wait() but outside of the
+ * handler. `gone` is called instead if the server closes before. */
+void fast__request_later(fast_request *request, void (*gone)(void *ctx), void *ctx);
+/* True if the reader has left; such an idle stream ends by itself. */
+bool fast__request_left(const fast_request *request);

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run as it happens, as Server-Sent Events: metrics, event, run, staleness, workers, links,
+ * spans, and end, which is the last one.
+ *
+ * The store is asked for its count of changes a few times a second; where it has changed, streams
+ * wake and read what is new to them. Metrics and events are sent once, by their numbers; what is
+ * replaced as a whole (the run's row, counters, links, spans) when its text differs from the last,
+ * at most once a second or two. `id` is METRIC.EVENT, the numbers that were sent last: a reader
+ * that comes back with Last-Event-ID misses nothing and gets nothing twice.
+ *
+ * A stream with nothing to say for a while says so in a comment, so that a reader that has left
+ * without a word is noticed.
+ */
+#include "serve/server.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    METRICS_MAX = 500, /* rows in one event */
+    EVENTS_MAX = 100,  /* likewise, events in one piece */
+    SPANS_MAX = 4000   /* the newest, in one event */
+};
+
+/* What is sent whole when it differs. */
+enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLES };
+static const struct {
+    const char *name;       /* of the event */
+    fast_store_table table; /* whose rows it has */
+    int64_t pause;          /* nanoseconds between two at least */
+} wholes[WHOLES] = {
+    { "run", FAST_STORE_RUNS, 0 },
+    { "staleness", FAST_STORE_STALENESS, 1000000000 },
+    { "workers", FAST_STORE_WORKERS, 1000000000 },
+    { "links", FAST_STORE_LINKS, 1000000000 },
+    { "spans", FAST_STORE_SPANS, 2000000000 },
+};
+
+typedef struct run_live {
+    serve_live live;       /* first, so that one is the other */
+    int64_t run;           /* which */
+    int64_t metric;        /* `seq` that was sent last; -1 */
+    int64_t event;         /* likewise of events */
+    uint64_t seen[WHOLES]; /* hashes of what was sent last */
+    int64_t sent[WHOLES];  /* when; nanoseconds, 0: never */
+    char status[16];       /* of the run */
+    bool ended;            /* the last event was sent */
+} run_live;
+
+static void unlink_live(fast_stream *stream)
+{
+    serve_live *live = (serve_live *)stream;
+    serve_live **at = &live->server->lives;
+
+    while (*at != live)
+        at = &(*at)->next;
+    *at = live->next;
+    live->server->live_count--;
+    fast__free(live);
+}
+
+void *fast__live_new(fast_server *server, fast_request *request, size_t size,
+                     fast_stream_state (*next)(fast_stream *stream, fast_page *text))
+{
+    serve_live *live;
+    fast_err err;
+
+    FAST_ASSERT(size >= sizeof *live);
+    if (server->live_count >= SERVE_LIVES_MAX) {
+        fast__reply_error(request, 503, "more than %d event streams are open; close some pages",
+                          SERVE_LIVES_MAX);
+        return NULL;
+    }
+    err = fast__alloc("event stream", 1, size, &live);
+    if (err) {
+        fast__reply_err(request, err);
+        return NULL;
+    }
+    live->stream.next = next;
+    live->stream.free = unlink_live;
+    live->server = server;
+    live->changes = -1;
+    live->next = server->lives;
+    server->lives = live;
+    server->live_count++;
+    return live;
+}
+
+void fast__live_say(serve_live *live, fast_page *text, const char *name, const char *id,
+                    const char *data)
+{
+    if (id) {
+        fast__page_add(text, "id: ");
+        fast__page_add(text, id);
+        fast__page_add(text, "\n");
+    }
+    fast__page_add(text, "event: ");
+    fast__page_add(text, name);
+    fast__page_add(text, "\ndata: ");
+    fast__page_add(text, data);
+    fast__page_add(text, "\n\n");
+    live->said = fast__clock_ns();
+}
+
+void fast__live_tick(fast_server *server, int64_t now)
+{
+    for (serve_live *live = server->lives; live; live = live->next)
+        if (live->changes != server->changes || live->again || now - live->looked > SERVE_LOOK)
+            fast__stream_wake(&live->stream);
+}
+
+/* Say `piece` under a name, with the numbers that were sent so far. */
+static void say(run_live *r, fast_page *text, const char *name, fast_page *piece)
+{
+    char id[64];
+
+    snprintf(id, sizeof id, "%lld.%lld", (long long)r->metric, (long long)r->event);
+    if (piece->failed)
+        text->failed = true;
+    else
+        fast__live_say(&r->live, text, name, id, piece->bytes);
+    fast__page_fini(piece);
+}
+
+static fast_err say_metrics(run_live *r, fast_page *text)
+{
+    fast_page piece = { .bytes = NULL };
+    int64_t count = 0;
+    const fast_err err =
+        fast__serve_metric_rows(r->live.server, &piece, r->run, METRICS_MAX, &r->metric, &count);
+
+    if (!err && count > 0)
+        say(r, text, "metrics", &piece);
+    fast__page_fini(&piece);
+    if (count == METRICS_MAX)
+        r->live.again = true;
+    return err;
+}
+
+/* Events, on their way into a piece. */
+typedef struct event_writer {
+    run_live *run;   /* whose they are */
+    fast_page *text; /* where to */
+    int left;        /* that may still be sent */
+} event_writer;
+
+static fast_err put_event(void *ctx, const void *row)
+{
+    event_writer *writer = ctx;
+    const fast_stored_event *event = row;
+    fast_page piece = { .bytes = NULL };
+
+    if (writer->left-- == 0) {
+        writer->run->live.again = true;
+        return FAST_ECANCELED;
+    }
+    writer->run->event = event->seq;
+    fast__serve_row(&piece, FAST_STORE_EVENTS, event, false);
+    say(writer->run, writer->text, "event", &piece);
+    return FAST_OK;
+}
+
+static fast_err say_events(run_live *r, fast_page *text)
+{
+    event_writer writer = { r, text, EVENTS_MAX };
+    const fast_err err = fast_store_read(r->live.server->store, FAST_STORE_EVENTS, r->run, r->event,
+                                         put_event, &writer);
+
+    return err == FAST_ECANCELED ? FAST_OK : err;
+}
+
+/* The run's row. */
+typedef struct row_writer {
+    run_live *run;   /* whose it is */
+    fast_page *text; /* where to */
+} row_writer;
+
+static fast_err put_run(void *ctx, const void *row)
+{
+    row_writer *writer = ctx;
+    const fast_stored_run *run = row;
+
+    snprintf(writer->run->status, sizeof writer->run->status, "%s", run->status);
+    fast__serve_run_row(writer->run->live.server, writer->text, run);
+    return FAST_OK;
+}
+
+/* What is sent whole, if it differs and it is time. */
+static fast_err say_whole(run_live *r, fast_page *text, int which)
+{
+    fast_server *server = r->live.server;
+    const int64_t now = fast__clock_ns();
+    fast_page piece = { .bytes = NULL };
+    row_writer writer = { r, &piece };
+    uint64_t hash;
+    fast_err err;
+
+    if (r->sent[which] > 0 && now - r->sent[which] < wholes[which].pause &&
+        strcmp(r->status, "running") == 0) {
+        r->live.again = true;
+        return FAST_OK;
+    }
+    if (which == WHOLE_RUN)
+        err = fast_store_find(server->store, r->run, put_run, &writer);
+    else if (which == WHOLE_SPANS)
+        err = fast__serve_span_rows(server, &piece, r->run, SPANS_MAX);
+    else
+        err = fast__serve_rows(server, &piece, wholes[which].table, r->run);
+    if (err || piece.failed) {
+        fast__page_fini(&piece);
+        return err;
+    }
+    hash = fast__hash(piece.bytes, piece.size, 0);
+    if (hash != r->seen[which] || r->sent[which] == 0)
+        say(r, text, wholes[which].name, &piece);
+    r->seen[which] = hash;
+    r->sent[which] = now;
+    fast__page_fini(&piece);
+    return FAST_OK;
+}
+
+/* All that is new to this reader. */
+static fast_err say_news(run_live *r, fast_page *text)
+{
+    r->live.again = false;
+    FAST_TRY(say_whole(r, text, WHOLE_RUN));
+    FAST_TRY(say_metrics(r, text));
+    FAST_TRY(say_events(r, text));
+    for (int which = WHOLE_STALENESS; which < WHOLES; which++)
+        FAST_TRY(say_whole(r, text, which));
+    return FAST_OK;
+}
+
+static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+{
+    run_live *r = (run_live *)stream;
+    serve_live *live = &r->live;
+    const int64_t now = fast__clock_ns();
+
+    if (r->ended)
+        return FAST_STREAM_END;
+    if (!live->begun)
+        fast__page_add(text, "retry: 2000\n\n");
+    live->begun = true;
+    if (live->changes != live->server->changes || live->again || now - live->looked > SERVE_LOOK) {
+        live->changes = live->server->changes;
+        live->looked = now;
+        if (say_news(r, text) != FAST_OK) {
+            /* The run was deleted, or the store cannot be read: both end this. */
+            fast__live_say(live, text, "end", NULL, "{\"status\":null}");
+            r->ended = true;
+        } else if (!live->again && strcmp(r->status, "running") != 0) {
+            fast_page piece = { .bytes = NULL };
+
+            fast__page_add(&piece, "{");
+            fast__page_pair(&piece, "status", r->status);
+            fast__page_add(&piece, "}");
+            say(r, text, "end", &piece);
+            r->ended = true;
+        }
+    }
+    if (text->size == 0 && now - live->said > SERVE_HEARTBEAT) {
+        fast__page_add(text, ": still there\n\n");
+        live->said = now;
+    }
+    return text->size > 0 ? FAST_STREAM_MORE : FAST_STREAM_IDLE;
+}
+
+/* METRIC or METRIC.EVENT, from the header or from after=; false if it is malformed. */
+static bool read_resume(run_live *r, const char *text)
+{
+    char *end;
+
+    if (!text)
+        return true;
+    r->metric = strtoll(text, &end, 10);
+    if (end == text || r->metric < -1)
+        return false;
+    if (*end == '.') {
+        text = end + 1;
+        r->event = strtoll(text, &end, 10);
+        if (end == text || r->event < -1)
+            return false;
+    }
+    return *end == '\0';
+}
+
+static fast_err ignore_row(void *ctx, const void *row)
+{
+    (void)ctx;
+    (void)row;
+    return FAST_OK;
+}
+
+void fast__serve_live(fast_server *server, fast_request *request, int64_t id)
+{
+    const char *last = fast__request_header(request, "Last-Event-ID");
+    const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    run_live *r;
+
+    if (err) {
+        fast__reply_err(request, err);
+        return;
+    }
+    r = fast__live_new(server, request, sizeof *r, next_piece);
+    if (!r)
+        return;
+    r->run = id;
+    r->metric = -1;
+    r->event = -1;
+    if (!read_resume(r, last ? last : fast__uri_arg(fast__request_uri(request), "after"))) {
+        unlink_live(&r->live.stream);
+        fast__reply_error(request, 400, "after is the number of a row of metrics");
+        return;
+    }
+    fast__reply_stream(request, 200, "text/event-stream", &r->live.stream);
+}
