@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One flow of vectors. The range is cut in blocks: one, or one for each segment (scope layer), of
- * which those with fewer than `small` elements go as they are.
+ * which those with fewer than `small` elements go as they are. Of a segment that the range cuts
+ * within its rows the whole rows are a block, so that codecs of matrices work on shards too.
  *
  * Error feedback is a layer of its own: with e the residual, which begins at 0, and C the codec,
  *
@@ -61,18 +62,33 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The part of segment s that lies in the range, as a block; count 0: none. Whole rows stay rows. */
-static part part_of(const fast_coder_options *o, const fast_segment *s)
+/* Blocks of one segment at most: of a matrix that a range cuts within rows the whole ones are one
+ * block, and what is left of a row before and behind them two more. */
+enum { CUTS = 3 };
+
+/* The part of segment s that lies in the range, as blocks: their number. */
+static int64_t cut_segment(const fast_coder_options *o, const fast_segment *s, part out[CUTS])
 {
     const int64_t begin = s->offset > o->offset ? s->offset : o->offset;
     const int64_t end = min64(s->offset + s->count, o->offset + o->count);
-    const int64_t count = end > begin ? end - begin : 0;
     const int64_t cols = s->rank > 1 && s->shape[0] > 0 ? s->count / s->shape[0] : s->count;
-    part p = { .block = { 1, count, count }, .at = begin - o->offset };
+    const int64_t count = end > begin ? end - begin : 0;
+    const int64_t head = cols > 0 ? min64((cols - (begin - s->offset) % cols) % cols, count) : 0;
+    const int64_t rows = cols > 0 ? (count - head) / cols : 0, tail = count - head - rows * cols;
+    const int64_t counts[CUTS] = { head, rows * cols, tail };
+    int64_t n = 0, at = begin - o->offset;
 
-    if (count > cols && cols > 0 && count % cols == 0 && (begin - s->offset) % cols == 0)
-        p.block = (fast_block){ count / cols, cols, count };
-    return p;
+    if (count == 0)
+        return 0;
+    if (rows < 2) {
+        out[0] = (part){ .block = { 1, count, count }, .at = at };
+        return 1;
+    }
+    for (int i = 0; i < CUTS; at += counts[i++])
+        if (counts[i] > 0)
+            out[n++] = (part){ .block = { i == 1 ? rows : 1, i == 1 ? cols : counts[i], counts[i] },
+                               .at = at };
+    return n;
 }
 
 /* Cut the range in blocks; with parts NULL only count them. */
@@ -86,13 +102,12 @@ static int64_t cut(const fast_coder_options *o, bool layers, part *parts)
         return 1;
     }
     for (int64_t i = 0; i < o->layout->segment_count; i++) {
-        const part p = part_of(o, &o->layout->segments[i]);
+        part cuts[CUTS];
+        const int64_t n = cut_segment(o, &o->layout->segments[i], cuts);
 
-        if (p.block.count == 0)
-            continue;
         if (parts)
-            parts[count] = p;
-        count++;
+            memcpy(parts + count, cuts, (size_t)n * sizeof *cuts);
+        count += n;
     }
     return count;
 }

@@ -46,8 +46,13 @@ fast_err fast__flow_new(const fast_coded_options *o, const fast_flow_options *op
     FAST_ASSERT(options->offset >= 0 && count > 0 && count <= rest);
     fast_coder_options coder = fast__coded_coder(o, options->offset, count);
     coder.flow |= (uint64_t)(options->number + 1) << 32; /* sums and spaces have those below */
-    if (options->down)
+    if (options->down) { /* what is said of feedback is of the way there, and counts if it can */
+        const unsigned exact = FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
+
         coder.chain = o->down;
+        if (coder.feedback == 1 && (fast__chain_traits(o->down) & exact))
+            coder.feedback = 0;
+    }
     if (options->decodes)
         coder.feedback = 2;
     FAST_TRY(check(coder.chain));

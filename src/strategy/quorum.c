@@ -126,12 +126,14 @@ fast_err fast__quorum_msg(fast_trainer *t, uint64_t tag, fast_quorum_kind kind, 
 typedef struct member {
     fast_trainer *t;
     const quorum_config *config;
-    float *sum;       /* [count + state_count]: of the round that came */
-    fast_fold fold;   /* of a round's micro-batches, where they are exchanged in parts */
-    float *folded;    /* [count]: their sum */
-    int64_t next;     /* micro-batch that comes next */
-    int64_t *weights; /* [workers]: micro-batches in the last sum */
-    bool over;        /* the leader said END */
+    float *sum;              /* [count + state_count]: of the round that came */
+    fast_fold fold;          /* of a round's micro-batches, where they are exchanged in parts */
+    float *folded;           /* [count]: their sum */
+    int64_t next;            /* micro-batch that comes next */
+    int64_t *weights;        /* [workers]: micro-batches in the last sum */
+    bool over;               /* the leader said END */
+    bool encoded;            /* the last gradient is, for all servers */
+    fast_quorum_code *codes; /* [2 servers]: of what goes up, and of what comes; NULL: floats */
 } member;
 
 /* Say something small to a server. */
@@ -207,6 +209,24 @@ static fast_err compute_parts(member *m, int64_t *weight_out)
     return FAST_OK;
 }
 
+/* A server's stretch, which begins at `first`, encoded; the gradient is so once. */
+static fast_err send_coded(member *m, int64_t server, const float *data, fast_msg **move)
+{
+    fast_trainer *t = m->t;
+    fast_quorum_code *code = &m->codes[server];
+    fast_buffer *part = NULL;
+    size_t size;
+    int64_t first, count;
+
+    fast__quorum_range(t, server, &first, &count);
+    if (!m->encoded)
+        FAST_TRY(fast__quorum_encode(t, code, data + first));
+    FAST_TRY(fast__quorum_pack(t, code, data + first + code->coded, &part, &size));
+    fast_msg_add_view(*move, part, 0, size);
+    fast_buffer_free(part);
+    return fast_send(t->actor, t->server_ids[server], move);
+}
+
 /* Send the gradient of a round, each server its stretch. */
 static fast_err contribute(member *m, int64_t round, int64_t weight)
 {
@@ -231,10 +251,16 @@ static fast_err contribute(member *m, int64_t round, int64_t weight)
         err = fast__quorum_msg(t, FAST_QUORUM_UP, FAST_QUORUM_GRADIENT, round, weight, NULL, &msg);
         if (err)
             break;
+        if (m->codes) {
+            err = send_coded(m, i, data, &msg);
+            fast_msg_free(msg);
+            continue;
+        }
         fast_msg_add_view(msg, buffer, (size_t)first * sizeof *data, (size_t)count * sizeof *data);
         err = fast_send(t->actor, t->server_ids[i], &msg);
     }
     fast_buffer_free(buffer);
+    m->encoded = true;
     return err;
 }
 
@@ -246,12 +272,14 @@ static fast_err take(member *m, int64_t server, int64_t round, const fast_msg *m
 
     fast__quorum_range(t, server, &first, &count);
     if (msg->words[FAST_QUORUM_ROUND] != round || msg->part_count != 2 ||
-        msg->parts[0].size != (size_t)count * sizeof *m->sum ||
+        (!m->codes && msg->parts[0].size != (size_t)count * sizeof *m->sum) ||
         msg->parts[1].size != (size_t)t->workers * sizeof *m->weights)
         return fast__fail(FAST_EFORMAT, "server %lld sent no sum of step %lld", (long long)server,
                           (long long)round);
-    memcpy(m->sum + first, fast_msg_data(msg, 0), msg->parts[0].size);
     memcpy(m->weights, fast_msg_data(msg, 1), msg->parts[1].size);
+    if (m->codes)
+        return fast__quorum_unpack(m->t, &m->codes[t->servers + server], msg, m->sum + first);
+    memcpy(m->sum + first, fast_msg_data(msg, 0), msg->parts[0].size);
     return FAST_OK;
 }
 
@@ -369,6 +397,7 @@ static fast_err train(member *m)
         int64_t weight = 0;
 
         FAST_TRY(m->config->partial ? compute_parts(m, &weight) : compute_whole(m, &weight));
+        m->encoded = false;
         FAST_TRY(take_round(m, round, weight));
     }
     FAST_TRY(fast_trainer_end(t));
@@ -382,8 +411,28 @@ static fast_err train(member *m)
     return FAST_OK;
 }
 
+/* Codecs of what goes up and comes down, of each server. */
+static fast_err open_codes(member *m)
+{
+    fast_trainer *t = m->t;
+
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("codecs of servers", 2 * t->servers, sizeof *m->codes, &m->codes));
+    for (int64_t i = 0; i < 2 * t->servers; i++) {
+        const bool down = i >= t->servers;
+        const fast_flow_options how = { .number = i, .down = down, .decodes = down };
+
+        FAST_TRY(fast__quorum_code_open(t, i % t->servers, &how, &m->codes[i]));
+    }
+    return FAST_OK;
+}
+
 static void member_fini(member *m)
 {
+    for (int64_t i = 0; m->codes && i < 2 * m->t->servers; i++)
+        fast__quorum_code_close(&m->codes[i]);
+    fast__free(m->codes);
     if (m->folded)
         fast__fold_fini(&m->fold);
     fast__free(m->folded);
@@ -399,6 +448,8 @@ static fast_err member_init(fast_trainer *t, const quorum_config *c, member *m)
     err = fast__alloc("the quorum's gradient", t->count + t->state_count, sizeof *m->sum, &m->sum);
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *m->weights, &m->weights);
+    if (!err)
+        err = open_codes(m);
     if (!err && c->partial) {
         err = fast__alloc("partial gradients", t->count, sizeof *m->folded, &m->folded);
         if (!err)
@@ -431,7 +482,9 @@ const fast_strategy fast__strategy_quorum = {
     .summary = "synchronous steps that wait for the first gradients only, or for parts of them",
     .options = options,
     .config_size = sizeof(quorum_config),
+    .codes = true,
     .sends = "gradients",
+    .answers = "sums",
     .servers = servers,
     .check = check,
     .worker = worker,

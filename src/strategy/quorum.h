@@ -44,5 +44,28 @@ void fast__quorum_range(const fast_trainer *t, int64_t server, int64_t *first_ou
 fast_err fast__quorum_msg(fast_trainer *t, uint64_t tag, fast_quorum_kind kind, int64_t round,
                           int64_t number, fast_buffer **move, fast_msg **out);
 
+/* quorum_code.c: a server's stretch, where the run has codecs. */
+typedef struct fast_quorum_code {
+    bool on;         /* the run has codecs */
+    fast_flow *flow; /* of the gradient in the stretch; NULL: there is none */
+    int64_t coded;   /* floats of that */
+    int64_t rest;    /* floats behind it, of the state */
+    uint8_t *bytes;  /* who encodes: the last encoding */
+    size_t size;     /* of it */
+} fast_quorum_code;
+
+/* Of a server's stretch; `how` says number, down and decodes. FAST_EINVAL, FAST_ENOMEM. */
+fast_err fast__quorum_code_open(fast_trainer *t, int64_t server, const fast_flow_options *how,
+                                fast_quorum_code *out);
+void fast__quorum_code_close(fast_quorum_code *code);
+/* Encode a stretch's gradient, once; pack that encoding and the state as a part of messages, as
+ * often as it is sent. */
+fast_err fast__quorum_encode(fast_trainer *t, fast_quorum_code *code, const float *x);
+fast_err fast__quorum_pack(fast_trainer *t, const fast_quorum_code *code, const float *rest,
+                           fast_buffer **out, size_t *size_out);
+/* The stretch in part 0 of a message, to x. FAST_EFORMAT. */
+fast_err fast__quorum_unpack(fast_trainer *t, const fast_quorum_code *code, const fast_msg *msg,
+                             float *x);
+
 /* The servers' program. */
 fast_err fast__quorum_server(fast_trainer *t, const void *config);

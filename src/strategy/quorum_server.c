@@ -37,17 +37,19 @@ typedef struct client {
 typedef struct server {
     fast_trainer *t;
     const quorum_config *config;
-    client *clients;   /* [workers] */
-    const float **x;   /* [workers]: for the sum */
-    int64_t *weights;  /* [workers]: of the round that is decided; 0: not in it */
-    int64_t first;     /* of this server's stretch */
-    int64_t count;     /* of its elements */
-    int64_t round;     /* leader: that is to be decided */
-    bool begun;        /* leader: everyone said HELLO */
-    bool flushed;      /* leader: the others were told to flush this round */
-    bool ended;        /* leader: everyone was told that it is the end */
-    int64_t lost;      /* a worker that is down; -1: none */
-    int64_t waited_to; /* when the wait for something new ends */
+    client *clients;           /* [workers] */
+    const float **x;           /* [workers]: for the sum */
+    int64_t *weights;          /* [workers]: of the round that is decided; 0: not in it */
+    int64_t first;             /* of this server's stretch */
+    int64_t count;             /* of its elements */
+    fast_quorum_code codes[2]; /* of what comes up, and of the sum */
+    float *decoded;            /* [workers + 1][count]: what came, and the sum; NULL: no codecs */
+    int64_t round;             /* leader: that is to be decided */
+    bool begun;                /* leader: everyone said HELLO */
+    bool flushed;              /* leader: the others were told to flush this round */
+    bool ended;                /* leader: everyone was told that it is the end */
+    int64_t lost;              /* a worker that is down; -1: none */
+    int64_t waited_to;         /* when the wait for something new ends */
 } server;
 
 static bool leads(const server *s)
@@ -71,31 +73,63 @@ static fast_err say(server *s, int64_t worker, fast_quorum_kind kind)
     return send_down(s, worker, &msg);
 }
 
+/* List the round's gradients, decoded where they are encoded; their number, and their weight. */
+static fast_err list_round(server *s, int64_t *count_out, int64_t *weight_out)
+{
+    *count_out = *weight_out = 0;
+    for (int64_t i = 0; i < s->t->workers; i++) {
+        const fast_msg *msg = s->clients[i].gradient;
+        float *x = s->decoded ? s->decoded + i * s->count : NULL;
+
+        if (s->weights[i] == 0)
+            continue;
+        FAST_ASSERT(msg != NULL);
+        if (x)
+            FAST_TRY(fast__quorum_unpack(s->t, &s->codes[0], msg, x));
+        s->x[(*count_out)++] = x ? x : fast_msg_data(msg, 0);
+        *weight_out += s->weights[i];
+    }
+    return FAST_OK;
+}
+
+/* The sum of n that are listed, as a part of messages. */
+static fast_err make_sum(server *s, int64_t n, fast_buffer **out, size_t *size_out)
+{
+    fast_trainer *t = s->t;
+    fast_quorum_code *code = &s->codes[1];
+
+    *size_out = (size_t)s->count * sizeof(float);
+    if (s->decoded) {
+        float *sum = s->decoded + t->workers * s->count;
+
+        fast__sum(s->x, n, s->count, sum);
+        FAST_TRY(fast__quorum_encode(t, code, sum));
+        return fast__quorum_pack(t, code, sum + code->coded, out, size_out);
+    }
+    FAST_TRY(fast_buffer_new(t->actor, *size_out, out));
+    fast__sum(s->x, n, s->count, fast_buffer_data(*out));
+    fast_buffer_freeze(*out);
+    return FAST_OK;
+}
+
 /* Add up the round's gradients and send the sum to everyone. */
 static fast_err close_round(server *s, int64_t round)
 {
     fast_trainer *t = s->t;
     const size_t size = (size_t)t->workers * sizeof *s->weights;
     fast_buffer *sum = NULL, *who = NULL;
-    int64_t n = 0, all = 0;
+    size_t sum_size;
+    int64_t n, all;
     fast_err err;
 
-    for (int64_t i = 0; i < t->workers; i++) {
-        if (s->weights[i] == 0)
-            continue;
-        FAST_ASSERT(s->clients[i].gradient != NULL);
-        s->x[n++] = fast_msg_data(s->clients[i].gradient, 0);
-        all += s->weights[i];
-    }
-    FAST_TRY(fast_buffer_new(t->actor, (size_t)s->count * sizeof(float), &sum));
+    FAST_TRY(list_round(s, &n, &all));
+    FAST_TRY(make_sum(s, n, &sum, &sum_size));
     err = fast_buffer_new(t->actor, size, &who);
     if (err) {
         fast_buffer_free(sum);
         return err;
     }
-    fast__sum(s->x, n, s->count, fast_buffer_data(sum));
     memcpy(fast_buffer_data(who), s->weights, size);
-    fast_buffer_freeze(sum);
     fast_buffer_freeze(who);
     err = fast_charge(t->actor, (double)(n * s->count), 4 * (double)((n + 1) * s->count));
     for (int64_t i = 0; i < t->workers && !err; i++) {
@@ -106,7 +140,7 @@ static fast_err close_round(server *s, int64_t round)
         err = fast__quorum_msg(t, FAST_QUORUM_DOWN, FAST_QUORUM_SUM, round, all, NULL, &msg);
         if (err)
             break;
-        fast_msg_add_view(msg, sum, 0, (size_t)s->count * sizeof(float));
+        fast_msg_add_view(msg, sum, 0, sum_size);
         fast_msg_add_view(msg, who, 0, size);
         err = send_down(s, i, &msg);
     }
@@ -282,7 +316,8 @@ static fast_err take_gradient(server *s, int64_t i, fast_msg **move)
     client *c = &s->clients[i];
     fast_msg *note = NULL;
 
-    if ((*move)->part_count != 1 || (*move)->parts[0].size != (size_t)s->count * sizeof(float) ||
+    if ((*move)->part_count != 1 ||
+        (!s->decoded && (*move)->parts[0].size != (size_t)s->count * sizeof(float)) ||
         (*move)->words[FAST_QUORUM_NUMBER] < 1)
         return fast__fail(FAST_EFORMAT, "worker %lld sent no gradient of %lld numbers",
                           (long long)i, (long long)s->count);
@@ -426,6 +461,21 @@ static fast_err serve(server *s)
     }
 }
 
+/* Codecs, where the run has any. */
+static fast_err open_codes(server *s)
+{
+    fast_trainer *t = s->t;
+
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(
+        fast__quorum_code_open(t, t->rank, &(fast_flow_options){ .decodes = true }, &s->codes[0]));
+    FAST_TRY(fast__quorum_code_open(t, t->rank, &(fast_flow_options){ .number = 1, .down = true },
+                                    &s->codes[1]));
+    return fast__alloc("decoded gradients", (t->workers + 1) * s->count, sizeof *s->decoded,
+                       &s->decoded);
+}
+
 fast_err fast__quorum_server(fast_trainer *t, const void *config)
 {
     server s = { .t = t, .config = config, .lost = -1 };
@@ -439,9 +489,14 @@ fast_err fast__quorum_server(fast_trainer *t, const void *config)
     for (int64_t i = 0; s.clients && i < t->workers; i++)
         s.clients[i].at = s.clients[i].had_round = -1;
     if (!err)
+        err = open_codes(&s);
+    if (!err)
         err = serve(&s);
     for (int64_t i = 0; s.clients && i < t->workers; i++)
         fast_msg_free(s.clients[i].gradient);
+    fast__quorum_code_close(&s.codes[0]);
+    fast__quorum_code_close(&s.codes[1]);
+    fast__free(s.decoded);
     fast__free(s.clients);
     fast__free(s.x);
     fast__free(s.weights);
