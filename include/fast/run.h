@@ -139,6 +139,9 @@ FAST_API const fast_result *fast_run_result(const fast_run *run);
  * no meaning. Lent until the next call of this function; NULL where memory is missing. */
 FAST_API const char *fast_run_json(fast_run *run);
 
+/* Its number in the store; 0 if it is not kept, or not yet. */
+FAST_API int64_t fast_run_id(const fast_run *run);
+
 /* What one worker measured; times as in fast_result. */
 typedef struct fast_worker {
     int64_t steps;         /* taken in this process's calls */

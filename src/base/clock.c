@@ -26,3 +26,8 @@ int64_t fast__clock_thread_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
+
+double fast__clock_date(void)
+{
+    return (double)read_clock(CLOCK_REALTIME) * 1e-9;
+}

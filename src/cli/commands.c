@@ -179,7 +179,7 @@ const cli_group cli_groups[] = {
     { "Chance", "|seed|seeds|shrink|" },
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
-    { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|" },
+    { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|store|name|batch_of|" },
     { "Workers", "|workers|system|strategy|then|topology|representative|shard|alpha|" },
     { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },

@@ -423,10 +423,13 @@ static int train(const train_line *line, int argc, char **argv)
 
 int cli_train(int argc, char **argv)
 {
-    train_line line = { .options = calloc((size_t)argc + 1, sizeof *line.options) };
+    train_line line = { .options = calloc((size_t)argc + 2, sizeof *line.options) };
     if (!line.options)
         return cli_fail(CLI_FAILED, "out of memory");
-    int code = cli_flags_read(cli_command_find("train"), argc, argv, set_flag, &line);
+    /* Unless another store is given: the last one counts. */
+    int code = set_flag(&line, &(fast_option){ .name = "store" }, "auto");
+    if (code == CLI_DONE)
+        code = cli_flags_read(cli_command_find("train"), argc, argv, set_flag, &line);
     if (code == CLI_DONE)
         code = train(&line, argc, argv);
     free_line(&line);

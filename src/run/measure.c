@@ -145,8 +145,7 @@ void fast__measure_end(fast_team *team)
     team->live = false;
 }
 
-/* Of the workers' own tally: the times in seconds. */
-static fast_worker split(const fast_tally *tally)
+fast_worker fast__measure_split(const fast_tally *tally)
 {
     const double training = (double)(tally->life_ns - tally->pause_ns - tally->stood_ns) * 1e-9;
     const double blocked = (double)(tally->wait_ns - tally->flight_ns - tally->stood_ns) * 1e-9;
@@ -252,7 +251,7 @@ static void measure_times(fast_team *team)
     r->bytes_sent = r->messages_sent = 0;
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
-        const fast_worker w = split(&tally);
+        const fast_worker w = fast__measure_split(&tally);
 
         r->bytes_sent += tally.bytes;
         r->messages_sent += tally.messages;
@@ -302,6 +301,6 @@ bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out)
     if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->seats[rank])
         return false;
     const fast_tally tally = run->team->seats[rank]->tally;
-    *out = split(&tally);
+    *out = fast__measure_split(&tally);
     return true;
 }

@@ -14,6 +14,7 @@
 #include "run/run.h"
 
 #include "base/memory.h"
+#include "run/keep.h"
 #include "run/team.h"
 
 #include <math.h>
@@ -335,6 +336,7 @@ typedef struct own_parts {
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
+    FAST_TRY(fast__keep_command(options, &run->command));
     FAST_TRY(check_words(run));
     FAST_TRY(fast__run_codec_open(run));
     if (own->kind) {
@@ -423,6 +425,8 @@ void fast_run_close(fast_run *run)
     fast__run_codec_close(run);
     fast__free(run->texts);
     fast__free(run->json);
+    fast__keep_free(run);
+    fast__free(run->command);
     fast__free(run->predict_x);
     if (run->learner)
         run->learner->ops->free(run->learner);

@@ -29,6 +29,7 @@
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
  *   json.c        the same, the options and the machine as JSON
+ *   keep.c        a run -> the store, by a thread of its own
  *   predict.c     outputs for the caller's samples
  *   bench.c       `fast bench engine`, beside the bound that peak.c measures
  *   parts.c       every registry as one kind of list; features.c: what this build has
@@ -102,6 +103,9 @@ typedef struct fast_run_config {
     char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
     char record[FAST_PATH_MAX];     /* a file for a recording; "" */
     char replay[FAST_PATH_MAX];     /* a recording to repeat; "" */
+    char store[FAST_PATH_MAX];      /* where the run is kept: a file, auto, none or "" */
+    char name[128];                 /* of the run; "" */
+    char batch_of[128];             /* the comparison that it is part of; "" */
 
     /* Read from the texts above when they are parsed. */
     fast_period evaluate_period;
@@ -194,6 +198,9 @@ struct fast_run {
     atomic_bool cancel;   /* set by any thread and by signal handlers */
     fast_event_fn *watch; /* or NULL */
     void *watch_ctx;
+
+    char *command;          /* the words that repeat the run, quoted for a shell */
+    struct fast_keep *keep; /* who keeps it in the store; or NULL */
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */

@@ -17,6 +17,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "run/keep.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -321,6 +322,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->job;
+    config.glance = team->run->keep != NULL;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -643,6 +645,7 @@ static fast_err run_world(fast_team *team)
         run->times.total_ns += result.time_ns;
         fast__run_forecast(run);
         fast__measure_end(team);
+        fast__keep_world(run, result.time_ns);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
     }

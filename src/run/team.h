@@ -195,6 +195,8 @@ void fast__team_measure(fast_team *team);
 void fast__staleness_add(fast_staleness *s, int64_t staleness);
 /* What an actor has done so far, this call included. */
 fast_tally fast__measure_tally(const fast_team *team, int64_t i);
+/* The same as times in seconds. */
+fast_worker fast__measure_split(const fast_tally *tally);
 /* A call begins; a worker votes, the mutex is held; the call is over, and its world still open. */
 void fast__measure_begin(fast_team *team);
 void fast__measure_vote(fast_seat *seat);

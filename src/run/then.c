@@ -23,6 +23,7 @@
 #include "run/then.h"
 
 #include "base/memory.h"
+#include "run/keep.h"
 #include "run/team.h"
 #include "strategy/systems.h"
 
@@ -241,6 +242,7 @@ fast_err fast__phase_next(fast_team *team)
 {
     fast_run *run = team->run;
     const fast_phase *old = &team->phases[team->phase];
+    char text[128];
 
     FAST_ASSERT(fast__phases_left(team) && !team->world);
     if (!old->strategy->identical || old[1].reset)
@@ -251,6 +253,8 @@ fast_err fast__phase_next(fast_team *team)
     for (int64_t i = 0; i < team->workers; i++)
         if (team->seats[i])
             take_over(team->seats[i]);
+    snprintf(text, sizeof text, "strategy %s", team->strategy->name);
+    fast__keep_phase(run, text);
     fast__team_free_servers(team); /* they begin anew, with the run's model */
     return fast__represent_begin(team);
 }

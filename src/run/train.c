@@ -16,6 +16,7 @@
 #include "run/run.h"
 
 #include "base/thread.h"
+#include "run/keep.h"
 #include "run/team.h"
 
 #include <errno.h>
@@ -136,6 +137,7 @@ static void *tell_main(void *ctx)
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
     fast__run_measure(run);
+    fast__keep_event(run, kind, text);
     if (!run->watch)
         return;
     const fast_event event = { .kind = kind,
@@ -372,6 +374,7 @@ fast_err fast_run_train(fast_run *run)
         run->result.stop = "";
     run->times.start_ns = fast__run_now(run);
     run->times.progress_ns = run->times.start_ns;
+    fast__keep_begin(run);
     fast__run_tell(run, FAST_EVENT_START, NULL);
     if (run->data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->data_note);
@@ -389,5 +392,6 @@ fast_err fast_run_train(fast_run *run)
     run->result.wall_time_s = (double)run->times.wall_ns * 1e-9;
     atomic_store(&run->cancel, false);
     fast__run_measure_all(run);
+    fast__keep_end(run, err);
     return err;
 }

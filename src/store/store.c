@@ -379,7 +379,14 @@ fast_err fast__store_transaction_begin(fast_store *store)
 fast_err fast__store_transaction_end(fast_store *store)
 {
     const fast_err err = fast__store_run(store, "COMMIT");
-    if (err && !sqlite3_get_autocommit(store->db))
-        sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+    if (err)
+        fast__store_transaction_undo(store);
     return err;
+}
+
+void fast__store_transaction_undo(fast_store *store)
+{
+    /* Some failures have undone it already. */
+    if (!sqlite3_get_autocommit(store->db))
+        sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }

@@ -40,6 +40,7 @@ fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run,
 fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq);
 
 /* Rows between these become visible, and safe from a crash of the process, together. A failed end
- * takes them back. */
+ * takes them back; so does undo, which never fails and is allowed at any time. */
 fast_err fast__store_transaction_begin(fast_store *store);
 fast_err fast__store_transaction_end(fast_store *store);
+void fast__store_transaction_undo(fast_store *store);

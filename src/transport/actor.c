@@ -171,7 +171,9 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     fast__count(&actor->counters.bytes_sent, (int64_t)size);
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
-    if (actor->timeline) {
+    if (actor->world->glance)
+        fast__glance_sent(actor->world->glance, actor->id, to, (int64_t)size);
+    if (actor->seen) {
         const int64_t begin = fast__record_look(actor);
         actor->world->transport->send(actor, msg);
         fast__timeline_add(actor, FAST_SPAN_SEND, "send", begin, to, size);
@@ -263,6 +265,7 @@ fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id)
             return err;
         }
     }
+    actor->seen = actor->timeline || world->glance;
     world->actors[id] = actor;
     return FAST_OK;
 }

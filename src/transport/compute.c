@@ -40,7 +40,7 @@ fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, 
     if (err == FAST_ECANCELED)
         actor->stopped = true;
     fast__count(spent, fast_now(actor) - begin);
-    if (actor->timeline)
+    if (actor->seen)
         fast__timeline_add(actor, FAST_SPAN_CODEC, name, begin, -1, 0);
     return err;
 }
@@ -56,7 +56,7 @@ fast_err fast_charge(fast_actor *actor, double operations, double bytes)
     if (err == FAST_ECANCELED)
         actor->stopped = true;
     fast__count(&actor->counters.compute_ns, fast_now(actor) - begin);
-    if (actor->timeline)
+    if (actor->seen)
         fast__timeline_add(actor, FAST_SPAN_COMPUTE, "charge", begin, -1, 0);
     return err;
 }
@@ -81,7 +81,7 @@ fast_err fast_compute(fast_actor *actor, fast_work *work)
     const fast_err err =
         transport->compute ? transport->compute(actor, work) : fast__compute_direct(actor, work);
     fast__count(&actor->counters.compute_ns, fast_now(actor) - begin);
-    if (actor->timeline)
+    if (actor->seen)
         fast__timeline_add(actor, FAST_SPAN_COMPUTE, work->name ? work->name : "compute", begin, -1,
                            0);
     return err;

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "fast/actor.h"
 #include "transport/blame.h"
+#include "transport/glance.h"
 #include "transport/mailbox.h"
 #include "transport/pool.h"
 #include "transport/record.h"
@@ -44,6 +45,7 @@ typedef struct fast_actors_config {
     bool check;         /* wrap the transport in `check` */
     char record[4096];  /* write a recording to this file; "" */
     char replay[4096];  /* repeat the recording in this file; "" */
+    bool glance;        /* no option: others look at the actors while they run (glance.h) */
     const char *job;    /* no option: lines of name=value that a recording belongs to, besides these
                            options, lent while the world is open; NULL: none */
 } fast_actors_config;
@@ -146,6 +148,7 @@ struct fast_world {
     fast_record *record;             /* likewise; NULL: neither recorded nor replayed */
     fast_pool *pool;                 /* of messages and buffers */
     int64_t ended_count;             /* serial transports: actors whose program is over */
+    fast_glance *glance;             /* what others may see meanwhile; NULL: nobody looks */
     fast_counter *waited; /* [count]: ns that actors were blocked for each, flight apart */
 };
 
@@ -217,6 +220,7 @@ struct fast_actor {
     fast_wait wait;           /* what it waits for now */
     fast_counters counters;   /* of this actor */
     fast_timeline *timeline;  /* NULL: not traced */
+    bool seen;                /* it has a timeline, or its world a glance: spans are told */
     fast_tape *tape;          /* NULL: neither recorded nor replayed */
     fast_rng rng;             /* fast_random()'s */
     int64_t step;             /* of fast_actor_at() */

@@ -147,7 +147,7 @@ static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int
         count_wait(actor, wait->whom, now, 1);
     else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0)
         count_wait(actor, wait->whom, now, BRIEF_EVERY);
-    if (actor->timeline)
+    if (actor->timeline || (actor->seen && !actor->brief))
         fast__timeline_add(actor, FAST_SPAN_WAIT, wait->doing, now, wait->whom, 0);
     return err;
 }

@@ -61,6 +61,8 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
         err = fast__alloc("waits by actor", count, sizeof *world->waited, &world->waited);
     if (!err)
         err = fast__pool_new(&world->pool);
+    if (!err && config->glance)
+        err = fast__glance_new(count, &world->glance);
     if (err) {
         fast__world_fini(world);
         return err;
@@ -78,10 +80,12 @@ void fast__world_fini(fast_world *world)
     fast__free(world->actors);
     fast__free(world->waited);
     fast__pool_free(world->pool);
+    fast__glance_free(world->glance);
     world->places = NULL;
     world->actors = NULL;
     world->waited = NULL;
     world->pool = NULL;
+    world->glance = NULL;
 }
 
 fast_err fast__world_open(const fast_actors_config *config, const fast_role *roles,

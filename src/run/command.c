@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The words that repeat a run: its options, as they were given, as flags of `fast train`, quoted
+ * for a shell. Text is made in two passes: the first one only counts.
+ */
+#include "base/memory.h"
+#include "run/keep.h"
+
+#include <string.h>
+
+/* Text under way. */
+typedef struct words {
+    char *text;  /* NULL: count only */
+    size_t used; /* without a zero byte */
+} words;
+
+static void put_char(words *w, char c)
+{
+    if (w->text)
+        w->text[w->used] = c;
+    w->used++;
+}
+
+/* A word as a shell would read it back. */
+static void put_word(words *w, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=./:,+@%";
+    const bool quoted = !word[0] || word[strspn(word, plain)] != '\0';
+
+    if (quoted)
+        put_char(w, '\'');
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'')
+            for (const char *escape = "'\\'"; *escape; escape++)
+                put_char(w, *escape);
+        put_char(w, *c);
+    }
+    if (quoted)
+        put_char(w, '\'');
+}
+
+static void put_words(words *w, const char *const *options)
+{
+    put_word(w, "fast");
+    put_char(w, ' ');
+    put_word(w, "train");
+    for (; options && *options; options++) {
+        const char *equal = strchr(*options, '=');
+        /* It is what the program adds by itself. */
+        if (!equal || strcmp(*options, "store=auto") == 0)
+            continue;
+        put_char(w, ' ');
+        put_char(w, '-');
+        put_char(w, '-');
+        for (const char *c = *options; c < equal; c++)
+            put_char(w, *c == '_' ? '-' : *c);
+        put_char(w, ' ');
+        put_word(w, equal + 1);
+    }
+}
+
+fast_err fast__keep_command(const char *const *options, char **out)
+{
+    words w = { 0 };
+
+    FAST_ASSERT(out != NULL);
+    put_words(&w, options);
+    FAST_TRY(fast__alloc("a command", (int64_t)w.used + 1, 1, &w.text));
+    w.used = 0;
+    put_words(&w, options);
+    *out = w.text;
+    return FAST_OK;
+}

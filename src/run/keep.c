@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run hands to its writer (keep_writer.c), so that the store never blocks or fails it.
+ *
+ *     events of the run -> a queue of FAST_KEEP_QUEUE rows -> the writer -> the store
+ *     counters of actors, once a second -> one look -> the writer
+ *
+ * Handing over is copying a few hundred bytes, without a lock, a system call or memory of its own;
+ * once a second also 80 bytes for each actor. What finds the queue full is dropped and counted.
+ * What the writer cannot do is told as a note, at the next event.
+ *
+ * Rows: at most ten metrics a second, as progress is told, and one for each evaluation.
+ */
+#include "run/keep.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "run/keep_queue.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t LOOK_NS = 1000000000; /* between looks at the actors */
+
+/* NULL for "" and "auto": nothing was chosen. */
+static const char *chosen(const char *text)
+{
+    return text[0] && strcmp(text, "auto") != 0 && strcmp(text, "none") != 0 ? text : NULL;
+}
+
+/* A slot of the queue, or NULL if it is full. */
+static fast_keep_item *next_item(fast_keep *keep)
+{
+    const long long put = atomic_load_explicit(&keep->put, memory_order_relaxed);
+    const long long taken = atomic_load_explicit(&keep->taken, memory_order_acquire);
+
+    FAST_ASSERT(put - taken <= FAST_KEEP_QUEUE);
+    if (put - taken == FAST_KEEP_QUEUE) {
+        keep->dropped++;
+        return NULL;
+    }
+    return &keep->items[put % FAST_KEEP_QUEUE];
+}
+
+/* Wake the writer. */
+static void poke(fast_keep *keep)
+{
+    atomic_fetch_add(&keep->word, 1);
+    fast__futex_wake(&keep->word);
+}
+
+/* The slot is filled. */
+static void hand_over(fast_keep *keep)
+{
+    const long long put = atomic_load_explicit(&keep->put, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&keep->put, put, memory_order_release);
+    if (put % (FAST_KEEP_QUEUE / 2) == 0) /* it fills faster than the writer looks */
+        poke(keep);
+}
+
+__attribute__((format(printf, 5, 6))) static void
+put_event(fast_keep *keep, const char *kind, double time_s, int64_t step, const char *format, ...)
+{
+    fast_keep_item *item = next_item(keep);
+    va_list args;
+
+    if (!item)
+        return;
+    item->is_event = true;
+    item->event.seq = keep->event_seq++;
+    item->event.kind = kind;
+    item->event.time_s = time_s;
+    item->event.step = step;
+    va_start(args, format);
+    vsnprintf(item->event.text, sizeof item->event.text, format, args);
+    va_end(args);
+    hand_over(keep);
+}
+
+static double wall_s(const fast_run *run)
+{
+    return (double)(run->times.wall_ns + fast__clock_ns() - run->keep->wall_ns) * 1e-9;
+}
+
+static void put_metric(fast_run *run, bool evaluated)
+{
+    fast_keep *keep = run->keep;
+    const fast_result *r = &run->result;
+    fast_keep_item *item = next_item(keep);
+
+    if (!item)
+        return;
+    item->is_event = false;
+    fast_stored_metric *m = &item->metric;
+    fast__store_row_init(FAST_STORE_METRICS, m);
+    m->seq = keep->metric_seq++;
+    m->step = keep->step_last = run->step;
+    m->epoch = (double)run->step / (double)run->learner->epoch_steps;
+    m->time_s = r->time_s;
+    m->wall_s = wall_s(run);
+    m->samples = r->samples;
+    m->bytes = r->bytes_sent;
+    m->loss = r->loss;
+    m->train_accuracy = r->train_accuracy;
+    if (evaluated) {
+        m->test_loss = r->test_loss;
+        m->test_accuracy = r->test_accuracy;
+    }
+    m->samples_per_s = r->samples_per_s;
+    m->compute_s = r->compute_s;
+    m->exchange_s = r->exchange_s;
+    m->wait_s = r->wait_s;
+    m->codec_s = r->codec_s;
+    m->staleness_mean = r->staleness_mean;
+    m->divergence = r->divergence;
+    hand_over(keep);
+}
+
+/* Faults that the simulator made since. The actors' clock was 0 at `base` of the run's. */
+static void put_faults(fast_run *run, int64_t base)
+{
+    fast_keep *keep = run->keep;
+    const fast_glance *glance = run->team && run->team->world ? run->team->world->glance : NULL;
+    const char *name = NULL;
+    int64_t node = 0, time = 0;
+
+    while (glance && fast__glance_fault_at(glance, keep->faults, &name, &node, &time)) {
+        keep->faults++;
+        put_event(keep, "fault", (double)(base + time) * 1e-9, run->step, "%s, node %lld", name,
+                  (long long)node);
+    }
+}
+
+static void look_at_links(const fast_team *team, fast_keep *keep)
+{
+    const int64_t actors = keep->look.actors;
+    const fast_glance *glance = team->world ? team->world->glance : NULL;
+    int64_t messages = 0, bytes = 0;
+
+    for (int64_t i = 0; keep->look.links && i < actors * actors; i++) {
+        messages = bytes = 0;
+        if (glance)
+            fast__glance_link(glance, i / actors, i % actors, &messages, &bytes);
+        keep->look.links[2 * i] = keep->links_before[2 * i] + messages;
+        keep->look.links[2 * i + 1] = keep->links_before[2 * i + 1] + bytes;
+    }
+}
+
+/* What all actors have done, if the writer is done with the last look. The team's mutex is held, or
+ * nothing runs; `base` as above. */
+static void take_look(fast_run *run, int64_t base)
+{
+    fast_team *team = run->team;
+    fast_keep *keep = run->keep;
+    fast_keep_look *look = &keep->look;
+
+    if (!team || look->actors == 0 || atomic_load_explicit(&keep->looked, memory_order_acquire))
+        return;
+    for (int64_t i = 0; i < look->actors; i++) {
+        const fast_tally tally = fast__measure_tally(team, i);
+        const fast_worker w = fast__measure_split(&tally);
+        look->workers[i].steps = w.steps;
+        look->workers[i].compute_s = w.compute_s;
+        look->workers[i].exchange_s = i < team->workers ? w.exchange_s : 0;
+        look->workers[i].wait_s = w.wait_s;
+        look->workers[i].codec_s = (double)(tally.encode_ns + tally.decode_ns) * 1e-9;
+        look->workers[i].bytes_sent = w.bytes_sent;
+        look->workers[i].messages_sent = w.messages_sent;
+    }
+    memcpy(look->staleness, team->staleness.counts, sizeof look->staleness);
+    look_at_links(team, keep);
+    look->span_count = 0;
+    look->span_s = (double)base * 1e-9;
+    fast_glance *glance = team->world ? team->world->glance : NULL;
+    for (int64_t i = 0; glance && i < look->actors; i++)
+        look->span_count += fast__glance_spans(glance, i, look->spans + look->span_count,
+                                               FAST_KEEP_SEEN_MAX - look->span_count);
+    atomic_store_explicit(&keep->looked, true, memory_order_release);
+}
+
+/* Say once that the run is not kept; where nobody chose a store, a build without one is silent. */
+static void say_trouble(fast_run *run)
+{
+    fast_keep *keep = run->keep;
+
+    if (keep->said || keep->saying || !atomic_load(&keep->troubled))
+        return;
+    keep->said = keep->saying = true;
+    if (chosen(run->config.store) || !strstr(keep->trouble, "this build keeps no runs"))
+        fast__run_tell(run, FAST_EVENT_NOTE, keep->trouble);
+    keep->saying = false;
+}
+
+void fast__keep_event(fast_run *run, fast_event_kind kind, const char *text)
+{
+    fast_keep *keep = run->keep;
+    const fast_result *r = &run->result;
+
+    if (!keep)
+        return;
+    put_faults(run, run->times.total_ns);
+    switch (kind) {
+    case FAST_EVENT_START:
+        put_event(keep, "start", r->time_s, run->step, "step %lld of %lld", (long long)run->step,
+                  (long long)run->step_count);
+        break;
+    case FAST_EVENT_PROGRESS:
+        put_metric(run, false);
+        break;
+    case FAST_EVENT_EVALUATE:
+        put_metric(run, true);
+        put_event(keep, "evaluate", r->time_s, run->step, "test loss %.4f, accuracy %.2f%%",
+                  r->test_loss, 100 * r->test_accuracy);
+        break;
+    case FAST_EVENT_SAVE:
+        put_event(keep, "save", r->time_s, run->step, "%s", text);
+        break;
+    case FAST_EVENT_NOTE:
+        put_event(keep, "note", r->time_s, run->step, "%s", text);
+        break;
+    }
+    const int64_t now = fast__clock_ns();
+    if (now - keep->looked_ns >= LOOK_NS) {
+        keep->looked_ns = now;
+        take_look(run, run->times.total_ns);
+    }
+    say_trouble(run);
+}
+
+void fast__keep_phase(fast_run *run, const char *text)
+{
+    if (run->keep)
+        put_event(run->keep, "phase", run->result.time_s, run->step, "%s", text);
+}
+
+/* Nothing trains just now: let the writer be done with the last look, so that the next one, which
+ * is the last of a world, is not lost. It is not waited for long. */
+static void make_room(fast_keep *keep)
+{
+    atomic_uint nobody = 0;
+
+    for (int i = 0; i < 300 && atomic_load(&keep->looked) && !atomic_load(&keep->troubled); i++) {
+        if (i == 0)
+            poke(keep);
+        fast__futex_wait(&nobody, 0, 1000000);
+    }
+}
+
+void fast__keep_world(fast_run *run, int64_t time_ns)
+{
+    fast_keep *keep = run->keep;
+    const fast_team *team = run->team;
+
+    if (!keep || !team || !team->world || !team->world->glance)
+        return;
+    const int64_t base = run->times.total_ns - time_ns;
+    put_faults(run, base);
+    make_room(keep);
+    take_look(run, base);
+    const int64_t actors = keep->look.actors;
+    int64_t messages = 0, bytes = 0;
+    for (int64_t i = 0; keep->links_before && i < actors * actors; i++) {
+        if (!fast__glance_link(team->world->glance, i / actors, i % actors, &messages, &bytes))
+            break;
+        keep->links_before[2 * i] += messages;
+        keep->links_before[2 * i + 1] += bytes;
+    }
+    keep->faults = 0;
+}
+
+/* The memory of looks at a team. */
+static fast_err open_look(fast_run *run, fast_keep *keep)
+{
+    fast_keep_look *look = &keep->look;
+    const fast_team *team = run->team;
+    if (!team)
+        return FAST_OK;
+    const int64_t actors = team->workers + team->servers;
+    look->actors = actors < FAST_KEEP_ACTORS_MAX ? actors : FAST_KEEP_ACTORS_MAX;
+    FAST_TRY(fast__alloc("counters to keep", look->actors, sizeof *look->workers, &look->workers));
+    FAST_TRY(fast__alloc("names to keep", look->actors, sizeof *look->names, &look->names));
+    FAST_TRY(fast__alloc("spans to keep", FAST_KEEP_SEEN_MAX, sizeof *look->spans, &look->spans));
+    for (int64_t i = 0; i < look->actors; i++) {
+        const bool worker = i < team->workers;
+        snprintf(look->names[i], sizeof look->names[i], "%s %lld", worker ? "worker" : "server",
+                 (long long)(worker ? i : i - team->workers));
+        look->workers[i].rank = i;
+        look->workers[i].name = look->names[i];
+    }
+    if (actors > FAST_GLANCE_LINKED_MAX)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("links to keep", actors * actors, 2 * sizeof(int64_t), &look->links));
+    return fast__alloc("links to keep", actors * actors, 2 * sizeof(int64_t), &keep->links_before);
+}
+
+/* The row that the run begins with. Texts are lent by the run. */
+static void fill_first(const fast_run *run, fast_keep *keep)
+{
+    const fast_run_config *c = &run->config;
+    fast_stored_run *row = &keep->first;
+
+    fast__store_row_init(FAST_STORE_RUNS, row);
+    row->created = fast__clock_date();
+    row->name = chosen(c->name);
+    row->command = run->command;
+    row->version = fast_version();
+    row->system = chosen(c->system);
+    row->strategy = run->team ? chosen(c->strategy) : NULL;
+    row->topology = run->team ? chosen(c->topology) : NULL;
+    row->model = c->model;
+    row->data = c->data;
+    row->transport = chosen(c->transport);
+    row->cluster = chosen(c->cluster);
+    row->codec = chosen(c->codec);
+    row->optimizer = c->optimizer;
+    row->lr = c->rate;
+    row->workers = c->workers;
+    row->batch = c->batch;
+    row->seed = c->seed;
+    row->batch_of = chosen(c->batch_of);
+    row->epoch = run->result.epoch;
+    row->steps = run->step;
+    row->step_count = run->step_count;
+    row->options = keep->options;
+    row->machine = keep->machine;
+}
+
+static void free_keep(fast_keep *keep)
+{
+    fast__free(keep->look.workers);
+    fast__free(keep->look.names);
+    fast__free(keep->look.spans);
+    fast__free(keep->look.links);
+    fast__free(keep->links_before);
+    fast__free(keep->options);
+    fast__free(keep->machine);
+    fast__free(keep->result);
+    fast__free(keep->items);
+    fast__free(keep);
+}
+
+static fast_err open_keep(fast_run *run, fast_keep **out)
+{
+    fast_keep *keep = NULL;
+    fast_err err;
+
+    FAST_TRY(fast__alloc("what is kept of a run", 1, sizeof *keep, &keep));
+    const char *path = chosen(run->config.store);
+    snprintf(keep->path, sizeof keep->path, "%s", path ? path : "");
+    err = fast__alloc("rows to keep", FAST_KEEP_QUEUE, sizeof *keep->items, &keep->items);
+    if (!err)
+        err = open_look(run, keep);
+    if (!err)
+        err = fast__run_json_options(run, &keep->options);
+    if (!err)
+        err = fast__run_json_machine(&keep->machine);
+    if (err) {
+        free_keep(keep);
+        return err;
+    }
+    fill_first(run, keep);
+    *out = keep;
+    return FAST_OK;
+}
+
+void fast__keep_begin(fast_run *run)
+{
+    char note[FAST_DETAIL_MAX + 64];
+    const char *store = run->config.store;
+    fast_err err = FAST_OK;
+
+    if (!store[0] || strcmp(store, "none") == 0 || !fast_run_is_first(run))
+        return;
+    if (!run->keep)
+        err = open_keep(run, &run->keep);
+    if (!err) {
+        run->keep->wall_ns = run->keep->looked_ns = fast__clock_ns();
+        run->keep->step_last = -1;
+        atomic_store(&run->keep->closing, false);
+        err = fast__thread_start(&run->keep->thread, fast__keep_writer, run->keep);
+    }
+    if (!err)
+        return;
+    fast__keep_free(run);
+    snprintf(note, sizeof note, "the run is not kept: %s", fast_error_detail());
+    fast__run_tell(run, FAST_EVENT_NOTE, note);
+}
+
+/* A file of the run as others find it: from the root. */
+static const char *find_file(const char *path, char place[FAST_PATH_MAX])
+{
+    char *found = path[0] ? realpath(path, NULL) : NULL;
+
+    if (found)
+        snprintf(place, FAST_PATH_MAX, "%s", found);
+    free(found);
+    return found ? place : NULL;
+}
+
+/* How the run ended. */
+static void fill_last(fast_run *run, fast_err err)
+{
+    fast_keep *keep = run->keep;
+    const fast_result *r = &run->result;
+    fast_stored_run *row = &keep->last;
+
+    fast__store_row_init(FAST_STORE_RUNS, row);
+    row->status = err ? "failed" : r->stop[0] ? r->stop : "done";
+    row->finished = fast__clock_date();
+    row->error = err ? keep->error : NULL;
+    row->epoch = r->epoch;
+    row->steps = r->steps;
+    row->samples = r->samples;
+    row->loss = r->loss;
+    row->train_accuracy = r->train_accuracy;
+    row->test_loss = r->test_loss;
+    row->test_accuracy = r->test_accuracy;
+    row->samples_per_s = r->samples_per_s;
+    row->time_s = r->time_s;
+    row->wall_time_s = r->wall_time_s;
+    row->time_to_target_s = r->time_to_target_s;
+    row->bytes_sent = r->bytes_sent;
+    row->staleness_mean = r->staleness_mean;
+    row->divergence = r->divergence;
+    snprintf(keep->params_hash, sizeof keep->params_hash, "%016llx",
+             (unsigned long long)r->params_hash);
+    row->params_hash = keep->params_hash;
+    row->weights = find_file(run->config.save, keep->weights);
+    row->trace = find_file(run->config.trace, keep->trace);
+    row->dropped = keep->dropped;
+    fast__free(keep->result);
+    keep->result = NULL;
+    if (fast__run_json_result(run, &keep->result) == FAST_OK)
+        row->result = keep->result;
+}
+
+void fast__keep_end(fast_run *run, fast_err err)
+{
+    fast_keep *keep = run->keep;
+    char note[96];
+
+    if (!keep)
+        return;
+    snprintf(keep->error, sizeof keep->error, "%s", err ? fast_error_detail() : "");
+    make_room(keep);
+    take_look(run, 0);
+    if (run->step != keep->step_last)
+        put_metric(run, false);
+    put_event(keep, "stop", run->result.time_s, run->step, "%s",
+              err ? keep->error : run->result.stop);
+    fill_last(run, err);
+    atomic_store(&keep->closing, true);
+    poke(keep);
+    fast__thread_join(&keep->thread);
+    say_trouble(run);
+    if (keep->dropped > 0 && !keep->said) {
+        snprintf(note, sizeof note, "%lld rows came too fast and are not in the store",
+                 (long long)keep->dropped);
+        fast__run_tell(run, FAST_EVENT_NOTE, note);
+    }
+    if (err)
+        fast__fail_record("%s", keep->error);
+}
+
+void fast__keep_free(fast_run *run)
+{
+    if (run->keep)
+        free_keep(run->keep);
+    run->keep = NULL;
+}
+
+int64_t fast_run_id(const fast_run *run)
+{
+    FAST_ASSERT(run != NULL);
+    return run->keep ? atomic_load(&run->keep->id) : 0;
+}
