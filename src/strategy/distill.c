@@ -18,6 +18,9 @@
  * first weights those that worker 0 had then; one that is stopped in the second part has lost its
  * members: the student learns from the labels from there on.
  *
+ * Codecs encode the student's gradients, step by step. Members travel once, as they are: a teacher
+ * that is off teaches so for the rest of the run.
+ *
  * Cost per worker: an allgather of P models and a broadcast of one, once; an allreduce of the
  * gradient in a student's step; P forward passes besides the student's; memory: P + 1 models.
  */
@@ -95,7 +98,7 @@ static fast_err learn(fast_trainer *t)
     const float part = 1.0f / (float)t->workers;
 
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_allreduce(t->group, t->g, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_sum(t, t->g));
     FAST_TRY(fast_trainer_update(t, t->g, part));
     if (t->state_count > 0) {
         fast_actor_at(t->actor, t->step, "state");
@@ -164,7 +167,8 @@ const fast_strategy fast__strategy_distill = {
     .options = options,
     .config_size = sizeof(distill_config),
     .synchronous = true,
-    .sends = "weights",
+    .codes = true,
+    .sends = "gradients",
     .representative = "ensemble",
     .worker = worker,
 };

@@ -93,6 +93,7 @@ static const struct member {
     { "strategy=quorum:servers=3", "workers=4", "cluster=ethernet-10g", true },
     { "strategy=quorum:servers=0,partial=yes", "workers=2", "cluster=ideal", true },
     { "strategy=elastic:period=2", "workers=2", "cluster=ideal", false },
+    { "strategy=distill", "workers=3", "cluster=ethernet-10g", true },
 };
 
 static void what_loses_nothing_changes_nothing(void **state)
@@ -106,7 +107,7 @@ static void what_loses_nothing_changes_nothing(void **state)
             result_of(m->equal, LIST(m->strategy, m->workers, m->cluster, "transport=sim"));
 
         for (size_t k = 0; k < COUNT(downs); k++) {
-            const char *down = strstr(m->strategy, "quorum") ? downs[k] : "codec_down=zstd";
+            const char *down = strstr(m->strategy, "elastic") ? "codec_down=zstd" : downs[k];
             const fast_result coded =
                 result_of(m->equal, LIST(m->strategy, m->workers, m->cluster, "transport=sim",
                                          "codec=topk:ratio=1", down));
@@ -141,7 +142,9 @@ static void every_codec_runs(void **state)
                 continue;
             snprintf(codec, sizeof codec, "codec=%s", spec);
             snprintf(down, sizeof down, "codec_down=%s",
-                     strncmp(spec, "dgc", 3) == 0 ? "topk" : spec);
+                     strncmp(spec, "dgc", 3) == 0                                ? "topk"
+                     : fast__codecs[k]->rounds && strstr(m->strategy, "distill") ? "none"
+                                                                                 : spec);
             const fast_result up =
                 result_of(m->equal, LIST(m->strategy, codec, m->workers, "transport=sim"));
             const fast_result both =
