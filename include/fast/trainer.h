@@ -131,13 +131,21 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
                                                      const fast_space_options *options,
                                                      fast_space **out);
 
-/* Flows: gradients or differences in messages of the strategy's own, encoded where the run has a
- * codec. One sends and adds to what it owes; any number receive, and decode by a flow of the same
- * range. Where the same bytes go to all, a sender has one flow; where they differ, one for each
- * receiver. */
+/* Flows: vectors in messages of the strategy's own, encoded where the run has a codec. One sends,
+ * any number receive. Where the same bytes go to all, a sender has one flow; where they differ, one
+ * for each receiver.
+ *
+ * Of changes (gradients, differences) each counts: what a codec did not send is owed and sent
+ * later, and receivers decode what comes from anyone by one flow. Of values (weights) the newest
+ * counts: a codec that loses something gets their difference to what the receivers hold, of which
+ * both ends keep a copy. So a receiver has a flow for each sender, and takes all that it sends, in
+ * order; a message that was lost is noticed by the next. */
 typedef struct fast_flow fast_flow;
 typedef struct fast_flow_options {
     int64_t number; /* of the flow, among those of this actor: each is drawn by chance of its own */
+    bool values;    /* weights, of the whole model */
+    bool raw;       /* weights of any range, each message alone: no differences, and no codec that
+                       is not fit for weights as they are */
     bool down;      /* encoded by codec_down instead of codec */
     bool decodes;   /* this end only decodes: it owes nothing */
     int64_t offset; /* the range of the model ... */
@@ -154,10 +162,22 @@ FAST_API size_t fast_flow_bound(const fast_flow *flow);
  * must be sent then. Charged. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow,
                                                       const float *x, void *out, size_t *size_out);
-/* y, the range, becomes y + scale x. Charged. FAST_EFORMAT, and y is of no meaning then. */
+/* Changes: y, the range, becomes y + scale x. Charged. FAST_EFORMAT: y is of no meaning then. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow,
                                                       const void *in, size_t size, float scale,
                                                       float *y);
+/* Values and raw: take a message in; *out, until the next call, is what this end holds of x.
+ * Charged. FAST_EFORMAT also if a message before it is missing. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow,
+                                                      const void *in, size_t size,
+                                                      const float **out);
+/* Values that are sent as differences: what the receivers hold, after the last encoding; NULL where
+ * the codec loses nothing, and they hold x. */
+FAST_API const float *fast_flow_held(const fast_flow *flow);
+/* The part of the last difference's square that was sent: 1 is all of it. */
+FAST_API double fast_flow_kept(const fast_flow *flow);
+/* Values: the receivers hold nothing: the next message has all of x, as it is. */
+FAST_API void fast_flow_renew(fast_flow *flow);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
@@ -250,10 +270,12 @@ typedef struct fast_strategy {
     bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
                                    servers through a space of fast_trainer_space() */
     const char *topology;       /* the standard one; NULL: it has none */
-    const char *sends;          /* "gradients", "weights", "differences"; "nothing" */
+    const char *sends;          /* "gradients", "weights", "differences"; "values", weights
+                                   of which a message may be the only one; "nothing" */
     const char *answers; /* what comes back in messages of their own, by codec_down: "weights";
                                    "values", which are weights that may get lost; "sums" of what was
-                                   sent. NULL: nothing but the sum of all */
+                                   sent; "nothing" between workers alone. NULL: only the sum
+                                   of all */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */
 
     /* What it sends, where the options say it; NULL: `sends`. */

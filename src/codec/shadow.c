@@ -161,6 +161,7 @@ fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, d
         memcpy(out + HEAD, x, floats);
         memcpy(shadow->values, x, floats);
         shadow->whole = true;
+        shadow->kept = 1;
         *size_out = HEAD + floats;
         return FAST_OK;
     }
@@ -172,6 +173,8 @@ fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, d
         fast__coder_decode(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
     FAST_ASSERT(!err); /* it is its own encoding */
     const float fit = fast__shadow_fit(s->count, s->d, s->c);
+    const double square = fast__vector_norm2(s->count, s->d);
+    shadow->kept = square > 0 ? fast__vector_dot(s->count, s->d, s->c) / square : 1;
     memcpy(out + HEAD, &fit, sizeof fit);
     fast__vector_add(s->count, s->c, shadow->values);
     *size_out = HEAD + FIT + size;

@@ -15,6 +15,7 @@ typedef struct fast_shadow {
     uint32_t flow;   /* sender: distinct for each receiver, for what is drawn by chance */
     uint32_t number; /* of messages that made it */
     bool whole;      /* it stands for values: something came, or was sent */
+    double kept;     /* sender: the part of the last difference's square that was sent */
 } fast_shadow;
 
 /* True if values go as differences by this chain: it loses something, and is not fit for values. */

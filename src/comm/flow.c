@@ -1,49 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows: vectors that a strategy sends in messages of its own, to one or to many, and that its
- * receivers add up. Who sends opens a flow and encodes; who receives opens the same one and decodes
- * what comes from anyone by it, because only the sender's half has a state:
+ * Flows: vectors that a strategy sends in messages of its own, to one or to many.
+ *
+ * Changes, which receivers add up. Only the sender's half has a state, so that a receiver decodes
+ * what comes from anyone by one flow:
  *
  *     sender      C(x + e) -> bytes,  e <- x + e - decode(bytes)     where the codec feeds back
  *     receiver    y <- y + scale decode(bytes)
  *
- * One flow has one residual e: a sender takes one flow where the same bytes go to all, and one for
- * each receiver where they differ.
+ * Values, of which the newest counts. A codec that loses nothing sends x. Any other gets the
+ * difference to h, what receivers hold, with a length that fits (codec/shadow.h):
  *
- * Cost: the codec's, in simulated time as coded.c counts it. Memory: the codec's state. Nothing is
- * allocated after a flow was made.
+ *     sender      s C(x - h) -> bytes,  h <- h + s decode(bytes)
+ *     receiver    h <- h + s decode(bytes)
+ *
+ * Raw, values that are no differences: by codecs that are fit for weights.
+ *
+ * One flow has one residual e, or one h: a sender takes one flow where the same bytes go to all,
+ * and one for each receiver where they differ.
+ *
+ * Cost: the codec's, in simulated time as coded.c counts it, twice that to send a difference, which
+ * is decoded there too. Memory: the codec's state; h for each flow of values, and two vectors for
+ * all of them. Nothing is allocated after the first message of a flow.
  */
 #include "comm/flow.h"
 
 #include "base/memory.h"
 
 struct fast_flow {
-    fast_flow *next;             /* in a list */
+    fast_flow *next;             /* in the list */
     fast_flow_options options;   /* as they were asked for */
     const fast_chain *chain;     /* what it is encoded by */
     int64_t count;               /* of floats */
-    fast_coder *coder;           /* of the range */
+    fast_coder *coder;           /* of the range; NULL for differences of values */
+    float *values;               /* values as they are: [count], those that came last; or NULL */
+    fast_shadows *shadows;       /* differences of values: how they are sent; else NULL */
+    fast_shadow shadow;          /* ... and what receivers hold */
     fast_coded_figures *figures; /* what was done */
 };
 
-static fast_err check(const fast_chain *chain)
+fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw)
 {
-    if (fast__chain_traits(chain) & FAST_CODEC_VOTES)
+    const unsigned traits = fast__chain_traits(chain);
+
+    if (raw && !(traits & (FAST_CODEC_RAW | FAST_CODEC_LOSSLESS)))
+        return fast__fail(FAST_EINVAL,
+                          "weights are sent as they are, since a message may be the only one, and "
+                          "codec %s does not keep them; take fp16, bf16, int8 or one that loses "
+                          "nothing",
+                          fast__chain_text(chain));
+    if (traits & FAST_CODEC_VOTES)
         return fast__fail(FAST_EINVAL,
                           "codec %s takes the votes of all workers in one sum, and here each "
                           "message stands alone; take sign",
                           fast__chain_text(chain));
+    return values ? fast__shadow_check(chain, "codec") : FAST_OK;
+}
+
+/* What encodes and decodes: a coder, or the shadows that all values share. */
+static fast_err open_codec(fast_flows *flows, const fast_coder_options *coder, fast_flow *flow)
+{
+    fast_shadows **shadows = &flows->shadows[flow->options.down];
+
+    if (!flow->options.values || (fast__chain_traits(coder->chain) & FAST_CODEC_LOSSLESS)) {
+        FAST_TRY(fast__coder_new(coder, &flow->coder));
+        return flow->options.decodes && (flow->options.values || flow->options.raw)
+                   ? fast__alloc("values", flow->count, sizeof *flow->values, &flow->values)
+                   : FAST_OK;
+    }
+    if (!*shadows)
+        FAST_TRY(fast__shadows_new(coder, shadows));
+    flow->shadows = *shadows;
+    flow->shadow.flow = (uint32_t)flow->options.number + 1;
     return FAST_OK;
 }
 
-fast_err fast__flow_new(const fast_coded_options *o, const fast_flow_options *options,
-                        fast_coded_figures *figures, fast_flow **out)
+static void flow_free(fast_flow *flow)
+{
+    fast__coder_free(flow->coder);
+    fast__shadow_fini(&flow->shadow);
+    fast__free(flow->values);
+    fast__free(flow);
+}
+
+static fast_err flow_new(fast_flows *flows, const fast_coded_options *o,
+                         const fast_flow_options *options, fast_flow **out)
 {
     const int64_t rest = o->layout->count - options->offset;
     const int64_t count = options->count > 0 ? options->count : rest;
     fast_flow *flow = NULL;
 
-    FAST_ASSERT(options->offset >= 0 && count > 0 && count <= rest);
+    FAST_ASSERT(options->offset >= 0 && count > 0 && count <= rest && o->figures != NULL);
+    FAST_ASSERT(!options->values || count == o->layout->count);
     fast_coder_options coder = fast__coded_coder(o, options->offset, count);
     coder.flow |= (uint64_t)(options->number + 1) << 32; /* sums and spaces have those below */
     if (options->down) { /* what is said of feedback is of the way there, and counts if it can */
@@ -53,63 +101,101 @@ fast_err fast__flow_new(const fast_coded_options *o, const fast_flow_options *op
         if (coder.feedback == 1 && (fast__chain_traits(o->down) & exact))
             coder.feedback = 0;
     }
-    if (options->decodes)
+    if (options->decodes || options->raw)
         coder.feedback = 2;
-    FAST_TRY(check(coder.chain));
+    FAST_TRY(fast__flow_check(coder.chain, options->values, options->raw));
     FAST_TRY(fast__alloc("a flow", 1, sizeof *flow, &flow));
     flow->options = *options;
     flow->chain = coder.chain;
     flow->count = count;
-    flow->figures = figures;
-    const fast_err err = fast__coder_new(&coder, &flow->coder);
+    flow->figures = o->figures;
+    const fast_err err = open_codec(flows, &coder, flow);
     if (err)
-        fast__flow_free(flow);
+        flow_free(flow);
     else
         *out = flow;
     return err;
 }
 
-void fast__flow_free(fast_flow *flow)
+static bool is_same(const fast_flow_options *a, const fast_flow_options *b)
 {
-    if (!flow)
-        return;
-    fast__coder_free(flow->coder);
-    fast__free(flow);
+    return a->number == b->number && a->values == b->values && a->raw == b->raw &&
+           a->down == b->down && a->decodes == b->decodes && a->offset == b->offset &&
+           a->count == b->count;
 }
 
-bool fast__flow_is(const fast_flow *flow, const fast_flow_options *o)
+fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
+                         const fast_flow_options *options, fast_flow **out)
 {
-    const fast_flow_options *own = &flow->options;
+    fast_flow *flow = flows->list;
 
-    return own->number == o->number && own->down == o->down && own->decodes == o->decodes &&
-           own->offset == o->offset && own->count == o->count;
+    while (flow && !is_same(&flow->options, options))
+        flow = flow->next;
+    if (!flow) {
+        FAST_TRY(flow_new(flows, o, options, &flow));
+        flow->next = flows->list;
+        flows->list = flow;
+    }
+    *out = flow;
+    return FAST_OK;
 }
 
-fast_flow **fast__flow_next(fast_flow *flow)
+void fast__flows_drop(fast_flows *flows)
 {
-    return &flow->next;
-}
+    while (flows->list) {
+        fast_flow *flow = flows->list;
 
-float *fast__flow_state(fast_flow *flow, int64_t *count_out)
-{
-    return fast__coder_state(flow->coder, count_out);
+        flows->list = flow->next;
+        flow_free(flow);
+    }
+    for (int i = 0; i < 2; i++) {
+        fast__shadows_free(flows->shadows[i]);
+        flows->shadows[i] = NULL;
+    }
 }
 
 size_t fast_flow_bound(const fast_flow *flow)
 {
-    return fast__coder_bound(flow->coder);
+    return flow->shadows ? fast__shadows_bound(flow->shadows) : fast__coder_bound(flow->coder);
+}
+
+const float *fast_flow_held(const fast_flow *flow)
+{
+    return flow->shadow.values;
+}
+
+double fast_flow_kept(const fast_flow *flow)
+{
+    return flow->shadows ? flow->shadow.kept : 1;
+}
+
+void fast_flow_renew(fast_flow *flow)
+{
+    FAST_ASSERT(flow->options.values);
+    flow->shadow.whole = false;
 }
 
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out)
 {
     const int64_t begin = fast_now(actor);
+    const int64_t work = flow->shadows ? 2 * flow->count : flow->count;
 
     FAST_ASSERT(!flow->options.decodes && x != NULL);
-    *size_out = fast__coder_encode(flow->coder, step, progress, x, out);
+    if (flow->shadows)
+        FAST_TRY(fast__shadow_send(flow->shadows, &flow->shadow, step, progress, x, out, size_out));
+    else
+        *size_out = fast__coder_encode(flow->coder, step, progress, x, out);
     fast__count(&flow->figures->bytes_in, flow->count * (int64_t)sizeof *x);
     fast__count(&flow->figures->bytes_out, (int64_t)*size_out);
-    return fast__charge_encode(actor, flow->chain, begin, flow->count, *size_out, flow->figures);
+    return fast__charge_encode(actor, flow->chain, begin, work, *size_out, flow->figures);
+}
+
+/* Decoded, `size` bytes, since then. */
+static fast_err count_decoding(const fast_flow *flow, fast_actor *actor, int64_t begin, size_t size)
+{
+    fast__count(&flow->figures->bytes_dec, flow->count * (int64_t)sizeof(float));
+    return fast__charge_decode(actor, flow->chain, begin, flow->count, size, flow->figures);
 }
 
 fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
@@ -117,7 +203,21 @@ fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in
 {
     const int64_t begin = fast_now(actor);
 
+    FAST_ASSERT(!flow->options.values && !flow->options.raw);
     FAST_TRY(fast__coder_decode(flow->coder, in, size, FAST_DECODE_ADD, scale, y));
-    fast__count(&flow->figures->bytes_dec, flow->count * (int64_t)sizeof *y);
-    return fast__charge_decode(actor, flow->chain, begin, flow->count, size, flow->figures);
+    return count_decoding(flow, actor, begin, size);
+}
+
+fast_err fast__flow_follow(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
+                           const float **out)
+{
+    const int64_t begin = fast_now(actor);
+
+    FAST_ASSERT((flow->options.values || flow->options.raw) && flow->options.decodes);
+    if (flow->shadows)
+        FAST_TRY(fast__shadow_take(flow->shadows, &flow->shadow, in, size));
+    else
+        FAST_TRY(fast__coder_decode(flow->coder, in, size, FAST_DECODE_SET, 1, flow->values));
+    *out = flow->shadows ? flow->shadow.values : flow->values;
+    return count_decoding(flow, actor, begin, size);
 }

@@ -18,7 +18,6 @@
 
 #include "base/memory.h"
 #include "codec/shadow.h"
-#include "comm/flow.h"
 #include "comm/space.h"
 
 #include <string.h>
@@ -128,6 +127,25 @@ static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, 
     return FAST_OK;
 }
 
+/* Strategies whose workers send each other messages, through flows. */
+static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool exact = (fast__chain_traits(run->codec) & FAST_CODEC_LOSSLESS) != 0;
+    const bool values = strcmp(what, "values") == 0;
+
+    if (!fast__chain_is_none(run->codec_down))
+        return fast__fail(FAST_EINVAL,
+                          "workers of strategy %s send each other one kind of message, which codec "
+                          "encodes; leave out codec_down=%s",
+                          strategy->name, fast__chain_text(run->codec_down));
+    if (run->config.feedback != 0 && strcmp(what, "gradients") != 0 && !exact)
+        return fast__fail(FAST_EINVAL, "strategy %s sends weights %s; leave out feedback",
+                          strategy->name,
+                          values ? "as they are, and nothing is owed"
+                                 : "as differences, which hold what was lost before by themselves");
+    return fast__flow_check(run->codec, strcmp(what, "weights") == 0, values);
+}
+
 /* Of strategies whose messages each stand alone. */
 static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
@@ -135,6 +153,8 @@ static fast_err check_answers(const fast_run *run, const fast_strategy *strategy
     const unsigned up = fast__chain_traits(run->codec), down = fast__chain_traits(run->codec_down);
     const bool values = strcmp(strategy->answers, "values") == 0;
 
+    if (strcmp(strategy->answers, "nothing") == 0)
+        return check_peers(run, strategy, what);
     if (what && strcmp(what, "weights") == 0)
         FAST_TRY(fast__shadow_check(run->codec, "codec"));
     if (values && !(down & exact))
@@ -167,36 +187,17 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     return strategy->answers ? check_answers(run, strategy, what) : fast__coded_check(&options);
 }
 
-void fast__codec_drop(fast_seat *seat)
-{
-    while (seat->flows) {
-        fast_flow *flow = seat->flows;
-
-        seat->flows = *fast__flow_next(flow);
-        fast__flow_free(flow);
-    }
-}
-
 fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fast_flow **out)
 {
     fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
-    const int64_t actor = fast_actor_id(t->actor);
-    const fast_coded_options o = options_of(run, fast__run_params(run), actor);
-    fast_flow *flow = seat->flows;
+    fast_coded_options o = options_of(run, fast__run_params(run), fast_actor_id(t->actor));
 
-    if (seat->flow_phase != seat->team->phase) /* those of another strategy */
-        fast__codec_drop(seat);
-    seat->flow_phase = seat->team->phase;
-    for (flow = seat->flows; flow && !fast__flow_is(flow, options);)
-        flow = *fast__flow_next(flow);
-    if (!flow) {
-        FAST_TRY(fast__flow_new(&o, options, &seat->figures, &flow));
-        *fast__flow_next(flow) = seat->flows;
-        seat->flows = flow;
-    }
-    *out = flow;
-    return FAST_OK;
+    if (seat->flows.phase != seat->team->phase) /* those of another strategy */
+        fast__flows_drop(&seat->flows);
+    seat->flows.phase = seat->team->phase;
+    o.figures = &seat->figures;
+    return fast__flows_get(&seat->flows, &o, options, out);
 }
 
 fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow, const float *x, void *out,
@@ -211,6 +212,12 @@ fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, s
                              float scale, float *y)
 {
     return fast__flow_decode(flow, t->actor, in, size, scale, y);
+}
+
+fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
+                             const float **out)
+{
+    return fast__flow_follow(flow, t->actor, in, size, out);
 }
 
 /* The layers, and what lies between them, as matrices one after the other. */

@@ -42,7 +42,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__optimizer_free(seat->optimizer);
     fast__loader_free(seat->loader);
     fast__coded_free(seat->coded);
-    fast__codec_drop(seat);
+    fast__flows_drop(&seat->flows);
     fast__factors_free(seat);
     fast__free(seat->first);
     fast__free(seat->centre);
@@ -65,7 +65,7 @@ static void seat_reset(fast_seat *seat)
         memset(seat->carried, 0, 2 * (size_t)t->workers * sizeof *seat->carried);
     if (seat->coded)
         fast__coded_restart(seat->coded, run->step);
-    fast__codec_drop(seat);
+    fast__flows_drop(&seat->flows);
     fast__factors_forget(seat);
     t->step = seat->step_begun = run->step;
     t->centre = NULL;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/thread.h"
-#include "comm/coded.h"
+#include "comm/flow.h"
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"
@@ -60,8 +60,7 @@ typedef struct fast_seat {
     fast_workspace *workspace;  /* of its own; NULL on sim */
     fast_optimizer *optimizer;  /* this actor's state of the rule */
     fast_coded *coded;          /* what sums of its vectors go through; NULL: none was yet */
-    fast_flow *flows;           /* that its strategy asked for, the last one first */
-    int64_t flow_phase;         /* whose they are */
+    fast_flows flows;           /* that its strategy asked for, and of which phase */
     int64_t step_begun;         /* the step that its replica is from */
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
@@ -210,8 +209,6 @@ void fast__run_codec_close(fast_run *run);
 /* FAST_EINVAL, with the reason, where the codecs do not go with what a strategy sends. */
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
                                     const void *config);
-/* Free the flows of a seat, and what they owe. */
-void fast__codec_drop(fast_seat *seat);
 /* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
 fast_err fast__codec_can_resume(const fast_team *team, const char *option);
 
