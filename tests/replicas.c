@@ -63,6 +63,8 @@ static fast_err worker(fast_trainer *t, const void *config)
         memset(t->w, 0, (size_t)t->count * sizeof *t->w);
     if (asked->apart)
         t->w[t->rank] = 1;
+    for (int64_t i = 0; asked->scattered && i < t->count; i++)
+        t->w[i] = test_replicas_gradient(t->rank, 0, i);
     free(kept->first[t->rank]);
     kept->first[t->rank] = copy_of(t->w, t->count);
     if (asked->alloc_fail > 0 && t->rank == 0)
@@ -76,8 +78,8 @@ static fast_err worker(fast_trainer *t, const void *config)
 
 void test_replicas_run(const test_replicas_options *o, test_replicas *out)
 {
-    char texts[8][300];
-    const char *options[20] = { "model=mlp:hidden=1", "data=digits:train=320,test=20",
+    char texts[9][300];
+    const char *options[24] = { "model=mlp:hidden=1", "data=digits:train=320,test=20",
                                 "engine=ref",         "plan=no",
                                 "prefetch=0",         "batch=4",
                                 "optimizer=sgd",      "schedule=constant",
@@ -96,8 +98,10 @@ void test_replicas_run(const test_replicas_options *o, test_replicas *out)
     snprintf(texts[5], sizeof texts[5], "steps=%lld", (long long)o->steps);
     snprintf(texts[6], sizeof texts[6], "seed=%lld", (long long)(o->seed ? o->seed : 1));
     snprintf(texts[7], sizeof texts[7], "faults=%s", o->faults ? o->faults : "");
-    for (int i = 0; i < (o->faults ? 8 : 7); i++)
-        options[count++] = texts[i];
+    snprintf(texts[8], sizeof texts[8], "codec=%s", o->codec ? o->codec : "none");
+    for (int i = 0; i < 9; i++)
+        if (i != 7 || o->faults)
+            options[count++] = texts[i];
     if (o->cluster)
         options[count++] = o->cluster;
     if (fast_run_open(options, &run) != FAST_OK)

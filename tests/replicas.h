@@ -27,12 +27,14 @@ typedef struct test_replicas_options {
     const char *faults;    /* NULL: none */
     const char *cluster;   /* NULL: the standard one */
     const char *lr;        /* NULL: 0 */
+    const char *codec;     /* NULL: none */
     int64_t workers;       /* at least 1 */
     int64_t steps;         /* of each */
     int64_t seed;          /* 0: 1 */
     bool learner;          /* gradients are the model's; else made up, on a dyadic grid */
     bool apart;            /* replica i begins with 1 at element i and 0 elsewhere, instead of
                                     the model's first weights (learner) or zeros */
+    bool scattered;        /* replica i begins with its made-up gradient of step 0, all over */
     int64_t alloc_fail;    /* the n-th allocation (from 1) after worker 0 begins fails; 0: none */
 } test_replicas_options;
 

@@ -34,63 +34,88 @@ static int slot_count(fast_trainer *t)
     return count;
 }
 
-static size_t replica_size(fast_trainer *t)
+/* Bytes of all that comes before the parameters. */
+static size_t rest_size(fast_trainer *t)
 {
-    return carried_size(t) +
-           (size_t)(t->count * (1 + slot_count(t)) + t->state_count) * sizeof(float);
+    return carried_size(t) + (size_t)(t->count * slot_count(t) + t->state_count) * sizeof(float);
 }
 
-fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out)
+fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
+                            size_t *size_out)
 {
+    const size_t rest = rest_size(t), floats = (size_t)t->count * sizeof *x;
     fast_buffer *buffer = NULL;
+    size_t size = floats;
+    fast_err err = FAST_OK;
     unsigned char *data;
 
     FAST_ASSERT(fast_trainer_carried(t) != NULL);
-    FAST_TRY(fast_buffer_new(t->actor, replica_size(t), &buffer));
+    FAST_TRY(fast_buffer_new(t->actor, rest + (flow ? fast_flow_bound(flow) : floats), &buffer));
     data = fast_buffer_data(buffer);
     memcpy(data, fast_trainer_carried(t), carried_size(t));
     data += carried_size(t);
-    memcpy(data, x, (size_t)t->count * sizeof *x);
-    data += (size_t)t->count * sizeof *x;
     if (t->state_count > 0)
         memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
     data += (size_t)t->state_count * sizeof *t->s;
-    for (int i = 0; i < slot_count(t); i++, data += (size_t)t->count * sizeof *x)
-        memcpy(data, fast_trainer_rule_slot(t, i), (size_t)t->count * sizeof *x);
+    for (int i = 0; i < slot_count(t); i++, data += floats)
+        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+    if (flow)
+        err = fast_trainer_encode(t, flow, x, data, &size);
+    else
+        memcpy(data, x, floats);
+    if (err) {
+        fast_buffer_free(buffer);
+        return err;
+    }
+    fast_buffer_freeze(buffer);
+    *size_out = rest + size;
     *out = buffer;
     return FAST_OK;
 }
 
-fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer **move,
-                           fast_msg **out)
+fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *buffer, size_t size,
+                               float scale, float *x)
+{
+    const size_t rest = rest_size(t);
+
+    if (!flow || !buffer || fast_trainer_codes(t) <= FAST_CODES_EXACT) {
+        fast__vector_scale(t->count, scale, x);
+        return FAST_OK;
+    }
+    const unsigned char *data = fast_buffer_data(buffer);
+    fast__vector_fill(t->count, 0, x);
+    return fast_trainer_decode(t, flow, data + rest, size - rest, scale, x);
+}
+
+fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer *buffer,
+                           size_t size, fast_msg **out)
 {
     fast_msg *msg = NULL;
-    const fast_err err = fast_msg_new(t->actor, tag, &msg);
 
-    if (err) {
-        fast_buffer_free(*move);
-        *move = NULL;
-        return err;
-    }
-    fast_msg_add(msg, move);
+    FAST_TRY(fast_msg_new(t->actor, tag, &msg));
+    fast_msg_add_view(msg, buffer, 0, size);
     msg->words[FAST_REPLICA_STEP] = t->step;
     memcpy(&msg->words[FAST_REPLICA_MASS], &mass, sizeof mass);
     *out = msg;
     return FAST_OK;
 }
 
-fast_err fast__replica_open(fast_trainer *t, const fast_msg *msg, fast_replica *out)
+fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fast_replica *out)
 {
+    const size_t rest = rest_size(t), floats = (size_t)t->count * sizeof(float);
     const unsigned char *data;
 
-    if (msg->part_count != 1 || msg->parts[0].size != replica_size(t))
+    if (msg->part_count != 1 || msg->parts[0].size < rest ||
+        (!coded && msg->parts[0].size != rest + floats))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no model of %lld parameters",
                           (long long)msg->from, (long long)t->count);
     data = fast_msg_data(msg, 0);
     out->carried = (const double *)(const void *)data;
-    out->x = (const float *)(const void *)(data + carried_size(t));
-    out->s = out->x + t->count;
+    out->s = (const float *)(const void *)(data + carried_size(t));
     out->rule = out->s + t->state_count;
+    out->coded = data + rest;
+    out->coded_size = msg->parts[0].size - rest;
+    out->x = coded ? NULL : out->coded;
     return FAST_OK;
 }
 
@@ -102,17 +127,32 @@ double fast__replica_mass(const fast_msg *msg)
     return mass;
 }
 
-fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take)
+/* All but the parameters; the operations of it come out. */
+static double mix_rest(fast_trainer *t, double keep, const fast_replica *model, double take)
 {
-    fast__vector_axpby(t->count, (float)take, model->x, (float)keep, t->w);
+    const int slots = slot_count(t);
+
     fast__vector_axpby(t->state_count, (float)take, model->s, (float)keep, t->s);
     fast_trainer_mix(t, keep, model->carried, take);
-    const int slots = slot_count(t);
     for (int i = 0; i < slots; i++)
         fast__vector_axpby(t->count, (float)take, model->rule + i * t->count, (float)keep,
                            fast_trainer_rule_slot(t, i));
-    const double mixed = (double)t->count * (1 + slots);
-    return fast_charge(t->actor, 3 * mixed, 12 * mixed);
+    return 3 * (double)t->count * slots;
+}
+
+fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take)
+{
+    fast__vector_axpby(t->count, (float)take, model->x, (float)keep, t->w);
+    const double operations = 3 * (double)t->count + mix_rest(t, keep, model, take);
+    return fast_charge(t->actor, operations, 4 * operations);
+}
+
+fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,
+                                double take)
+{
+    const double operations = mix_rest(t, keep, model, take);
+
+    return operations > 0 ? fast_charge(t->actor, operations, 4 * operations) : FAST_OK;
 }
 
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)

@@ -8,33 +8,51 @@
  * neighbours, and the end, when what is still on its way is taken in.
  *
  * A replica's message holds, in one buffer, the weights of all contributions (one double for each
- * worker), the parameters, the state and, where t->rule_travels, the rule's. Its words: the
- * sender's step, its mass, and one of the strategy's own.
+ * worker), the state, where t->rule_travels the rule's, and last the parameters or a gradient: the
+ * floats, or what a flow made of them. Its words: the sender's step, its mass, one of the
+ * strategy's own, how much of a difference is taken, and whether the receiver's next message must
+ * have everything.
  */
-enum { FAST_REPLICA_STEP, FAST_REPLICA_MASS, FAST_REPLICA_OWN };
+enum {
+    FAST_REPLICA_STEP,
+    FAST_REPLICA_MASS,
+    FAST_REPLICA_OWN,
+    FAST_REPLICA_GAMMA,
+    FAST_REPLICA_ANEW
+};
 
 /* Tags of these strategies' messages. */
 enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
 
-/* A copy of x (parameters or a gradient, t->count floats) and the state, in a buffer of its own. */
-fast_err fast__replica_pack(fast_trainer *t, const float *x, fast_buffer **out);
-/* A message of it; takes the buffer, private or frozen (then the caller holds one more for each
- * message but the last). */
-fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer **move,
-                           fast_msg **out);
-/* The three parts of a replica's message that arrived; FAST_EFORMAT if it is none. */
+/* A copy of x (parameters or a gradient, t->count floats), through the flow if there is one, and
+ * the rest, in a frozen buffer of its own: the first *size_out bytes of it. */
+fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
+                            size_t *size_out);
+/* Through a codec that loses something, x becomes scale of what receivers get of it, so that
+ * replicas which take the same gradients stay equal; else scale x. */
+fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *buffer, size_t size,
+                               float scale, float *x);
+/* A message of it; the buffer stays the caller's too. */
+fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer *buffer,
+                           size_t size, fast_msg **out);
+/* What a replica's message that arrived holds; FAST_EFORMAT if it is none. */
 typedef struct fast_replica {
     const double *carried; /* [workers] */
-    const float *x;        /* [count] */
     const float *s;        /* [state_count] */
     const float *rule;     /* [slots][count] where t->rule_travels */
+    const float *x;        /* [count]; NULL where a flow was used */
+    const void *coded;     /* then: what it made of x ... */
+    size_t coded_size;     /* ... in so many bytes */
 } fast_replica;
-fast_err fast__replica_open(fast_trainer *t, const fast_msg *msg, fast_replica *out);
+fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fast_replica *out);
 double fast__replica_mass(const fast_msg *msg);
 
 /* w <- keep w + take x, and the state, the rule's where it travels, and the contributions alike;
  * charged. */
 fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take);
+/* The same without w. */
+fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,
+                                double take);
 
 /* What becomes of the rule's state where models are mixed: options of strategies. */
 typedef enum fast_rule_state {

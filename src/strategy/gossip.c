@@ -31,7 +31,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "strategy/exchange.h"
+#include "strategy/links.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -46,6 +46,7 @@ typedef struct gossip_config {
     int64_t correct; /* rounds on a ring after them */
     double drop;     /* share of links that carry nothing */
     int state;       /* fast_rule_state */
+    double gamma;    /* of fast_links */
 } gossip_config;
 
 static const fast_option options[] = {
@@ -61,6 +62,7 @@ static const fast_option options[] = {
                  "rounds on a ring after them, never dropped (corrected gossip)"),
     FAST_OPT_REAL(gossip_config, drop, "0", 0, 1, "share of links that carry nothing"),
     FAST_OPT_CHOICE(gossip_config, state, "local", FAST_RULE_STATES, FAST_RULE_STATES_HELP),
+    FAST_LINKS_GAMMA(gossip_config),
     FAST_OPT_END,
 };
 
@@ -90,6 +92,11 @@ typedef struct mixer {
     const gossip_config *c;
     fast_neighbours to;   /* whom it sends to in a round */
     fast_neighbours from; /* whom it hears of */
+    fast_links links;     /* through which weights travel */
+    fast_flow *flow;      /* through which gradients do; NULL without a codec */
+    fast_buffer *own;     /* gradients: what it sent in this round; NULL: nothing */
+    size_t own_size;      /* bytes of it */
+    double *given;        /* [room]: how much of its weights each of `to` may take */
     fast_msg **msgs;      /* [room]: of the round, by `from` */
     int64_t room;         /* neighbours that fit */
     double mass;          /* a, for push */
@@ -103,7 +110,29 @@ static void mixer_fini(mixer *m)
         fast_msg_free(m->msgs[i]);
     fast__neighbours_fini(&m->to);
     fast__neighbours_fini(&m->from);
+    fast__links_fini(&m->links);
+    fast_buffer_free(m->own);
+    fast__free(m->given);
     fast__free(m->msgs);
+}
+
+/* What sends and receives through the run's codec. One encoding serves all neighbours where they
+ * are the same in all rounds. */
+static fast_err open_links(mixer *m)
+{
+    fast_trainer *t = m->t;
+    const gossip_config *c = m->c;
+    const bool apart = fast_topology_period(t->topology) != 1 || c->drop > 0 || c->correct > 0;
+    const fast_flow_options gradients = { 0 };
+
+    FAST_TRY(fast__links_init(t, apart && c->sends == 0, true, c->gamma, &m->links));
+    if (c->sends == 1)
+        return m->links.coded ? fast_trainer_flow(t, &gradients, &m->flow) : FAST_OK;
+    if (m->links.differ && !c->push && fast_topology_is_directed(t->topology))
+        return fast__fail(FAST_EINVAL, "gossip: through a codec that loses something, weights keep "
+                                       "their mean on directed graphs with masses only; give "
+                                       "push=yes");
+    return FAST_OK;
 }
 
 static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
@@ -115,6 +144,8 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__neighbours_init(t, &m->to));
     FAST_TRY(fast__neighbours_init(t, &m->from));
     FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
+    FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->given, &m->given));
+    FAST_TRY(open_links(m));
     /* Undirected graphs are fit for mixing. One looks for all: it takes a while on large ones. */
     if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
         FAST_TRY(fast_topology_check(t->topology));
@@ -186,27 +217,41 @@ static void find_links(mixer *m, bool ring)
     m->round++;
 }
 
-/* Begin a round: x goes out. One copy is shared by all messages. */
+/* Begin a round: x goes out. One copy is shared by all messages, unless links are apart. */
 static fast_err begin(mixer *m, const float *x, bool ring)
 {
     fast_trainer *t = m->t;
     fast_buffer *buffer = NULL;
     fast_err err = FAST_OK;
+    double gamma = 1;
+    size_t size = 0;
 
     find_links(m, ring);
-    if (m->to.count == 0)
-        return FAST_OK;
-    FAST_TRY(fast__replica_pack(t, x, &buffer));
-    fast_buffer_freeze(buffer);
     for (int64_t i = 0; i < m->to.count && !err; i++) {
-        fast_buffer *held = fast_buffer_hold(buffer);
+        const int64_t rank = m->to.ranks[i];
         fast_msg *msg = NULL;
 
-        err = fast__replica_msg(t, FAST_TAG_MODEL, m->mass, &held, &msg);
+        if (m->c->sends == 1 && !buffer)
+            err = fast__replica_pack(t, m->flow, x, &buffer, &size);
+        else if (!buffer)
+            err = fast__links_pack(&m->links, rank, x, &buffer, &size, &gamma);
+        m->given[i] = gamma;
         if (!err)
-            err = fast_send(t->actor, t->worker_ids[m->to.ranks[i]], &msg);
+            err = fast__links_msg(&m->links, FAST_TAG_MODEL, m->mass * gamma, gamma, buffer, size,
+                                  &msg);
+        if (!err)
+            err = fast_send(t->actor, t->worker_ids[rank], &msg);
+        if (m->links.apart) {
+            fast_buffer_free(buffer);
+            buffer = NULL;
+        }
     }
-    fast_buffer_free(buffer);
+    if (m->c->sends == 1) {
+        m->own = buffer;
+        m->own_size = size;
+    } else {
+        fast_buffer_free(buffer);
+    }
     return err;
 }
 
@@ -222,14 +267,22 @@ static fast_err await(mixer *m)
     return FAST_OK;
 }
 
-/* End a round: w becomes the mix. The sum of masses is 1 for each worker without push. */
-static fast_err combine(mixer *m)
+/* The round's messages were taken in. */
+static void drop_msgs(mixer *m)
+{
+    for (int64_t i = 0; i < m->from.count; i++) {
+        fast_msg_free(m->msgs[i]);
+        m->msgs[i] = NULL;
+    }
+}
+
+/* w becomes the mix of whole models. The sum of masses is 1 for each worker without push. */
+static fast_err combine_models(mixer *m)
 {
     fast_trainer *t = m->t;
     double mass = m->from.self * m->mass;
     double keep = m->from.self;
 
-    FAST_TRY(await(m));
     if (m->c->push) {
         for (int64_t i = 0; i < m->from.count; i++)
             mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
@@ -241,14 +294,90 @@ static fast_err combine(mixer *m)
                                        : m->from.weights[i];
         fast_replica model;
 
-        FAST_TRY(fast__replica_open(t, m->msgs[i], &model));
+        FAST_TRY(fast__links_open(&m->links, m->from.ranks[i], m->msgs[i], &model));
         FAST_TRY(fast__replica_mix(t, keep, &model, take));
         keep = 1;
-        fast_msg_free(m->msgs[i]);
-        m->msgs[i] = NULL;
     }
+    return FAST_OK;
+}
+
+/* What is taken of the i-th of those that one hears of. Undirected graphs have the same neighbours
+ * in both lists; the smaller share of both ends counts. */
+static double share_of(const mixer *m, int64_t i)
+{
+    int64_t k = 0;
+
+    while (k < m->to.count && m->to.ranks[k] != m->from.ranks[i])
+        k++;
+    FAST_ASSERT(k < m->to.count);
+    return m->from.weights[i] * fmin(m->given[k], fast__links_gamma(m->msgs[i]));
+}
+
+/* w moves by differences. */
+static fast_err combine_differences(mixer *m)
+{
+    double keep = 1;
+
+    for (int64_t i = 0; i < m->from.count; i++)
+        keep -= share_of(m, i);
+    for (int64_t i = 0; i < m->from.count; i++) {
+        const int64_t rank = m->from.ranks[i];
+        fast_replica model;
+
+        FAST_TRY(fast__links_open(&m->links, rank, m->msgs[i], &model));
+        FAST_TRY(fast__links_mix(&m->links, rank, keep, &model, share_of(m, i)));
+        keep = 1;
+    }
+    return FAST_OK;
+}
+
+/* With push: what others hold of w is what was given away, and the rest is kept, so that the sum of
+ * all a z stays as it is:
+ *
+ *     a' = a (1 - sum_j gamma_j w_ji) + sum_j w_ij gamma a_j
+ *     z' = (a z - sum_j gamma_j w_ji a h_j + sum_j w_ij gamma a_j h_j) / a'
+ */
+static fast_err combine_pushed(mixer *m)
+{
+    fast_trainer *t = m->t;
+    double kept = 1, mass, keep;
+
+    for (int64_t i = 0; i < m->to.count; i++)
+        kept -= m->given[i] * m->to.weights[i];
+    mass = kept * m->mass;
+    for (int64_t i = 0; i < m->from.count; i++)
+        mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
+    fast__vector_scale(t->count, (float)(m->mass / mass), t->w);
+    for (int64_t i = 0; i < m->to.count; i++)
+        fast__vector_axpy(t->count, (float)(-m->given[i] * m->to.weights[i] * m->mass / mass),
+                          fast__links_held(&m->links, m->to.ranks[i]), t->w);
+    FAST_TRY(fast_charge(t->actor, 2 * (double)(t->count * (m->to.count + 1)),
+                         12 * (double)(t->count * (m->to.count + 1))));
+    keep = kept * m->mass / mass;
+    m->mass = mass;
+    for (int64_t i = 0; i < m->from.count; i++) {
+        const double take = m->from.weights[i] * fast__replica_mass(m->msgs[i]) / mass;
+        fast_replica model;
+
+        FAST_TRY(fast__links_open(&m->links, m->from.ranks[i], m->msgs[i], &model));
+        fast__vector_axpy(t->count, (float)take, model.x, t->w);
+        FAST_TRY(fast__replica_mix_rest(t, keep, &model, take));
+        FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count));
+        keep = 1;
+    }
+    return FAST_OK;
+}
+
+/* End a round: w becomes the mix. */
+static fast_err combine(mixer *m)
+{
+    FAST_TRY(await(m));
+    FAST_TRY(!m->links.differ ? combine_models(m)
+             : m->c->push     ? combine_pushed(m)
+                              : combine_differences(m));
+    drop_msgs(m);
     if (m->c->state == FAST_RULE_RESET)
-        fast_trainer_reset_rule(t);
+        fast_trainer_reset_rule(m->t);
     return FAST_OK;
 }
 
@@ -262,6 +391,18 @@ static fast_err mix(mixer *m, int64_t done)
     return FAST_OK;
 }
 
+/* g <- g + weight of a gradient that arrived. */
+static fast_err add_gradient(mixer *m, const fast_replica *model, double weight)
+{
+    fast_trainer *t = m->t;
+
+    if (m->flow)
+        return fast_trainer_decode(t, m->flow, model->coded, model->coded_size, (float)weight,
+                                   t->g);
+    fast__vector_axpy(t->count, (float)weight, model->x, t->g);
+    return FAST_OK;
+}
+
 /* The gradients' mix, for the update. */
 static fast_err combine_gradients(mixer *m)
 {
@@ -269,20 +410,21 @@ static fast_err combine_gradients(mixer *m)
 
     FAST_TRY(begin(m, t->g, false));
     FAST_TRY(await(m));
-    fast__vector_scale(t->count, (float)m->from.self, t->g);
+    FAST_TRY(fast__replica_as_sent(t, m->flow, m->own, m->own_size, (float)m->from.self, t->g));
+    fast_buffer_free(m->own);
+    m->own = NULL;
     fast_trainer_carry(t, t->rank, m->from.self * (double)t->workers);
     for (int64_t i = 0; i < m->from.count; i++) {
         const double weight = m->from.weights[i];
         fast_replica model;
 
-        FAST_TRY(fast__replica_open(t, m->msgs[i], &model));
-        fast__vector_axpy(t->count, (float)weight, model.x, t->g);
+        FAST_TRY(fast__replica_open(t, m->flow != NULL, m->msgs[i], &model));
+        FAST_TRY(add_gradient(m, &model, weight));
         fast__vector_axpby(t->state_count, (float)weight, model.s, i == 0 ? (float)m->from.self : 1,
                            t->s);
         fast_trainer_carry(t, m->from.ranks[i], weight * (double)t->workers);
-        fast_msg_free(m->msgs[i]);
-        m->msgs[i] = NULL;
     }
+    drop_msgs(m);
     return fast_charge(t->actor, 3 * (double)(t->count * m->from.count),
                        12 * (double)(t->count * m->from.count));
 }
@@ -358,14 +500,24 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+static const char *sends(const void *config)
+{
+    const gossip_config *c = config;
+
+    return c->sends == 1 ? "gradients" : "weights";
+}
+
 const fast_strategy fast__strategy_gossip = {
     .name = "gossip",
     .summary = "synchronous mixing with the neighbours of a topology",
     .options = options,
     .config_size = sizeof(gossip_config),
     .synchronous = true,
+    .codes = true,
     .topology = "ring",
     .sends = "weights",
+    .answers = "nothing",
     .check = check,
+    .sends_by = sends,
     .worker = worker,
 };

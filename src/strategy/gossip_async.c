@@ -30,7 +30,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/exchange.h"
+#include "strategy/links.h"
 #include "tensor/vector.h"
 #include "transport/transport.h"
 
@@ -42,6 +42,7 @@ typedef struct gossip_config {
     bool overlap; /* average, pull: with the gradient */
     bool mass;    /* push: weighted by masses */
     bool flush;   /* push: take in the last messages */
+    double gamma; /* of fast_links */
 } gossip_config;
 
 enum { AVERAGE, PUSH, PULL };
@@ -58,6 +59,7 @@ static const fast_option options[] = {
                   "push: halve a mass and send half of it, by which models are weighted"),
     FAST_OPT_BOOL(gossip_config, flush, "yes",
                   "push: at the end wait for the models that are on their way"),
+    FAST_LINKS_GAMMA(gossip_config),
     FAST_OPT_END,
 };
 
@@ -66,41 +68,86 @@ typedef struct talker {
     fast_task task; /* first: answers requests in the actor's waits */
     fast_trainer *t;
     const gossip_config *c;
+    fast_links links;     /* through which models travel */
     fast_neighbours near; /* whom it may choose */
     fast_intake in;       /* push: models that arrive; else who answers no more */
     fast_msg **kept;      /* [workers]: requests that wait for us */
     int64_t kept_count;   /* of them */
+    bool *lost;           /* [workers]: their last difference is to something that we do not hold */
     bool computing;       /* the weights are in use */
     int64_t asked;        /* whom a request is under way to; -1: none */
     int64_t question;     /* number of the last request */
     double mass;          /* push: a_i */
 } talker;
 
+static void note_anew(fast_msg *msg, bool anew)
+{
+    msg->words[FAST_REPLICA_ANEW] = anew;
+}
+
+/* Both ends take half of the way, or less where the codec lost something. */
+static double half(const talker *k, double gamma)
+{
+    return k->links.differ ? 0.5 * gamma : 0.5;
+}
+
+/* What was asked for: our model, after taking the other's in where both take the mean. As
+ * differences, both move by what each holds of the other: ours is sent as it was before. */
+static fast_err make_answer(talker *k, int64_t rank, const fast_replica *other, double gamma,
+                            fast_msg **out)
+{
+    fast_trainer *t = k->t;
+    const bool average = k->c->how == AVERAGE;
+    fast_buffer *buffer = NULL;
+    fast_err err = FAST_OK;
+    double own = 1;
+    size_t size;
+
+    if (average && !k->links.differ)
+        FAST_TRY(fast__replica_mix(t, 0.5, other, 0.5));
+    FAST_TRY(fast__links_pack(&k->links, rank, t->w, &buffer, &size, &own));
+    own = average && gamma < own ? gamma : own;
+    if (average && k->links.differ)
+        err = fast__links_mix(&k->links, rank, 1 - half(k, own), other, half(k, own));
+    if (!err)
+        err = fast__links_msg(&k->links, FAST_TAG_REPLY, 0, own, buffer, size, out);
+    fast_buffer_free(buffer);
+    return err;
+}
+
 /* Answer a request, which is of a model to average with, or to be given ours. Takes it. Without a
- * part the answer is a refusal. */
+ * part the answer is a refusal; what came is taken in even then, because the next difference is one
+ * to it. */
 static fast_err answer(talker *k, fast_msg *ask, bool refuse)
 {
     fast_trainer *t = k->t;
-    fast_buffer *buffer = NULL;
-    fast_msg *reply = NULL;
+    const int64_t rank = fast_actor_index(t->actor, ask->from);
     const bool computing = k->computing;
+    fast_msg *reply = NULL;
+    bool lost = false;
     fast_replica other;
-    fast_err err = fast_msg_new(t->actor, FAST_TAG_REPLY, &reply);
+    fast_err err = FAST_OK;
 
     k->computing = true; /* one request at a time: mixing takes time where that is virtual */
-    if (!err && !refuse && k->c->how == AVERAGE) {
-        err = fast__replica_open(t, ask, &other);
-        if (!err)
-            err = fast__replica_mix(t, 0.5, &other, 0.5);
+    if (ask->words[FAST_REPLICA_ANEW])
+        fast__links_renew(&k->links, rank);
+    if (k->c->how == AVERAGE && (!refuse || k->links.differ)) {
+        err = fast__links_open(&k->links, rank, ask, &other);
+        lost = k->links.differ && err == FAST_EFORMAT;
+        if (lost)
+            err = FAST_OK;
     }
-    if (!err && !refuse)
-        err = fast__replica_pack(t, t->w, &buffer);
+    if (!err && (refuse || lost))
+        err = fast_msg_new(t->actor, FAST_TAG_REPLY, &reply);
+    else if (!err)
+        err = make_answer(k, rank, &other, fast__links_gamma(ask), &reply);
     if (!err) {
-        if (buffer)
-            fast_msg_add(reply, &buffer);
+        note_anew(reply, lost);
         reply->words[FAST_REPLICA_STEP] = t->step;
         reply->words[FAST_REPLICA_OWN] = ask->words[FAST_REPLICA_OWN];
         err = fast_send(t->actor, ask->from, &reply);
+        if (err)
+            fast__links_renew(&k->links, rank);
     }
     k->computing = computing;
     fast_msg_free(reply);
@@ -137,11 +184,27 @@ static fast_err release(talker *k, bool refuse)
     return k->task.err;
 }
 
+/* A request: our model, or only the wish for one. */
+static fast_err make_request(talker *k, int64_t rank, fast_msg **out)
+{
+    fast_trainer *t = k->t;
+    fast_buffer *buffer = NULL;
+    double gamma;
+    size_t size;
+    fast_err err;
+
+    if (k->c->how != AVERAGE)
+        return fast_msg_new(t->actor, FAST_TAG_ASK, out);
+    FAST_TRY(fast__links_pack(&k->links, rank, t->w, &buffer, &size, &gamma));
+    err = fast__links_msg(&k->links, FAST_TAG_ASK, 0, gamma, buffer, size, out);
+    fast_buffer_free(buffer);
+    return err;
+}
+
 /* Take up contact with a neighbour, if chance will. */
 static fast_err ask(talker *k)
 {
     fast_trainer *t = k->t;
-    fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
     int64_t rank;
     fast_err err;
@@ -151,31 +214,45 @@ static fast_err ask(talker *k)
     rank = fast__neighbour_pick(t, &k->near);
     if (rank < 0 || k->in.last[rank])
         return FAST_OK;
-    if (k->c->how == AVERAGE) {
-        FAST_TRY(fast__replica_pack(t, t->w, &buffer));
-        FAST_TRY(fast__replica_msg(t, FAST_TAG_ASK, 0, &buffer, &msg));
-    } else {
-        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_ASK, &msg));
-    }
+    k->asked = rank; /* from now on: encoding takes time, and what goes to a worker goes in order */
+    err = make_request(k, rank, &msg);
+    if (err)
+        k->asked = -1;
+    FAST_TRY(err);
+    note_anew(msg, k->lost[rank]);
+    k->lost[rank] = false;
     msg->words[FAST_REPLICA_OWN] = ++k->question;
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
-    if (!err)
-        k->asked = rank;
+    if (err) {
+        k->asked = -1;
+        fast__links_renew(&k->links, rank);
+    }
     return err && !fast__is_peers(err) ? err : FAST_OK;
 }
 
-/* Mix the answer in. Of an average the other has made it: both end with the same bits. */
-static fast_err take_answer(talker *k, const fast_msg *msg, bool *mixed_out)
+/* Mix the answer in. Of an average the other has made it: both end with the same bits. Of
+ * differences a late one is taken in, too, without mixing. */
+static fast_err take_answer(talker *k, const fast_msg *msg, bool late, bool *mixed_out)
 {
     fast_trainer *t = k->t;
+    const int64_t rank = k->asked;
+    const bool average = k->c->how == AVERAGE;
     fast_replica other;
 
-    if (msg->part_count == 0)
+    if (msg->words[FAST_REPLICA_ANEW])
+        fast__links_renew(&k->links, rank);
+    if (msg->part_count == 0 || (late && !k->links.differ))
         return FAST_OK;
+    const fast_err err = fast__links_open(&k->links, rank, msg, &other);
+    k->lost[rank] = k->links.differ && err == FAST_EFORMAT;
+    if (k->lost[rank] || late)
+        return FAST_OK;
+    FAST_TRY(err);
     *mixed_out = true;
-    FAST_TRY(fast__replica_open(t, msg, &other));
-    return fast__replica_mix(t, k->c->how == AVERAGE ? 0 : 0.5, &other,
-                             k->c->how == AVERAGE ? 1 : 0.5);
+    const double take = half(k, fast__links_gamma(msg));
+    if (average && k->links.differ)
+        return fast__links_mix(&k->links, rank, 1 - take, &other, take);
+    return fast__replica_mix(t, average ? 0 : 1 - take, &other, average ? 1 : take);
 }
 
 /* Wait for the answer to the last request; *mixed_out tells whether it changed the weights. */
@@ -195,8 +272,8 @@ static fast_err await(talker *k, bool *mixed_out)
             break;
         k->in.last[k->asked] = msg->words[FAST_REPLICA_OWN] == OVER;
         found = k->in.last[k->asked] || msg->words[FAST_REPLICA_OWN] == k->question;
-        if (found)
-            err = take_answer(k, msg, mixed_out);
+        if (!k->in.last[k->asked])
+            err = take_answer(k, msg, !found, mixed_out);
         fast_msg_free(msg);
     }
     k->asked = -1;
@@ -270,17 +347,54 @@ static fast_err train_asking(talker *k)
     return part(k);
 }
 
+/* What a worker pushed to us is no difference to what we hold: ask for everything, and give its
+ * mass back. */
+static fast_err ask_anew(talker *k, const fast_msg *msg)
+{
+    fast_trainer *t = k->t;
+    fast_msg *note = NULL;
+    fast_err err;
+
+    FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &note));
+    note->words[FAST_REPLICA_MASS] = msg->words[FAST_REPLICA_MASS];
+    note_anew(note, true);
+    err = fast_send(t->actor, msg->from, &note);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* Notes of those who ask for everything. */
+static fast_err take_notes(talker *k)
+{
+    fast_trainer *t = k->t;
+    fast_msg *note = NULL;
+    fast_err err = FAST_OK;
+
+    while (k->links.differ && !err) {
+        err = fast_receive(t->actor, FAST_ANY, FAST_TAG_REPLY, FAST_AT_ONCE, &note);
+        if (err)
+            break;
+        fast__links_renew(&k->links, fast_actor_index(t->actor, note->from));
+        k->mass += fast__replica_mass(note);
+        fast_msg_free(note);
+    }
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
 /* A model was pushed to us. A worker without mass becomes it. */
 static fast_err take_push(void *ctx, fast_msg **move)
 {
     talker *k = ctx;
     const fast_msg *msg = *move;
     const double mass = fast__replica_mass(msg);
-    const double share = k->c->mass ? mass / (k->mass + mass) : 0.5;
+    const double share = k->c->mass ? mass / (k->mass + mass) : half(k, fast__links_gamma(msg));
     const int64_t age = k->t->step - msg->words[FAST_REPLICA_STEP];
     fast_replica other;
+    const fast_err err =
+        fast__links_open(&k->links, fast_actor_index(k->t->actor, msg->from), msg, &other);
 
-    FAST_TRY(fast__replica_open(k->t, msg, &other));
+    if (k->links.differ && err == FAST_EFORMAT)
+        return ask_anew(k, msg);
+    FAST_TRY(err);
     fast_trainer_staleness(k->t, age > 0 ? age : 0);
     if (k->c->mass) {
         if (!(mass > 0))
@@ -290,13 +404,33 @@ static fast_err take_push(void *ctx, fast_msg **move)
     return fast__replica_mix(k->t, 1 - share, &other, share);
 }
 
+/* A part of our mass was given away. What went with it is what the receiver holds of w: the rest
+ * stays here, so that the sum of all a w stays as it is. */
+static fast_err give(talker *k, int64_t rank, double part)
+{
+    fast_trainer *t = k->t;
+    const float more = (float)(part / (1 - part));
+    const float *held;
+
+    if (k->c->mass)
+        k->mass *= 1 - part;
+    if (!k->c->mass || !k->links.differ)
+        return FAST_OK;
+    held = fast__links_held(&k->links, rank);
+    for (int64_t i = 0; i < t->count; i++)
+        t->w[i] += more * (t->w[i] - held[i]);
+    return fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count);
+}
+
 /* Push our model to a neighbour, if chance will. */
 static fast_err push(talker *k)
 {
     fast_trainer *t = k->t;
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
+    double gamma;
     int64_t rank;
+    size_t size;
     fast_err err;
 
     if (k->c->p < 1 && fast__chance(t->actor) >= k->c->p)
@@ -305,12 +439,16 @@ static fast_err push(talker *k)
     if (rank < 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
-    FAST_TRY(fast__replica_pack(t, t->w, &buffer));
-    FAST_TRY(fast__replica_msg(t, FAST_TAG_MODEL, k->mass / 2, &buffer, &msg));
+    FAST_TRY(fast__links_pack(&k->links, rank, t->w, &buffer, &size, &gamma));
+    const double part = half(k, gamma);
+    err = fast__links_msg(&k->links, FAST_TAG_MODEL, k->mass * part, gamma, buffer, size, &msg);
+    fast_buffer_free(buffer);
+    FAST_TRY(err);
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
     if (!err)
-        k->mass /= 2;
-    return err && !fast__is_peers(err) ? err : FAST_OK;
+        return give(k, rank, part);
+    fast__links_renew(&k->links, rank);
+    return fast__is_peers(err) ? FAST_OK : err;
 }
 
 static fast_err train_pushing(talker *k)
@@ -318,6 +456,7 @@ static fast_err train_pushing(talker *k)
     fast_trainer *t = k->t;
 
     while (fast_trainer_next(t)) {
+        FAST_TRY(take_notes(k));
         FAST_TRY(fast__intake_poll(&k->in));
         FAST_TRY(gradient(k));
         FAST_TRY(adapt(k, false));
@@ -336,6 +475,8 @@ static fast_err talker_init(fast_trainer *t, const gossip_config *c, talker *k)
                    .mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers };
     FAST_TRY(fast__neighbours_init(t, &k->near));
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, k, &k->in));
+    FAST_TRY(fast__links_init(t, true, false, c->gamma, &k->links));
+    FAST_TRY(fast__alloc("what is missing", t->workers, sizeof *k->lost, &k->lost));
     return fast__alloc("requests", t->workers, sizeof(fast_msg *), &k->kept);
 }
 
@@ -344,6 +485,8 @@ static void talker_fini(talker *k)
     for (int64_t i = 0; i < k->kept_count; i++)
         fast_msg_free(k->kept[i]);
     fast__free(k->kept);
+    fast__free(k->lost);
+    fast__links_fini(&k->links);
     fast__intake_fini(&k->in);
     fast__neighbours_fini(&k->near);
 }
@@ -386,7 +529,9 @@ const fast_strategy fast__strategy_gossip_async = {
     .summary = "asynchronous gossip: averages, pushes or pulls with random neighbours",
     .options = options,
     .config_size = sizeof(gossip_config),
+    .codes = true,
     .topology = "full",
     .sends = "weights",
+    .answers = "nothing",
     .worker = worker,
 };

@@ -62,6 +62,7 @@ static const fast_option options[] = {
                   "states: merge only what our own step goes towards"),
     FAST_OPT_BOOL(fast_partial_config, flush, "yes",
                   "parts: at the end wait for what is on its way, and take it in"),
+    FAST_LINKS_GAMMA(fast_partial_config),
     FAST_OPT_END,
 };
 
@@ -80,6 +81,31 @@ int64_t fast__partial_age(const fast_partial *sh, const fast_msg *msg)
 
 /* Parts. */
 
+/* The part, or the stretch, that begins there and is so long; FAST_EFORMAT if none does. */
+static fast_err find_part(const fast_partial *sh, const fast_msg *msg, int64_t parts, int64_t *out)
+{
+    const int64_t n = sh->t->count, offset = msg->words[FAST_PARTIAL_OFFSET];
+
+    for (int64_t i = 0; i < parts; i++)
+        if (n * i / parts == offset &&
+            n * (i + 1) / parts - offset == msg->words[FAST_PARTIAL_COUNT]) {
+            *out = i;
+            return FAST_OK;
+        }
+    return fast__fail(FAST_EFORMAT, "worker %lld sent none of %lld parts", (long long)msg->from,
+                      (long long)parts);
+}
+
+/* due += a part that is encoded. */
+static fast_err take_coded(fast_partial *sh, const fast_msg *msg)
+{
+    int64_t i;
+
+    FAST_TRY(find_part(sh, msg, sh->parts, &i));
+    return fast_trainer_decode(sh->t, sh->flows[i], fast_msg_data(msg, 0), msg->parts[0].size, 1,
+                               sh->due + msg->words[FAST_PARTIAL_OFFSET]);
+}
+
 /* A part that arrived counts from the next update on. */
 static fast_err take_part(void *ctx, fast_msg **move)
 {
@@ -90,10 +116,13 @@ static fast_err take_part(void *ctx, fast_msg **move)
     const int64_t count = msg->words[FAST_PARTIAL_COUNT];
 
     if (offset < 0 || count < 0 || count > t->count || offset > t->count - count ||
-        msg->parts[0].size != (size_t)count * sizeof(float))
+        (!sh->flows && msg->parts[0].size != (size_t)count * sizeof(float)))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no part of %lld parameters",
                           (long long)msg->from, (long long)t->count);
-    fast__vector_add(count, fast_msg_data(msg, 0), sh->due + offset);
+    if (sh->flows)
+        FAST_TRY(take_coded(sh, msg));
+    else
+        fast__vector_add(count, fast_msg_data(msg, 0), sh->due + offset);
     sh->due_count++;
     fast_trainer_staleness(t, fast__partial_age(sh, msg));
     fast_trainer_carry(t, fast_actor_index(t->actor, msg->from),
@@ -102,22 +131,55 @@ static fast_err take_part(void *ctx, fast_msg **move)
     return FAST_OK;
 }
 
+/* A stretch of so many floats in a frozen buffer, through a flow if there is one. */
+static fast_err pack(fast_trainer *t, fast_flow *flow, const float *x, int64_t count,
+                     fast_buffer **out, size_t *size_out)
+{
+    const size_t floats = (size_t)count * sizeof *x;
+    fast_buffer *buffer = NULL;
+    fast_err err = FAST_OK;
+
+    FAST_TRY(fast_buffer_new(t->actor, flow ? fast_flow_bound(flow) : floats, &buffer));
+    *size_out = floats;
+    if (flow)
+        err = fast_trainer_encode(t, flow, x, fast_buffer_data(buffer), size_out);
+    else
+        memcpy(fast_buffer_data(buffer), x, floats);
+    if (err) {
+        fast_buffer_free(buffer);
+        return err;
+    }
+    fast_buffer_freeze(buffer);
+    *out = buffer;
+    return FAST_OK;
+}
+
+/* A codec that loses something sent less, or more, than what the own replica took: it takes the
+ * rest back, so that it holds what the others are going to, and what is owed is still to come. */
+static fast_err hold_as_sent(fast_partial *sh, fast_flow *flow, fast_buffer *buffer, size_t size,
+                             int64_t offset, int64_t count)
+{
+    if (fast_trainer_codes(sh->t) <= FAST_CODES_EXACT)
+        return FAST_OK;
+    fast__vector_axpy(count, -1, sh->sum + offset, sh->due + offset);
+    sh->due_count++;
+    return fast_trainer_decode(sh->t, flow, fast_buffer_data(buffer), size, 1, sh->due + offset);
+}
+
 /* Part i of what was summed up, to all others. */
 static fast_err send_part(fast_partial *sh, int64_t i)
 {
     fast_trainer *t = sh->t;
     const int64_t offset = part_offset(sh, i);
     const int64_t count = part_offset(sh, i + 1) - offset;
-    const size_t size = (size_t)count * sizeof(float);
     fast_buffer *buffer = NULL;
     fast_err err = FAST_OK;
+    size_t size;
 
     if (sh->summed[i] == 0 || count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_buffer_new(t->actor, size, &buffer));
-    memcpy(fast_buffer_data(buffer), sh->sum + offset, size);
-    fast_buffer_freeze(buffer);
+    FAST_TRY(pack(t, sh->flows ? sh->flows[i] : NULL, sh->sum + offset, count, &buffer, &size));
     for (int64_t k = 1; k < t->workers && !err; k++) {
         fast_msg *msg = NULL;
 
@@ -133,8 +195,10 @@ static fast_err send_part(fast_partial *sh, int64_t i)
         if (fast__is_peers(err))
             err = FAST_OK;
     }
+    if (!err && sh->flows)
+        err = hold_as_sent(sh, sh->flows[i], buffer, size, offset, count);
     fast_buffer_free(buffer);
-    memset(sh->sum + offset, 0, size);
+    memset(sh->sum + offset, 0, (size_t)count * sizeof *sh->sum);
     sh->summed[i] = 0;
     return err;
 }
@@ -201,9 +265,15 @@ static fast_err take_state(void *ctx, fast_msg **move)
 
     if (offset < 0 || count < 0 || count > t->count || offset > t->count - count ||
         msg->part_count != 2 || msg->parts[1].size != carried_size(t) ||
-        msg->parts[0].size != (size_t)count * sizeof(float))
+        (!sh->taken && msg->parts[0].size != (size_t)count * sizeof(float)))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no stretch of %lld parameters",
                           (long long)msg->from, (long long)t->count);
+    if (sh->taken) {
+        int64_t i;
+
+        FAST_TRY(find_part(sh, msg, sh->flow_count, &i));
+        FAST_TRY(fast_trainer_follow(t, sh->taken[i], x, msg->parts[0].size, &x));
+    }
     for (int64_t i = 0; i < count && sh->c->window; i++) {
         const double u = (double)sh->sum[offset + i] - (double)x[i];
         const double v = (double)t->w[offset + i] - (double)x[i];
@@ -224,11 +294,16 @@ static fast_err take_state(void *ctx, fast_msg **move)
     return fast_charge(t->actor, 9 * (double)count, 20 * (double)count);
 }
 
+static int64_t stretch_count(const fast_partial_config *c)
+{
+    return (int64_t)ceil(1 / c->part);
+}
+
 /* One of as many equal stretches as `part` asks for, by chance, to a random neighbour. */
 static fast_err send_state(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
-    const int64_t stretches = (int64_t)ceil(1 / sh->c->part);
+    const int64_t stretches = stretch_count(sh->c);
     const int64_t rank = fast__neighbour_pick(t, &sh->near);
     const int64_t i = (int64_t)(fast_random(t->actor) % (uint64_t)stretches);
     const int64_t offset = t->count * i / stretches;
@@ -236,13 +311,15 @@ static fast_err send_state(fast_partial *sh)
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
     fast_err err;
+    size_t size;
 
     if (rank < 0 || count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
-    FAST_TRY(fast_buffer_new(t->actor, (size_t)count * sizeof(float), &buffer));
-    memcpy(fast_buffer_data(buffer), t->w + offset, (size_t)count * sizeof(float));
-    FAST_TRY(fast__replica_msg(t, FAST_TAG_MODEL, 0, &buffer, &msg));
+    FAST_TRY(pack(t, sh->flows ? sh->flows[i] : NULL, t->w + offset, count, &buffer, &size));
+    err = fast__replica_msg(t, FAST_TAG_MODEL, 0, buffer, size, &msg);
+    fast_buffer_free(buffer);
+    FAST_TRY(err);
     err = fast_buffer_new(t->actor, carried_size(t), &buffer);
     if (err) {
         fast_msg_free(msg);
@@ -315,6 +392,38 @@ static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_p
     return fast__alloc("steps in each part", sh->parts_max, sizeof *sh->summed, &sh->summed);
 }
 
+/* A flow for each part of the gradient, or two for each stretch of the weights. */
+static fast_err open_flows(fast_partial *sh)
+{
+    fast_trainer *t = sh->t;
+    const bool states = sh->c->how == STATES;
+    const int64_t count = states ? stretch_count(sh->c) : sh->c->parts;
+
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    if (count < 1 || count > PARTS_MAX || (states && count > t->count))
+        return fast__fail(FAST_EINVAL,
+                          "partial: through a codec both ends must know the parts, and there are "
+                          "at most %d; give %s",
+                          PARTS_MAX, states ? "a larger part" : "parts, not 0");
+    sh->flow_count = states ? count : sh->parts;
+    FAST_TRY(fast__alloc("flows", sh->flow_count, sizeof(fast_flow *), &sh->flows));
+    if (states)
+        FAST_TRY(fast__alloc("flows", sh->flow_count, sizeof(fast_flow *), &sh->taken));
+    for (int64_t i = 0; i < sh->flow_count; i++) {
+        fast_flow_options o = { .number = i,
+                                .raw = states,
+                                .offset = t->count * i / sh->flow_count };
+
+        o.count = t->count * (i + 1) / sh->flow_count - o.offset;
+        FAST_TRY(fast_trainer_flow(t, &o, &sh->flows[i]));
+        o.decodes = true;
+        if (states)
+            FAST_TRY(fast_trainer_flow(t, &o, &sh->taken[i]));
+    }
+    return FAST_OK;
+}
+
 static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial *sh)
 {
     static fast_take_fn *const takes[] = { fast__scatter_take, take_part, take_state };
@@ -324,11 +433,14 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, takes[c->how], sh, &sh->in));
     if (c->how == SCATTER) {
         FAST_TRY(fast__alloc("the newest messages", t->workers, sizeof(fast_msg *), &sh->newest));
-        return fast__alloc("rounds of others", t->workers, sizeof *sh->round, &sh->round);
+        FAST_TRY(fast__alloc("rounds of others", t->workers, sizeof *sh->round, &sh->round));
+        return fast__scatter_open(sh);
     }
     FAST_TRY(fast__alloc(c->how == PARTS ? "the summed gradient" : "the last weights", t->count,
                          sizeof *sh->sum, &sh->sum));
-    return c->how == PARTS ? init_parts(t, c, sh) : FAST_OK;
+    if (c->how == PARTS)
+        FAST_TRY(init_parts(t, c, sh));
+    return open_flows(sh);
 }
 
 static void fini(fast_partial *sh)
@@ -336,6 +448,9 @@ static void fini(fast_partial *sh)
     for (int64_t i = 0; sh->newest && i < sh->t->workers; i++)
         fast_msg_free(sh->newest[i]);
     fast__free(sh->newest);
+    fast__free(sh->flows);
+    fast__free(sh->taken);
+    fast__links_fini(&sh->links);
     fast__free(sh->round);
     fast__free(sh->summed);
     fast__free(sh->sum);
@@ -355,12 +470,24 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+static const char *sends(const void *config)
+{
+    const fast_partial_config *c = config;
+
+    return c->how == STATES                     ? "values"
+           : c->how == SCATTER && c->sends == 0 ? "weights"
+                                                : "gradients";
+}
+
 const fast_strategy fast__strategy_partial = {
     .name = "partial",
     .summary = "asynchronous exchange of a part of what workers know",
     .options = options,
     .config_size = sizeof(fast_partial_config),
+    .codes = true,
     .topology = "full",
     .sends = "gradients",
+    .answers = "nothing",
+    .sends_by = sends,
     .worker = worker,
 };

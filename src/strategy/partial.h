@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "strategy/exchange.h"
+#include "strategy/links.h"
 
 /*
  * The members of the family `partial`: partial.c has its options, parts and states, and
@@ -18,6 +18,7 @@ typedef struct fast_partial_config {
     double part;      /* states: share of the weights that is sent */
     bool window;      /* states: merge by the test only */
     bool flush;       /* take in the last messages */
+    double gamma;     /* of fast_links */
 } fast_partial_config;
 
 /* Words of a part's message; of a replica's the first is the same. */
@@ -29,6 +30,12 @@ typedef struct fast_partial {
     const fast_partial_config *c;
     fast_neighbours near; /* scatter, states: whom it sends to */
     fast_intake in;       /* what arrives */
+    fast_links links;     /* scatter: through which weights travel */
+    double gamma;         /* scatter: how much of them is to be taken */
+    fast_flow **flows;    /* gradients, stretches: [flow_count], one for each part; NULL without a
+                             codec */
+    fast_flow **taken;    /* stretches: [flow_count], those that arrive */
+    int64_t flow_count;   /* of both */
     fast_msg **newest;    /* scatter: [workers], of each sender, not yet taken; NULL elsewhere */
     int64_t *round;       /* scatter: [workers], of the newest, also if taken */
     float *sum;           /* parts: d; states: u */
@@ -43,6 +50,8 @@ typedef struct fast_partial {
 /* Steps that the receiver is ahead of a message. */
 int64_t fast__partial_age(const fast_partial *sh, const fast_msg *msg);
 
+/* scatter: what sends and receives through the run's codec. */
+fast_err fast__scatter_open(fast_partial *sh);
 /* scatter: one step, and a message that arrived: the newest of each sender is kept. */
 fast_err fast__scatter_step(fast_partial *sh);
 fast_err fast__scatter_take(void *ctx, fast_msg **move);

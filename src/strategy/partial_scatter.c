@@ -13,22 +13,84 @@
  * Cost per worker: degree models every `period` steps; memory: a message for each that sends here.
  */
 #include "base/err.h"
+#include "base/memory.h"
 #include "strategy/partial.h"
 #include "tensor/vector.h"
+
+fast_err fast__scatter_open(fast_partial *sh)
+{
+    fast_trainer *t = sh->t;
+    const fast_flow_options gradients = { 0 };
+
+    FAST_TRY(fast__links_init(t, false, false, sh->c->gamma, &sh->links));
+    if (!sh->links.coded)
+        return FAST_OK;
+    if (sh->c->sends == 1) {
+        sh->flow_count = 1;
+        FAST_TRY(fast__alloc("flows", 1, sizeof(fast_flow *), &sh->flows));
+        return fast_trainer_flow(t, &gradients, &sh->flows[0]);
+    }
+    if (sh->links.differ && fast_topology_period(t->topology) != 1)
+        return fast__fail(FAST_EINVAL,
+                          "partial: through a codec that loses something, weights go as "
+                          "differences to what neighbours hold, who must stay the same: "
+                          "take another topology, or sends=gradients");
+    return FAST_OK;
+}
+
+/* Differences are taken in as they arrive, each is one to the last. One that does not fit, since
+ * this worker restarted, is answered by the wish for everything. */
+static fast_err follow(fast_partial *sh, int64_t rank, const fast_msg *msg, bool *lost_out)
+{
+    fast_trainer *t = sh->t;
+    fast_msg *note = NULL;
+    fast_replica other;
+    fast_err err = fast__links_open(&sh->links, rank, msg, &other);
+
+    *lost_out = err == FAST_EFORMAT;
+    if (!*lost_out)
+        return err;
+    FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &note));
+    err = fast_send(t->actor, msg->from, &note);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
 
 fast_err fast__scatter_take(void *ctx, fast_msg **move)
 {
     fast_partial *sh = ctx;
     fast_trainer *t = sh->t;
     const int64_t rank = fast_actor_index(t->actor, (*move)->from);
+    const bool differ = sh->c->sends == 0 && sh->links.differ;
     fast_replica other;
+    bool lost = false;
 
-    FAST_TRY(fast__replica_open(t, *move, &other));
+    if (differ)
+        FAST_TRY(follow(sh, rank, *move, &lost));
+    else
+        FAST_TRY(fast__replica_open(t, sh->links.coded, *move, &other));
     sh->round[rank] = (*move)->words[FAST_REPLICA_OWN];
+    if (lost)
+        return FAST_OK;
     fast_msg_free(sh->newest[rank]);
     sh->newest[rank] = *move;
     *move = NULL;
     return FAST_OK;
+}
+
+/* Wishes for everything. */
+static fast_err take_notes(fast_partial *sh)
+{
+    fast_msg *note = NULL;
+    fast_err err = FAST_OK;
+
+    while (sh->links.differ && !err) {
+        err = fast_receive(sh->t->actor, FAST_ANY, FAST_TAG_REPLY, FAST_AT_ONCE, &note);
+        if (err)
+            break;
+        fast__links_renew(&sh->links, 0);
+        fast_msg_free(note);
+    }
+    return err && !fast__is_peers(err) ? err : FAST_OK;
 }
 
 /* One copy of x to all neighbours, as round `round`. */
@@ -38,15 +100,17 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
     fast_neighbours *n = &sh->near;
     fast_buffer *buffer = NULL;
     fast_err err = FAST_OK;
+    size_t size;
 
     n->count = fast_topology_out(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
-    FAST_TRY(fast__replica_pack(t, x, &buffer));
-    fast_buffer_freeze(buffer);
+    if (sh->c->sends == 1)
+        FAST_TRY(fast__replica_pack(t, sh->flows ? sh->flows[0] : NULL, x, &buffer, &size));
+    else
+        FAST_TRY(fast__links_pack(&sh->links, 0, x, &buffer, &size, &sh->gamma));
     for (int64_t i = 0; i < n->count && !err; i++) {
-        fast_buffer *held = fast_buffer_hold(buffer);
         fast_msg *msg = NULL;
 
-        err = fast__replica_msg(t, FAST_TAG_MODEL, 0, &held, &msg);
+        err = fast__links_msg(&sh->links, FAST_TAG_MODEL, 0, sh->gamma, buffer, size, &msg);
         if (err)
             break;
         msg->words[FAST_REPLICA_OWN] = round;
@@ -54,6 +118,8 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
         if (fast__is_peers(err))
             err = FAST_OK;
     }
+    if (sh->c->sends == 1 && sh->flows && !err)
+        err = fast__replica_as_sent(t, sh->flows[0], buffer, size, 1, t->g);
     fast_buffer_free(buffer);
     return err;
 }
@@ -77,37 +143,76 @@ static fast_err await_round(fast_partial *sh, int64_t round, int64_t least)
     return FAST_OK;
 }
 
+/* A gradient that arrived, into g; keep is of the state that is not trained. */
+static fast_err add_gradient(fast_partial *sh, int64_t rank, const fast_replica *other, double keep,
+                             double share)
+{
+    fast_trainer *t = sh->t;
+
+    if (sh->flows)
+        FAST_TRY(fast_trainer_decode(t, sh->flows[0], other->coded, other->coded_size, (float)share,
+                                     t->g));
+    else
+        fast__vector_axpy(t->count, (float)share, other->x, t->g);
+    fast__vector_axpby(t->state_count, (float)share, other->s, (float)keep, t->s);
+    fast_trainer_carry(t, rank, share * (double)t->workers);
+    return fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count);
+}
+
+/* How much of a worker's message is taken. */
+static double share_of(const fast_partial *sh, int64_t rank, double share)
+{
+    const double gamma = fast__links_gamma(sh->newest[rank]);
+
+    if (sh->c->sends == 1 || !sh->links.differ)
+        return share;
+    return share * (gamma < sh->gamma ? gamma : sh->gamma);
+}
+
+/* One worker's message, into w or g. */
+static fast_err take_newest(fast_partial *sh, int64_t rank, double keep, double share)
+{
+    fast_trainer *t = sh->t;
+    const fast_msg *msg = sh->newest[rank];
+    const bool differ = sh->links.differ;
+    fast_replica other;
+
+    fast_trainer_staleness(t, fast__partial_age(sh, msg));
+    if (sh->c->sends == 1 || differ)
+        FAST_TRY(fast__replica_open(t, sh->links.coded, msg, &other));
+    else
+        FAST_TRY(fast__links_open(&sh->links, rank, msg, &other));
+    if (sh->c->sends == 1)
+        return add_gradient(sh, rank, &other, keep, share);
+    if (!differ)
+        return fast__replica_mix(t, keep, &other, share);
+    other.x = fast__links_known(&sh->links, rank);
+    return fast__links_mix(&sh->links, rank, keep, &other, share);
+}
+
 /* Take what is new, with weights 1 / (1 + n), into w or g. */
 static fast_err gather(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
     int64_t count = 0;
+    double keep = 1;
     double share;
-    double keep;
 
     for (int64_t i = 0; i < t->workers; i++)
         count += sh->newest[i] != NULL;
     share = 1 / (double)(1 + count);
-    keep = share;
     if (sh->c->sends == 1) {
         fast__vector_scale(t->count, (float)share, t->g);
         fast_trainer_carry(t, t->rank, share * (double)t->workers);
     }
+    if (sh->c->sends == 1 || !sh->links.differ)
+        keep = share;
+    for (int64_t i = 0; i < t->workers && keep != share; i++)
+        keep -= sh->newest[i] ? share_of(sh, i, share) : 0;
     for (int64_t i = 0; i < t->workers; i++) {
-        fast_replica other;
-
         if (!sh->newest[i])
             continue;
-        FAST_TRY(fast__replica_open(t, sh->newest[i], &other));
-        fast_trainer_staleness(t, fast__partial_age(sh, sh->newest[i]));
-        if (sh->c->sends == 0) {
-            FAST_TRY(fast__replica_mix(t, keep, &other, share));
-        } else {
-            fast__vector_axpy(t->count, (float)share, other.x, t->g);
-            fast__vector_axpby(t->state_count, (float)share, other.s, (float)keep, t->s);
-            fast_trainer_carry(t, i, share * (double)t->workers);
-            FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count));
-        }
+        FAST_TRY(take_newest(sh, i, keep, share_of(sh, i, share)));
         keep = 1;
         fast_msg_free(sh->newest[i]);
         sh->newest[i] = NULL;
@@ -122,6 +227,7 @@ static fast_err meet(fast_partial *sh, const float *x)
     const int64_t round = t->step / sh->c->period;
 
     fast_actor_at(t->actor, t->step, sh->c->sends == 1 ? "gradient" : "weights");
+    FAST_TRY(take_notes(sh));
     FAST_TRY(scatter(sh, x, round));
     if (sh->c->slack != 0) /* who is ahead must not hide its part of this round */
         FAST_TRY(fast__intake_poll(&sh->in));
