@@ -113,7 +113,7 @@ export const METRICS = ["seq", "step", "epoch", "time_s", "wall_s", "samples", "
 export type Metric = (typeof METRICS)[number];
 export type Metrics = Record<Metric, (number | null)[]>;
 
-export const SPAN_KINDS = ["compute", "codec", "send", "wait"] as const;
+export const SPAN_KINDS = ["compute", "codec", "send", "receive", "wait", "fault"] as const;
 export type SpanKind = (typeof SPAN_KINDS)[number];
 export interface Spans {
     actors: (string | { actor: number; name: string })[]; /* names, by number */

@@ -21,11 +21,13 @@ export function bars(rows: Bar[]): HTMLElement {
 }
 
 export function showStaleness(element: HTMLElement, buckets: StalenessBucket[], mean: number | null): void {
-    const last = buckets.findLastIndex(({ updates }) => updates > 0);
-    const total = buckets.reduce((sum, { updates }) => sum + updates, 0);
+    /* Buckets without updates may not be there. */
+    const all = Array.from({ length: Math.max(-1, ...buckets.map(({ bucket }) => bucket)) + 1 }, (_, bucket) =>
+        buckets.find((one) => one.bucket === bucket)?.updates ?? 0);
+    const total = all.reduce((sum, updates) => sum + updates, 0);
     put(element, h("h2", null, "Staleness of updates"), total === 0
         ? notice("Not measured.", "Synchronous strategies apply every update to the model that it was computed for.")
-        : bars(buckets.slice(0, last + 1).map(({ bucket, updates }) => ({
+        : bars(all.map((updates, bucket) => ({
             label: bucketName(bucket), value: updates, text: `${count(updates)} · ${((100 * updates) / total).toFixed(1)}%`,
         }))),
         total > 0 && h("p", { class: "dim" }, h("small", null,

@@ -3,16 +3,19 @@
 import type { RunDetail } from "./api.ts";
 import { plain } from "./format.ts";
 
+/* Where and under what name a run is kept does not tell how it trained. */
+const KEPT = new Set(["name", "store", "batch_of", "trace", "save", "checkpoint", "log", "metrics_port"]);
+
 /* Options whose values are not the same in all runs, in the order in which they are first seen. */
 export function differing(all: Record<string, unknown>[]): string[] {
     const names = [...new Set(all.flatMap((options) => Object.keys(options)))];
-    return names.filter((name) => new Set(all.map((options) => JSON.stringify(options[name] ?? null))).size > 1);
+    return names.filter((name) => !KEPT.has(name) && new Set(all.map((options) => JSON.stringify(options[name] ?? null))).size > 1);
 }
 
 /* The shortest names that tell the runs apart: what differs, else their numbers. */
 export function labels(details: Pick<RunDetail, "run" | "options">[]): string[] {
     const names = details.map(({ run }) => run.name || run.system || (run.strategy ?? "").split(":")[0] || `run ${run.id}`);
-    const varied = differing(details.map(({ options }) => options)).filter((name) => !["system", "strategy", "name", "store"].includes(name));
+    const varied = differing(details.map(({ options }) => options)).filter((name) => !["system", "strategy"].includes(name));
     const one = varied.length === 1 ? varied[0]! : null;
     return names.map((name, i) => {
         if (names.filter((other) => other === name).length === 1)

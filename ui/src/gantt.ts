@@ -32,7 +32,7 @@ export class Gantt {
             h("button", { class: "icon", "aria-label": label, title: label, onclick: press }, text);
         this.element = h("figure", { class: "chart gantt" },
             h("figcaption", null, h("h3", null, "What workers did"),
-                ...SPAN_KINDS.map((kind) => h("span", { class: "key" }, h("i", { style: { background: `var(--${kind})` } }), kind)),
+                ...SPAN_KINDS.filter((kind) => kind !== "fault").map((kind) => h("span", { class: "key" }, h("i", { style: { background: `var(--${kind})` } }), kind)),
                 this.readout, h("span", { class: "grow" }),
                 button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
                 button("⟲", "Show all", () => this.set(null))),

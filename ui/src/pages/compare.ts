@@ -126,7 +126,7 @@ class Panel {
 
 /* Runs as rows: what differs, then what came out, the best of each column bold. */
 function showResults(element: HTMLElement, { details, names }: Compared): void {
-    const options = differing(details.map((detail) => detail.options)).filter((name) => name !== "store" && name !== "name");
+    const options = differing(details.map((detail) => detail.options));
     const results = RESULTS.filter(([key]) => details.some(({ run }) => run[key] !== null));
     const lowest = new Set<keyof Run>(["time_to_target_s", "loss", "time_s", "bytes_sent", "staleness_mean", "divergence"]);
     const best = new Map(results.map(([key]) => {

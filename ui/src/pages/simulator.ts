@@ -22,7 +22,7 @@ const FAULTS: [text: string, what: string][] = [
 const FIELDS = ["system", "workers", "model", "data", "epochs", "target", "seed"] as const;
 const STANDARD: Record<string, string> = { system: "ssp", workers: "4", model: "mlp", data: "digits", epochs: "4", target: "", seed: "1" };
 /* What belongs to one process or place, and is not repeated. */
-const NOT_AGAIN = new Set(["store", "name", "resume", "checkpoint", "save", "trace", "record", "replay", "log"]);
+const NOT_AGAIN = new Set(["store", "name", "batch_of", "resume", "checkpoint", "save", "trace", "record", "replay", "log"]);
 
 export const simulatorPage: Page = async (root, { query, signal }) => {
     setTitle("Simulator");
