@@ -117,7 +117,7 @@ export class Chart {
             },
             focus: { alpha: lines.length > MANY ? 0.2 : 1 },
             padding: [14, this.margin(lines), 0, 0],
-            scales: { x: { time: false } },
+            scales: { x: { time: false }, y: { range: bounds } },
             axes: [
                 { ...common, values: (_, splits) => splits.map((value) => tick(axis.format(value))), space: 70, size: 30, gap: 4, grid: { show: false } },
                 { ...common, values: (_, splits) => splits.map((value) => value === null ? "" : tick(this.format(value))), size: 58, space: 34 },
@@ -207,6 +207,15 @@ export class Chart {
             parts.push(` · ${near.kind}: ${near.text}`);
         this.readout.replaceChildren(...parts);
     }
+}
+
+/* What the y axis shows: the values with some air; one value alone gets air of its own size. */
+function bounds(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+    if (low === null || high === null)
+        return [0, 1];
+    if (low === high)
+        return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, low + Math.abs(low) / 2];
+    return uPlot.rangeNum(low, high, 0.1, true) as uPlot.Range.MinMax;
 }
 
 /* The row with a value that is nearest to this one. */

@@ -6,8 +6,9 @@ import { Chart, type Line, type Mark } from "./chart.ts";
 import { h, segmented } from "./dom.ts";
 import { number, percent, short } from "./format.ts";
 
-/* Each chart: its title, its lines as (column, name, colour), its numbers. */
-const CHARTS: [string, [Metric, string, number][], (value: number) => string][] = [
+/* Each chart: its title, its lines as (column, name, colour), its numbers. The last two are left out
+   where they are zero throughout, as in synchronous training. */
+const CHARTS: readonly [string, [Metric, string, number][], (value: number) => string][] = [
     ["Accuracy", [["train_accuracy", "train", 0], ["test_accuracy", "test", 1]], percent],
     ["Loss", [["loss", "train", 0], ["test_loss", "test", 1]], number],
     ["Samples a second", [["samples_per_s", "samples/s", 2]], short],
@@ -44,7 +45,7 @@ export class Curves {
             return at === null ? [] : [{ x: at, kind: event.kind, text: event.text ?? "" }];
         });
         CHARTS.forEach(([, columns], i) => {
-            const lines = columns.filter(([name]) => isMeasured(metrics[name])).map(([name, label, index]): Line =>
+            const lines = columns.filter(([name]) => isMeasured(metrics[name]) && (i < 3 || metrics[name].some((value) => value !== 0 && value !== null))).map(([name, label, index]): Line =>
                 ({ label, index, x, y: rows.map((row) => metrics[name][row] ?? null) }));
             const chart = this.charts[i]!;
             chart.element.hidden = lines.length === 0;

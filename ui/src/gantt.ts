@@ -36,7 +36,7 @@ export class Gantt {
                 this.readout, h("span", { class: "grow" }),
                 button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
                 button("⟲", "Show all", () => this.set(null))),
-            this.canvas);
+            this.canvas, h("small", { class: "dim" }, "The newest of each worker, looked at once a second; where a row is empty, nothing was kept."));
         const observer = new ResizeObserver(() => this.paint());
         observer.observe(this.canvas);
         signal.addEventListener("abort", () => observer.disconnect());

@@ -128,8 +128,9 @@ class Panel {
 function showResults(element: HTMLElement, { details, names }: Compared): void {
     const options = differing(details.map((detail) => detail.options));
     const results = RESULTS.filter(([key]) => details.some(({ run }) => run[key] !== null));
-    const lowest = new Set<keyof Run>(["time_to_target_s", "loss", "time_s", "bytes_sent", "staleness_mean", "divergence"]);
-    const best = new Map(results.map(([key]) => {
+    const lowest = new Set<keyof Run>(["time_to_target_s", "loss", "time_s", "bytes_sent"]);
+    const judged = results.filter(([key]) => key !== "staleness_mean" && key !== "divergence");
+    const best = new Map(judged.map(([key]) => {
         const all = details.map(({ run }) => run[key]).filter((value): value is number => typeof value === "number");
         return [key, lowest.has(key) ? Math.min(...all) : Math.max(...all)];
     }));
@@ -145,7 +146,7 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
                     const text = format(run[key] as number | null);
                     return h("td", { class: "number" }, details.length > 1 && run[key] === best.get(key) ? h("strong", null, text) : text);
                 });
-                return h("tr", null, h("td", null, swatch(i),
+                return h("tr", null, h("td", { class: "name" }, swatch(i),
                     h("a", { href: `#/run/${run.id}`, title: runTitle(run) }, names[i])), h("td", null, statusPill(run)),
                     ...options.map((name) => h("td", null, plain(own[name], name))), ...cells);
             })))),
