@@ -16,7 +16,7 @@ LEVELS = [
     ["comm", "model"],
     ["strategy"],
     ["run"],
-    ["cli", "serve"],
+    ["cli", "compare", "serve"],
 ]
 LEVEL = {name: i for i, row in enumerate(LEVELS) for name in row}
 FILE_MAX, HEADER_MAX, FUNCTION_MAX, COLUMN_MAX = 800, 400, 70, 100
@@ -43,7 +43,7 @@ SYSTEM = {
                "posix_spawn* fast__thread_start fast__thread_join",
 }
 # Folders that may, and single files with their reasons.
-SYSTEM_FOLDERS = {"base", "transport", "cli", "serve"}
+SYSTEM_FOLDERS = {"base", "transport", "cli", "compare", "serve"}
 SYSTEM_ALLOWED = {
     "src/data/prefetch.c": "the prefetching thread",
     "src/data/loader.c": "the prefetching thread",

@@ -41,6 +41,7 @@ extern const cli_command cli_commands[];               /* commands.c; the last h
 const cli_command *cli_command_find(const char *name); /* NULL where there is none */
 
 int cli_train(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
 /* `fast bench allreduce`, with "name=value", ..., NULL. */
@@ -64,6 +65,9 @@ int cli_fail_err(fast_err err);
 /* The closest of `count` names to `name`, or NULL if none is close. */
 const char *cli_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
                         const void *ctx, int64_t count);
+
+/* A word as a shell reads it back. */
+void cli_put_quoted(FILE *file, const char *word);
 
 /* True if `file` is a terminal that wants colours: NO_COLOR and TERM=dumb do not. */
 bool cli_has_color(FILE *file);

@@ -27,6 +27,21 @@ static const fast_option train_flags[] = {
     FLAG_END,
 };
 
+static const fast_option compare_flags[] = {
+    { "seeds", "3", "runs of each line, with seeds that follow one another", FAST_OPTION_INT, 0, 0,
+      1, 1000, NULL },
+    { "tune", "",
+      "give every line the same trials: lr=0.05,0.1 or lr=0.0125..0.8x2; can be repeated; no: none",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "jobs", "0", "runs at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
+      NULL },
+    { "report", "", "write a report to this file, one HTML page that needs no network",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    FLAG("json", "print one JSON object a line for each way of training"),
+    FLAG("quiet", "say nothing while it runs"),
+    FLAG_END,
+};
+
 static const fast_option bench_flags[] = {
     FLAG("json", "print one JSON object a line for each measurement"),
     { "actors", "0", "sim: actors in the ring; 0: 64, 1024 and 4096", FAST_OPTION_INT, 0, 0, 0,
@@ -94,6 +109,21 @@ static const cli_example train_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example compare_examples[] = {
+    { "fast compare --cluster hetero --report report.html",
+      "eight systems on a cluster of uneven nodes: which to choose, and why" },
+    { "fast compare --system bsp,ssp,easgd --workers 2..16x2 --cluster wan",
+      "a sweep: every system with 2, 4, 8 and 16 workers" },
+    { "fast compare --strategy ps:slack=0..3 --cluster hetero --seeds 5",
+      "a range inside of a value" },
+    { "fast compare --codec none,int8,topk:ratio=0.01 --cluster ethernet-1g --tune no",
+      "codecs, without trials" },
+    { "fast compare --system bsp,ssp --data digits --workers 2 --transport threads --target 0.97 "
+      "--tune lr=0.02,0.05",
+      "on this machine, one run after the other" },
+    { NULL, NULL },
+};
+
 static const cli_example bench_examples[] = {
     { "fast bench", "two numbers: samples/s of lenet, and the part of a step spent waiting" },
     { "fast bench engine", "training steps of several models, whole and by layer" },
@@ -155,6 +185,10 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
+    { "compare", "[OPTIONS]",
+      "train the same job in several ways, and say which to choose; options take lists a,b and "
+      "ranges 2..16x2",
+      "train", compare_flags, NULL, compare_examples, cli_compare },
     { "bench", "[engine|allreduce|codec|sim] [OPTIONS]", "measure the speed of this machine",
       "train", bench_flags, "engine|allreduce|codec|sim", bench_examples, cli_bench },
     { "simulate", "[OPTIONS]",
@@ -167,7 +201,8 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|bench|simulate|systems|ui|info|help|models|data|layers|optimizers|schedules|engines|"
+      "train|compare|bench|simulate|systems|ui|info|help|models|data|layers|optimizers|schedules|"
+      "engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
@@ -176,7 +211,7 @@ const cli_command cli_commands[] = {
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
-    { "Chance", "|seed|seeds|shrink|" },
+    { "Chance", "|seed|seeds|shrink|tune|jobs|" },
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files", "|save|load|checkpoint|checkpoint_every|resume|log|store|name|batch_of|" },

@@ -40,6 +40,24 @@ bool cli_has_color(FILE *file)
     return isatty(fileno(file)) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 }
 
+void cli_put_quoted(FILE *file, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=./:,+@%";
+    if (word[0] && word[strspn(word, plain)] == '\0') {
+        fputs(word, file);
+        return;
+    }
+    fputc('\'', file);
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'')
+            fputs("'\\''", file);
+        else
+            fputc(*c, file);
+    }
+    fputc('\'', file);
+}
+
 /* Levenshtein's distance, of words of at most 63 bytes; longer ones are never close. */
 static size_t distance(const char *a, const char *b)
 {

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -39,10 +40,10 @@ void cli_progress_time(double seconds, char text[32])
         snprintf(text, 32, "%lld:%02lld", s / 60, s % 60);
 }
 
-static int width(const cli_progress *progress)
+static int width(FILE *file)
 {
     struct winsize size = { 0 };
-    if (ioctl(fileno(progress->file), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    if (ioctl(fileno(file), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return 80;
     return size.ws_col < WIDTH_MAX ? size.ws_col : WIDTH_MAX;
 }
@@ -72,13 +73,13 @@ static void where_text(const cli_progress *progress, const fast_event *event, bo
     }
 }
 
-static void draw_bar(const cli_progress *progress, double fraction, int size)
+static void draw_bar(FILE *file, bool color, double fraction, int size)
 {
     const int full = (int)(fraction * size);
-    fputs(progress->color ? " [\033[32m" : " [", progress->file);
+    fputs(color ? " [\033[32m" : " [", file);
     for (int i = 0; i < size; i++)
-        fputc(i < full ? '=' : i == full ? '>' : ' ', progress->file);
-    fputs(progress->color ? "\033[0m]" : "]", progress->file);
+        fputc(i < full ? '=' : i == full ? '>' : ' ', file);
+    fputs(color ? "\033[0m]" : "]", file);
 }
 
 static void draw(cli_progress *progress, const fast_event *event)
@@ -98,14 +99,15 @@ static void draw(cli_progress *progress, const fast_event *event)
     if (left[0])
         snprintf(parts[count++], sizeof parts[0], "  %s left", left);
 
-    int room = width(progress) - 1 - (int)strlen(where);
+    int room = width(progress->file) - 1 - (int)strlen(where);
     int shown = 0;
     while (shown < count && room - (int)strlen(parts[shown]) >= 0)
         room -= (int)strlen(parts[shown++]);
     const int bar = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
     fprintf(progress->file, "\r%s", where);
     if (bar >= BAR_MIN && event->step_count > 0)
-        draw_bar(progress, (double)event->step / (double)event->step_count, bar);
+        draw_bar(progress->file, progress->color, (double)event->step / (double)event->step_count,
+                 bar);
     for (int i = 0; i < shown; i++)
         fputs(parts[i], progress->file);
     fputs("\033[K", progress->file);
@@ -156,4 +158,67 @@ void cli_progress_show(cli_progress *progress, const fast_event *event)
         draw(progress, event);
     else if (event->step < event->step_count && event->result->time_s - progress->line_s >= 30)
         line(progress, event, false);
+}
+
+static double clock_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void cli_bar_init(cli_bar *bar, FILE *file)
+{
+    *bar = (cli_bar){ .file = file,
+                      .terminal = isatty(fileno(file)) != 0,
+                      .color = cli_has_color(file),
+                      .shown_s = clock_s() };
+    if (bar->terminal)
+        bar->shown_s -= 1; /* at once */
+}
+
+void cli_bar_clear(cli_bar *bar)
+{
+    if (bar->drawn)
+        fputs("\r\033[K", bar->file);
+    fflush(bar->file);
+    bar->drawn = false;
+}
+
+void cli_bar_show(cli_bar *bar, const char *what, int64_t done, int64_t count, double seconds_left,
+                  const char *note)
+{
+    const double now = clock_s();
+    char where[64], left[32], time[48] = "";
+
+    if (note[0])
+        snprintf(bar->note, sizeof bar->note, "%s", note);
+    if (now - bar->shown_s < (bar->terminal ? 0.1 : 30))
+        return;
+    bar->shown_s = now;
+    if (count > 0)
+        snprintf(where, sizeof where, "%lld/%lld %.30s", (long long)done, (long long)count, what);
+    else
+        snprintf(where, sizeof where, "%lld %.30s", (long long)done, what);
+    cli_progress_time(seconds_left, left);
+    if (left[0] && done < count)
+        snprintf(time, sizeof time, "  %s left", left);
+    if (!bar->terminal) {
+        fprintf(bar->file, "%s%s%s%s\n", where, time, bar->note[0] ? "  " : "", bar->note);
+        fflush(bar->file);
+        return;
+    }
+    int room = width(bar->file) - 1 - (int)(strlen(where) + strlen(time));
+    const int size = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
+    fprintf(bar->file, "\r%s", where);
+    if (size >= BAR_MIN && count > 0) {
+        draw_bar(bar->file, bar->color, (double)done / (double)count, size);
+        room -= size + 3;
+    }
+    fputs(room >= 0 ? time : "", bar->file);
+    if (room > 12 && bar->note[0])
+        fprintf(bar->file, "  %.*s", room - 2, bar->note);
+    fputs("\033[K", bar->file);
+    fflush(bar->file);
+    bar->drawn = true;
 }

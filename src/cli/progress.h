@@ -26,3 +26,20 @@ void cli_progress_clear(cli_progress *progress);
 
 /* "1:02:03", "0:32"; "" where the time is not known. */
 void cli_progress_time(double seconds, char text[32]);
+
+/* A bar for anything that is counted: redrawn on a terminal at most ten times a second; elsewhere a
+ * line every 30 seconds. */
+typedef struct cli_bar {
+    FILE *file;     /* standard error */
+    bool terminal;  /* redraw one line */
+    bool color;     /* with colours */
+    bool drawn;     /* a line is on the screen that must be cleared first */
+    double shown_s; /* when it was shown last, by the machine's clock */
+    char note[160]; /* what happened last; kept until there is news */
+} cli_bar;
+
+void cli_bar_init(cli_bar *bar, FILE *file);
+/* "12/64 runs [====>    ] 1:32 left  note"; `note` "" keeps the last one, `count` 0: not known. */
+void cli_bar_show(cli_bar *bar, const char *what, int64_t done, int64_t count, double seconds_left,
+                  const char *note);
+void cli_bar_clear(cli_bar *bar);

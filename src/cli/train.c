@@ -167,25 +167,6 @@ static void on_event(void *ctx, const fast_event *event)
     }
 }
 
-/* A word as a shell would read it back. */
-static void put_quoted(FILE *file, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=./:,+@%";
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        fputs(word, file);
-        return;
-    }
-    fputc('\'', file);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'')
-            fputs("'\\''", file);
-        else
-            fputc(*c, file);
-    }
-    fputc('\'', file);
-}
-
 /* The command that goes on from `checkpoint`: the same words, but for where weights come from. */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
@@ -198,10 +179,10 @@ static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
         if (strncmp(argv[i], "--resume=", 9) == 0 || strncmp(argv[i], "--load=", 7) == 0)
             continue;
         fputc(' ', file);
-        put_quoted(file, argv[i]);
+        cli_put_quoted(file, argv[i]);
     }
     fputs(" --resume ", file);
-    put_quoted(file, checkpoint);
+    cli_put_quoted(file, checkpoint);
     fputc('\n', file);
 }
 

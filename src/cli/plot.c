@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Curves in characters, for a terminal: a grid whose columns are time and whose rows are accuracy,
+ * or the test loss where there is none. A curve is the letter that its line has in the table; where
+ * curves cross, the better line is seen. Between two evaluations a curve is a straight line.
+ */
+#include "plot.h"
+
+#include "page.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 14, COLUMNS_MAX = 90, MARGIN = 8 };
+
+/* The picture and its extents. */
+typedef struct plot {
+    char cells[ROWS][COLUMNS_MAX]; /* 0: empty */
+    int columns;                   /* that are used */
+    double time_max;               /* of the right edge; the left one is 0 */
+    double low;                    /* of the lowest row */
+    double high;                   /* of the highest */
+    bool loss;                     /* rows are test losses */
+} plot;
+
+static double height_of(const plot *p, const fast_compare_point *point)
+{
+    return p->loss ? point->test_loss : point->test_accuracy;
+}
+
+static void measure(plot *p, const fast_compared *lines, int64_t count)
+{
+    p->low = INFINITY;
+    p->high = -INFINITY;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 0; lines[i].shown && k < lines[i].shown->point_count; k++) {
+            const fast_compare_point *point = &lines[i].shown->points[k];
+            const double h = height_of(p, point);
+
+            if (!isfinite(h))
+                continue;
+            p->time_max = fmax(p->time_max, point->time_s);
+            p->low = fmin(p->low, h);
+            p->high = fmax(p->high, h);
+        }
+}
+
+static void put(plot *p, double time, double height, char letter)
+{
+    const int x = (int)(time / p->time_max * (p->columns - 1) + 0.5);
+    const int y = (int)((p->high - height) / (p->high - p->low) * (ROWS - 1) + 0.5);
+
+    if (x >= 0 && x < p->columns && y >= 0 && y < ROWS)
+        p->cells[y][x] = letter;
+}
+
+static void draw(plot *p, const fast_compared_run *run, char letter)
+{
+    for (int64_t k = 0; k < run->point_count; k++) {
+        const fast_compare_point *b = &run->points[k];
+        const fast_compare_point *a = k > 0 ? b - 1 : b;
+
+        if (!isfinite(height_of(p, a)) || !isfinite(height_of(p, b)))
+            continue;
+        for (int i = 0; i <= 2 * COLUMNS_MAX; i++) {
+            const double part = (double)i / (2 * COLUMNS_MAX);
+
+            put(p, a->time_s + part * (b->time_s - a->time_s),
+                height_of(p, a) + part * (height_of(p, b) - height_of(p, a)), letter);
+        }
+    }
+}
+
+void cli_plot(const fast_compared *lines, int64_t count, double target, FILE *out)
+{
+    plot p = { .loss = count > 0 && isnan(lines[0].accuracy.median) };
+    cli_page page;
+
+    cli_page_init(&page, out);
+    p.columns = page.width - MARGIN - 1 < COLUMNS_MAX ? page.width - MARGIN - 1 : COLUMNS_MAX;
+    measure(&p, lines, count);
+    if (!(p.time_max > 0) || !(p.high > p.low) || p.columns < 20)
+        return;
+    for (int64_t i = count < 26 ? count - 1 : 25; i >= 0; i--)
+        if (lines[i].shown)
+            draw(&p, lines[i].shown, (char)('a' + i));
+    fprintf(out, "\n%s over time, letters as in the table\n", p.loss ? "test loss" : "accuracy");
+    for (int y = 0; y < ROWS; y++) {
+        const double height = p.high - (p.high - p.low) * y / (ROWS - 1);
+        const double row = (p.high - p.low) / (ROWS - 1);
+        const bool aim = !p.loss && target > 0 && fabs(height - target) <= row / 2;
+
+        if (y % 3 == 0 || y == ROWS - 1)
+            fprintf(out, p.loss ? "%6.3f" : "%5.1f%%", p.loss ? height : 100 * height);
+        else
+            fputs("      ", out);
+        fputs(" |", out);
+        for (int x = 0; x < p.columns; x++)
+            fputc(p.cells[y][x] ? p.cells[y][x] : aim ? '.' : ' ', out);
+        fputc('\n', out);
+    }
+    fputs("       +", out);
+    for (int x = 0; x < p.columns; x++)
+        fputc('-', out);
+    fprintf(out, "\n        0%*.4g s\n", p.columns - 3, p.time_max);
+}
