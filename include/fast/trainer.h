@@ -125,6 +125,21 @@ FAST_API fast_codes fast_trainer_codes(const fast_trainer *t);
  * sent yet is kept for the next call: every call is for the same kind of vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 
+/* The same in pieces that begin before the vector is whole, for strategies that start them in
+ * reports: cut it in pieces of whole layers, `least` floats at least, from the last to the first;
+ * *count_out is 0 where the run's codec does not take layers apart, or there is none. The bits are
+ * those of fast_trainer_sum(). A step starts every piece, all workers in the same order, and then
+ * finishes every piece. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least,
+                                                       int64_t *count_out);
+FAST_API void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
+                                     int64_t *count_out);
+/* x is the whole vector, of which the piece is final. Never blocks. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i,
+                                                         const float *x);
+/* The piece of x becomes the sum. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x);
+
 /* Open a space whose first tensor has the length of w, and to which gradients or differences are
  * added: encoded where the run has a codec. The codecs' options are set here. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,

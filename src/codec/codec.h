@@ -179,6 +179,14 @@ size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, cons
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
 fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
                             fast_decode_mode mode, float scale, float *y);
+/* A vector in pieces of some blocks each, from any to any, all with the vector's pointers: once all
+ * are encoded it ends. A piece takes fast__coder_bound() at most. */
+void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
+size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out);
+void fast__coder_encode_end(fast_coder *coder);
+fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y);
 /* SPARSE codecs over one block: its entries, as of pairs(). FAST_ENOTSUP for others. */
 fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out);

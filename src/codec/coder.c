@@ -328,15 +328,15 @@ static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progre
                   : c->chain->codec->encode(c->chain->config, &e, out);
 }
 
-/* All blocks, framed. A block is written where it may stay: its size is known only afterwards. */
-static size_t encode_blocks(fast_coder *c, int64_t step, double progress, const float *x,
-                            uint8_t *out)
+/* Some blocks, framed. A block is written where it may stay: its size is known only afterwards. */
+static size_t encode_blocks(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                            double progress, const float *x, uint8_t *out)
 {
     uint8_t *at = out;
 
     if (c->part_count == 1)
         return encode_block(c, 0, step, progress, x, out);
-    for (int64_t i = 0; i < c->part_count; i++) {
+    for (int64_t i = first; i < first + count; i++) {
         uint8_t head[FAST_VARINT_MAX];
         const size_t size = encode_block(c, i, step, progress, x, at + FAST_VARINT_MAX);
         const size_t head_size = (size_t)(fast__varint_put(head, size) - head);
@@ -348,15 +348,35 @@ static size_t encode_blocks(fast_coder *c, int64_t step, double progress, const 
     return (size_t)(at - out);
 }
 
+void fast__coder_block_at(const fast_coder *c, int64_t i, int64_t *at_out, int64_t *count_out)
+{
+    FAST_ASSERT(i >= 0 && i < c->part_count);
+    *at_out = c->parts[i].at;
+    *count_out = c->parts[i].block.count;
+}
+
 size_t fast__coder_encode(fast_coder *c, int64_t step, double progress, const float *x,
                           uint8_t *out)
 {
-    const fast_chain *chain = c->chain;
-    const bool staged = chain->stage_count > 0;
-    size_t size = encode_blocks(c, step, progress, x, staged ? c->bytes[0] : out + 1);
-    int done = 0;
+    const size_t size = fast__coder_encode_part(c, 0, c->part_count, step, progress, x, out);
 
     c->encodings++;
+    return size;
+}
+
+void fast__coder_encode_end(fast_coder *c)
+{
+    c->encodings++;
+}
+
+size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out)
+{
+    const fast_chain *chain = c->chain;
+    const bool staged = chain->stage_count > 0;
+    size_t size = encode_blocks(c, first, count, step, progress, x, staged ? c->bytes[0] : out + 1);
+    int done = 0;
+
     out[0] = 0;
     FAST_ASSERT(size <= c->plain);
     if (!staged)
@@ -437,10 +457,17 @@ static fast_err next_block(const fast_coder *c, int64_t i, const uint8_t **in, c
 fast_err fast__coder_decode(fast_coder *c, const uint8_t *in, size_t size, fast_decode_mode mode,
                             float scale, float *y)
 {
+    return fast__coder_decode_part(c, 0, c->part_count, in, size, mode, scale, y);
+}
+
+fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y)
+{
+    FAST_ASSERT(first >= 0 && count >= 0 && first + count <= c->part_count);
     FAST_TRY(unstage(c, &in, &size));
     const uint8_t *const end = in + size;
 
-    for (int64_t i = 0; i < c->part_count; i++) {
+    for (int64_t i = first; i < first + count; i++) {
         const part *p = &c->parts[i];
         fast_decoding d = { p->block, NULL, 0, mode, scale, y + p->at, c->scratch };
 

@@ -182,6 +182,14 @@ void fast__coded_free(fast_coded *c)
     fast__free(c);
 }
 
+fast_coder *fast__coded_whole(fast_coded *c, const fast_chain **chain_out,
+                              fast_coded_figures **figures_out)
+{
+    *chain_out = c->chains[0];
+    *figures_out = c->figures;
+    return c->up;
+}
+
 fast_coded_way fast__coded_way(const fast_coded *c)
 {
     return c->way;
@@ -289,7 +297,7 @@ static fast_err decode(call *k, const fast_chain *chain, fast_coder *coder, int6
 }
 
 /* The sum of signs becomes its sign; what is no number stays one. */
-static void vote(const fast_coded *c, int64_t count, float *y)
+void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 {
     const float all = (float)c->size;
 
@@ -420,7 +428,7 @@ static fast_err sum_gather(call *k, float *x)
     for (int64_t r = 0; r < n; r++)
         FAST_TRY(decode(k, c->chains[0], c->up, c->count, r ? FAST_DECODE_ADD : FAST_DECODE_SET, x,
                         &c->parts[r]));
-    vote(c, c->count, x);
+    fast__coded_vote(c, c->count, x);
     return FAST_OK;
 }
 
@@ -453,7 +461,7 @@ static fast_err sum_own(call *k, float *x, int64_t own, int64_t own_count)
     for (int64_t r = 0; r < n; r++)
         FAST_TRY(decode(k, c->chains[0], c->slices[c->rank], own_count,
                         r ? FAST_DECODE_ADD : FAST_DECODE_SET, x + own, &c->parts[r]));
-    vote(c, own_count, x + own);
+    fast__coded_vote(c, own_count, x + own);
     return FAST_OK;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codec/codec.h"
-#include "comm/comm.h"
+#include "comm/spread.h"
 
 /* The sum of vectors over a group, of which codecs make what is sent; coded.c says how. One object
  * for each member, which outlives groups: what it owes is part of the member's state. */
@@ -57,6 +57,36 @@ void fast__coded_restart(fast_coded *coded, int64_t sums);
 /* x, of the layout, becomes the sum over the group, the same bits at all members. A collective. */
 fast_err fast__coded_sum(fast_coded *coded, fast_group *group, int64_t step, double progress,
                          float *x, int64_t deadline);
+
+/* coded_early.c: the same in pieces of whole layers, each of which begins when its layers are
+ * there. Only the way gather, with a block for each layer; the bits are those of one sum. */
+typedef struct fast_coded_piece {
+    int64_t offset;      /* of its elements */
+    int64_t count;       /* of them */
+    int64_t first;       /* block of the coder */
+    int64_t block_count; /* of it */
+    size_t size;         /* bytes of the own encoding */
+    int64_t spent_ns;    /* on it, not yet charged; simulated time is */
+    fast_spread spread;  /* of the encodings */
+} fast_coded_piece;
+
+/* Cut in pieces of at least `least` floats, from the last layer to the first; *count_out is 0 where
+ * sums cannot begin early. The group is the sums'. */
+fast_err fast__coded_cut(fast_coded *coded, fast_group *group, int64_t least,
+                         fast_coded_piece **out, int64_t *count_out);
+void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count);
+/* Encode a piece of x, the whole vector, and post it. Never blocks. */
+fast_err fast__coded_start(fast_coded *coded, fast_coded_piece *piece, int64_t step,
+                           double progress, const float *x);
+/* Wait for everybody's, and make the sum in x. After the last of a step's: fast__coded_end(). */
+fast_err fast__coded_finish(fast_coded *coded, fast_coded_piece *piece, float *x, int64_t deadline);
+void fast__coded_end(fast_coded *coded);
+
+/* The coder of whole vectors, for coded_early.c; NULL where there is none. */
+fast_coder *fast__coded_whole(fast_coded *coded, const fast_chain **chain_out,
+                              fast_coded_figures **figures_out);
+/* The sum of signs becomes its sign, where members vote. */
+void fast__coded_vote(const fast_coded *coded, int64_t count, float *y);
 
 /* Charge for an encoding of `count` floats to `size` bytes, or a decoding, that began then. */
 fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t begin,

@@ -10,13 +10,14 @@
 
 fast_err fast__spread_init(fast_spread *spread, fast_group *group, const char *doing)
 {
-    *spread = (fast_spread){ .collective = { .group = group, .doing = doing, .element = 1 } };
+    *spread = (fast_spread){ .collective = { .group = group, .doing = doing, .element = 1 },
+                             .size = group->size };
     return fast__alloc("parts of a group", group->size, sizeof *spread->parts, &spread->parts);
 }
 
 void fast__spread_drop(fast_spread *spread)
 {
-    for (int64_t r = 0; spread->parts && r < spread->collective.group->size; r++) {
+    for (int64_t r = 0; spread->parts && r < spread->size; r++) {
         fast_buffer_free(spread->parts[r].buffer);
         spread->parts[r] = (fast_spread_part){ 0 };
     }

@@ -16,7 +16,8 @@ typedef struct fast_spread_part {
 
 typedef struct fast_spread {
     fast_collective collective; /* for its group and tag */
-    fast_spread_part *parts;    /* [size of the group], by rank */
+    fast_spread_part *parts;    /* [size], by rank */
+    int64_t size;               /* of the group */
 } fast_spread;
 
 fast_err fast__spread_init(fast_spread *spread, fast_group *group, const char *doing);

@@ -301,21 +301,85 @@ fast_codes fast_trainer_codes(const fast_trainer *t)
     return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
 }
 
-fast_err fast_trainer_sum(fast_trainer *t, float *x)
+/* The seat's sums, made when they are first needed. */
+static fast_err open_sums(fast_trainer *t)
 {
     fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
+    fast_coded_options o = options_of(run, fast__run_params(run), t->rank);
+
+    if (seat->coded)
+        return FAST_OK;
+    o.figures = &seat->figures;
+    FAST_TRY(fast__coded_new(&o, &seat->coded));
+    fast__coded_restart(seat->coded, seat->step_begun);
+    return FAST_OK;
+}
+
+fast_err fast_trainer_sum(fast_trainer *t, float *x)
+{
+    fast_seat *seat = t->run;
     const double progress = (double)t->step / (double)t->epoch_steps;
 
     FAST_ASSERT(x != NULL && t->group != NULL);
     if (fast_trainer_codes(t) == FAST_CODES_NONE)
         return fast_allreduce(t->group, x, t->count, FAST_SOON);
-    if (!seat->coded) {
-        fast_coded_options o = options_of(run, fast__run_params(run), t->rank);
-
-        o.figures = &seat->figures;
-        FAST_TRY(fast__coded_new(&o, &seat->coded));
-        fast__coded_restart(seat->coded, seat->step_begun);
-    }
+    FAST_TRY(open_sums(t));
     return fast__coded_sum(seat->coded, t->group, t->step, progress, x, FAST_SOON);
+}
+
+void fast__codec_uncut(fast_seat *seat)
+{
+    fast__coded_cut_free(seat->pieces, seat->piece_count);
+    seat->pieces = NULL;
+    seat->piece_count = 0;
+}
+
+fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least, int64_t *count_out)
+{
+    fast_seat *seat = t->run;
+
+    *count_out = 0;
+    fast__codec_uncut(seat);
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(open_sums(t));
+    FAST_TRY(fast__coded_cut(seat->coded, t->group, least, &seat->pieces, &seat->piece_count));
+    seat->pieces_left = seat->piece_count;
+    *count_out = seat->piece_count;
+    return FAST_OK;
+}
+
+void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
+                            int64_t *count_out)
+{
+    const fast_seat *seat = t->run;
+
+    FAST_ASSERT(i >= 0 && i < seat->piece_count);
+    *offset_out = seat->pieces[i].offset;
+    *count_out = seat->pieces[i].count;
+}
+
+fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i, const float *x)
+{
+    fast_seat *seat = t->run;
+    /* A gradient counts its step at its end. */
+    const int64_t step = t->step + (seat->computing ? 1 : 0);
+
+    FAST_ASSERT(i >= 0 && i < seat->piece_count);
+    return fast__coded_start(seat->coded, &seat->pieces[i], step,
+                             (double)step / (double)t->epoch_steps, x);
+}
+
+fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x)
+{
+    fast_seat *seat = t->run;
+
+    FAST_ASSERT(i >= 0 && i < seat->piece_count);
+    FAST_TRY(fast__coded_finish(seat->coded, &seat->pieces[i], x, FAST_SOON));
+    if (--seat->pieces_left == 0) {
+        seat->pieces_left = seat->piece_count;
+        fast__coded_end(seat->coded);
+    }
+    return FAST_OK;
 }

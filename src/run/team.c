@@ -41,6 +41,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
         run->engine->workspace_free(seat->workspace);
     fast__optimizer_free(seat->optimizer);
     fast__loader_free(seat->loader);
+    fast__codec_uncut(seat);
     fast__coded_free(seat->coded);
     fast__flows_drop(&seat->flows);
     fast__factors_free(seat);
@@ -66,6 +67,7 @@ static void seat_reset(fast_seat *seat)
     if (seat->coded)
         fast__coded_restart(seat->coded, run->step);
     fast__flows_drop(&seat->flows);
+    fast__codec_uncut(seat);
     fast__factors_forget(seat);
     t->step = seat->step_begun = run->step;
     t->centre = NULL;
@@ -209,6 +211,7 @@ static fast_err worker_main(fast_actor *actor, void *ctx)
     if (!err && seat->trainer.rank == 0)
         fast__forecast_sums(seat);
     fast__team_compare(seat, "ends");
+    fast__codec_uncut(seat); /* its pieces know the group */
     fast_group_free(seat->trainer.group);
     seat->trainer.group = NULL;
     last = fast__monitor_leave(seat);

@@ -65,6 +65,9 @@ typedef struct fast_seat {
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
     float *centre;              /* memory of trainer.centre; NULL: none was asked for */
+    fast_coded_piece *pieces;   /* that its sums are made of; NULL: none */
+    int64_t piece_count;        /* of them */
+    int64_t pieces_left;        /* of this step's: not finished */
     struct fast_taken *taken;   /* layers whose gradients are left as factors; NULL: none was */
     int64_t taken_count;        /* of layers that could be */
     fast_gradient done;         /* what the parts of this step measured; loss: their sum */
@@ -211,6 +214,9 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                                     const void *config);
 /* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
 fast_err fast__codec_can_resume(const fast_team *team, const char *option);
+
+/* Its sums are no longer cut in pieces. */
+void fast__codec_uncut(fast_seat *seat);
 
 /* factors.c: a gradient begins; take what it offers, true if that was wanted, and where its range
  * is. Then none is wanted any more, or the memory is freed. */

@@ -18,8 +18,9 @@
  * Factors. Dense layers may travel as the factors of their gradients instead (factoring.c), posted
  * in the same way as soon as the layer is done; what is left is summed as above.
  *
- * With a codec a gradient is encoded whole, so its sum waits for the way back, and each worker has
- * a model of its own.
+ * With a codec that takes layers apart, pieces of whole layers are encoded and sent in the same way
+ * (comm/coded_early.c); with others a gradient is encoded whole, and its sum waits for the way
+ * back. Each worker has a model of its own then.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth; with overlap, one for each bucket; P - 1 messages for
@@ -64,6 +65,13 @@ typedef struct bucket {
     int64_t count;  /* of its elements */
 } bucket;
 
+/* A piece of whole layers that goes through the codec. */
+typedef struct piece {
+    int64_t offset;  /* of its range in g */
+    int64_t count;   /* of its elements */
+    int64_t missing; /* of them: not final yet */
+} piece;
+
 /* The gradient of a step, cut as it comes. */
 typedef struct overlap {
     fast_trainer *t;
@@ -76,6 +84,9 @@ typedef struct overlap {
     fast_err err;              /* the first failure to begin one */
     char why[FAST_DETAIL_MAX]; /* its detail */
     bucket *buckets;           /* [room]; NULL while they are only counted */
+    piece *pieces;             /* with a codec, instead of buckets: */
+    int64_t piece_count;       /* of them */
+    int64_t *begun;            /* [piece_count]: those that are under way, in their order */
 } overlap;
 
 /* Begin the sum of the range that waits. */
@@ -133,6 +144,30 @@ static void report(void *ctx, int64_t offset, int64_t count)
     }
     if (o->high - o->low >= o->size)
         begin(o);
+}
+
+/* The same where pieces are encoded: each begins when all of it is final. */
+static void report_piece(void *ctx, int64_t offset, int64_t count)
+{
+    overlap *o = ctx;
+
+    for (int64_t i = 0; i < o->piece_count && !o->err; i++) {
+        piece *p = &o->pieces[i];
+        const int64_t low = offset > p->offset ? offset : p->offset;
+        const int64_t high =
+            offset + count < p->offset + p->count ? offset + count : p->offset + p->count;
+
+        if (low >= high)
+            continue;
+        p->missing -= high - low;
+        if (p->missing > 0)
+            continue;
+        o->err = fast_trainer_sum_start(o->t, i, o->t->g);
+        if (o->err)
+            snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
+        else
+            o->begun[o->count++] = i;
+    }
 }
 
 /* Update a range of the sum. */
@@ -250,6 +285,29 @@ static fast_err step_at_once(fast_trainer *t, overlap *o)
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
+/* A step whose pieces are encoded and sent during the gradient. */
+static fast_err step_pieces(fast_trainer *t, overlap *o)
+{
+    const bool by_range = fast_trainer_by_range(t);
+
+    o->count = 0;
+    for (int64_t i = 0; i < o->piece_count; i++)
+        o->pieces[i].missing = o->pieces[i].count;
+    FAST_TRY(fast_trainer_gradient(t, report_piece, o));
+    fast_actor_at(t->actor, t->step, "gradient");
+    if (o->err)
+        return fast__fail(o->err, "%s", o->why);
+    FAST_ASSERT(o->count == o->piece_count);
+    for (int64_t i = 0; i < o->count; i++) {
+        const piece *p = &o->pieces[o->begun[i]];
+
+        FAST_TRY(fast_trainer_sum_finish(t, o->begun[i], t->g));
+        if (by_range)
+            update(t, p->offset, p->count);
+    }
+    return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
+}
+
 /* A step of workers that share w. */
 static fast_err step_shared(fast_trainer *t)
 {
@@ -289,7 +347,10 @@ static fast_err train(fast_trainer *t, overlap *o, bool shared)
         const bool cut = o->buckets != NULL;
 
         /* The first step is at once: the group may measure before it chooses an algorithm. */
-        FAST_TRY(shared ? step_shared(t) : cut ? step_overlapped(t, o) : step_at_once(t, o));
+        FAST_TRY(shared           ? step_shared(t)
+                 : o->piece_count ? step_pieces(t, o)
+                 : cut            ? step_overlapped(t, o)
+                                  : step_at_once(t, o));
         if (cut && !told)
             FAST_TRY(tell_cost(t, o, true));
         told = told || cut;
@@ -323,6 +384,17 @@ static fast_err open_factors(fast_trainer *t, const allreduce_config *c, bool co
     return fast__factoring_open(t, mode, &o->factors);
 }
 
+/* Where the codec takes layers apart, cut the gradient in pieces of them. */
+static fast_err open_pieces(overlap *o)
+{
+    FAST_TRY(fast_trainer_sum_cut(o->t, o->size, &o->piece_count));
+    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->pieces, &o->pieces));
+    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->begun, &o->begun));
+    for (int64_t i = 0; i < o->piece_count; i++)
+        fast_trainer_sum_piece(o->t, i, &o->pieces[i].offset, &o->pieces[i].count);
+    return FAST_OK;
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
@@ -334,12 +406,17 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     o.early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
+    err = coded && o.early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
     if (t->workers == 1 || coded || native)
         o.early = false;
-    FAST_TRY(open_factors(t, c, coded, &o));
-    if (share_wanted(c, t->workers) && !o.early && !coded && o.factors.count == 0)
-        FAST_TRY(fast_trainer_share(t, &shared));
-    err = train(t, &o, shared);
+    if (!err)
+        err = open_factors(t, c, coded, &o);
+    if (!err && share_wanted(c, t->workers) && !o.early && !coded && o.factors.count == 0)
+        err = fast_trainer_share(t, &shared);
+    if (!err)
+        err = train(t, &o, shared);
+    fast__free(o.pieces);
+    fast__free(o.begun);
     fast__free(o.buckets);
     fast__factoring_close(&o.factors);
     return err;
