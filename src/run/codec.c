@@ -150,23 +150,24 @@ static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, 
 static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
     const unsigned exact = FAST_CODEC_RAW | FAST_CODEC_LOSSLESS;
-    const unsigned up = fast__chain_traits(run->codec), down = fast__chain_traits(run->codec_down);
+    const unsigned down = fast__chain_traits(run->codec_down);
     const bool values = strcmp(strategy->answers, "values") == 0;
 
     if (strcmp(strategy->answers, "nothing") == 0)
         return check_peers(run, strategy, what);
-    if (what && strcmp(what, "weights") == 0)
+    if (what && strcmp(what, "weights") == 0) {
         FAST_TRY(fast__shadow_check(run->codec, "codec"));
+        if (run->config.feedback != 0)
+            return fast__fail(FAST_EINVAL,
+                              "strategy %s sends weights as differences, which hold what was lost "
+                              "before by themselves; leave out feedback",
+                              strategy->name);
+    }
     if (values && !(down & exact))
         return fast__fail(FAST_EINVAL,
                           "answers of strategy %s may get lost, so they are weights as they are, "
                           "which codec_down=%s does not keep; take fp16, bf16 or int8",
                           strategy->name, fast__chain_text(run->codec_down));
-    if (values && (up & FAST_CODEC_KEEPS))
-        return fast__fail(FAST_EINVAL,
-                          "workers of strategy %s send again what they have not sent, which "
-                          "codec=%s keeps as well; take topk",
-                          strategy->name, fast__chain_text(run->codec));
     return strcmp(strategy->answers, "weights") == 0
                ? fast__shadow_check(run->codec_down, "codec_down")
                : FAST_OK;

@@ -20,6 +20,10 @@
  *
  * On a simulated cluster whose computing takes no time (ideal) nothing arrives before the end.
  *
+ * With codecs `codec` is of models to the parent and `codec_down` of those to the children. By one
+ * that loses something the difference to what the other end holds travels. A message says whether
+ * its sender holds anything of the receiver's: who restarted does not, and gets a whole model next.
+ *
  * Cost per worker and step: 1/up models to the parent, 1/down to each child.
  */
 #include "base/err.h"
@@ -88,6 +92,8 @@ typedef struct place {
     int64_t up;      /* period */
     int64_t down;    /* likewise */
     float alpha;     /* of its springs */
+    fast_flow **to;  /* [2 degree]: to each neighbour, then from each; NULL: no codecs */
+    bool *holds;     /* [degree]: something of that neighbour came */
 } place;
 
 /* Steps to the root, by parents: neighbours of the lowest rank. */
@@ -115,6 +121,29 @@ static void place_fini(place *p)
 {
     fast__free(p->peers);
     fast__free(p->weights);
+    fast__free(p->to);
+    fast__free(p->holds);
+}
+
+/* Flows to and from all neighbours, where the run has codecs. */
+static fast_err open_flows(fast_trainer *t, place *p)
+{
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("flows of neighbours", 2 * p->degree, sizeof(fast_flow *), &p->to));
+    FAST_TRY(fast__alloc("models that came", p->degree, sizeof *p->holds, &p->holds));
+    for (int64_t i = 0; i < p->degree; i++) {
+        const bool child = p->peers[i] > t->rank;
+        const fast_flow_options to = { .number = i, .values = true, .down = child };
+        const fast_flow_options from = {
+            .number = p->degree + i, .values = true, .down = !child, .decodes = true
+        };
+
+        FAST_TRY(fast_trainer_flow(t, &to, &p->to[i]));
+        FAST_TRY(fast_trainer_flow(t, &from, &p->to[p->degree + i]));
+        fast_flow_renew(p->to[i]); /* what went there in another call need not have come */
+    }
+    return FAST_OK;
 }
 
 static fast_err place_init(const fast_trainer *t, const tree_config *c, place *p)
@@ -139,51 +168,116 @@ static fast_err place_init(const fast_trainer *t, const tree_config *c, place *p
     return err;
 }
 
+/* The model of a message; *out is NULL where it is a difference to one that did not come. */
+static fast_err model_of(fast_trainer *t, const place *p, const fast_msg *msg, const float **out)
+{
+    const int64_t rank = fast_actor_index(t->actor, msg->from);
+    int64_t i = 0;
+
+    *out = fast_msg_data(msg, 0);
+    if (!p->to)
+        return FAST_OK;
+    while (i < p->degree && p->peers[i] != rank)
+        i++;
+    FAST_ASSERT(i < p->degree);
+    if (msg->words[1] == 0) /* it holds nothing of this one's */
+        fast_flow_renew(p->to[i]);
+    const fast_err err =
+        fast_trainer_follow(t, p->to[p->degree + i], *out, msg->parts[0].size, out);
+    p->holds[i] = p->holds[i] || !err;
+    if (err != FAST_EFORMAT)
+        return err;
+    *out = NULL;
+    return FAST_OK;
+}
+
 /* Take in what has arrived. */
 static fast_err take(fast_trainer *t, const place *p)
 {
     for (;;) {
         fast_msg *msg = NULL;
-        const fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_AT_ONCE, &msg);
+        const float *x = NULL;
+        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_AT_ONCE, &msg);
 
         if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* nothing there, or nobody */
             return FAST_OK;
         FAST_TRY(err);
         FAST_ASSERT(msg->part_count == 2);
-        fast__elastic_approach(t->count, p->alpha, fast_msg_data(msg, 0), t->w);
-        fast_trainer_mix(t, 1 - (double)p->alpha, fast_msg_data(msg, 1), (double)p->alpha);
-        fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
+        err = model_of(t, p, msg, &x);
+        if (!err && x) {
+            fast__elastic_approach(t->count, p->alpha, x, t->w);
+            fast_trainer_mix(t, 1 - (double)p->alpha, fast_msg_data(msg, 1), (double)p->alpha);
+            fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
+        }
         fast_msg_free(msg);
+        FAST_TRY(err);
         FAST_TRY(fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count));
     }
 }
 
-/* Send w, and what it carries, to the neighbours of one side: one copy, shared by all. */
-static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
+/* w, by a flow or as it is, and behind it what it carries, in a frozen buffer; *size_out are the
+ * bytes of w. */
+static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t *size_out)
 {
     const size_t carried = (size_t)t->workers * sizeof(double);
-    const size_t size = (size_t)t->count * sizeof *t->w;
+    size_t size = (size_t)t->count * sizeof *t->w;
     fast_buffer *model = NULL;
     fast_err err = FAST_OK;
 
-    FAST_TRY(fast_buffer_new(t->actor, carried + size, &model));
-    memcpy(fast_buffer_data(model), fast_trainer_carried(t), carried);
-    memcpy((char *)fast_buffer_data(model) + carried, t->w, size);
+    FAST_TRY(fast_buffer_new(t->actor, carried + (flow ? fast_flow_bound(flow) : size), &model));
+    char *data = fast_buffer_data(model);
+    memcpy(data, fast_trainer_carried(t), carried);
+    if (flow)
+        err = fast_trainer_encode(t, flow, t->w, data + carried, &size);
+    else
+        memcpy(data + carried, t->w, size);
+    if (err) {
+        fast_buffer_free(model);
+        return err;
+    }
     fast_buffer_freeze(model);
-    for (int64_t i = 0; i < p->degree && !err; i++) {
-        fast_msg *msg = NULL;
+    *out = model;
+    *size_out = size;
+    return FAST_OK;
+}
 
+/* Send a packed model to a neighbour; who is down is not missed. */
+static fast_err tell_one(fast_trainer *t, const place *p, int64_t i, fast_buffer *model,
+                         size_t size)
+{
+    const size_t carried = (size_t)t->workers * sizeof(double);
+    fast_msg *msg = NULL;
+
+    FAST_TRY(fast_msg_new(t->actor, TAG_MODEL, &msg));
+    msg->words[0] = t->step;
+    msg->words[1] = p->holds ? p->holds[i] : 1;
+    fast_msg_add_view(msg, model, carried, size);
+    fast_msg_add_view(msg, model, 0, carried);
+    const fast_err err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
+    if (err == FAST_EPEER && p->to)
+        fast_flow_renew(p->to[i]);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* Send w, and what it carries, to the neighbours of one side: one copy, shared by all, or with
+ * codecs one for each, since they hold different things. */
+static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
+{
+    fast_buffer *model = NULL;
+    size_t size = 0;
+    fast_err err = FAST_OK;
+
+    for (int64_t i = 0; i < p->degree && !err; i++) {
         if (!(p->peers[i] < t->rank ? up : down))
             continue;
-        err = fast_msg_new(t->actor, TAG_MODEL, &msg);
-        if (err)
-            break;
-        msg->words[0] = t->step;
-        fast_msg_add_view(msg, model, carried, size);
-        fast_msg_add_view(msg, model, 0, carried);
-        err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
-        if (err == FAST_EPEER)
-            err = FAST_OK;
+        if (p->to) {
+            fast_buffer_free(model);
+            model = NULL;
+        }
+        if (!model)
+            err = pack(t, p->to ? p->to[i] : NULL, &model, &size);
+        if (!err)
+            err = tell_one(t, p, i, model, size);
     }
     fast_buffer_free(model);
     return err;
@@ -214,7 +308,9 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(place_init(t, config, &p));
     if (t->rank == 0)
         t->centre = t->w;
-    err = train(t, &p);
+    err = open_flows(t, &p);
+    if (!err)
+        err = train(t, &p);
     place_fini(&p);
     return err;
 }
@@ -224,8 +320,10 @@ const fast_strategy fast__strategy_elastic_tree = {
     .summary = "elastic averaging along a tree of workers, with a period for each level",
     .options = options,
     .config_size = sizeof(tree_config),
+    .codes = true,
     .topology = "tree",
     .sends = "weights",
+    .answers = "weights",
     .check = check,
     .worker = worker,
 };

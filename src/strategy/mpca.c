@@ -18,11 +18,15 @@
  * that bounds the staleness softly. The paper gathers models by a binomial tree of machines; here
  * workers send to the master itself, each when it can, and a round is P merges.
  *
+ * With codecs models are values: by one that loses something the difference to what the other end
+ * holds travels, on both ways, so that what is lost comes with the next model. The answer to a
+ * worker that has none yet is whole.
+ *
  * The model of the run is the newest z. A worker that goes away is not missed; a master that goes
  * away ends the run. Statistics of batch norm are the mean of the workers'.
  *
  * Cost per worker: one model there and one back every `period` steps, none of it waited for; one
- * more vector. The master holds three.
+ * more vector. The master holds three. With codecs both ends hold two more for each worker.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -63,26 +67,35 @@ static size_t carried_size(const fast_trainer *t)
     return (size_t)t->workers * sizeof(double);
 }
 
-/* Send a model, what it carries of each worker, and a word. */
-static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const float *x,
-                     const double *carried, int64_t word)
+/* Words of a message: what the sender knows; how many answers the worker has had. */
+enum { WORD_VERSION, WORD_ANSWERS };
+
+/* Send a model by a flow, or as it is, what it carries of each worker, and words. */
+static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, fast_flow *flow, const float *x,
+                     const double *carried, const int64_t words[2])
 {
-    const size_t size = (size_t)t->count * sizeof *x;
+    const size_t head = carried_size(t);
+    size_t size = (size_t)t->count * sizeof *x;
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
-    fast_err err;
+    fast_err err = FAST_OK;
 
-    FAST_TRY(fast_buffer_new(t->actor, carried_size(t) + size, &buffer));
-    memcpy(fast_buffer_data(buffer), carried, carried_size(t));
-    memcpy((char *)fast_buffer_data(buffer) + carried_size(t), x, size);
-    err = fast_msg_new(t->actor, tag, &msg);
-    if (err) {
-        fast_buffer_free(buffer);
-        return err;
+    FAST_TRY(fast_buffer_new(t->actor, head + (flow ? fast_flow_bound(flow) : size), &buffer));
+    char *data = fast_buffer_data(buffer);
+    memcpy(data, carried, head);
+    if (flow)
+        err = fast_trainer_encode(t, flow, x, data + head, &size);
+    else
+        memcpy(data + head, x, size);
+    if (!err)
+        err = fast_msg_new(t->actor, tag, &msg);
+    if (!err) {
+        memcpy(msg->words, words, 2 * sizeof *words);
+        fast_buffer_freeze(buffer);
+        fast_msg_add_view(msg, buffer, 0, head + size);
     }
-    msg->words[0] = word;
-    fast_msg_add(msg, &buffer);
-    return fast_send(t->actor, to, &msg);
+    fast_buffer_free(buffer);
+    return err ? err : fast_send(t->actor, to, &msg);
 }
 
 /* The parts of such a message. */
@@ -91,10 +104,32 @@ static const double *carried_of(const fast_msg *msg)
     return fast_msg_data(msg, 0);
 }
 
-static const float *model_of(const fast_trainer *t, const fast_msg *msg)
+static fast_err model_of(fast_trainer *t, const fast_msg *msg, fast_flow *flow, const float **out)
 {
-    FAST_ASSERT(msg->part_count == 1);
-    return (const float *)(const void *)((const char *)fast_msg_data(msg, 0) + carried_size(t));
+    const char *data = (const char *)fast_msg_data(msg, 0) + carried_size(t);
+
+    FAST_ASSERT(msg->part_count == 1 && msg->parts[0].size >= carried_size(t));
+    if (flow)
+        return fast_trainer_follow(t, flow, data, msg->parts[0].size - carried_size(t), out);
+    *out = (const float *)(const void *)data;
+    return FAST_OK;
+}
+
+/* The two flows between the master and a worker, or NULL without codecs: the one that this end
+ * encodes to and the one that it decodes. */
+static fast_err open_flows(fast_trainer *t, bool master, int64_t worker, fast_flow **to,
+                           fast_flow **from)
+{
+    const fast_flow_options up = { .number = worker, .values = true, .decodes = master };
+    const fast_flow_options down = {
+        .number = t->workers + worker, .values = true, .down = true, .decodes = !master
+    };
+
+    *to = *from = NULL;
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(fast_trainer_flow(t, &up, master ? from : to));
+    return fast_trainer_flow(t, &down, master ? to : from);
 }
 
 /* What the master keeps. */
@@ -107,6 +142,7 @@ typedef struct master {
     float length;    /* of the extrapolation */
     int64_t merges;  /* made */
     double *carried; /* [4 workers]: what m, before, v and z carry of each worker */
+    fast_flow **to;  /* [2 workers]: to each worker, then from each; NULL each without codecs */
 } master;
 
 /* The same for what the models carry. */
@@ -125,12 +161,14 @@ static void merge_carried(const fast_trainer *t, const master *k, const double *
     }
 }
 
-static fast_err merge(fast_trainer *t, master *k, const fast_msg *msg)
+static fast_err merge(fast_trainer *t, master *k, int64_t worker, const fast_msg *msg)
 {
     const size_t size = (size_t)t->count * sizeof *k->m;
+    const float *x;
 
-    fast_trainer_staleness(t, k->merges - msg->words[0]);
-    fast__elastic_approach(t->count, k->share, model_of(t, msg), k->m);
+    FAST_TRY(model_of(t, msg, k->to[t->workers + worker], &x));
+    fast_trainer_staleness(t, k->merges - msg->words[WORD_VERSION]);
+    fast__elastic_approach(t->count, k->share, x, k->m);
     k->merges++;
     merge_carried(t, k, carried_of(msg));
     if (k->merges % t->workers == 0) {
@@ -148,7 +186,7 @@ static fast_err serve(fast_trainer *t, master *k)
 {
     for (;;) {
         fast_msg *msg = NULL;
-        int64_t from;
+        int64_t from, i;
         fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_SOON, &msg);
 
         if (err == FAST_EPEER)
@@ -157,10 +195,14 @@ static fast_err serve(fast_trainer *t, master *k)
             continue;
         FAST_TRY(err);
         from = msg->from;
-        err = merge(t, k, msg);
+        i = fast_actor_index(t->actor, from);
+        err = merge(t, k, i, msg);
+        if (k->to[i] && msg->words[WORD_ANSWERS] == 0) /* it holds nothing, or came anew */
+            fast_flow_renew(k->to[i]);
         fast_msg_free(msg);
         if (!err)
-            err = send(t, from, TAG_ANSWER, k->z, k->carried + 3 * t->workers, k->merges);
+            err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->carried + 3 * t->workers,
+                       (const int64_t[2]){ k->merges, 0 });
         if (err != FAST_EPEER) /* it may be down by now */
             FAST_TRY(err);
     }
@@ -181,71 +223,91 @@ static fast_err server(fast_trainer *t, const void *config)
     memcpy(k.before, t->w, (size_t)t->count * sizeof *t->w);
     err = fast__alloc("contributions", 4 * t->workers, sizeof *k.carried, &k.carried);
     if (!err)
+        err = fast__alloc("flows of workers", 2 * t->workers, sizeof(fast_flow *), &k.to);
+    for (int64_t i = 0; !err && i < t->workers; i++)
+        err = open_flows(t, true, i, &k.to[i], &k.to[t->workers + i]);
+    if (!err)
         err = serve(t, &k);
+    fast__free(k.to);
     fast__free(k.carried);
     fast__free(memory);
     return err;
 }
 
+/* What a worker keeps of its master. */
+typedef struct pupil {
+    float *z;        /* the last known model: the run's centre */
+    double *carried; /* what that carries */
+    fast_flow *to;   /* models go by; NULL without codecs */
+    fast_flow *from; /* answers come by */
+    int64_t answers; /* that came */
+    bool under_way;  /* a model was sent and not answered */
+} pupil;
+
 /* Take the master's answer if it is there, or by the deadline. */
-static fast_err answer(fast_trainer *t, float *z, double *carried, int64_t deadline,
-                       bool *under_way)
+static fast_err answer(fast_trainer *t, pupil *p, int64_t deadline)
 {
     fast_msg *msg = NULL;
-    const fast_err err = fast_receive(t->actor, t->server_ids[0], TAG_ANSWER, deadline, &msg);
+    const float *z;
+    fast_err err = fast_receive(t->actor, t->server_ids[0], TAG_ANSWER, deadline, &msg);
 
     if (err == FAST_ETIMEDOUT && deadline == FAST_AT_ONCE)
         return FAST_OK;
     FAST_TRY(err);
-    memcpy(z, model_of(t, msg), (size_t)t->count * sizeof *z);
-    memcpy(carried, carried_of(msg), carried_size(t));
-    t->centre_version = msg->words[0];
+    err = model_of(t, msg, p->from, &z);
+    if (!err) {
+        memcpy(p->z, z, (size_t)t->count * sizeof *p->z);
+        memcpy(p->carried, carried_of(msg), carried_size(t));
+        t->centre_version = msg->words[WORD_VERSION];
+        p->under_way = false;
+        p->answers++;
+    }
     fast_msg_free(msg);
-    *under_way = false;
-    return FAST_OK;
+    return err;
 }
 
-static fast_err train(fast_trainer *t, const mpca_config *c, float *z, double *carried)
+static fast_err train(fast_trainer *t, const mpca_config *c, pupil *p)
 {
     const float rho = (float)c->rho;
     const fast_cost cost = { .served = 1 / (double)c->period, .moved = 24 };
     int64_t sent = t->step;
-    bool under_way = false;
 
     fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
-        if (under_way)
-            FAST_TRY(answer(t, z, carried, FAST_AT_ONCE, &under_way));
+        if (p->under_way)
+            FAST_TRY(answer(t, p, FAST_AT_ONCE));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         fast__vector_axpy(t->count, rho, t->w, t->g);
-        fast__vector_axpy(t->count, -rho, z, t->g);
+        fast__vector_axpy(t->count, -rho, p->z, t->g);
         FAST_TRY(fast_charge(t->actor, 4 * (double)t->count, 24 * (double)t->count));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
         /* The pull of the penalty is that of plain SGD; a rule with momentum pulls later. */
-        fast_trainer_mix(t, 1 - t->lr * c->rho, carried, t->lr * c->rho);
+        fast_trainer_mix(t, 1 - t->lr * c->rho, p->carried, t->lr * c->rho);
         fast_trainer_carry(t, t->rank, (double)t->workers);
-        if (!under_way && (t->step - sent >= c->period || t->step == t->step_count)) {
-            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, t->w, fast_trainer_carried(t),
-                          t->centre_version));
+        if (!p->under_way && (t->step - sent >= c->period || t->step == t->step_count)) {
+            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_carried(t),
+                          (const int64_t[2]){ t->centre_version, p->answers }));
             sent = t->step;
-            under_way = true;
+            p->under_way = true;
         }
     }
     FAST_TRY(fast_trainer_end(t));
     fast_actor_at(t->actor, t->step, "the master's model");
-    return under_way ? answer(t, z, carried, FAST_SOON, &under_way) : FAST_OK;
+    return p->under_way ? answer(t, p, FAST_SOON) : FAST_OK;
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    double *carried = NULL;
-    float *z = NULL;
+    pupil p = { .z = NULL };
     fast_err err;
 
-    FAST_TRY(fast_trainer_centre(t, &z));
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *carried, &carried));
-    err = train(t, config, z, carried);
-    fast__free(carried);
+    FAST_TRY(fast_trainer_centre(t, &p.z));
+    FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
+    if (p.to) /* what went to the master in another call need not be what it has now */
+        fast_flow_renew(p.to);
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *p.carried, &p.carried));
+    err = train(t, config, &p);
+    fast__free(p.carried);
     return err;
 }
 
@@ -254,7 +316,9 @@ const fast_strategy fast__strategy_mpca = {
     .summary = "a penalty for leaving the master, which looks ahead; nobody waits",
     .options = options,
     .config_size = sizeof(mpca_config),
+    .codes = true,
     .sends = "weights",
+    .answers = "weights",
     .servers = servers,
     .worker = worker,
     .server = server,
