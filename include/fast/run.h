@@ -52,6 +52,7 @@ typedef struct fast_result {
     int64_t codec_bytes_in;  /* of the vectors that workers of this process encoded */
     int64_t codec_bytes_out; /* of their encodings */
     double break_even_mbit_per_s; /* a link below this is faster with the codec; NAN without one */
+    const char *codec_note;       /* codec=auto: what was chosen, and why; NULL otherwise */
     int64_t bytes_sent;           /* by all actors, headers and servers included */
     int64_t messages_sent;        /* likewise; memory that is shared takes none */
     double bytes_per_step;        /* bytes_sent by the steps of all workers; NAN before one */

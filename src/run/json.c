@@ -198,6 +198,8 @@ static void put_team(object *o, const fast_run *run, const fast_result *r)
 {
     const bool stale = r->staleness_max >= 0;
 
+    put_text(o, "then", run->config.then[0] ? run->config.then : NULL);
+    put_text(o, "representative", run->config.representative);
     put_real(o, "exchange_s", r->exchange_s);
     put_real(o, "bytes_per_step", r->bytes_per_step);
     put_text(o, "waited_for", r->waited_for);
@@ -206,6 +208,8 @@ static void put_team(object *o, const fast_run *run, const fast_result *r)
     put_real(o, "staleness_p95", stale ? (double)r->staleness_p95 : NAN);
     put_staleness(o, r);
     put_workers(o, run);
+    if (r->codec_note)
+        put_text(o, "codec_note", r->codec_note);
     if (!is_coded(run))
         return;
     put_text(o, "codec_down", fast_run_option(run, "codec_down"));

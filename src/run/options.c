@@ -61,9 +61,12 @@ const fast_option fast__run_options[] = {
                   "who exchanges with whom; auto: the strategy's own"),
     FAST_OPT_TEXT(C, representative, "auto", "representative",
                   "which model is tested and saved where workers' replicas differ"),
-    FAST_OPT_TEXT(C, codec, "none", "codec",
-                  "what is sent is encoded: a codec, with stages after it, like topk:ratio=0.01"),
-    FAST_OPT_TEXT(C, codec_down, "none", "codec", "likewise, the sum that comes back"),
+    FAST_OPT_TEXT(
+        C, codec, "none", "codec",
+        "what is sent is encoded: a codec, with stages after it, like topk:ratio=0.01; auto: the "
+        "one with the shortest step, or none"),
+    FAST_OPT_TEXT(C, codec_down, "none", "codec",
+                  "likewise, what comes back: a sum, or a server's model"),
     FAST_OPT_CHOICE(C, feedback, "auto", "auto|yes|no",
                     "add what a codec lost to what it encodes next; auto: as the codec is used"),
     FAST_OPT_CHOICE(C, codec_scope, "auto", "auto|layer|model",

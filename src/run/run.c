@@ -333,12 +333,16 @@ typedef struct own_parts {
     const fast_strategy *strategy;
 } own_parts;
 
+/* A run that is opened inside the opening of another: codec=auto. */
+static fast_err open_like(void *ctx, const char *const *options, fast_run **out);
+
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
     FAST_TRY(fast__keep_command(options, &run->command));
     FAST_TRY(check_words(run));
-    FAST_TRY(fast__run_codec_open(run));
+    if (!fast__codec_is_auto(run))
+        FAST_TRY(fast__run_codec_open(run));
     if (own->kind) {
         FAST_TRY(open_foreign(run, own->kind));
     } else {
@@ -350,6 +354,10 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
     FAST_TRY(open_predict(run));
+    if (fast__codec_is_auto(run)) {
+        const own_parts same = { own->network, run->train, NULL, NULL, own->strategy };
+        FAST_TRY(fast__run_codec_auto(run, options, open_like, (void *)(uintptr_t)&same));
+    }
     FAST_TRY(fast__team_new(run, &run->team));
     FAST_TRY(open_texts(run));
     if (run->config.load[0])
@@ -386,6 +394,11 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     }
     *out = run;
     return FAST_OK;
+}
+
+static fast_err open_like(void *ctx, const char *const *options, fast_run **out)
+{
+    return open_run(options, ctx, out);
 }
 
 fast_err fast_run_open_with(const char *const *options, const fast_network *network,

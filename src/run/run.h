@@ -24,7 +24,8 @@
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
  *                 monitor.c: what happens between their steps; measure.c: what they measured;
  *                 represent.c, members.c: which model stands for them;
- *                 then.c: a change of strategy; codec.c: sums that codecs make shorter
+ *                 then.c: a change of strategy; codec.c: sums that codecs make shorter;
+ *                 codec_auto.c: which codec does
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
@@ -160,6 +161,7 @@ struct fast_run {
     char *texts;           /* canonical text of every option, one after the other */
     const char *data_note; /* said at the start; or NULL */
     char resume_note[256]; /* said at the start; "" */
+    char codec_note[512];  /* likewise: what codec=auto chose, and why */
 
     /* The parts, in the order in which they are made; freed in reverse. */
     fast_data *train_own; /* NULL where the caller's is borrowed */
@@ -239,6 +241,14 @@ fast_err fast__run_json_machine(char **out);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
+
+/* Open a run with these options on the data and with the parts of another that is being opened. */
+typedef fast_err fast_run_like_fn(void *ctx, const char *const *options, fast_run **out);
+/* codec_auto.c: is a codec to be chosen? Choose it by rehearsals of the run, which has all but its
+ * team, and open it. `options` are the run's. */
+bool fast__codec_is_auto(const fast_run *run);
+fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_run_like_fn *open,
+                              void *ctx);
 
 /* Take the time of a step. */
 void fast__first_add(fast_first *first, double seconds);

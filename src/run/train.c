@@ -380,6 +380,8 @@ fast_err fast_run_train(fast_run *run)
         fast__run_tell(run, FAST_EVENT_NOTE, run->data_note);
     if (run->resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->resume_note);
+    if (run->codec_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->codec_note);
     fast_err err = run->team ? fast__team_train(run->team) : loop(run);
     if (!run->team)
         fast__run_forecast(run);
