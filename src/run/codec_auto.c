@@ -70,7 +70,8 @@ static const char *const without[] = { "save=",       "load=",
                                        "then=",       "faults=",
                                        "holdout=0",   "evaluate=no",
                                        "epochs=1",    "representative=auto",
-                                       NULL };
+                                       "store=none",  "name=",
+                                       "batch_of=",   NULL };
 
 /* What rehearsals are of. */
 typedef struct rehearsal {
