@@ -5,27 +5,25 @@
  * The run is rehearsed: for no codec and for each candidate a run like it, from the same model on
  * the same data, cluster and transport, takes a few steps. On `sim` the virtual time of a step is
  * what counts: it holds the link, the codec's charged speed on vectors of this length, what hides
- * behind the gradient, queues at servers and the strategy's own way of sending, and it repeats. Real
+ * behind the gradient, queues at servers and the strategy's own way of sending, and repeats. Real
  * machines are too noisy for that: there a step is
  *
  *     t = compute + encode + decode + bytes beta
  *
- * of what the rehearsals measured, with beta of the transport's fitted model (comm/model.c). Exchanges
- * that come every so many steps come at every step of a rehearsal. With the candidates c in the order
- * of the list,
+ * of what the rehearsals measured, with beta of the transport's fitted model (comm/model.c).
+ * Exchanges that come every so many steps come at every step of a rehearsal. With the candidates c
+ * in the order of the list,
  *
  *     choice <- none;   choice <- c  where  t(c) < (1 - GAIN) t(choice)
  *
  * so that one which loses more must gain more, and the choice takes at most 1 / (1 - GAIN) of the
- * shortest step. `codec_down=auto` is chosen likewise, after the other. Workers of several processes
- * add their measurements up, and so choose alike.
+ * shortest step. `codec_down=auto` is chosen likewise, after the other. Workers of several
+ * processes add their measurements up, and so choose alike.
  *
- * Candidates are those that keep accuracy within a point on the run's own rule and rate; others
- * need settings that are not this option's to change. Workers that share memory send nothing over
- * a link, and nothing is tried.
- *
- * Cost: two rehearsals for each candidate, of WARM_STEPS and of STEPS steps, before the run begins;
- * the steps that the longer one takes more are what counts, for the first one differs.
+ * Candidates keep accuracy within a point on the run's own rule and rate; others need settings that
+ * are not this option's to change. Workers that share memory send nothing over a link, and nothing
+ * is tried. Cost: two rehearsals for each candidate, of WARM_STEPS and of STEPS steps, before the
+ * run begins; the steps that the longer one takes more count, for the first one differs.
  */
 #include "base/memory.h"
 #include "comm/model.h"
