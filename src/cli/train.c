@@ -233,7 +233,9 @@ static void say_team(const train_show *show, const fast_result *r)
 
 static bool is_coded(const fast_run *run)
 {
-    return strcmp(fast_run_option(run, "codec"), "none") != 0;
+    return strcmp(fast_run_option(run, "codec"), "none") != 0 ||
+           strcmp(fast_run_option(run, "codec_down"), "none") != 0 ||
+           strstr(fast_run_option(run, "then"), "codec=");
 }
 
 /* How many times smaller encodings were; NAN before one. */

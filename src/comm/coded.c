@@ -218,6 +218,43 @@ bool fast__coded_remembers(const fast_coded *c)
     return any;
 }
 
+/* The coders one after the other; NULL where there is none with that number. */
+static fast_coder *coder_at(const fast_coded *c, int64_t k)
+{
+    if (!c->slices)
+        return k == 0 ? c->up : NULL;
+    return k < c->size ? c->slices[k] : k < 2 * c->size ? c->downs[k - c->size] : NULL;
+}
+
+int64_t fast__coded_state(const fast_coded *c, float *out)
+{
+    int64_t total = 0;
+
+    for (int64_t k = 0; k < 2 * c->size; k++) {
+        fast_coder *coder = coder_at(c, k);
+        int64_t count = 0;
+        const float *state = coder ? fast__coder_state(coder, &count) : NULL;
+
+        if (out && count > 0)
+            memcpy(out + total, state, (size_t)count * sizeof *out);
+        total += count;
+    }
+    return total;
+}
+
+void fast__coded_state_set(fast_coded *c, const float *in)
+{
+    for (int64_t k = 0; k < 2 * c->size; k++) {
+        fast_coder *coder = coder_at(c, k);
+        int64_t count = 0;
+        float *state = coder ? fast__coder_state(coder, &count) : NULL;
+
+        if (count > 0)
+            memcpy(state, in, (size_t)count * sizeof *in);
+        in += count;
+    }
+}
+
 void fast__coded_restart(fast_coded *c, int64_t sums)
 {
     if (c->up)

@@ -51,6 +51,9 @@ fast_coded_way fast__coded_way(const fast_coded *coded);
 const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
 /* True if a member's later messages depend on what it sent before. */
 bool fast__coded_remembers(const fast_coded *coded);
+/* All that the member owes and its codecs keep, to out: the number of floats. `out` may be NULL. */
+int64_t fast__coded_state(const fast_coded *coded, float *out);
+void fast__coded_state_set(fast_coded *coded, const float *in);
 /* Owe nothing, as after `sums` calls. */
 void fast__coded_restart(fast_coded *coded, int64_t sums);
 

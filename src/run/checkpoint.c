@@ -188,10 +188,38 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
+/* The list of weights, and behind it what workers owe. */
+static fast_err list_all(fast_run *run, fast_weights *weights)
+{
+    const int64_t more = fast__owed_count(run);
+    fast_weights w = { 0 }, all = { 0 };
+
+    FAST_TRY(fast__weights_list(run, slot_count(run), &w));
+    const int64_t count = w.count;
+    all.count = count + more;
+    fast_err err =
+        fast__alloc("tensors of a checkpoint", all.count, sizeof *all.tensors, &all.tensors);
+    if (!err)
+        err = fast__alloc("names of a checkpoint", all.count, sizeof *all.names, &all.names);
+    for (int64_t i = 0; i < w.count && !err; i++) {
+        memcpy(all.names[i], w.names[i], sizeof *all.names);
+        all.tensors[i] = w.tensors[i];
+        all.tensors[i].name = all.names[i];
+    }
+    fast__weights_fini(&w);
+    if (err) {
+        fast__weights_fini(&all);
+        return err;
+    }
+    fast__owed_list(run, all.tensors + count, all.names + count);
+    *weights = all;
+    return FAST_OK;
+}
+
 static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
     fast_weights weights;
-    FAST_TRY(fast__weights_list(run, slot_count(run), &weights));
+    FAST_TRY(list_all(run, &weights));
     uint64_t hash = hash_meta(get_described, m);
     for (int64_t i = 0; i < weights.count; i++)
         hash = hash_tensor(&weights.tensors[i], hash);
@@ -297,12 +325,13 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
         fast__weights_slot_prefix(slot, prefix);
         FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
     }
-    const int64_t count =
-        learner->params.segment_count * (1 + slots) + learner->state.segment_count;
+    const int64_t count = learner->params.segment_count * (1 + slots) +
+                          learner->state.segment_count + fast__owed_count(run);
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
         if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
             return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
                               path, fast__tensors_at(tensors, i)->name);
+    FAST_TRY(fast__owed_check(run, path, tensors));
     if (fast__tensors_count(tensors) != count)
         return fast__fail(FAST_EINVAL, "%s has %lld tensors, and this run's checkpoint has %lld",
                           path, (long long)fast__tensors_count(tensors), (long long)count);
@@ -350,6 +379,9 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(read_meta(path, tensors, &s));
     FAST_TRY(check_options(run, path, tensors));
     FAST_TRY(check_hashes(run, path, tensors));
+    run->step = s.step;
+    if (run->team)
+        FAST_TRY(fast__phase_find(run->team));
     FAST_TRY(check_tensors(run, path, tensors));
     FAST_TRY(check_content(path, tensors));
 
@@ -362,7 +394,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
         fast__weights_copy(tensors, &learner->params, prefix,
                            fast__optimizer_slot(run->optimizer, slot));
     }
-    run->step = s.step;
+    fast__owed_load(run, tensors);
     run->sums = s.sums;
     run->step_judged = s.step_judged;
     run->result.test_loss = s.test_loss;
@@ -407,6 +439,8 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     char own[FAST_PATH_MAX];
     if (run->team)
         FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    if (run->team && !run->team->owed.open)
+        FAST_TRY(fast__owed_open(run->team));
     if (!path) {
         FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
         path = own;

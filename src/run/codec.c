@@ -11,8 +11,9 @@
  *                         lives and dies with the seat's replica
  *
  * One worker sends nothing: its codec is checked, and never used. A checkpoint holds one model, and
- * what each worker owes is no part of it: codecs that owe nothing may be resumed, and do so to the
- * bit, because chance is drawn by the number of the sum.
+ * what each worker owes where sums go through codecs (owed.c): it is resumed to the bit, because
+ * chance is drawn by the number of the sum. A phase of the run may have codecs of its own (then.c):
+ * run->codec is that of the phase that goes on.
  */
 #include "run/team.h"
 
@@ -42,19 +43,29 @@ static fast_coded_options options_of(const fast_run *run, const fast_layout *lay
                                  .seed = (uint64_t)c->seed };
 }
 
+fast_err fast__codec_check(const fast_run *run)
+{
+    const fast_coded_options options = options_of(run, NULL, 0);
+
+    return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
+}
+
 fast_err fast__run_codec_open(fast_run *run)
 {
-    FAST_ASSERT(run->codec == NULL && run->codec_down == NULL);
-    FAST_TRY(fast__chain_open(run->config.codec, &run->codec));
-    FAST_TRY(fast__chain_open(run->config.codec_down, &run->codec_down));
-    const fast_coded_options options = options_of(run, NULL, 0);
-    return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
+    FAST_ASSERT(run->chains[0] == NULL && run->chains[1] == NULL);
+    FAST_TRY(fast__chain_open(run->config.codec, &run->chains[0]));
+    FAST_TRY(fast__chain_open(run->config.codec_down, &run->chains[1]));
+    run->codec = run->chains[0];
+    run->codec_down = run->chains[1];
+    return fast__codec_check(run);
 }
 
 void fast__run_codec_close(fast_run *run)
 {
-    fast__chain_close(run->codec);
-    fast__chain_close(run->codec_down);
+    for (int i = 0; i < 2; i++) {
+        fast__chain_close(run->chains[i]);
+        run->chains[i] = NULL;
+    }
     run->codec = run->codec_down = NULL;
 }
 
@@ -269,25 +280,6 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     return err;
 }
 
-fast_err fast__codec_can_resume(const fast_team *team, const char *option)
-{
-    const fast_run *run = team->run;
-    fast_coded *coded = NULL;
-
-    if (!is_coded(run) || team->workers == 1)
-        return FAST_OK;
-    const fast_coded_options options = options_of(run, fast__run_params(run), 0);
-    FAST_TRY(fast__coded_new(&options, &coded));
-    const bool owes = fast__coded_remembers(coded);
-    fast__coded_free(coded);
-    if (!owes)
-        return FAST_OK;
-    return fast__fail(FAST_ENOTSUP,
-                      "codec %s keeps what a worker has not sent yet, which a checkpoint does not "
-                      "hold: leave out %s",
-                      fast__chain_text(run->codec), option);
-}
-
 fast_codes fast_trainer_codes(const fast_trainer *t)
 {
     const fast_seat *seat = t->run;
@@ -302,18 +294,33 @@ fast_codes fast_trainer_codes(const fast_trainer *t)
     return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
 }
 
+static fast_err sum_new(const fast_run *run, int64_t rank, fast_coded_figures *figures,
+                        fast_coded **out)
+{
+    fast_coded_options o = options_of(run, fast__run_params(run), rank);
+
+    o.figures = figures;
+    return fast__coded_new(&o, out);
+}
+
+fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out)
+{
+    *out = NULL;
+    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
+        return FAST_OK;
+    return sum_new(run, rank, NULL, out);
+}
+
 /* The seat's sums, made when they are first needed. */
 static fast_err open_sums(fast_trainer *t)
 {
     fast_seat *seat = t->run;
-    const fast_run *run = seat->team->run;
-    fast_coded_options o = options_of(run, fast__run_params(run), t->rank);
 
     if (seat->coded)
         return FAST_OK;
-    o.figures = &seat->figures;
-    FAST_TRY(fast__coded_new(&o, &seat->coded));
+    FAST_TRY(sum_new(seat->team->run, t->rank, &seat->figures, &seat->coded));
     fast__coded_restart(seat->coded, seat->step_begun);
+    fast__owed_begin(seat);
     return FAST_OK;
 }
 

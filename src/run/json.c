@@ -145,7 +145,8 @@ static bool has_team(const fast_run *run)
 
 static bool is_coded(const fast_run *run)
 {
-    return strcmp(fast_run_option(run, "codec"), "none") != 0;
+    return strcmp(run->config.codec, "none") != 0 || strcmp(run->config.codec_down, "none") != 0 ||
+           strstr(run->config.then, "codec=");
 }
 
 /* An option of several workers; null where there is one, alone. */

@@ -270,6 +270,34 @@ static void judge_alone(fast_seat *seat, int64_t step)
     fast__team_unlock(seat);
 }
 
+/* Identical replicas, whose codecs owe: each worker puts what it owes in the checkpoint that is
+ * due, and the last one saves it, as of worker 0's step. */
+static void put_owed(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+
+    fast__team_lock(seat);
+    if (fast__owed_arrive(seat, step) && !run->finished) {
+        const int64_t before = run->step;
+        const fast_run_sums sums = run->sums;
+
+        if (!run->is_virtual)
+            fast__world_hold(team->world, INT64_MAX);
+        run->actor = seat->trainer.actor;
+        run->step = step;
+        run->sums = team->owed.sums;
+        seat->err = fast__run_keep_due(run);
+        run->step = before > step ? before : step;
+        run->sums = sums;
+        run->actor = NULL;
+        if (!run->is_virtual)
+            fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
+    }
+    seat->step_judged = step;
+    fast__team_unlock(seat);
+}
+
 /* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
  * go on together do not meet at the lock for it. */
 static void progress(fast_seat *seat)
@@ -494,6 +522,9 @@ static bool synchronous_next(fast_seat *seat)
             seat->err = vote_together(seat);
         else if (team->strategy->identical && t->rank == 0)
             judge_alone(seat, t->step);
+        if (!seat->err && team->owed.values && run->config.checkpoint[0] &&
+            fast__run_is_due(run, run->config.checkpoint_period, t->step))
+            put_owed(seat, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
     stop = is_last_step(seat);

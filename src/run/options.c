@@ -55,8 +55,10 @@ const fast_option fast__run_options[] = {
                   "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",
                   "how workers cooperate; auto: allreduce where there are several"),
-    FAST_OPT_TEXT(C, then, "", "strategy",
-                  "change to this strategy during the run, like local@epoch=2; can be repeated"),
+    FAST_OPT_TEXT(
+        C, then, "", "strategy",
+        "change to this strategy during the run, like local@epoch=2, or to another codec, like "
+        "@epoch=1,codec=topk; can be repeated"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
                   "who exchanges with whom; auto: the strategy's own"),
     FAST_OPT_TEXT(C, representative, "auto", "representative",
@@ -156,7 +158,8 @@ static fast_err check_files(const C *c)
 /* What is said of a codec needs one. */
 static fast_err check_codec(C *c)
 {
-    const bool none = strcmp(c->codec, "none") == 0;
+    const bool none = strcmp(c->codec, "none") == 0 && strcmp(c->codec_down, "none") == 0 &&
+                      !strstr(c->then, "codec=");
 
     if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
         return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",

@@ -25,7 +25,7 @@
  *                 monitor.c: what happens between their steps; measure.c: what they measured;
  *                 represent.c, members.c: which model stands for them;
  *                 then.c: a change of strategy; codec.c: sums that codecs make shorter;
- *                 codec_auto.c: which codec does
+ *                 codec_auto.c: which codec does; owed.c: what codecs owe, in checkpoints
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
@@ -206,8 +206,9 @@ struct fast_run {
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
-    struct fast_chain *codec;             /* what workers send */
-    struct fast_chain *codec_down;        /* what comes back */
+    struct fast_chain *chains[2];         /* of the options codec and codec_down */
+    const struct fast_chain *codec;       /* what workers send, in the phase that goes on */
+    const struct fast_chain *codec_down;  /* what comes back */
     struct fast_team *team;               /* NULL: one worker, which needs no actors */
     fast_actor *actor;                    /* whose clock is the run's just now; or NULL */
     bool is_virtual;                      /* time is simulated: what actors do not do takes none */

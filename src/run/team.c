@@ -245,8 +245,6 @@ static fast_err open_strategy(fast_team *team)
     FAST_TRY(fast__phases_open(team));
     for (int64_t i = 0; i < team->phase_count; i++)
         whole = whole || team->phases[i].strategy->identical;
-    if ((c->checkpoint[0] || c->resume[0]))
-        FAST_TRY(fast__codec_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     if (!whole && (c->checkpoint[0] || c->resume[0]))
         FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
@@ -254,7 +252,6 @@ static fast_err open_strategy(fast_team *team)
 
 fast_err fast__team_can_resume(const fast_team *team, const char *option)
 {
-    FAST_TRY(fast__codec_can_resume(team, option));
     if (team->strategy->identical)
         return FAST_OK;
     return fast__fail(FAST_ENOTSUP,
@@ -415,6 +412,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
         err = open_workspaces(team);
     if (!err)
         err = look_around(team);
+    if (!err && (c->checkpoint[0] || c->resume[0]))
+        err = fast__owed_open(team);
     if (err) {
         fast__team_free(team);
         return err;
@@ -437,6 +436,7 @@ void fast__team_free(fast_team *team)
 
         fast__vote_free(vote);
     }
+    fast__owed_free(team);
     fast__free(team->shared_w);
     fast__optimizer_free(team->shared_rule);
     fast__represent_fini(&team->represent);

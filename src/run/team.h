@@ -107,6 +107,18 @@ typedef struct fast_epoch_sums {
     int64_t positions; /* judged */
 } fast_epoch_sums;
 
+/* What all workers owe, for checkpoints (owed.c). */
+typedef struct fast_owed {
+    bool open;          /* checkpoints are asked for */
+    int64_t *at;        /* [workers + 1]: where each one's begins */
+    float *values;      /* all of it; NULL: codecs owe nothing, or nobody asks */
+    int64_t step;       /* that it is of; -1: none */
+    int64_t arrived;    /* workers that have put theirs in */
+    int64_t whole;      /* the step at which all had; -1: none */
+    int64_t loaded;     /* the step that a checkpoint brought it for; 0: none did */
+    fast_run_sums sums; /* of the epoch, when worker 0 put its own in */
+} fast_owed;
+
 /* Sums of a step that are told one by one; the last stands for all that follow. */
 enum { FAST_COST_PARTS = 64 };
 
@@ -136,6 +148,7 @@ typedef struct fast_team {
 
     /* Guarded by mutex. */
     fast_mutex mutex;
+    fast_owed owed;
     fast_represent represent; /* which model stands for the run */
     fast_vote votes[FAST_VOTES];
     fast_vote last; /* of the replicas that the workers ended with */
@@ -212,8 +225,32 @@ void fast__run_codec_close(fast_run *run);
 /* FAST_EINVAL, with the reason, where the codecs do not go with what a strategy sends. */
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
                                     const void *config);
-/* FAST_ENOTSUP, with the reason, where codecs owe what a checkpoint does not hold. */
-fast_err fast__codec_can_resume(const fast_team *team, const char *option);
+/* What a worker's sums go through; NULL in *out where the run has no codec. */
+fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out);
+/* Refuse what the chains of a phase and the run's options do not allow. */
+fast_err fast__codec_check(const fast_run *run);
+
+/* owed.c: make room for what workers owe in the phase that goes on. FAST_ENOTSUP where a checkpoint
+ * cannot hold it. Give it back. */
+fast_err fast__owed_open(fast_team *team);
+void fast__owed_free(fast_team *team);
+/* The same for another phase, where there was room before. */
+fast_err fast__owed_again(fast_team *team);
+/* A worker is at a step at which all is saved: true if it is the last one. The mutex is held. */
+bool fast__owed_arrive(fast_seat *seat, int64_t step);
+/* In mid-run: somebody has not put its own in yet. */
+bool fast__owed_waits(const fast_run *run);
+/* Tensors of a checkpoint at run->step, as the run is now; write them to the lists. */
+int64_t fast__owed_count(const fast_run *run);
+void fast__owed_list(fast_run *run, struct fast_tensor *tensors,
+                     char (*names)[FAST_TENSOR_NAME_MAX]);
+/* Look for them in a file; take them over. run->step is the file's. */
+fast_err fast__owed_check(const fast_run *run, const char *path,
+                          const struct fast_tensors *tensors);
+void fast__owed_load(fast_run *run, const struct fast_tensors *tensors);
+/* Does this worker begin with what was loaded? Then its first sum does. */
+bool fast__owed_begins(const fast_seat *seat);
+void fast__owed_begin(fast_seat *seat);
 
 /* Its sums are no longer cut in pieces. */
 void fast__codec_uncut(fast_seat *seat);

@@ -3,6 +3,10 @@
  * A change of strategy during a run: --then SPEC@WHEN.
  *
  *     --strategy allreduce --then local:period=8@epoch=2 --then gossip@step=5000,state=reset
+ *     --strategy ps --then @epoch=1,codec=topk:ratio=0.01 --then @epoch=6,codec=none
+ *
+ * Without a strategy it stays the one before. A codec stays until another one is named; it comes
+ * last, since its options may have commas. It begins with nothing owed.
  *
  * A phase ends for every worker at the same step of its own; who comes first waits for the others.
  * There the representative is made, by policy, and judged if that is due. The next phase begins
@@ -35,10 +39,12 @@ static const int64_t HOUR_NS = 3600000000000; /* that judging in another process
 
 /* What follows the @. */
 typedef struct when {
-    double epoch;      /* -1: by step */
-    int64_t step;      /* -1: by epoch */
-    int state;         /* of the rule: 0 kept, 1 reset */
-    char topology[64]; /* of the strategy, or auto */
+    double epoch;              /* -1: by step */
+    int64_t step;              /* -1: by epoch */
+    int state;                 /* of the rule: 0 kept, 1 reset */
+    char topology[64];         /* of the strategy, or auto */
+    char codec_down[64];       /* what comes back; "": as before */
+    char codec[FAST_SPEC_MAX]; /* what is sent; "": as before. Not in the table: it comes last */
 } when;
 
 static const fast_option when_options[] = {
@@ -46,6 +52,7 @@ static const fast_option when_options[] = {
     FAST_OPT_INT(when, step, "-1", -1, 1e12, "when, in steps of a worker"),
     FAST_OPT_CHOICE(when, state, "keep", "keep|reset", "the rule's state: kept, or begun anew"),
     FAST_OPT_TEXT(when, topology, "auto", "topology", "who exchanges with whom"),
+    FAST_OPT_TEXT(when, codec_down, "", "codec", "codec of what comes back"),
     FAST_OPT_END,
 };
 
@@ -71,13 +78,38 @@ static fast_err resolve_system(char *spec, size_t size, when *w)
     return FAST_OK;
 }
 
+/* The codecs of a phase: its own, or those of the one before; of the first the run's. */
+static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
+{
+    fast_run *run = team->run;
+    const bool first = phase == team->phases;
+    const char *down = w->codec_down[0]                ? w->codec_down
+                       : strcmp(w->codec, "none") == 0 ? "none"
+                                                       : "";
+
+    if (w->codec[0])
+        FAST_TRY(fast__chain_open(w->codec, &phase->own[0]));
+    if (down[0])
+        FAST_TRY(fast__chain_open(down, &phase->own[1]));
+    phase->codec = phase->own[0] ? phase->own[0] : first ? run->chains[0] : phase[-1].codec;
+    phase->codec_down = phase->own[1] ? phase->own[1]
+                        : first       ? run->chains[1]
+                                      : phase[-1].codec_down;
+    run->codec = phase->codec; /* what is checked now */
+    run->codec_down = phase->codec_down;
+    return fast__codec_check(run);
+}
+
 /* Open the strategy of a phase: everything that can be wrong with it is found here. */
-static fast_err open_phase(fast_team *team, const char *spec, const char *topology,
+static fast_err open_phase(fast_team *team, const char *spec, const char *topology, const when *w,
                            fast_phase *phase)
 {
     const fast_run_config *c = &team->run->config;
     const fast_strategy *strategy;
 
+    snprintf(phase->spec, sizeof phase->spec, "%s", spec);
+    snprintf(phase->place, sizeof phase->place, "%.63s", topology);
+    FAST_TRY(open_codecs(team, w, phase));
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
     FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
@@ -121,6 +153,32 @@ static fast_err step_of(const fast_team *team, const char *text, const when *w, 
     return FAST_OK;
 }
 
+/* What follows "codec=" is a chain, commas and all. */
+static void cut_codec(char *words, when *w)
+{
+    char *at = strstr(words, "codec=");
+
+    if (!at || (at != words && at[-1] != ','))
+        return;
+    snprintf(w->codec, sizeof w->codec, "%.500s", at + strlen("codec="));
+    *(at == words ? at : at - 1) = 0;
+}
+
+/* "@WHEN": the strategy stays, and something else has to change. */
+static fast_err as_before(const fast_phase *before, const char *text, char spec[FAST_SPEC_MAX],
+                          when *w)
+{
+    if (!w->codec[0] && !w->codec_down[0] && strcmp(w->topology, "auto") == 0 && w->state == 0)
+        return fast__fail(FAST_EINVAL,
+                          "then=%.100s: nothing changes; write STRATEGY@epoch=N, or another codec, "
+                          "as in @epoch=1,codec=topk",
+                          text);
+    snprintf(spec, FAST_SPEC_MAX, "%s", before->spec);
+    if (strcmp(w->topology, "auto") == 0)
+        snprintf(w->topology, sizeof w->topology, "%s", before->place);
+    return FAST_OK;
+}
+
 /* One "SPEC@WHEN". */
 static fast_err add_phase(fast_team *team, const char *text)
 {
@@ -128,23 +186,26 @@ static fast_err add_phase(fast_team *team, const char *text)
     const char *at = strrchr(text, '@');
     const int64_t before = team->phase_count > 1 ? team->phases[team->phase_count - 2].end : 0;
     fast_phase *phase = &team->phases[team->phase_count];
-    char spec[FAST_SPEC_MAX];
+    char spec[FAST_SPEC_MAX], words[FAST_PATH_MAX];
     int64_t begin = 0;
     when w;
 
     if (team->phase_count == FAST_PHASES_MAX)
         return fast__fail(FAST_EINVAL, "then: at most %d changes", FAST_PHASES_MAX - 1);
-    if (!at || at == text || (size_t)(at - text) >= sizeof spec)
+    if (!at || (size_t)(at - text) >= sizeof spec)
         return fast__fail(FAST_EINVAL, "then=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
                           text);
     snprintf(spec, sizeof spec, "%.*s", (int)(at - text), text);
+    snprintf(words, sizeof words, "%s", at + 1);
     memset(&w, 0, sizeof w);
     fast__options_default(when_options, &w);
-    FAST_TRY(fast__options_parse("then", when_options, &w, at + 1));
-    FAST_TRY(resolve_system(spec, sizeof spec, &w));
+    cut_codec(words, &w);
+    FAST_TRY(fast__options_parse("then", when_options, &w, words));
+    FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
+                        : resolve_system(spec, sizeof spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
     team->phase_count++; /* what it holds is freed from here on */
-    FAST_TRY(open_phase(team, spec, w.topology, phase));
+    FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
     phase->reset = w.state == 1;
     phase->end = team->run->step_count;
     phase[-1].end = begin;
@@ -165,6 +226,8 @@ static void enter(fast_team *team, int64_t phase)
     team->strategy = p->strategy;
     team->config = p->config;
     team->topology = p->topology;
+    team->run->codec = p->codec;
+    team->run->codec_down = p->codec_down;
 }
 
 fast_err fast__phases_open(fast_team *team)
@@ -172,10 +235,13 @@ fast_err fast__phases_open(fast_team *team)
     fast_run_config *c = &team->run->config;
     char text[FAST_PATH_MAX];
     char *next = NULL;
+    when w;
 
+    memset(&w, 0, sizeof w);
+    fast__options_default(when_options, &w);
     FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases, &team->phases));
     team->phase_count = 1;
-    FAST_TRY(open_phase(team, c->strategy, c->topology, &team->phases[0]));
+    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases[0]));
     team->phases[0].end = team->run->step_count;
     snprintf(text, sizeof text, "%s", c->then);
     for (char *part = text; part && *part; part = next) {
@@ -195,6 +261,8 @@ void fast__phases_free(fast_team *team)
     for (int64_t i = 0; i < team->phase_count; i++) {
         fast_topology_free(team->phases[i].topology);
         fast__free(team->phases[i].config);
+        fast__chain_close(team->phases[i].own[0]);
+        fast__chain_close(team->phases[i].own[1]);
     }
     fast__free(team->phases);
 }
@@ -234,6 +302,10 @@ static void take_over(fast_seat *seat)
     t->apart = false;
     t->centre = NULL;
     t->centre_version = 0;
+    fast__codec_uncut(seat);
+    fast__coded_free(seat->coded); /* what was owed is of other sums */
+    seat->coded = NULL;
+    seat->step_begun = team->run->step;
     seat->step_judged = team->run->step; /* the end of the phase before was judged */
     seat->lost = false;
 }
@@ -256,6 +328,7 @@ fast_err fast__phase_next(fast_team *team)
     snprintf(text, sizeof text, "strategy %s", team->strategy->name);
     fast__keep_phase(run, text);
     fast__team_free_servers(team); /* they begin anew, with the run's model */
+    FAST_TRY(fast__owed_again(team));
     return fast__represent_begin(team);
 }
 
@@ -263,6 +336,7 @@ fast_err fast__phase_find(fast_team *team)
 {
     while (fast__phases_left(team) && team->run->step >= team->phases[team->phase].end) {
         enter(team, team->phase + 1);
+        FAST_TRY(fast__owed_again(team));
         FAST_TRY(fast__represent_begin(team));
     }
     return FAST_OK;

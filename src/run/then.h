@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fast/trainer.h"
+#include "run/run.h"
 
 /*
  * The phases of a run: its strategy, and those that follow it (then.c). A run without --then has
@@ -13,12 +14,17 @@ struct fast_seat;
 enum { FAST_PHASES_MAX = 16 };
 
 typedef struct fast_phase {
-    const fast_strategy *strategy; /* of the phase */
-    void *config;                  /* its options */
-    fast_topology *topology;       /* NULL where it has none */
-    int64_t servers;               /* that it needs */
-    int64_t end;                   /* step at which the next one begins, or the run ends */
-    bool reset;                    /* the rule's state begins anew with it */
+    const fast_strategy *strategy;       /* of the phase */
+    void *config;                        /* its options */
+    fast_topology *topology;             /* NULL where it has none */
+    int64_t servers;                     /* that it needs */
+    char spec[FAST_SPEC_MAX];            /* the strategy and its options, as they were given */
+    char place[64];                      /* likewise the topology */
+    struct fast_chain *own[2];           /* its own codecs; NULL: those of the one before */
+    const struct fast_chain *codec;      /* what is sent */
+    const struct fast_chain *codec_down; /* what comes back */
+    int64_t end;                         /* step at which the next one begins, or the run ends */
+    bool reset;                          /* the rule's state begins anew with it */
 } fast_phase;
 
 /* Make the phases of the run's options and enter the first. */

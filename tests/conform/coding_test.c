@@ -255,8 +255,6 @@ static void what_makes_no_sense_is_refused(void **state)
     refuse("grow", FAST_EINVAL, LIST("codec=qsgd", "feedback=yes", "workers=2"));
     refuse("layers", FAST_EINVAL,
            LIST("codec=sign", "codec_small=9", "codec_scope=model", "workers=2"));
-    refuse("checkpoint", FAST_ENOTSUP, LIST("codec=onebit", "workers=2", "checkpoint=never"));
-    refuse("resume", FAST_ENOTSUP, LIST("codec=onebit", "workers=2", "resume=never"));
     for (int i = 0; fast__strategies[i]; i++) {
         const fast_strategy *s = fast__strategies[i];
         char strategy[64];
