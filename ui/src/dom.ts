@@ -103,18 +103,26 @@ let segmentedCount = 0;
 
 /* Asks before what cannot be undone; resolves to whether to go on. */
 export function confirm(question: string, detail: string, action: string): Promise<boolean> {
+    return dialog(question, h("p", null, detail), h("button", { value: "yes", class: "danger" }, action));
+}
+
+/* Asks for a word; resolves to "" where there is none. */
+export async function askWord(question: string, label: string, action: string): Promise<string> {
+    const field = h("input", { "aria-label": label, placeholder: label, maxlength: 64, autofocus: true });
+    return await dialog(question, field, h("button", { value: "yes", class: "primary" }, action)) ? field.value.trim() : "";
+}
+
+/* Enter in a field presses the first button; without a field, the careful one has the focus. */
+function dialog(question: string, content: HTMLElement, go: HTMLButtonElement): Promise<boolean> {
     return new Promise((resolve) => {
-        const dialog = h("dialog", { class: "ask", "aria-label": question },
-            h("h2", null, question), h("p", null, detail),
-            h("form", { method: "dialog", class: "buttons" },
-                h("button", { value: "no", autofocus: true }, "Cancel"),
-                h("button", { value: "yes", class: "danger" }, action)));
-        dialog.addEventListener("close", () => {
-            dialog.remove();
-            resolve(dialog.returnValue === "yes");
+        const element = h("dialog", { class: "ask", "aria-label": question }, h("h2", null, question),
+            h("form", { method: "dialog" }, content, h("div", { class: "buttons" }, go, h("button", { value: "no", autofocus: !content.matches("input") }, "Cancel"))));
+        element.addEventListener("close", () => {
+            element.remove();
+            resolve(element.returnValue === "yes");
         });
-        document.body.append(dialog);
-        dialog.showModal();
+        document.body.append(element);
+        element.showModal();
     });
 }
 

@@ -69,14 +69,21 @@ async function listTenThousand(browser) {
     const address = await stage.serve();
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     const page = await context.newPage();
+    /* The frame with the first rows, by the page's own clock, which begins with the request. */
+    await page.addInitScript(() => {
+        const look = () => requestAnimationFrame(() => {
+            if (document.querySelector("tbody a"))
+                setTimeout(() => { window.listed = performance.now(); });
+            else
+                look();
+        });
+        look();
+    });
     await page.goto(address);
     const times = [];
     for (let i = 0; i < 5; i++) {
         await page.reload();
-        times.push(await page.evaluate(() => new Promise((resolve) => {
-            const look = () => document.querySelector("tbody a") ? resolve(performance.now()) : requestAnimationFrame(look);
-            look();
-        })));
+        times.push(await (await page.waitForFunction(() => window.listed)).jsonValue());
     }
     report("10,000 runs listed", times, 500);
 }

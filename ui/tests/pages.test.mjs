@@ -143,6 +143,10 @@ test("chosen runs are compared", async () => {
     await page.getByText("4 runs").waitFor();
     for (const id of [1, 3, 4])
         await page.locator(`input[data-run="${id}"]`).check();
+    await page.getByRole("button", { name: "Tag", exact: true }).click();
+    await page.getByRole("dialog").getByLabel("Tag").fill("three");
+    await page.keyboard.press("Enter");
+    await page.locator("tbody .tag", { hasText: "three" }).nth(2).waitFor();
     await page.getByRole("link", { name: "Compare" }).click();
     await page.getByRole("heading", { name: "Comparison of 3 runs" }).waitFor();
     await page.getByRole("columnheader", { name: "seed" }).waitFor();
@@ -197,7 +201,7 @@ test("mistakes are one sentence", async () => {
     await page.getByText("There is no such page.").waitFor();
 });
 
-test("an empty store says what to do, and no token says so", async () => {
+test("an empty store says what to do", async () => {
     const url = await stage.serve(join(stage.folder, "empty.db"));
     const empty = await open(DESK, "light", url);
     await empty.getByText("There are no runs yet.").waitFor();

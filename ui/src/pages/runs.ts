@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All runs: search, filter, sort, choose up to 20 to compare, delete. The server sorts and filters;
    the table holds what is in sight. The question is in the address, so that going back finds it. */
-import { ask, deleteRun, listen, STATUSES, type Run, type RunList, type System } from "../api.ts";
+import { ask, deleteRun, listen, STATUSES, tagRun, type Run, type RunList, type System } from "../api.ts";
 import { choose, chosenRuns, CHOSEN_MAX } from "../chosen.ts";
-import { command, confirm, h, notice, put, toast } from "../dom.ts";
+import { askWord, command, confirm, h, notice, put, toast } from "../dom.ts";
 import { ago, bytes, count, date, number, percent, runTitle, seconds, short } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { setPlace, setTitle, type Page } from "../page.ts";
@@ -95,7 +95,17 @@ export const runsPage: Page = async (root, { query, signal }) => {
         put(tray, h("span", null, `${chosen.size} chosen`),
             h("a", { class: "button primary", href: `#/compare/${[...chosen].join(",")}` }, "Compare"),
             h("button", { onclick: () => { for (const id of [...chosen]) pick(id, false); } }, "Clear"),
+            h("button", { class: "quiet", onclick: tag }, "Tag"),
             h("button", { class: "danger quiet", onclick: remove }, "Delete"));
+    }
+
+    async function tag(): Promise<void> {
+        const word = await askWord(`Tag ${chosen.size} ${chosen.size === 1 ? "run" : "runs"}`, "Tag", "Tag");
+        if (!word)
+            return;
+        for (const id of chosen)
+            await tagRun(id, [word], []).catch((error: Error) => toast(`Run ${id}: ${error.message}`, "bad"));
+        await refresh();
     }
 
     async function remove(): Promise<void> {
