@@ -98,8 +98,10 @@ export class Chart {
             this.plot.setSize({ width: this.width, height: this.options.height ?? HEIGHT });
     }
 
-    /* Room at the right for the lines' names. */
+    /* Room at the right for the lines' names; one alone is named by the title. */
     private margin(lines: Line[]): number {
+        if (lines.length < 2)
+            return 24;
         const longest = Math.max(0, ...lines.map((line) => line.label.length));
         return Math.min(longest * 7 + 24, this.width * 0.28);
     }
@@ -170,6 +172,8 @@ export class Chart {
 
     /* Each name beside its line's end; pushed apart where lines end close together. */
     private paintNames(plot: uPlot, ctx: CanvasRenderingContext2D, scale: number): void {
+        if (this.lines.length < 2)
+            return;
         const { left, top, width, height } = plot.bbox;
         const names = this.lines.flatMap((line, i) => {
             const column = plot.data[i + 1]!;

@@ -12,9 +12,9 @@ export function showFigures(element: HTMLElement, run: Run): void {
         ["Test accuracy", percent(run.test_accuracy), run.test_loss === null ? undefined : `test loss ${number(run.test_loss)}`],
         ["Loss", number(run.loss), run.train_accuracy === null ? undefined : `train accuracy ${percent(run.train_accuracy)}`],
         ["Step", count(run.steps), run.step_count ? `of ${count(run.step_count)}, epoch ${number(run.epoch)}` : `epoch ${number(run.epoch)}`],
-        ["Samples a second", short(run.samples_per_s), `${count(run.samples)} seen`],
+        ["Samples/s", short(run.samples_per_s), `${count(run.samples)} seen`],
         [simulated ? "Virtual time" : "Time", seconds(run.time_s), remaining(run) ??
-            (simulated ? `${seconds(run.wall_time_s)} of this machine's` : undefined)],
+            (simulated ? `${seconds(run.wall_time_s)} wall time` : undefined)],
         ["To target", seconds(run.time_to_target_s)],
         ["Sent", bytes(run.bytes_sent)],
         ["Staleness", number(run.staleness_mean), run.staleness_mean === null ? undefined : "mean, in updates"],
@@ -46,7 +46,7 @@ export function showWorkers(element: HTMLElement, workers: Worker[]): void {
             h("thead", null, h("tr", null, h("th", { scope: "col" }, "Actor"),
                 ...columns.map(([label]) => h("th", { scope: "col", class: "number" }, label)))),
             h("tbody", null, ...workers.map((worker) => h("tr", null,
-                h("td", null, worker.name ?? `worker ${worker.rank}`),
+                h("td", { class: "name" }, worker.name ?? `worker ${worker.rank}`),
                 ...columns.map(([, text]) => h("td", { class: "number" }, text(worker)))))))));
 }
 

@@ -124,7 +124,7 @@ class Panel {
     }
 }
 
-/* Runs as rows: what differs, then what came out, the best of each column bold. */
+/* Runs as rows: what came out, the best of each column bold, then what differs. */
 function showResults(element: HTMLElement, { details, names }: Compared): void {
     const options = differing(details.map((detail) => detail.options));
     const results = RESULTS.filter(([key]) => details.some(({ run }) => run[key] !== null));
@@ -136,10 +136,10 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
     }));
     const order = details.map((_, i) => i).sort((a, b) => rank(details[a]!.run) - rank(details[b]!.run));
     const head = (label: string, numeric = false) => h("th", { scope: "col", class: numeric ? "number" : "" }, label);
-    put(element, h("h2", null, "What differs, and what came out"),
+    put(element, h("h2", null, "What came out, and what differs"),
         h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Results" }, h("table", { class: "plain" },
-            h("thead", null, h("tr", null, head("Run"), head("Status"), ...options.map((name) => head(name)),
-                ...results.map(([, label]) => head(label, true)))),
+            h("thead", null, h("tr", null, head("Run"), head("Status"), ...results.map(([, label]) => head(label, true)),
+                ...options.map((name) => head(name)))),
             h("tbody", null, ...order.map((i) => {
                 const { run, options: own } = details[i]!;
                 const cells: Child[] = results.map(([key, , format]) => {
@@ -148,7 +148,7 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
                 });
                 return h("tr", null, h("td", { class: "name" }, swatch(i),
                     h("a", { href: `#/run/${run.id}`, title: runTitle(run) }, names[i])), h("td", null, statusPill(run)),
-                    ...options.map((name) => h("td", null, plain(own[name], name))), ...cells);
+                    ...cells, ...options.map((name) => h("td", null, plain(own[name], name))));
             })))),
         options.length === 0 && h("p", { class: "dim" }, "All options are the same."));
 }

@@ -28,7 +28,7 @@ const columns: Column<Run>[] = [
     { key: "transport", label: "Where", width: "8rem", rank: 3, cell: where },
     { key: "codec", label: "Codec", width: "7.5rem", rank: 4, cell: (run) => run.codec ?? "–" },
     { key: "test_accuracy", label: "Test acc", width: "6rem", number: true, cell: (run) => percent(run.test_accuracy) },
-    { key: "loss", label: "Loss", width: "5.2rem", number: true, rank: 2, cell: (run) => number(run.loss) },
+    { key: "loss", label: "Loss", width: "5.8rem", number: true, rank: 2, cell: (run) => number(run.loss) },
     { key: "time_to_target_s", label: "To target", width: "6.6rem", number: true, rank: 3, cell: (run) => seconds(run.time_to_target_s) },
     { key: "time_s", label: "Time", width: "6.6rem", number: true, rank: 2, cell: (run) => seconds(run.time_s) },
     { key: "samples_per_s", label: "Samples/s", width: "6.2rem", number: true, rank: 4, cell: (run) => short(run.samples_per_s) },
