@@ -47,6 +47,7 @@ int cli_simulate(int argc, char **argv);
 /* `fast bench allreduce`, with "name=value", ..., NULL. */
 int cli_bench_allreduce(const char *const *options, bool json);
 int cli_bench_codec(const char *const *options, bool json);
+int cli_runs(int argc, char **argv);
 int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
 int cli_info(int argc, char **argv);

@@ -85,6 +85,27 @@ static const fast_option ui_flags[] = {
     FLAG_END,
 };
 
+/* A flag with a value that the command reads itself. */
+#define FLAG_TEXT(name, help, kind)                        \
+    {                                                      \
+        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
+    }
+
+static const fast_option runs_flags[] = {
+    FLAG_TEXT("store", "where the runs are kept; else runs.db in your data folder", "file"),
+    FLAG_TEXT("where", "only runs like status=done,workers>=4,model~net (= != < <= > >= ~)", NULL),
+    FLAG_TEXT("status", "only those, like running or done,target", NULL),
+    FLAG_TEXT("search", "only runs with this in their name, words, tags, system", NULL),
+    FLAG_TEXT("tag", "only runs with this tag", NULL),
+    FLAG_TEXT("sort", "by a column, like time_s, or -test_accuracy: from the largest down", NULL),
+    { "limit", "20", "runs in a list at most; 0: all", FAST_OPTION_INT, 0, 0, 0, 1e15, NULL },
+    { "offset", "0", "runs to leave out before", FAST_OPTION_INT, 0, 0, 0, 1e15, NULL },
+    { "format", "csv", "export: how", FAST_OPTION_CHOICE, 0, 0, 0, 0, "csv|jsonl" },
+    FLAG("yes", "delete: do not ask"),
+    FLAG("json", "print one JSON object a line for each run"),
+    FLAG_END,
+};
+
 static const fast_option info_flags[] = {
     FLAG("json", "print one JSON object a line"),
     FLAG_END,
@@ -167,6 +188,17 @@ static const cli_example ui_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example runs_examples[] = {
+    { "fast runs", "the newest runs" },
+    { "fast runs --where status=done,model=lenet --sort -test_accuracy", "the best first" },
+    { "fast runs show 17", "one run: options, result, actors, events" },
+    { "fast runs compare 17 18 21", "side by side: which options differ, and what came of it" },
+    { "fast runs tag 17 baseline", "remember it; --tag baseline finds it" },
+    { "fast runs export 17 > metrics.csv", "what was measured over time; --format jsonl" },
+    { "fast runs delete 17", "with all that was measured" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -196,13 +228,16 @@ const cli_command cli_commands[] = {
       "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
     { "systems", "[NAME]", "explain the named systems of the literature", NULL, systems_flags, NULL,
       systems_examples, cli_systems },
+    { "runs", "[list|show|compare|tag|untag|export|delete] [RUN...] [OPTIONS]",
+      "list, show and compare the runs that were kept", NULL, runs_flags,
+      "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|compare|bench|simulate|systems|ui|info|help|models|data|layers|optimizers|schedules|"
-      "engines|"
+      "train|compare|bench|simulate|systems|runs|ui|info|help|models|data|layers|optimizers|"
+      "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },

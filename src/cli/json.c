@@ -111,6 +111,12 @@ void cli_json_bool(cli_json *json, const char *key, bool value)
     fputs(value ? "true" : "false", json->out);
 }
 
+void cli_json_raw(cli_json *json, const char *key, const char *value)
+{
+    put_key(json, key);
+    fputs(value ? value : "null", json->out);
+}
+
 void cli_json_hash(cli_json *json, const char *key, uint64_t value)
 {
     char text[17];

@@ -16,6 +16,8 @@ void cli_json_text(cli_json *json, const char *key, const char *value); /* NULL 
 void cli_json_int(cli_json *json, const char *key, int64_t value);
 void cli_json_real(cli_json *json, const char *key, double value); /* null where not finite */
 void cli_json_bool(cli_json *json, const char *key, bool value);
+/* Text that is JSON itself; NULL gives null. */
+void cli_json_raw(cli_json *json, const char *key, const char *value);
 /* 16 digits as text, because readers keep numbers as doubles of 53 bits; 0 gives null. */
 void cli_json_hash(cli_json *json, const char *key, uint64_t value);
 /* A list of whole numbers, or of others; null where not finite. */

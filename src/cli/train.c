@@ -308,6 +308,9 @@ static void say_summary(const train_show *show, const fast_result *r)
     const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0;
     if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
         say_step(file, r);
+    const int64_t id = fast_run_id(show->run);
+    if (id)
+        fprintf(file, "kept: fast runs show %lld\n", (long long)id);
 }
 
 /* After a cancel: where the run is kept, and how to go on. */

@@ -120,11 +120,18 @@ static void put_metric(fast_run *run, bool evaluated)
     hand_over(keep);
 }
 
+/* The actors that run, as they can be seen; NULL where none do. */
+static fast_glance *glance_of(const fast_run *run)
+{
+    return run->team && run->team->world && !run->keep->world_over ? run->team->world->glance
+                                                                   : NULL;
+}
+
 /* Faults that the simulator made since. The actors' clock was 0 at `base` of the run's. */
 static void put_faults(fast_run *run, int64_t base)
 {
     fast_keep *keep = run->keep;
-    const fast_glance *glance = run->team && run->team->world ? run->team->world->glance : NULL;
+    const fast_glance *glance = glance_of(run);
     const char *name = NULL;
     int64_t node = 0, time = 0;
 
@@ -135,10 +142,10 @@ static void put_faults(fast_run *run, int64_t base)
     }
 }
 
-static void look_at_links(const fast_team *team, fast_keep *keep)
+static void look_at_links(const fast_run *run, fast_keep *keep)
 {
     const int64_t actors = keep->look.actors;
-    const fast_glance *glance = team->world ? team->world->glance : NULL;
+    const fast_glance *glance = glance_of(run);
     int64_t messages = 0, bytes = 0;
 
     for (int64_t i = 0; keep->look.links && i < actors * actors; i++) {
@@ -172,10 +179,10 @@ static void take_look(fast_run *run, int64_t base)
         look->workers[i].messages_sent = w.messages_sent;
     }
     memcpy(look->staleness, team->staleness.counts, sizeof look->staleness);
-    look_at_links(team, keep);
+    look_at_links(run, keep);
     look->span_count = 0;
     look->span_s = (double)base * 1e-9;
-    fast_glance *glance = team->world ? team->world->glance : NULL;
+    fast_glance *glance = glance_of(run);
     for (int64_t i = 0; glance && i < look->actors; i++)
         look->span_count += fast__glance_spans(glance, i, look->spans + look->span_count,
                                                FAST_KEEP_SEEN_MAX - look->span_count);
@@ -231,10 +238,19 @@ void fast__keep_event(fast_run *run, fast_event_kind kind, const char *text)
     say_trouble(run);
 }
 
+/* Other actors than before. */
+static void begin_world(fast_keep *keep)
+{
+    keep->world_over = false;
+    keep->faults = 0;
+}
+
 void fast__keep_phase(fast_run *run, const char *text)
 {
-    if (run->keep)
-        put_event(run->keep, "phase", run->result.time_s, run->step, "%s", text);
+    if (!run->keep)
+        return;
+    put_event(run->keep, "phase", run->result.time_s, run->step, "%s", text);
+    begin_world(run->keep);
 }
 
 /* Nothing trains just now: let the writer be done with the last look, so that the next one, which
@@ -269,7 +285,7 @@ void fast__keep_world(fast_run *run, int64_t time_ns)
         keep->links_before[2 * i] += messages;
         keep->links_before[2 * i + 1] += bytes;
     }
-    keep->faults = 0;
+    keep->world_over = true;
 }
 
 /* The memory of looks at a team. */
@@ -381,6 +397,7 @@ void fast__keep_begin(fast_run *run)
         run->keep->wall_ns = run->keep->looked_ns = fast__clock_ns();
         run->keep->step_last = -1;
         atomic_store(&run->keep->closing, false);
+        begin_world(run->keep);
         err = fast__thread_start(&run->keep->thread, fast__keep_writer, run->keep);
     }
     if (!err)

@@ -59,6 +59,7 @@ typedef struct fast_keep {
     int64_t wall_ns;               /* when this call began */
     int64_t looked_ns;             /* when the last look was taken */
     int64_t faults;                /* of the world, seen so far */
+    bool world_over;               /* what the actors counted is added up */
     int64_t *links_before;         /* like look.links, of worlds that are closed */
     bool saying;                   /* a note is being told: it is no reason for another */
     bool said;                     /* that it cannot be kept */

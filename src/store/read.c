@@ -57,6 +57,14 @@ static fast_err each_row(fast_store *store, fast_store_table table, sqlite3_stmt
     }
 }
 
+/* A column of JSON: what is not, because another program wrote it, is none. In one line. */
+static void add_json(fast_store_sql *sql, const char *name)
+{
+    const char *const parts[] = { "CASE WHEN json_valid(", name, ") THEN json(", name, ") END" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        fast__store_sql_add(sql, parts[i]);
+}
+
 /* "SELECT a,b,c FROM table" with the JSON columns, which are last, if asked for. */
 static void add_select(fast_store_sql *sql, fast_store_table table, bool json)
 {
@@ -67,9 +75,12 @@ static void add_select(fast_store_sql *sql, fast_store_table table, bool json)
         if (form->columns[i].kind == FAST_COLUMN_JSON && !json)
             break;
         fast__store_sql_add(sql, i ? "," : "");
-        fast__store_sql_add(sql, table == FAST_STORE_RUNS && strcmp(name, "status") == 0
-                                     ? FAST_STORE_STATUS
-                                     : name);
+        if (form->columns[i].kind == FAST_COLUMN_JSON)
+            add_json(sql, name);
+        else
+            fast__store_sql_add(sql, table == FAST_STORE_RUNS && strcmp(name, "status") == 0
+                                         ? FAST_STORE_STATUS
+                                         : name);
     }
     fast__store_sql_add(sql, " FROM ");
     fast__store_sql_add(sql, form->name);
