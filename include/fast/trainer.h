@@ -76,6 +76,18 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report,
                                                         void *ctx);
 
+/* The same while parts of w are still on their way: `need` is called before a range of w is first
+ * read, from the first layer to the last, and returns once it is there; it may wait. Its failure
+ * is the gradient's. On `sim` it is called before anything is computed, and the time of the layers
+ * that could have been computed meanwhile is not charged again. */
+typedef fast_err fast_need_fn(void *ctx, int64_t offset, int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need,
+                                                             fast_report_fn *report, void *ctx);
+/* Before w is looked at between steps (evaluation, checkpoints) `settle` is called, which brings in
+ * what is on its way. NULL: nothing is. */
+typedef fast_err fast_settle_fn(void *ctx);
+FAST_API void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx);
+
 /* A gradient in its parts, for strategies that exchange before it is whole: compute g of one
  * micro-batch alone, number `number` of this worker's, counted over the run (a whole gradient has
  * those from step * parts on). Counts no step: fast_trainer_count() does. */

@@ -28,6 +28,10 @@ typedef struct fast_engine_options {
  * exactly once, and may be smaller than a segment. May only post: never block, never run a pass. */
 typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
 
+/* Called before the way forward first reads params[offset .. offset + count): they may still be on
+ * their way, and are there when it returns. Ranges are those of nodes with weights, in order. */
+typedef void fast_pass_need_fn(void *ctx, int64_t offset, int64_t count);
+
 /* One pass over one batch: in, then out. Without `grad` it goes forward only. */
 typedef struct fast_pass {
     const float *params;     /* in the graph's layout */
@@ -39,7 +43,8 @@ typedef struct fast_pass {
     uint64_t step;           /* of the run */
     fast_report_fn *report;  /* may be NULL */
     fast_factor_fn *factor;  /* may be NULL */
-    void *ctx;               /* for both */
+    fast_pass_need_fn *need; /* may be NULL */
+    void *ctx;               /* for the three */
     float *outputs;          /* NULL, or receives [count][outputs of the last node], row major */
     double loss;             /* out: mean over the batch; NAN for a forward pass over a batch that
                                has neither labels nor targets (a prediction) */

@@ -201,3 +201,21 @@ fast_err fast__graph_check(const fast_graph *graph)
             (long long)last->count, (long long)graph->positions, (long long)graph->outputs);
     return FAST_OK;
 }
+
+bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, int64_t *count_out)
+{
+    int64_t low = INT64_MAX, high = 0;
+
+    for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
+        const int64_t i = graph->nodes[node].weight[w];
+
+        if (i < 0)
+            continue;
+        const fast_segment *s = &graph->params.segments[i];
+        low = s->offset < low ? s->offset : low;
+        high = s->offset + s->count > high ? s->offset + s->count : high;
+    }
+    *offset_out = low;
+    *count_out = high - low;
+    return high > low;
+}

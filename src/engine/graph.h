@@ -112,6 +112,9 @@ double fast__node_flops_backward(const fast_graph *graph, int node, bool input_n
 double fast__graph_flops_forward(const fast_graph *graph);
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs);
 
+/* The range of a node's weights in the parameters; false if it has none. */
+bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, int64_t *count_out);
+
 /* Check what an engine relies on: inputs before their nodes, segments that follow each other
  * without holes and belong to exactly one node, outputs that fit the loss. FAST_EINVAL names the
  * node. */

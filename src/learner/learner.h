@@ -20,7 +20,9 @@ typedef struct fast_gradient {
     fast_learner_report_fn *report; /* in: may be NULL */
     fast_factor_fn *factor;         /* in: may be NULL; takes a layer's gradient as factors, which
                                        then is neither written nor reported */
-    void *ctx;                      /* in: for both */
+    fast_learner_report_fn *need;   /* in: may be NULL; called before the way forward first reads a
+                                       range of w, and waits until it is there. Only with `reads` */
+    void *ctx;                      /* in: for the three */
     double loss;                    /* out: mean over the batch */
     int64_t correct;                /* out: right positions, by the largest output */
     int64_t positions;              /* out: judged */
@@ -49,6 +51,13 @@ typedef struct fast_factorable {
     int64_t rows;    /* at most, with such as are all 0 */
 } fast_factorable;
 
+/* A range of w as the way forward comes to it. */
+typedef struct fast_reading {
+    int64_t offset;    /* of the range */
+    int64_t count;     /* of its elements */
+    double operations; /* of the gradient before it is read */
+} fast_reading;
+
 typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
@@ -59,6 +68,8 @@ typedef struct fast_learner_ops {
     fast_err (*teach)(fast_learner *learner, const fast_teachers *teachers);
     /* Layer i of those that offer factors; false past the last. May be NULL: there are none. */
     bool (*factorable)(const fast_learner *learner, int64_t i, fast_factorable *out);
+    /* Range i of w in the order of reading; false past the last. May be NULL: all at once. */
+    bool (*reads)(const fast_learner *learner, int64_t i, fast_reading *out);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 

@@ -181,6 +181,13 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
         last->gradient->report(last->gradient->ctx, offset, count);
 }
 
+static void need_range(void *ctx, int64_t offset, int64_t count)
+{
+    const last_part *last = ctx;
+
+    last->gradient->need(last->gradient->ctx, offset, count);
+}
+
 static fast_err run_parts(native *self, fast_gradient *gradient)
 {
     const int64_t parts = self->fold.total;
@@ -191,6 +198,7 @@ static fast_err run_parts(native *self, fast_gradient *gradient)
         const bool is_last = i == parts - 1;
         fast_pass pass = { .grad = fast__fold_next(&self->fold),
                            .report = is_last ? fold_range : NULL,
+                           .need = i == 0 && gradient->need ? need_range : NULL,
                            .ctx = &last };
 
         FAST_TRY(run_part(self, gradient, gradient->step * parts + i, gradient->step, &pass));
@@ -207,6 +215,7 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
     fast_pass pass = { .grad = learner->g,
                        .report = gradient->report,
                        .factor = gradient->factor,
+                       .need = gradient->need,
                        .ctx = gradient->ctx };
 
     FAST_ASSERT(gradient->step >= 0);
@@ -240,6 +249,24 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
                                .samples = batch * rows,
                                .rows = (batch + FACTOR_PAD - 1) / FACTOR_PAD * FACTOR_PAD * rows };
         return true;
+    }
+    return false;
+}
+
+static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *out)
+{
+    const native *self = (const native *)learner;
+    const fast_graph *graph = self->options.graph;
+    const double batch = (double)fast__program_head(self->options.program)->batch;
+    double operations = 0;
+    int64_t found = 0, offset, count;
+
+    for (int n = 0; n < graph->node_count; n++) {
+        if (fast__node_params(graph, n, &offset, &count) && found++ == i) {
+            *out = (fast_reading){ offset, count, operations };
+            return true;
+        }
+        operations += batch * fast__node_flops_forward(graph, n);
     }
     return false;
 }
@@ -290,6 +317,7 @@ static const fast_learner_ops native_ops = {
     .evaluate = native_evaluate,
     .teach = native_teach,
     .factorable = native_factorable,
+    .reads = native_reads,
     .free = native_free,
 };
 

@@ -69,6 +69,7 @@ static void seat_reset(fast_seat *seat)
     fast__flows_drop(&seat->flows);
     fast__codec_uncut(seat);
     fast__factors_forget(seat);
+    seat->settle = NULL;
     t->step = seat->step_begun = run->step;
     t->centre = NULL;
     seat->step_judged = -1;

@@ -65,6 +65,9 @@ typedef struct fast_seat {
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
     float *centre;              /* memory of trainer.centre; NULL: none was asked for */
+    fast_settle_fn *settle;     /* brings in what w waits for; NULL: nothing */
+    void *settle_ctx;           /* its */
+    double rate;                /* operations a ns of the last gradient, where time is virtual */
     fast_coded_piece *pieces;   /* that its sums are made of; NULL: none */
     int64_t piece_count;        /* of them */
     int64_t pieces_left;        /* of this step's: not finished */

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static fast_seat *seat_of(const fast_trainer *t)
@@ -33,6 +34,13 @@ bool fast_trainer_next(fast_trainer *t)
     fast_seat *seat = seat_of(t);
 
     FAST_ASSERT(seat->learner != NULL);
+    const fast_run *run = seat->team->run;
+    if (seat->settle && !seat->err &&
+        (fast__run_is_due(run, run->config.evaluate_period, t->step) ||
+         fast__run_is_due(run, run->config.checkpoint_period, t->step))) {
+        seat->err = seat->settle(seat->settle_ctx);
+        snprintf(seat->why, sizeof seat->why, "%s", fast_error_detail());
+    }
     const int64_t begin = fast_now(t->actor);
     const bool go_on = !seat->err && fast__monitor_next(seat);
     fast__count(&seat->pause_ns, fast_now(t->actor) - begin);
@@ -66,6 +74,10 @@ typedef struct gradient_work {
     fast_gradient gradient; /* the learner's */
     int64_t covered;        /* elements reported */
     fast_err err;           /* of the learner, not of the actor */
+    fast_need_fn *need;     /* of w; NULL: all of it is there */
+    void *ctx;              /* for it */
+    fast_err need_err;      /* its first failure */
+    double ahead;           /* operations that were done while w was waited for */
 } gradient_work;
 
 /* The way forward is a third of a pass's arithmetic; the way back reports as it goes, of the last
@@ -79,7 +91,7 @@ static void relay(void *ctx, int64_t offset, int64_t count)
 
     gw->covered += count;
     left = 1 - (double)gw->covered / (double)learner->params.count;
-    fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left, offset, count);
+    fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left - gw->ahead, offset, count);
 }
 
 /* A layer's gradient is offered as factors: those that are wanted are final as a range is. */
@@ -95,6 +107,43 @@ static bool take_factors(void *ctx, const fast_factors *factors)
     return true;
 }
 
+/* The way forward comes to a range, in the actor's thread. */
+static void need_range(void *ctx, int64_t offset, int64_t count)
+{
+    gradient_work *gw = ctx;
+
+    if (!gw->need_err)
+        gw->need_err = gw->need(gw->ctx, offset, count);
+}
+
+/* Where work is computed at one instant of virtual time, w is waited for before; the layers whose
+ * weights came first would have been computed meanwhile: `at` is when the way forward comes to a
+ * range, after `done` operations. */
+static fast_err wait_ahead(gradient_work *gw)
+{
+    const fast_learner *learner = gw->seat->learner;
+    fast_actor *actor = gw->seat->trainer.actor;
+    const double rate = gw->seat->rate;
+    double at = (double)fast_now(actor), done = 0;
+    fast_reading r;
+
+    for (int64_t i = 0; learner->ops->reads && learner->ops->reads(learner, i, &r); i++) {
+        FAST_TRY(gw->need(gw->ctx, r.offset, r.count));
+        const double came = (double)fast_now(actor);
+
+        if (rate > 0)
+            at += (r.operations - done) / rate;
+        at = at > came ? at : came;
+        done = r.operations;
+    }
+    FAST_TRY(gw->need(gw->ctx, 0, learner->params.count));
+    if (rate > 0)
+        gw->ahead = done - (at - (double)fast_now(actor)) * rate;
+    gw->ahead = gw->ahead > 0 ? gw->ahead : 0;
+    gw->need = NULL;
+    return FAST_OK;
+}
+
 static fast_err run_gradient(fast_work *work)
 {
     gradient_work *gw = (gradient_work *)work;
@@ -103,15 +152,17 @@ static fast_err run_gradient(fast_work *work)
     gw->gradient.report = work->report ? relay : NULL;
     gw->gradient.factor = gw->seat->taken && !gw->gradient.alone ? take_factors : NULL;
     gw->gradient.ctx = gw;
+    gw->gradient.need = gw->need && learner->ops->reads ? need_range : NULL;
     fast__factors_begin(gw->seat);
     gw->err = learner->ops->gradient(learner, &gw->gradient);
     FAST_TRY(gw->err);
-    work->operations = gw->gradient.flops;
+    FAST_TRY(gw->need_err);
+    work->operations = gw->gradient.flops - gw->ahead;
     return FAST_OK;
 }
 
 /* Pay for what was updated in reports. */
-static fast_err settle(fast_seat *seat)
+static fast_err pay(fast_seat *seat)
 {
     const double owed = seat->owed;
 
@@ -123,6 +174,20 @@ static fast_err settle(fast_seat *seat)
 
 fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ctx)
 {
+    return fast_trainer_gradient_when(t, NULL, report, ctx);
+}
+
+void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx)
+{
+    fast_seat *seat = seat_of(t);
+
+    seat->settle = settle;
+    seat->settle_ctx = ctx;
+}
+
+fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_report_fn *report,
+                                    void *ctx)
+{
     fast_seat *seat = seat_of(t);
     gradient_work gw = { .work = { .run = run_gradient,
                                    .report = report,
@@ -130,16 +195,24 @@ fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ct
                                    .name = "gradient",
                                    .operations = seat->learner->flops },
                          .seat = seat,
-                         .gradient = { .step = t->step } };
+                         .gradient = { .step = t->step },
+                         .need = need,
+                         .ctx = ctx };
+    const bool is_virtual = seat->team->run->is_virtual;
     fast_err err;
 
+    if (need && (is_virtual || !seat->learner->ops->reads))
+        FAST_TRY(wait_ahead(&gw));
+    const int64_t begin = fast_now(t->actor);
     seat->computing = true;
     err = fast_compute(t->actor, &gw.work);
     seat->computing = false;
+    if (is_virtual && fast_now(t->actor) > begin)
+        seat->rate = gw.work.operations / (double)(fast_now(t->actor) - begin);
     if (gw.err)
         fast__team_break(seat, gw.err);
     FAST_TRY(err);
-    FAST_TRY(settle(seat));
+    FAST_TRY(pay(seat));
     t->step++;
     t->loss = gw.gradient.loss;
     fast__monitor_step(seat, &gw.gradient);
@@ -193,7 +266,7 @@ fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
     fast__optimizer_apply_scaled(seat->optimizer, step, t->lr, t->w, g, scale);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
     seat->owed += (double)t->count;
-    return settle(seat);
+    return pay(seat);
 }
 
 void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w, const float *g,

@@ -22,6 +22,8 @@
  * (comm/coded_early.c); with others a gradient is encoded whole, and its sum waits for the way
  * back. Each worker has a model of its own then.
  *
+ * Priority: in which order sums are made, and how soon the next step begins: priority.c.
+ *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth; with overlap, one for each bucket; P - 1 messages for
  * each layer that travels as factors.
@@ -29,6 +31,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/factoring.h"
+#include "strategy/priority.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +45,7 @@ typedef struct allreduce_config {
     int64_t bucket;     /* bytes of gradient whose sum is begun at once */
     int share;          /* auto, yes, no */
     int factors;        /* FAST_FACTORS_* */
+    bool priority;      /* what the next step needs first is summed first */
 } allreduce_config;
 
 static const fast_option options[] = {
@@ -55,6 +59,9 @@ static const fast_option options[] = {
                     "one model for all workers of a process, where algorithm and rule allow it; "
                     "auto: from 4 workers on"),
     FAST_OPT_FACTORS(allreduce_config),
+    FAST_OPT_BOOL(allreduce_config, priority, "no",
+                  "sum what the next step needs first before the rest, in slices of a bucket, and "
+                  "begin it with what is there"),
     FAST_OPT_END,
 };
 
@@ -316,8 +323,7 @@ static fast_err step_shared(fast_trainer *t)
     return fast_trainer_update_shared(t, t->g, 1.0f / (float)t->workers, FAST_SOON);
 }
 
-/* Average what is not trained. */
-static fast_err average_state(fast_trainer *t)
+fast_err fast__allreduce_state(fast_trainer *t)
 {
     if (t->state_count == 0 || t->workers == 1)
         return FAST_OK;
@@ -354,7 +360,7 @@ static fast_err train(fast_trainer *t, overlap *o, bool shared)
         if (cut && !told)
             FAST_TRY(tell_cost(t, o, true));
         told = told || cut;
-        FAST_TRY(average_state(t));
+        FAST_TRY(fast__allreduce_state(t));
         for (int64_t j = 0; j < t->workers; j++)
             fast_trainer_carry(t, j, 1);
         fast_trainer_staleness(t, 0);
@@ -395,6 +401,22 @@ static fast_err open_pieces(overlap *o)
     return FAST_OK;
 }
 
+/* Transfers in the order of need: with plain sums that can be begun, and updates by range. */
+static fast_err check_priority(const fast_trainer *t, const allreduce_config *c, bool coded)
+{
+    if (coded || strncmp(c->algorithm, "native", 6) == 0 || c->factors == FAST_FACTORS_YES)
+        return fast__fail(FAST_EINVAL,
+                          "allreduce: priority orders plain sums that can be begun; leave out it, "
+                          "or %s",
+                          coded                            ? "codec"
+                          : c->factors == FAST_FACTORS_YES ? "factors"
+                                                           : "algorithm=native");
+    if (!fast_trainer_by_range(t))
+        return fast__fail(FAST_EINVAL, "allreduce: priority updates a range when it has come, and "
+                                       "this optimizer needs norms of whole layers or of all");
+    return FAST_OK;
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
@@ -405,6 +427,10 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
+    if (c->priority && t->workers > 1) {
+        FAST_TRY(check_priority(t, c, coded));
+        return fast__priority_train(t, c->algorithm, c->bucket / (int64_t)sizeof(float));
+    }
     o.early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
     err = coded && o.early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
     if (t->workers == 1 || coded || native)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When sums begin. Goal: sums that begin during the way back change no bit, with codecs as without,
- * and take less time where a network is waited for. Method: small runs on the simulator and on
+ * When sums begin, and in which order. Goal: sums that begin during the way back, or are made in
+ * the order of need, change no bit, with codecs as without, and take less time where a network is
+ * waited for. Method: small runs on the simulator and on
  * threads, compared by hash, time and bytes.
  */
 #include "small_run.h"
@@ -75,12 +76,80 @@ static void early_is_sooner(void **state)
     }
 }
 
+/* What is on its way is in before anybody looks; every learner is asked in its own way. */
+static void priority_changes_no_bit(void **state)
+{
+    static const char *const more[][3] = { { "evaluate=5", "optimizer=momentum", NULL },
+                                           { "evaluate=1", "optimizer=adam", "accumulate=2" },
+                                           { "model=resnet8:width=4", "steps=3", NULL },
+                                           { "engine=ref", "evaluate=end", NULL } };
+    static const char *const where[] = { "cluster=ethernet-1g", "transport=threads" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        const char *const base[] = { more[i][0], more[i][1], more[i][2], NULL };
+        const uint64_t wanted = test_small_run("allreduce", 3, base).params_hash;
+
+        for (int w = 0; w < 2; w++) {
+            const char *const list[] = { where[w], more[i][0], more[i][1], more[i][2], NULL };
+
+            if (test_small_run("allreduce:priority=yes,bucket=512", 3, list).params_hash != wanted)
+                fail_msg("%s, %s: other bits with priority", more[i][0], where[w]);
+        }
+    }
+}
+
+/* The next step begins with its first layers while the last are on their way. */
+static void priority_is_sooner(void **state)
+{
+    static const char *const list[] = { "model=mlp:hidden=200x200x200",
+                                        "data=digits:train=640,test=32",
+                                        "engine=auto",
+                                        "batch=32",
+                                        "steps=16",
+                                        "cluster=ethernet-1g",
+                                        NULL };
+    const fast_result plain = test_small_run("allreduce:overlap=yes,bucket=32768", 4, list);
+    const fast_result ordered = test_small_run("allreduce:priority=yes,bucket=32768", 4, list);
+
+    (void)state;
+    assert_true(plain.params_hash == ordered.params_hash);
+    if (ordered.time_s >= plain.time_s)
+        fail_msg("%g s, with priority %g s", plain.time_s, ordered.time_s);
+}
+
+static void what_cannot_be_ordered_is_refused(void **state)
+{
+    static const char *const with[] = { "codec=fp16", "optimizer=lamb",
+                                        "strategy=allreduce:priority=yes,factors=yes" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        const char *const options[] = { "strategy=allreduce:priority=yes",
+                                        "workers=2",
+                                        "model=mlp:hidden=4",
+                                        "data=digits:train=64,test=16",
+                                        "batch=4",
+                                        "engine=ref",
+                                        with[i],
+                                        NULL };
+        fast_run *run = NULL;
+
+        assert_int_equal(fast_run_open(options, &run), FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_EINVAL);
+        fast_run_close(run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(early_codecs_change_no_bit),
         cmocka_unit_test(whole_vectors_wait),
         cmocka_unit_test(early_is_sooner),
+        cmocka_unit_test(priority_changes_no_bit),
+        cmocka_unit_test(priority_is_sooner),
+        cmocka_unit_test(what_cannot_be_ordered_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,6 +227,17 @@ static void stamp(const fast_cpu_run *run, int at, int64_t *since)
     *since = now;
 }
 
+/* A step is about to read the weights of its nodes; those before it have been asked for. */
+static void ask_for(const fast_cpu_run *run, const fast_cpu_step *step, int *asked)
+{
+    const int last = step->last > step->node ? step->last : step->node;
+    int64_t offset, count;
+
+    for (; run->pass->need && *asked <= last; ++*asked)
+        if (fast__node_params(run->graph, *asked, &offset, &count))
+            run->pass->need(run->pass->ctx, offset, count);
+}
+
 static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
 {
     const fast_graph *graph = program->head.graph;
@@ -243,7 +254,9 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
 
     fast__gemm_setup();
     int64_t since = workspace->times ? fast__clock_ns() : 0;
+    int asked = 0; /* nodes whose weights were asked for */
     for (int s = 0; s < program->step_count; s++) {
+        ask_for(&run, &program->steps[s], &asked);
         program->steps[s].op->forward(&run, &program->steps[s]);
         stamp(&run, s, &since);
     }

@@ -253,6 +253,9 @@ static fast_err ref_run(const fast_program *program, fast_workspace *workspace, 
     FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
+        int64_t offset, count;
+        if (pass->need && fast__node_params(graph, i, &offset, &count))
+            pass->need(pass->ctx, offset, count);
         ops[call.node->op]->forward(&call);
     }
     const int last = graph->node_count - 1;
