@@ -32,7 +32,8 @@ typedef struct fast_compare_config {
     const char *program; /* the program fast, by path or found in $PATH; NULL: "fast" */
     /* "name=value" in the words of `fast train`, ended by NULL. A value may be a list, bsp,ssp, or
      * a range, 2..16x2, 1..9+2, 0..3, and an option may be given more than once: each is an axis of
-     * the sweep (docs/compare.md). seed is the first of the seeds, holdout the part of the training
+     * the sweep (docs/compare.md). name is that of the comparison: its runs are kept under it in the
+     * store, and those that are whole there are not run again. seed is the first of the seeds, holdout the part of the training
      * set that judges trials (a tenth). Without data=NAME it is a small standard job on digits;
      * without any axis eight well-known systems are compared. NULL: none. */
     const char *const *options;
@@ -166,6 +167,9 @@ FAST_API const char *fast_compare_verdict(const fast_compare *compare);
 /* What all lines have in common, "data=digits" and so on, ended by NULL; the target, 0: none. */
 FAST_API const char *const *fast_compare_job(const fast_compare *compare);
 FAST_API double fast_compare_target(const fast_compare *compare);
+
+/* The name under which its runs are kept (batch_of); NULL where they are not. */
+FAST_API const char *fast_compare_name(const fast_compare *compare);
 
 /* Write the report, one HTML file that needs no network and no script; `command` is what the user
  * typed, to be shown; may be NULL. */

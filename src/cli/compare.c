@@ -308,6 +308,32 @@ static void say_plan(const fast_compare *compare, FILE *file)
             (long long)(count * (lines->trial_count + lines->run_count)));
 }
 
+/* Does this build keep runs? */
+static bool has_store(void)
+{
+    int64_t count = 0;
+    const fast_feature *features = fast_feature_list(&count);
+
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(features[i].name, "SQLite") == 0)
+            return features[i].present;
+    return false;
+}
+
+/* Where the runs are, and how a comparison that was stopped goes on. */
+static void say_kept(const fast_compare *compare, const char *command, bool stopped)
+{
+    const char *name = fast_compare_name(compare);
+
+    if (!name || !has_store())
+        return;
+    fprintf(stderr, "runs kept as %s\n", name);
+    if (stopped)
+        fprintf(stderr, "go on with: %s%s%s\n", command,
+                strstr(command, " --name") ? "" : " --name ",
+                strstr(command, " --name") ? "" : name);
+}
+
 /* Everything that is told at the end. */
 static int show_result(const fast_compare *compare, const compare_line *line, const char *command)
 {
@@ -370,6 +396,8 @@ static int compare_all(const compare_line *line, const char *command)
         code = cli_fail_err(err);
     } else {
         code = show_result(compare, line, command);
+        if (!line->quiet)
+            say_kept(compare, command, err != FAST_OK);
         if (err)
             code = CLI_CANCELED;
     }

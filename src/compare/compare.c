@@ -19,6 +19,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static fast_err text_copy(const char *text, char **out)
 {
@@ -82,14 +84,59 @@ static fast_err add_flags(fast_words *argv, const fast_words *options)
     return FAST_OK;
 }
 
+/* "fast" and the words from the second on, as a shell reads them back. */
+static fast_err quote(const fast_words *argv, char **out)
+{
+    size_t size;
+    FILE *text = open_memstream(out, &size);
+
+    if (!text)
+        return fast__fail(FAST_ENOMEM, "no memory for a command");
+    fputs("fast", text);
+    for (int64_t i = 1; i < argv->count; i++) {
+        fputc(' ', text);
+        put_quoted(text, argv->items[i]);
+    }
+    const bool failed = ferror(text) != 0;
+    return fclose(text) != 0 || failed ? fast__fail(FAST_ENOMEM, "no memory for a command")
+                                       : FAST_OK;
+}
+
+/* Flags that a person who repeats the run does not need: where its lines go, and how it is kept. */
+static fast_err add_own_flags(fast_compare *compare, fast_bout *bout)
+{
+    fast_words *argv = &bout->argv;
+    char name[128];
+
+    FAST_TRY(add_flag(argv, "log=/dev/stdout"));
+    if (strcmp(compare->store, "none") != 0) {
+        const char *line = compare->lines[bout->line].name;
+
+        FAST_TRY(fast__words_add(argv, "--batch-of"));
+        FAST_TRY(fast__words_add(argv, compare->name));
+        if (bout->trial)
+            snprintf(name, sizeof name, "%.70s, trial %.40s", line, bout->tuned);
+        else
+            snprintf(name, sizeof name, "%.100s", line);
+        FAST_TRY(fast__words_add(argv, "--name"));
+        FAST_TRY(fast__words_add(argv, name));
+    }
+    if (strcmp(compare->store, "auto") != 0) {
+        FAST_TRY(fast__words_add(argv, "--store"));
+        FAST_TRY(fast__words_add(argv, compare->store));
+    }
+    if (strcmp(compare->store, "none") != 0)
+        FAST_TRY(quote(argv, &bout->key));
+    FAST_TRY(fast__words_add(argv, "--quiet"));
+    return fast__words_add(argv, "--json");
+}
+
 fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_words *tuned,
                          int64_t seed)
 {
     const fast_sweep *sweep = &compare->sweep;
     fast_words *argv = &bout->argv;
     char number[64];
-    size_t size;
-    FILE *text;
 
     FAST_ASSERT(argv->count == 0);
     FAST_TRY(fast__words_add(argv, compare->program));
@@ -106,22 +153,9 @@ fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_word
     bout->view->seed = seed;
     FAST_TRY(join(tuned, &bout->tuned));
     bout->view->tuned = bout->tuned;
-    text = open_memstream(&bout->command, &size);
-    if (!text)
-        return fast__fail(FAST_ENOMEM, "no memory for a command");
-    fputs("fast", text);
-    for (int64_t i = 1; i < argv->count; i++) {
-        fputc(' ', text);
-        put_quoted(text, argv->items[i]);
-    }
-    const bool failed = ferror(text) != 0;
-    if (fclose(text) != 0 || failed)
-        return fast__fail(FAST_ENOMEM, "no memory for a command");
+    FAST_TRY(quote(argv, &bout->command));
     bout->view->command = bout->command;
-    FAST_TRY(fast__words_add(argv, "--quiet"));
-    FAST_TRY(fast__words_add(argv, "--json"));
-    FAST_TRY(fast__words_add(argv, "--log"));
-    return fast__words_add(argv, "/dev/stdout");
+    return add_own_flags(compare, bout);
 }
 
 /* Is trial `a` better than `b`? The first of equals wins. */
@@ -173,16 +207,17 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
     return FAST_OK;
 }
 
-/* seed and holdout are ours: take them out of the job. */
-static fast_err take_number(fast_words *job, const char *name, double standard, double *out)
+/* Some options are the comparison's own: take one out of the job, and give its value. */
+static fast_err take_text(fast_words *job, const char *name, const char *standard, char *out,
+                          size_t out_size)
 {
     const char *value = fast__words_value(job, name);
     const size_t length = strlen(name);
     int64_t kept = 0;
 
-    *out = standard;
-    if (value)
-        FAST_TRY(fast__parse_real(name, value, out));
+    if (strlen(value ? value : standard) >= out_size)
+        return fast__fail(FAST_EINVAL, "%s is longer than %zu bytes", name, out_size - 1);
+    snprintf(out, out_size, "%s", value ? value : standard);
     for (int64_t i = 0; i < job->count; i++) {
         if (strncmp(job->items[i], name, length) == 0 && job->items[i][length] == '=')
             fast__free(job->items[i]);
@@ -193,6 +228,33 @@ static fast_err take_number(fast_words *job, const char *name, double standard, 
     if (job->items)
         job->items[kept] = NULL;
     return FAST_OK;
+}
+
+static fast_err take_number(fast_words *job, const char *name, const char *standard, double *out)
+{
+    char text[64];
+
+    FAST_TRY(take_text(job, name, standard, text, sizeof text));
+    return fast__parse_real(name, text, out);
+}
+
+/* The name, under which runs are kept; without one of the user's the date and the process give
+ * one that nothing else has. */
+static fast_err read_name(fast_compare *compare)
+{
+    char standard[64];
+    time_t now = time(NULL);
+    struct tm date = { 0 };
+
+    gmtime_r(&now, &date);
+    strftime(standard, sizeof standard, "compare-%Y%m%d-%H%M%S", &date);
+    FAST_TRY(take_text(&compare->sweep.job, "name", "", compare->name, sizeof compare->name));
+    compare->named = compare->name[0] != '\0';
+    if (!compare->named)
+        snprintf(compare->name, sizeof compare->name, "%.40s-%d", standard, (int)getpid());
+    if (strchr(compare->name, ','))
+        return fast__fail(FAST_EINVAL, "name=%s: a comparison's name has no comma", compare->name);
+    return take_text(&compare->sweep.job, "store", "auto", compare->store, sizeof compare->store);
 }
 
 /* True if all lines run on sim. */
@@ -212,16 +274,19 @@ static bool is_simulated(const fast_sweep *sweep)
 /* Read what the sweep leaves to the comparison itself. */
 static fast_err read_config(fast_compare *compare, const fast_compare_config *config)
 {
+    static const char *const own[] = { "seed", "holdout", "name", "store", NULL };
     fast_sweep *sweep = &compare->sweep;
     double seed, target;
 
     for (int64_t i = 0; i < sweep->arm_count; i++)
-        if (fast__words_value(&sweep->arms[i].options, "seed") ||
-            fast__words_value(&sweep->arms[i].options, "holdout"))
-            return fast__fail(FAST_EINVAL, "seed and holdout are the same for all lines; the "
-                                           "number of seeds is --seeds");
-    FAST_TRY(take_number(&sweep->job, "seed", 1, &seed));
-    FAST_TRY(take_number(&sweep->job, "holdout", 0.1, &compare->holdout));
+        for (int k = 0; own[k]; k++)
+            if (fast__words_value(&sweep->arms[i].options, own[k]))
+                return fast__fail(FAST_EINVAL,
+                                  "%s is the same for all lines; the number of seeds is --seeds",
+                                  own[k]);
+    FAST_TRY(take_number(&sweep->job, "seed", "1", &seed));
+    FAST_TRY(take_number(&sweep->job, "holdout", "0.1", &compare->holdout));
+    FAST_TRY(read_name(compare));
     if (!(compare->holdout > 0))
         return fast__fail(FAST_EINVAL, "holdout=0: trials need a part of the training set; "
                                        "leave it out, or tune nothing");
@@ -267,6 +332,8 @@ static fast_err make_bouts(fast_compare *compare)
     FAST_TRY(fast__alloc("lines", lines, sizeof *compare->lines, &compare->lines));
     FAST_TRY(fast__alloc("runs", compare->bout_count, sizeof *compare->bouts, &compare->bouts));
     FAST_TRY(fast__alloc("runs", compare->bout_count, sizeof *compare->views, &compare->views));
+    for (int64_t i = 0; i < lines; i++)
+        compare->lines[i].name = compare->sweep.arms[i].name;
     for (int64_t i = 0; i < compare->bout_count; i++) {
         fast_bout *b = &compare->bouts[i];
         const bool trial = i < lines * trials;
@@ -287,7 +354,6 @@ static fast_err make_bouts(fast_compare *compare)
     for (int64_t i = 0; i < lines; i++) {
         fast_compared *line = &compare->lines[i];
 
-        line->name = compare->sweep.arms[i].name;
         line->tuned = "";
         line->trials = compare->views + i * trials;
         line->trial_count = trials;
@@ -357,6 +423,11 @@ const char *const *fast_compare_job(const fast_compare *compare)
     return (const char *const *)compare->sweep.job.items;
 }
 
+const char *fast_compare_name(const fast_compare *compare)
+{
+    return strcmp(compare->store, "none") == 0 ? NULL : compare->name;
+}
+
 double fast_compare_target(const fast_compare *compare)
 {
     return compare->target;
@@ -399,6 +470,7 @@ void fast_compare_close(fast_compare *compare)
         fast__words_fini(&compare->bouts[i].argv);
         fast__free(compare->bouts[i].tuned);
         free(compare->bouts[i].command); /* of open_memstream() */
+        free(compare->bouts[i].key);
         fast__free(compare->bouts[i].points);
     }
     fast__free(compare->bouts);

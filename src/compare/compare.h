@@ -14,6 +14,7 @@
  *   sweep.c    words of a user -> axes, and their combinations: the lines
  *   compare.c  lines -> trials and runs, each with its command; the public calls
  *   pool.c     runs -> processes, their lines -> measures and points
+ *   kept.c     runs that the store has from before
  *   read.c     what a process prints -> numbers
  *   judge.c    measures -> spreads and places
  *   verdict.c  the same in words
@@ -71,6 +72,7 @@ typedef struct fast_bout {
     fast_words argv; /* of the process */
     char *tuned;     /* "lr=0.1" */
     char *command;   /* for people */
+    char *key;       /* the command as the store has it; NULL: not kept */
     char error[256]; /* the last line of trouble; "" */
     fast_compare_point *points;
     int64_t thinned;     /* every 2^thinned-th evaluation is kept */
@@ -91,6 +93,9 @@ struct fast_compare {
     int64_t trial_seed;       /* of trials */
     double holdout;
     char *program;
+    char name[128];   /* of the comparison: batch_of of its runs */
+    char store[4096]; /* of the runs: "auto", "none" or a path */
+    bool named;       /* by the user: what is kept under the name is not run again */
     int64_t jobs;
     double target; /* 0: none */
     char *verdict;
@@ -105,10 +110,19 @@ fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_word
 /* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
 fast_err fast__compare_choose(fast_compare *compare, int64_t line);
 
+/* Runs of this comparison that are kept already: whole ones, by their command. */
+typedef struct fast_kept fast_kept;
+/* *out is NULL where there is nothing to look at. */
+fast_err fast__kept_open(const fast_compare *compare, fast_kept **out);
+/* Read a bout's result and curve if its command was kept; *found_out tells. */
+fast_err fast__kept_read(fast_kept *kept, fast_bout *bout, bool *found_out);
+void fast__kept_close(fast_kept *kept); /* NULL is allowed */
+
 /* Run all bouts. FAST_ECANCELED. */
 fast_err fast__pool_run(fast_compare *compare);
 /* Read a line of a process: a point, or the result. */
 fast_err fast__bout_read(fast_bout *bout, const char *line);
+fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point);
 
 /* A member of a flat JSON object: a number (NAN if there is none), or a text, cut to `size`. */
 double fast__read_number(const char *object, const char *key);

@@ -32,6 +32,7 @@ typedef struct pool {
     int64_t done;    /* bouts that have ended */
     int64_t timed;   /* of them, those that ran */
     int64_t sum_ns;  /* of their times */
+    fast_kept *kept; /* what the store has from before; or NULL */
     int64_t told_ns; /* when the watcher was told last */
 } pool;
 
@@ -114,8 +115,15 @@ static fast_err start_some(pool *p)
     for (int64_t i = 0; i < compare->jobs && !compare->canceled; i++) {
         fast_bout *bout = p->children[i] ? NULL : next_bout(compare);
 
+        bool found = false;
         if (!bout)
             continue;
+        FAST_TRY(fast__kept_read(p->kept, bout, &found));
+        if (found) {
+            FAST_TRY(end(p, bout, bout->outcome));
+            i--; /* the place is still free */
+            continue;
+        }
         const fast_child_options options = { .argv = (const char *const *)bout->argv.items };
         const fast_err err = fast__child_start(&options, &p->children[i]);
         if (err == FAST_ENOMEM)
@@ -133,13 +141,21 @@ static fast_err start_some(pool *p)
     return FAST_OK;
 }
 
-/* Keep a point; when the room is full, every other one. */
-static void add_point(fast_bout *bout, const fast_compare_point *point)
+/* When the room is full, every other point goes. */
+fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point)
 {
     fast_compared_run *view = bout->view;
 
+    if (!isfinite(point->time_s) ||
+        (!isfinite(point->test_accuracy) && !isfinite(point->test_loss)))
+        return FAST_OK;
+    if (!bout->points) { /* and one for the end, which is never left out */
+        FAST_TRY(fast__alloc("points of a run", FAST_COMPARE_POINTS_MAX + 1, sizeof *bout->points,
+                             &bout->points));
+        view->points = bout->points;
+    }
     if (bout->seen++ % (INT64_C(1) << bout->thinned) != 0)
-        return;
+        return FAST_OK;
     if (view->point_count == FAST_COMPARE_POINTS_MAX) {
         for (int64_t i = 0; i < FAST_COMPARE_POINTS_MAX / 2; i++)
             bout->points[i] = bout->points[2 * i];
@@ -147,24 +163,17 @@ static void add_point(fast_bout *bout, const fast_compare_point *point)
         bout->thinned++;
     }
     bout->points[view->point_count++] = *point;
+    return FAST_OK;
 }
 
 fast_err fast__bout_read(fast_bout *bout, const char *line)
 {
     fast_compare_point point;
 
-    if (!bout->points) {
-        FAST_TRY(fast__alloc("points of a run", FAST_COMPARE_POINTS_MAX + 1, sizeof *bout->points,
-                             &bout->points));
-        bout->view->points = bout->points;
-    }
     fast__read_point(line, &point);
     char stop[32];
-    if (!fast__read_text(line, "stop", stop, sizeof stop)) {
-        if (isfinite(point.time_s) && (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
-            add_point(bout, &point);
-        return FAST_OK;
-    }
+    if (!fast__read_text(line, "stop", stop, sizeof stop))
+        return fast__bout_point(bout, &point);
     fast__read_measures(line, &bout->view->measures);
     if (strcmp(stop, "diverged") == 0)
         snprintf(bout->error, sizeof bout->error, "diverged: the loss is not a finite number");
@@ -173,8 +182,8 @@ fast_err fast__bout_read(fast_bout *bout, const char *line)
                     : strcmp(stop, "canceled") == 0 ? "canceled"
                                                     : "done";
     /* The end of a curve is never thinned out. */
-    const fast_compare_point *last = bout->points + bout->view->point_count - 1;
-    if (bout->view->point_count > 0 && last->samples < point.samples &&
+    const int64_t count = bout->view->point_count;
+    if (count > 0 && bout->points[count - 1].samples < point.samples &&
         (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
         bout->points[bout->view->point_count++] = point;
     return FAST_OK;
@@ -238,6 +247,7 @@ fast_err fast__pool_run(fast_compare *compare)
 
     FAST_TRY(fast__alloc("processes", 1, sizeof *p, &p));
     p->compare = compare;
+    err = fast__kept_open(compare, &p->kept);
     tell(p, NULL);
     while (!err && !compare->canceled && p->done < compare->bout_count) {
         fast_child_event event;
@@ -258,6 +268,7 @@ fast_err fast__pool_run(fast_compare *compare)
             tell(p, NULL);
     }
     stop_all(p);
+    fast__kept_close(p->kept);
     fast__free(p);
     if (!err && compare->canceled)
         err = fast__fail(FAST_ECANCELED, "the comparison was stopped");

@@ -137,6 +137,7 @@ static fast_err add_value(const char *value, fast_words *out)
 static bool is_whole(const fast_option *option)
 {
     return strcmp(option->name, "faults") == 0 || strcmp(option->name, "then") == 0 ||
+           strcmp(option->name, "name") == 0 ||
            (option->type == FAST_OPTION_TEXT && option->choices &&
             strcmp(option->choices, "file") == 0);
 }
@@ -218,7 +219,8 @@ static axis *axis_find(reader *r, const char *name)
 static fast_err split(const reader *r, const char *text, const fast_option **option_out,
                       const char **value_out)
 {
-    static const char files[] = "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|";
+    static const char files[] =
+        "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|batch_of|";
     const char *equals = strchr(text, '=');
     char name[64], mark[72];
 

@@ -263,9 +263,11 @@ static void say_others(const fast_compare *compare, FILE *out)
         put_names(out, compare, chose_the_edge);
         fputs(" chose the edge of what was tuned: a wider range may do more for them.", out);
     }
-    if (compare->seed_count == 1 && compare->line_count > 1)
+    if (!compare->lines[0].shown || compare->line_count == 1)
+        return;
+    if (compare->seed_count == 1)
         fputs(" One seed says nothing of chance: --seeds 3 tells ties.", out);
-    if (compare->trial_count == 0 && compare->line_count > 1)
+    if (compare->trial_count == 0)
         fputs(" Nothing was tuned: every line ran as it is; --tune lr=0.0125..0.8x2 gives all the "
               "same trials.",
               out);
