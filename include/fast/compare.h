@@ -32,10 +32,11 @@ typedef struct fast_compare_config {
     const char *program; /* the program fast, by path or found in $PATH; NULL: "fast" */
     /* "name=value" in the words of `fast train`, ended by NULL. A value may be a list, bsp,ssp, or
      * a range, 2..16x2, 1..9+2, 0..3, and an option may be given more than once: each is an axis of
-     * the sweep (docs/compare.md). name is that of the comparison: its runs are kept under it in the
-     * store, and those that are whole there are not run again. seed is the first of the seeds, holdout the part of the training
-     * set that judges trials (a tenth). Without data=NAME it is a small standard job on digits;
-     * without any axis eight well-known systems are compared. NULL: none. */
+     * the sweep (docs/compare.md). name is that of the comparison: its runs are kept under it in
+     * the store, and those that are whole there are not run again. seed is the first of the seeds,
+     * holdout the part of the training set that judges trials (a tenth). Without data=NAME it is a
+     * small standard job on digits; without any axis eight well-known systems are compared. NULL:
+     * none. */
     const char *const *options;
     const char *const *tune; /* "lr=0.05,0.1,0.2", ended by NULL: trials for every line, of all
                                 combinations; "no": none; NULL: of the standard job its rates */

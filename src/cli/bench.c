@@ -8,6 +8,7 @@
  * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
  * the simulator; `fast bench allreduce` and `fast bench codec` are in files of their own.
  */
+#include "busy.h"
 #include "json.h"
 #include "tables.h"
 
@@ -74,7 +75,8 @@ static int set(void *ctx, const fast_option *option, const char *value)
 /* How measurements are shown. */
 typedef struct bench_show {
     bool json;
-    bool head; /* the head of the table was printed */
+    bool head;     /* the head of the table was printed */
+    cli_busy busy; /* a sign of life between two rows */
 } bench_show;
 
 static void show_measure(void *ctx, const fast_measure *measure)
@@ -82,6 +84,7 @@ static void show_measure(void *ctx, const fast_measure *measure)
     bench_show *show = ctx;
     cli_json json;
 
+    cli_busy_clear(&show->busy);
     if (!show->json) {
         if (!show->head)
             printf("%-12s %-16s %-36s %12s %10s %8s\n", "model", "layer", "method", "samples/s",
@@ -108,6 +111,7 @@ static void show_sim(void *ctx, const fast_sim_measure *measure)
     bench_show *show = ctx;
     cli_json json;
 
+    cli_busy_clear(&show->busy);
     if (!show->json) {
         if (!show->head)
             printf("%-12s %8s %12s %14s %10s %14s\n", "program", "actors", "events", "events/s",
@@ -132,37 +136,40 @@ static void show_sim(void *ctx, const fast_sim_measure *measure)
 static int bench_sim(const bench_line *line)
 {
     bench_show show = { .json = line->json };
-    const fast_err err = fast_bench_sim((const char *const *)line->options, show_sim, &show);
+    fast_err err;
 
+    cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
+    err = fast_bench_sim((const char *const *)line->options, show_sim, &show);
+    cli_busy_end(&show.busy);
     return err ? cli_fail_err(err) : CLI_DONE;
 }
 
 /* The models that the table shows where none is named. */
-static int bench_engine(const bench_line *line)
+static fast_err bench_models(const bench_line *line, bench_show *show)
 {
     static const char *const models[] = { "model=mlp", "model=lenet", "model=resnet8" };
-    bench_show show = { .json = line->json };
+    const char **options = calloc((size_t)line->count + 2, sizeof *options);
+    fast_err err = options ? FAST_OK : FAST_ENOMEM;
 
-    if (line->model) {
-        const fast_err err =
-            fast_bench_engine((const char *const *)line->options, show_measure, &show);
-
-        return err ? cli_fail_err(err) : CLI_DONE;
-    }
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        const char **options = calloc((size_t)line->count + 2, sizeof *options);
-        fast_err err;
-
-        if (!options)
-            return cli_fail(CLI_FAILED, "out of memory");
+    for (size_t i = 0; !err && i < sizeof models / sizeof models[0]; i++) {
         options[0] = models[i];
         memcpy(options + 1, line->options, (size_t)line->count * sizeof *options);
-        err = fast_bench_engine(options, show_measure, &show);
-        free(options);
-        if (err)
-            return cli_fail_err(err);
+        err = fast_bench_engine(options, show_measure, show);
     }
-    return CLI_DONE;
+    free(options);
+    return err;
+}
+
+static int bench_engine(const bench_line *line)
+{
+    bench_show show = { .json = line->json };
+    fast_err err;
+
+    cli_busy_begin(&show.busy, stderr, "measuring models and their layers", line->model ? 0 : 5);
+    err = line->model ? fast_bench_engine((const char *const *)line->options, show_measure, &show)
+                      : bench_models(line, &show);
+    cli_busy_end(&show.busy);
+    return err ? cli_fail_err(err) : CLI_DONE;
 }
 
 /* The canonical workload; what the user gives comes after it and wins. */
@@ -174,17 +181,20 @@ static int bench_canonical(const bench_line *line)
     const double wait_fraction = 0; /* one worker waits for nobody */
     const fast_result *result;
     fast_run *run = NULL;
+    cli_busy busy;
     cli_json json;
     fast_err err;
 
     if (!options)
         return cli_fail(CLI_FAILED, "out of memory");
+    cli_busy_begin(&busy, stderr, "training a few hundred steps", 5);
     memcpy(options, workload, sizeof workload);
     memcpy(options + COUNT, line->options, (size_t)line->count * sizeof *options);
     err = fast_run_open(options, &run);
     free(options);
     if (!err)
         err = fast_run_train(run);
+    cli_busy_end(&busy);
     if (err) {
         const int code = cli_fail_err(err);
 

@@ -5,6 +5,7 @@
  * is what the model behind `auto` predicts. Under mpirun every rank runs this, and only the first
  * one has something to report.
  */
+#include "busy.h"
 #include "json.h"
 #include "tables.h"
 
@@ -14,7 +15,8 @@
 /* How measurements are shown. */
 typedef struct allreduce_show {
     bool json;
-    bool head; /* the head of the table was printed */
+    bool head;     /* the head of the table was printed */
+    cli_busy busy; /* a sign of life between two rows */
 } allreduce_show;
 
 static void show_line(const fast_allreduce_measure *measure)
@@ -33,6 +35,7 @@ static void show_measure(void *ctx, const fast_allreduce_measure *measure)
     allreduce_show *show = ctx;
     cli_json json;
 
+    cli_busy_clear(&show->busy);
     if (show->json) {
         cli_json_begin(&json, stdout);
         cli_json_text(&json, "transport", measure->transport);
@@ -56,7 +59,11 @@ static void show_measure(void *ctx, const fast_allreduce_measure *measure)
 int cli_bench_allreduce(const char *const *options, bool json)
 {
     allreduce_show show = { .json = json };
-    const fast_err err = fast_bench_allreduce(options, show_measure, &show);
+    fast_err err;
+
+    cli_busy_begin(&show.busy, stderr, "measuring sums over workers", 0);
+    err = fast_bench_allreduce(options, show_measure, &show);
+    cli_busy_end(&show.busy);
 
     return err ? cli_fail_err(err) : CLI_DONE;
 }

@@ -3,6 +3,7 @@
  * `fast bench codec`: a line for each codec: how much smaller, how fast beside memcpy(), how wrong,
  * and the bandwidth of a link below which it pays.
  */
+#include "busy.h"
 #include "json.h"
 #include "tables.h"
 
@@ -11,7 +12,8 @@
 /* How measurements are shown. */
 typedef struct codec_show {
     bool json;
-    bool head; /* the head of the table was printed */
+    bool head;     /* the head of the table was printed */
+    cli_busy busy; /* a sign of life between two rows */
 } codec_show;
 
 static void show_line(const fast_codec_measure *m)
@@ -26,6 +28,7 @@ static void show_measure(void *ctx, const fast_codec_measure *m)
     codec_show *show = ctx;
     cli_json json;
 
+    cli_busy_clear(&show->busy);
     if (show->json) {
         cli_json_begin(&json, stdout);
         cli_json_text(&json, "codec", m->codec);
@@ -50,7 +53,11 @@ static void show_measure(void *ctx, const fast_codec_measure *m)
 int cli_bench_codec(const char *const *options, bool json)
 {
     codec_show show = { .json = json };
-    const fast_err err = fast_bench_codec(options, show_measure, &show);
+    fast_err err;
+
+    cli_busy_begin(&show.busy, stderr, "measuring codecs", 0);
+    err = fast_bench_codec(options, show_measure, &show);
+    cli_busy_end(&show.busy);
 
     return err ? cli_fail_err(err) : CLI_DONE;
 }

@@ -117,7 +117,7 @@ static void show_log(void *ctx, fast_log_level level, const char *line)
     if (level < FAST_LOG_INFO || strcmp(last, line) == 0)
         return;
     snprintf(last, NOTE_MAX, "%s", line);
-    fprintf(stderr, "note: %s\n", line);
+    fprintf(stderr, "%snote: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
 static int run_command(int argc, char **argv)

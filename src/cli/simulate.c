@@ -6,8 +6,10 @@
  * What is said is data and goes to standard output; how far a campaign is, to a terminal only.
  * The exit code is 1 if a worker gave up, or a promise was broken.
  */
+#include "busy.h"
 #include "json.h"
 #include "page.h"
+#include "progress.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -34,6 +36,7 @@ typedef struct simulate_show {
     int64_t virtual_ns;        /* of all */
     double time_s;             /* likewise */
     int64_t events;            /* likewise */
+    cli_busy busy;             /* a sign of life of one that is long */
 } simulate_show;
 
 static int set(void *ctx, const fast_option *option, const char *value)
@@ -270,6 +273,7 @@ static bool on_simulation(void *ctx, const fast_simulation *s)
 {
     simulate_show *show = ctx;
     const int64_t seeds = show->line->seeds;
+    cli_busy_clear(&show->busy);
     show->count++;
     show->failed += s->failed_count > 0 && !s->broken[0];
     show->broken += s->broken[0] != 0;
@@ -284,8 +288,12 @@ static bool on_simulation(void *ctx, const fast_simulation *s)
         if (s->failed_count > 0 || s->broken[0])
             show_failure(show, s);
         if (show->terminal && show->count * 100 / seeds != (show->count - 1) * 100 / seeds) {
-            fprintf(stderr, "\r%lld of %lld simulations\033[K", (long long)show->count,
-                    (long long)seeds);
+            const double left = show->time_s / (double)show->count * (double)(seeds - show->count);
+            char time[32];
+
+            cli_progress_time(left, time);
+            fprintf(stderr, "\r%lld of %lld simulations, %s left\033[K", (long long)show->count,
+                    (long long)seeds, time);
             show->drawn = true;
         }
     }
@@ -317,7 +325,10 @@ int cli_simulate(int argc, char **argv)
     simulate_show show = { .line = &line, .terminal = isatty(STDERR_FILENO) == 1 };
     int code = cli_flags_read(cli_command_find("simulate"), argc, argv, set, &line);
     if (code == CLI_DONE) {
+        if (line.seeds <= 1)
+            cli_busy_begin(&show.busy, stderr, "simulating", 0);
         const fast_err err = fast_simulate((const char *const *)line.options, on_simulation, &show);
+        cli_busy_end(&show.busy);
         if (err) {
             code = cli_fail_err(err);
         } else {

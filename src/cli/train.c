@@ -8,6 +8,7 @@
  * on, and the program exits 75. A second one ends the program at once; files are replaced
  * atomically, so the last checkpoint stays whole.
  */
+#include "busy.h"
 #include "cli.h"
 #include "progress.h"
 #include "tables.h"
@@ -363,7 +364,11 @@ static int open_exporter(const train_line *line, train_show *show)
 static int train(const train_line *line, int argc, char **argv)
 {
     train_show show = { .run = NULL };
+    cli_busy busy = { .runs = false };
+    if (!line->quiet)
+        cli_busy_begin(&busy, stderr, "reading data and preparing to train", 0);
     fast_err err = fast_run_open((const char *const *)line->options, &show.run);
+    cli_busy_end(&busy);
     if (err)
         return cli_fail_err(err);
     const bool by_steps = strcmp(fast_run_option(show.run, "steps"), "0") != 0;

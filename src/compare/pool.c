@@ -181,7 +181,10 @@ fast_err fast__bout_read(fast_bout *bout, const char *line)
                     : strcmp(stop, "diverged") == 0 ? "diverged"
                     : strcmp(stop, "canceled") == 0 ? "canceled"
                                                     : "done";
-    /* The end of a curve is never thinned out. */
+    /* The end of a curve is never thinned out. A run that reached its target may still wait for
+       workers that have not noticed: its curve ends at the target. */
+    if (isfinite(bout->view->measures.time_to_target_s))
+        point.time_s = bout->view->measures.time_to_target_s;
     const int64_t count = bout->view->point_count;
     if (count > 0 && bout->points[count - 1].samples < point.samples &&
         (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
