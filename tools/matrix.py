@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """docs/matrix.md from the lines that matrix_test writes: tools/matrix.py FILE... > docs/matrix.md
+Its part on codecs from those of codec_matrix_test: tools/matrix.py --codecs FILE PAGE > docs/matrix.md
 
 A line is a cell: strategy, topology, update rule, transport, outcome, reason, with tabs between. Several files may hold
 the same cell, of ranks: the worst outcome counts. Rows and columns of equal cells are one."""
@@ -75,7 +76,53 @@ def table(cells, members, topologies, rules, transports, notes):
     return lines
 
 
+def codecs(path, page):
+    """The page with a new part on codecs: a table a direction, strategies by codecs."""
+    cells = read([path])
+    strategies, names, ways, transports = (in_order(cells, i) for i in range(4))
+    count = {word: sum(outcome == word for outcome, _ in cells.values()) for word in WORST}
+    notes = Notes()
+
+    def general_codec(reason, codec):
+        for text in sorted({codec, reason_spec(reason, codec)}, key=len, reverse=True):
+            reason = reason.replace(f"={text}", "").replace(f"codec {text}", "the codec")
+        return reason
+
+    def reason_spec(reason, codec):
+        """The codec as it was given: with the options of a small model."""
+        at = reason.find(codec + ":")
+        return reason[at:].split(";")[0].split(" ")[0].rstrip(",") if at >= 0 else codec
+
+    def text(strategy, codec, way):
+        marks = []
+        for transport in transports:
+            outcome, reason = cells[strategy, codec, way, transport]
+            reason = general_codec(reason, codec).replace(f"strategy {strategy}", "the strategy")
+            marks.append(MARK.get(outcome) or notes.mark(reason))
+        return marks[0] if len(set(marks)) == 1 else " ".join(f"{t} {m}" for t, m in zip(transports, marks))
+
+    out = ["## Codecs", "",
+           f"Every codec, and every stage alone, with every strategy of standard options, on what workers send (up), on what comes "
+           f"back (down) and on both ways; plain SGD, four workers, on {code(transports)}.",
+           f"Of {len(cells):,} cells {count['ran']:,} ran, {count['refused']:,} are refused with a reason"
+           f"{', ' + str(count['failed']) + ' FAILED' if count['failed'] else ''}. {code(names)}."]
+    for way in ways:
+        columns = group(names, lambda name: tuple(text(s, name, way) for s in strategies))
+        rows = group(strategies, lambda s: tuple(text(s, same[0], way) for _, same in columns))
+        out += ["", f"### {way}", "",
+                "| strategy | " + " | ".join(code(same) for _, same in columns) + " |",
+                "|---|" + "---|" * len(columns)]
+        out += [f"| {code(same)} | " + " | ".join(marks) + " |" for marks, same in rows]
+    out += ["", "Reasons, with codecs:", ""]
+    out += [f"{number}. {reason}" for reason, number in notes.numbers.items()]
+    with open(page, encoding="utf-8") as old:
+        print(old.read().split("\n## Codecs\n")[0].rstrip("\n") + "\n\n" + "\n".join(out))
+
+
 def main():
+    if sys.argv[1] == "--codecs":
+        codecs(*sys.argv[2:])
+        return
     cells = read(sys.argv[1:])
     strategies, topologies, rules, transports = (in_order(cells, i) for i in range(4))
     transports.sort(key=["threads", "sim", "mpi"].index)

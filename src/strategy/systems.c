@@ -16,14 +16,20 @@
 #include <string.h>
 
 extern const fast_system fast__systems_allreduce[];
+extern const fast_system fast__systems_codec[];
 extern const fast_system fast__systems_elastic[];
 extern const fast_system fast__systems_gossip[];
 extern const fast_system fast__systems_local[];
 extern const fast_system fast__systems_ps[];
 
 const fast_system *const fast__systems[] = {
-    fast__systems_allreduce, fast__systems_local,  fast__systems_ps,
-    fast__systems_elastic,   fast__systems_gossip, NULL,
+    fast__systems_allreduce,
+    fast__systems_local,
+    fast__systems_ps,
+    fast__systems_elastic,
+    fast__systems_gossip,
+    fast__systems_codec,
+    NULL,
 };
 
 const fast_system *fast__system_at(int64_t i)

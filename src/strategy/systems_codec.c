@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Systems that are known for what they send: codecs with error feedback, sparse sums, and the rules
+ * and rates that their papers take with them. A codec is one option of a run, so each of them is a
+ * strategy of the other tables with a codec; the columns are those of its paper.
+ *
+ * Codecs that keep most of a gradient back take plain SGD here: momentum adds up what is sent late
+ * once more, and diverges at rates that are right without a codec (docs/codecs.md).
+ */
+#include "strategy/systems.h"
+
+#include <stddef.h>
+
+#define DATA .parallelism = "DP", .optimisation = "central"
+
+const fast_system fast__systems_codec[] = {
+    {
+        .name = "one-bit",
+        .title = "1-bit SGD: a sign for each gradient, what it lost is added to the next",
+        .by = "Seide et al. 2014",
+        .row = 66,
+        .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.2 "
+                 "schedule=cosine:warmup=1",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "striped scatter-reduce",
+        .topology = "distributed PS, k = n",
+        .consistency = "synchronous",
+        .remarks = "Each worker sums a slice, and encodes the sum again: error feedback on both "
+                   "ways. Rows have the means of their positive and negative elements.",
+        .missing = "the paper's AdaGrad before the exchange; the warm start is a rate that ramps "
+                   "up, or --then @epoch=1,codec=onebit",
+    },
+    {
+        .name = "li-filters",
+        .title = "Filters of the parameter server: what changed little is not sent",
+        .by = "Li et al. 2014",
+        .row = 67,
+        .flags = "strategy=ps:servers=2,slack=8,filter=0.001 codec=none+lz4",
+        DATA,
+        .scheduling = "bounded",
+        .exchange = "ad hoc",
+        .topology = "distributed PS",
+        .consistency = "bounded",
+        .remarks = "Of each gradient the significant entries are sent, and the messages are "
+                   "compressed without loss.",
+        .missing = "random skips, the KKT filter of sparse models, and keys that are cached",
+    },
+    {
+        .name = "qsgd",
+        .title = "QSGD: levels by chance, right in the mean, with Elias coding",
+        .by = "Alistarh et al. 2017",
+        .row = 72,
+        .flags = "strategy=allreduce codec=qsgd:bits=4,bucket=512,code=elias",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "Fewer bits are more variance, which more workers average: no state between "
+                   "steps.",
+    },
+    {
+        .name = "terngrad",
+        .title = "TernGrad: gradients of three values",
+        .by = "Wen et al. 2017",
+        .row = 73,
+        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "ad hoc",
+        .topology = "single PS",
+        .consistency = "synchronous",
+        .remarks = "Layer by layer, cut at 2.5 deviations first: the largest element is the "
+                   "scale.",
+        .missing = "a scale that all workers share, by which the server could answer in three "
+                   "values as well",
+    },
+    {
+        .name = "dgc",
+        .title = "Deep gradient compression: one element of a thousand, with momentum correction",
+        .by = "Lin et al. 2018",
+        .row = 74,
+        .flags =
+            "strategy=allreduce codec=dgc:ratio=0.001,clip=2 optimizer=sgd:weight_decay=0.0005 "
+            "lr=0.05",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks =
+            "Momentum is added before the selection, and forgotten where an element is sent; "
+            "four epochs of warm-up send 1/4, 1/16, 1/64 and 1/256.",
+        .missing = "the threshold of a sample: the selection is exact here",
+    },
+    {
+        .name = "esgd",
+        .title = "eSGD: devices at the edge send what mattered, the rest gathers momentum",
+        .by = "Tao and Li 2018",
+        .row = 75,
+        .flags =
+            "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.02",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "ad hoc",
+        .topology = "star",
+        .consistency = "synchronous",
+        .remarks = "One of ten coordinates is sent by its accumulated size; the residual of the "
+                   "others has momentum, so that what is small for long is sent as well.",
+        .missing = "the paper chooses coordinates that were important when the loss fell before; "
+                   "here the largest are",
+    },
+    {
+        .name = "strom",
+        .title = "Threshold of Strom: what has grown to tau is sent as tau",
+        .by = "Strom 2015",
+        .row = 78,
+        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.2 "
+                 "schedule=cosine:warmup=1",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "full mesh",
+        .consistency = "synchronous",
+        .remarks = "Messages are lists of indices with signs, entropy coded.",
+        .missing = "peers that do not wait for each other: the messages are those of a sum",
+    },
+    {
+        .name = "top-k",
+        .title = "Relative threshold: the largest part of the gradient",
+        .by = "Aji and Heafield 2017; Dryden et al. 2016",
+        .row = 79,
+        .flags = "strategy=allreduce codec=topk:ratio=0.01",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "One element of a hundred; the others wait as the residual.",
+    },
+    {
+        .name = "adaptive-threshold",
+        .title = "Two thresholds that follow the gradient, and a mean for each side",
+        .by = "Dryden et al. 2016",
+        .row = 80,
+        .flags = "strategy=allreduce codec=adaptive:ratio=0.01 optimizer=sgd lr=0.2 "
+                 "schedule=cosine:warmup=1",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allreduce",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "No value travels but two means: 300 times smaller at one of a hundred.",
+    },
+    {
+        .name = "stochastic-rounding",
+        .title = "Fixed point with stochastic rounding",
+        .by = "Gupta et al. 2015",
+        .row = 81,
+        .flags = "strategy=allreduce codec=fixed:bits=16,round=random",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "any",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "What is between two points becomes one of them by chance, right in the mean.",
+        .missing = "arithmetic in fixed point: only what is sent is rounded",
+    },
+    {
+        .name = "deep-compression",
+        .title = "Deep compression: pruned, quantised, entropy coded",
+        .by = "Han et al. 2016",
+        .row = 82,
+        .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "any",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "Its three steps as a chain over what is sent: a tenth, of half floats, with an "
+                   "entropy code.",
+        .missing = "it compresses the weights of a trained model; clusters of k-means instead of "
+                   "half floats",
+    },
+    {
+        .name = "flexpoint",
+        .title = "Flexpoint: a shared exponent for each tensor",
+        .by = "Koester et al. 2017",
+        .row = 85,
+        .flags = "strategy=allreduce codec=flexpoint:bits=16",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "any",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "16 bits an element and an exponent for a layer.",
+        .missing = "exponents that are foretold from those before; arithmetic in that format",
+    },
+    {
+        .name = "ef-signsgd",
+        .title = "Local gradient accumulation: error feedback makes signs converge",
+        .by = "Karimireddy et al. 2019; Stich et al. 2018",
+        .row = 86,
+        .flags = "strategy=allreduce codec=sign feedback=yes optimizer=sgd lr=0.2 "
+                 "schedule=cosine:warmup=1",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "What an encoding lost is added to the next one: sigma-delta modulation of "
+                   "gradients. --feedback no shows what it is good for.",
+    },
+    {
+        .name = "momentum-correction",
+        .title = "Momentum correction, clipping and warm-up, at one of a hundred",
+        .by = "Lin et al. 2018",
+        .row = 87,
+        .flags = "strategy=allreduce codec=dgc:ratio=0.01,clip=2,warmup=1 "
+                 "optimizer=sgd:weight_decay=0.0005 lr=0.05",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "allgather",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "The parts of deep gradient compression that keep accuracy, with a shorter "
+                   "warm-up.",
+    },
+    {
+        .name = "kylix",
+        .title = "Kylix: a sparse allreduce on a butterfly",
+        .by = "Zhao and Canny 2014",
+        .row = 88,
+        .flags = "strategy=allreduce codec=topk:ratio=0.01",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "sparse allreduce",
+        .topology = "butterfly",
+        .consistency = "synchronous",
+        .remarks = "Streams of entries are merged pair by pair.",
+        .missing = "layers of a butterfly with unequal degrees, and indices that are sent once",
+        .alias_of = "top-k",
+        .differs = "how the sum is made, which FAST chooses by its cost",
+    },
+    {
+        .name = "sparcml",
+        .title = "SparCML: sparse streams that turn dense",
+        .by = "Renggli et al. 2019",
+        .row = 89,
+        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "sparse allreduce",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "Recursive doubling of index and value, dense where that is shorter, chosen by "
+                   "a cost model; values of half the bits.",
+        .missing = "its non-blocking variant",
+    },
+    {
+        .name = "activation-exchange",
+        .title = "Activations and errors instead of gradients of dense layers",
+        .by = "Chilimbi et al. 2014",
+        .row = 92,
+        .flags = "strategy=ps:factors=auto optimizer=sgd",
+        DATA,
+        .scheduling = "async.",
+        .exchange = "ad hoc",
+        .topology = "single PS",
+        .consistency = "asynchronous",
+        .remarks =
+            "The server multiplies them out, where N (Cin + Cout) is less than Cin Cout: the "
+            "part of Project Adam that saves bytes.",
+    },
+    {
+        .name = "konecny",
+        .title = "Structured and sketched updates of federated clients",
+        .by = "Konecny et al. 2016",
+        .row = 93,
+        .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "reduce",
+        .topology = "star",
+        .consistency = "periodic",
+        .remarks = "What a client changed in its round is rotated, and sent in levels by chance: "
+                   "no state between rounds.",
+        .missing = "clients that come and go; updates that are trained in a small space are "
+                   "codec=structured",
+    },
+    { .name = NULL },
+};
