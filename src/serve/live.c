@@ -277,7 +277,7 @@ static bool read_resume(run_live *r, const char *text)
 {
     char *end;
 
-    if (!text)
+    if (!text || !*text)
         return true;
     r->metric = strtoll(text, &end, 10);
     if (end == text || r->metric < -1)

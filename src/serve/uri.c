@@ -21,7 +21,7 @@ static bool is_plain(char c)
            c == '_' || c == '.';
 }
 
-/* Segments of plain characters, none of them empty but the last, none of dots alone. */
+/* Segments of plain characters, none of them empty but the last, none that begins with a dot. */
 static bool is_path(const char *path)
 {
     if (*path != '/')
@@ -33,7 +33,7 @@ static bool is_path(const char *path)
             path++;
         if (*path && *path != '/')
             return false;
-        if (path > segment && strspn(segment, ".") == (size_t)(path - segment))
+        if (*segment == '.')
             return false;
         if (*path && path == segment)
             return false;

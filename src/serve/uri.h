@@ -5,8 +5,8 @@
 
 /*
  * The target of a request: a path and arguments. Paths are plain: letters, digits, - _ . and single
- * slashes, no escapes and no segment of dots alone, because no name of ours needs more. Arguments
- * are decoded, UTF-8, without control characters.
+ * slashes, no escapes and no segment that begins with a dot, because no name of ours needs more.
+ * Arguments are decoded, UTF-8, without control characters.
  */
 enum { FAST_URI_MAX = 2048, FAST_URI_ARGS = 16 };
 
