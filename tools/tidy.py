@@ -56,6 +56,7 @@ SYSTEM_ALLOWED = {
     "src/run/peak.c": "measures",
     "src/run/clock.c": "says how long a run took",
     "src/run/result.c": "says how much memory a run took",
+    "src/run/board.c": "says when events were",
     "src/run/keep.c": "a thread writes what is kept, and says when",
     "src/run/keep_writer.c": "the thread that writes what is kept",
     "src/run/features.c": "asks the machine once",

@@ -51,6 +51,8 @@ const fast_option fast__run_options[] = {
                   "file with the engine's measured choices; auto: FAST's cache; no: keep none"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
     FAST_OPT_TEXT(C, log, "", "file", "append a JSON line per evaluation to this file"),
+    FAST_OPT_TEXT(C, tensorboard, "", "file",
+                  "write an event file for TensorBoard into this folder"),
     FAST_OPT_TEXT(C, system, "", "system",
                   "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",

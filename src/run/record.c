@@ -17,11 +17,11 @@
  * of which the transport's own lines speak. */
 static bool is_free(const char *name)
 {
-    static const char *const names[] = { "save",   "load",     "checkpoint", "checkpoint_every",
-                                         "resume", "plan",     "log",        "system",
-                                         "trace",  "record",   "replay",     "transport",
-                                         "seed",   "timeout",  "workers",    "store",
-                                         "name",   "batch_of", NULL };
+    static const char *const names[] = { "save",   "load",     "checkpoint",  "checkpoint_every",
+                                         "resume", "plan",     "log",         "system",
+                                         "trace",  "record",   "replay",      "transport",
+                                         "seed",   "timeout",  "workers",     "store",
+                                         "name",   "batch_of", "tensorboard", NULL };
     for (int i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
             return true;

@@ -14,6 +14,7 @@
 #include "run/run.h"
 
 #include "base/memory.h"
+#include "run/board.h"
 #include "run/keep.h"
 #include "run/team.h"
 
@@ -434,6 +435,7 @@ void fast_run_close(fast_run *run)
         return;
     if (run->log)
         fclose(run->log);
+    fast__board_free(run);
     fast__team_free(run->team);
     fast__run_codec_close(run);
     fast__free(run->texts);

@@ -112,6 +112,8 @@ typedef struct fast_run_config {
     fast_period evaluate_period;
     fast_period checkpoint_period;
     int64_t prefetch_count; /* batches ahead */
+    /* A folder for event files of TensorBoard; "". */
+    char tensorboard[FAST_PATH_MAX];
 } fast_run_config;
 
 /* The table, and its one part for fast_part_list("train"). */
@@ -203,6 +205,8 @@ struct fast_run {
 
     char *command;          /* the words that repeat the run, quoted for a shell */
     struct fast_keep *keep; /* who keeps it in the store; or NULL */
+    /* Its event file for TensorBoard; or NULL. */
+    struct fast_board *board;
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */

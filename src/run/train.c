@@ -16,6 +16,7 @@
 #include "run/run.h"
 
 #include "base/thread.h"
+#include "run/board.h"
 #include "run/keep.h"
 #include "run/team.h"
 
@@ -138,6 +139,7 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
     fast__run_measure(run);
     fast__keep_event(run, kind, text);
+    fast__board_event(run, kind);
     if (!run->watch)
         return;
     const fast_event event = { .kind = kind,
@@ -368,6 +370,7 @@ fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     FAST_TRY(open_log(run));
+    FAST_TRY(fast__board_open(run));
     const int64_t wall_ns = fast__run_wall();
     run->result.canceled = false;
     if (!run->finished)
