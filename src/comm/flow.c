@@ -164,6 +164,11 @@ const float *fast_flow_held(const fast_flow *flow)
     return flow->shadow.values;
 }
 
+const float *fast__flow_owed(const fast_flow *flow)
+{
+    return flow->coder ? fast__coder_residual(flow->coder) : NULL;
+}
+
 double fast_flow_kept(const fast_flow *flow)
 {
     return flow->shadows ? flow->shadow.kept : 1;

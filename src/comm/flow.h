@@ -24,6 +24,9 @@ void fast__flows_drop(fast_flows *flows);
 /* Refuse a chain that makes no sense, for changes, for values or for raw ones: FAST_EINVAL. */
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 
+/* Changes: what the sender still owes, the residual of error feedback; NULL: none. */
+const float *fast__flow_owed(const fast_flow *flow);
+
 /* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_follow(). */
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out);

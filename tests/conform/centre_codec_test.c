@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Codecs in strategies with a centre. Goal: a codec that loses nothing changes no bit; any other
- * sends less and still learns; replicas that must be equal are; what makes no sense is refused with
- * its reason before anything runs. Method: small runs, compared by hash, by the workers' weights,
- * by bytes and by loss.
+ * sends less and still learns; replicas that must be equal are; what came and what is owed is all
+ * that was sent; what makes no sense is refused with its reason before anything runs. Method: small
+ * runs, compared by hash, by the workers' weights, by bytes and by loss.
  */
 #include "base/hash.h"
 #include "codec/codec.h"
+#include "comm/flow.h"
 #include "run/team.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -203,6 +205,76 @@ static void late_gradients_are_coded(void **state)
     }
 }
 
+/* A worker that encodes its gradients, and decodes them itself: all that came out, and what is
+ * owed, is all that went in. */
+static fast_err owing(fast_trainer *t, const void *config)
+{
+    const size_t size = (size_t)t->count * sizeof(double);
+    double *in = calloc(2, size), *out = in + t->count;
+    float *y = calloc((size_t)t->count, sizeof *y);
+    fast_flow *to = NULL, *from = NULL;
+    fast_err err = fast_trainer_flow(t, &(fast_flow_options){ .number = 0 }, &to);
+
+    (void)config;
+    if (!err)
+        err = fast_trainer_flow(t, &(fast_flow_options){ .number = 1, .decodes = true }, &from);
+    uint8_t *bytes = err ? NULL : malloc(fast_flow_bound(to));
+    while (!err && fast_trainer_next(t)) {
+        size_t length = 0;
+
+        err = fast_trainer_gradient(t, NULL, NULL);
+        memset(y, 0, (size_t)t->count * sizeof *y);
+        if (!err)
+            err = fast_trainer_encode(t, to, t->g, bytes, &length);
+        if (!err)
+            err = fast_trainer_decode(t, from, bytes, length, 1, y);
+        for (int64_t i = 0; i < t->count; i++) {
+            in[i] += (double)t->g[i];
+            out[i] += (double)y[i];
+        }
+        if (!err)
+            err = fast_trainer_update(t, y, 1);
+    }
+    const float *owed = err ? NULL : fast__flow_owed(to);
+    if (!err && !owed)
+        err = fast__fail(FAST_EFORMAT, "nothing is owed");
+    for (int64_t i = 0; !err && i < t->count; i++)
+        if (!(fabs(in[i] - out[i] - (double)owed[i]) < 1e-4))
+            err = fast__fail(FAST_EFORMAT, "element %lld: %g went in, %g came out and %g is owed",
+                             (long long)i, in[i], out[i], (double)owed[i]);
+    free(bytes);
+    free(y);
+    free(in);
+    return err ? err : fast_trainer_end(t);
+}
+
+static void what_is_owed_and_what_came_is_all(void **state)
+{
+    static const fast_strategy strategy = { .name = "owing",
+                                            .summary = "gradients that come back",
+                                            .codes = true,
+                                            .sends = "gradients",
+                                            .worker = owing };
+    static const char *const codecs[] = { "codec=onebit",        "codec=sign",
+                                          "codec=topk",          "codec=threshold:tau=0.001",
+                                          "codec=powersgd",      "codec=randk:ratio=0.1",
+                                          "codec=adaptive+zstd", "codec=structured" };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(codecs); i += i + STRIDE < COUNT(codecs) ? STRIDE : 1) {
+        const char *const options[] = {
+            "engine=ref",    "model=mlp:hidden=12", "batch=4",   "data=digits:train=320,test=48",
+            "workers=2",     "optimizer=sgd",       "steps=100", codecs[i],
+            "transport=sim", "evaluate=end",        NULL
+        };
+        fast_run *run = NULL;
+
+        if (fast_run_open_strategy(options, &strategy, &run) || fast_run_train(run))
+            fail_msg("%s: %s", codecs[i], fast_error_detail());
+        fast_run_close(run);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -226,6 +298,7 @@ int main(void)
         cmocka_unit_test(what_loses_nothing_changes_nothing),
         cmocka_unit_test(every_codec_runs),
         cmocka_unit_test(late_gradients_are_coded),
+        cmocka_unit_test(what_is_owed_and_what_came_is_all),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
