@@ -26,15 +26,16 @@ static double clock_s(void)
 static void draw(cli_busy *busy)
 {
     const double gone = clock_s() - busy->begun_s;
-    char time[32], about[32];
+    char time[32], about[32], line[256];
 
     if (gone < 1)
         return;
     cli_progress_time(floor(gone), time);
     cli_progress_time(busy->about_s, about);
     const bool known = busy->about_s > gone; /* what takes longer is not foretold any more */
-    fprintf(busy->file, "\r%s: %s%s%s\033[K", busy->what, time, known ? " of about " : "",
-            known ? about : "");
+    snprintf(line, sizeof line, "%s: %s%s%s", busy->what, time, known ? " of about " : "",
+             known ? about : "");
+    fprintf(busy->file, "\r%.*s\033[K", cli_progress_width(busy->file) - 1, line);
     fflush(busy->file);
     busy->drawn = true;
 }

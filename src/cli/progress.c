@@ -40,7 +40,7 @@ void cli_progress_time(double seconds, char text[32])
         snprintf(text, 32, "%lld:%02lld", s / 60, s % 60);
 }
 
-static int width(FILE *file)
+int cli_progress_width(FILE *file)
 {
     struct winsize size = { 0 };
     if (ioctl(fileno(file), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
@@ -99,7 +99,7 @@ static void draw(cli_progress *progress, const fast_event *event)
     if (left[0])
         snprintf(parts[count++], sizeof parts[0], "  %s left", left);
 
-    int room = width(progress->file) - 1 - (int)strlen(where);
+    int room = cli_progress_width(progress->file) - 1 - (int)strlen(where);
     int shown = 0;
     while (shown < count && room - (int)strlen(parts[shown]) >= 0)
         room -= (int)strlen(parts[shown++]);
@@ -208,7 +208,7 @@ void cli_bar_show(cli_bar *bar, const char *what, int64_t done, int64_t count, d
         fflush(bar->file);
         return;
     }
-    int room = width(bar->file) - 1 - (int)(strlen(where) + strlen(time));
+    int room = cli_progress_width(bar->file) - 1 - (int)(strlen(where) + strlen(time));
     const int size = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
     fprintf(bar->file, "\r%s", where);
     if (size >= BAR_MIN && count > 0) {

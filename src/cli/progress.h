@@ -27,6 +27,9 @@ void cli_progress_clear(cli_progress *progress);
 /* "1:02:03", "0:32"; "" where the time is not known. */
 void cli_progress_time(double seconds, char text[32]);
 
+/* Columns of the terminal, at most 200; 80 where it does not tell. */
+int cli_progress_width(FILE *file);
+
 /* A bar for anything that is counted: redrawn on a terminal at most ten times a second; elsewhere a
  * line every 30 seconds. */
 typedef struct cli_bar {
