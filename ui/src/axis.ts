@@ -21,9 +21,9 @@ export const AXES: Record<AxisName, Axis> = {
 
 /* On `sim` time is the cluster's, beside that of this machine. */
 export function axisChoices(simulated: boolean): [AxisName, string][] {
-    return simulated
-        ? [["time_s", "Virtual time"], ["wall_s", "Wall time"], ["step", "Steps"], ["samples", "Samples"], ["bytes", "Bytes sent"]]
-        : [["time_s", "Time"], ["step", "Steps"], ["samples", "Samples"], ["bytes", "Bytes sent"]];
+    const times: [AxisName, string][] = simulated
+        ? [["time_s", "Virtual time"], ["wall_s", "Wall time"]] : [["time_s", "Time"]];
+    return [...times, ["step", "Steps"], ["samples", "Samples"], ["bytes", "Bytes sent"]];
 }
 
 export function emptyMetrics(): Metrics {
@@ -54,6 +54,7 @@ export function over(metrics: Metrics, axis: AxisName): { x: number[]; rows: num
 }
 
 export const isMeasured = (column: (number | null)[]): boolean => column.some((value) => value !== null);
+export const isNonzero = (column: (number | null)[]): boolean => column.some((value) => value !== null && value !== 0);
 
 /* Where an event is on the axis: by its own time or step, else by that of the next row. */
 export function placeOf(event: Event, metrics: Metrics, axis: AxisName): number | null {

@@ -121,8 +121,8 @@ export class Chart {
             padding: [14, this.margin(lines), 0, 0],
             scales: { x: { time: false }, y: { range: bounds } },
             axes: [
-                { ...common, values: (_, splits) => splits.map((value) => tick(axis.format(value))), space: 70, size: 30, gap: 4, grid: { show: false } },
-                { ...common, values: (_, splits) => splits.map((value) => value === null ? "" : tick(this.format(value))), size: 58, space: 34 },
+                { ...common, values: ticks(axis.format), space: 70, size: 30, gap: 4, grid: { show: false } },
+                { ...common, values: ticks(this.format), size: 58, space: 34 },
             ],
             series: [{}, ...lines.map((line): uPlot.Series => ({
                 label: line.label,
@@ -187,7 +187,8 @@ export class Chart {
         ctx.textBaseline = "middle";
         names.forEach(({ line }, i) => {
             ctx.fillStyle = lineColor(line.index);
-            ctx.fillText(clip(ctx, line.label, this.margin(this.lines) * scale - 10 * scale), left + width + 8 * scale, ys[i]!);
+            const name = clip(ctx, line.label, (this.margin(this.lines) - 10) * scale);
+            ctx.fillText(name, left + width + 8 * scale, ys[i]!);
         });
     }
 
@@ -211,6 +212,11 @@ export class Chart {
             parts.push(` · ${near.kind}: ${near.text}`);
         this.readout.replaceChildren(...parts);
     }
+}
+
+/* Texts at the ticks of an axis. */
+function ticks(format: (value: number) => string): uPlot.Axis.DynamicValues {
+    return (_, splits) => splits.map((value) => value === null ? "" : tick(format(value)));
 }
 
 /* What the y axis shows: the values with some air; one value alone gets air of its own size. */

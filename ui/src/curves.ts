@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The curves of one run: which there are, and drawing them over the chosen axis with its events. */
 import type { Event, Metric, Metrics } from "./api.ts";
-import { AXES, axisChoices, isMeasured, over, placeOf, type AxisName } from "./axis.ts";
+import { AXES, axisChoices, isMeasured, isNonzero, over, placeOf, type AxisName } from "./axis.ts";
 import { Chart, type Line, type Mark } from "./chart.ts";
 import { h, segmented } from "./dom.ts";
 import { number, percent, short } from "./format.ts";
@@ -15,6 +15,7 @@ const CHARTS: readonly [string, [Metric, string, number][], (value: number) => s
     ["Staleness", [["staleness_mean", "mean", 4]], number],
     ["Divergence of the replicas", [["divergence", "divergence", 3]], number],
 ];
+const ALWAYS = 3; /* of them; the others only where they are not zero throughout */
 const MARKED = new Set(["fault", "phase", "save", "stop"]);
 
 export class Curves {
@@ -39,14 +40,16 @@ export class Curves {
         this.again = () => this.draw(metrics, events);
         this.empty.hidden = metrics.seq.length > 0;
         const { x, rows } = over(metrics, this.axis);
-        const axis = { ...AXES[this.axis], label: axisChoices(this.simulated).find(([name]) => name === this.axis)?.[1] ?? "" };
+        const label = axisChoices(this.simulated).find(([name]) => name === this.axis)?.[1] ?? "";
+        const axis = { ...AXES[this.axis], label };
         const marks = events.filter((event) => MARKED.has(event.kind)).flatMap((event): Mark[] => {
             const at = placeOf(event, metrics, this.axis);
             return at === null ? [] : [{ x: at, kind: event.kind, text: event.text ?? "" }];
         });
         CHARTS.forEach(([, columns], i) => {
-            const lines = columns.filter(([name]) => isMeasured(metrics[name]) && (i < 3 || metrics[name].some((value) => value !== 0 && value !== null))).map(([name, label, index]): Line =>
-                ({ label, index, x, y: rows.map((row) => metrics[name][row] ?? null) }));
+            const shown = columns.filter(([name]) => i < ALWAYS ? isMeasured(metrics[name]) : isNonzero(metrics[name]));
+            const lines = shown.map(([name, text, index]): Line =>
+                ({ label: text, index, x, y: rows.map((row) => metrics[name][row] ?? null) }));
             const chart = this.charts[i]!;
             chart.element.hidden = lines.length === 0;
             if (lines.length)

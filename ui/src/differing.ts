@@ -9,7 +9,8 @@ const KEPT = new Set(["name", "store", "batch_of", "trace", "save", "checkpoint"
 /* Options whose values are not the same in all runs, in the order in which they are first seen. */
 export function differing(all: Record<string, unknown>[]): string[] {
     const names = [...new Set(all.flatMap((options) => Object.keys(options)))];
-    return names.filter((name) => !KEPT.has(name) && new Set(all.map((options) => JSON.stringify(options[name] ?? null))).size > 1);
+    const count = (name: string) => new Set(all.map((options) => JSON.stringify(options[name] ?? null))).size;
+    return names.filter((name) => !KEPT.has(name) && count(name) > 1);
 }
 
 /* The shortest names that tell the runs apart: what differs, else their numbers. */

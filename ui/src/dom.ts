@@ -55,6 +55,24 @@ export function put(parent: Element, ...children: Child[]): void {
     add(parent, ...children);
 }
 
+/* Replaces what an element holds if it differs, and keeps where its parts were scrolled to and which of
+   them had the focus: for what is shown again several times a second. */
+export function refill(parent: HTMLElement, ...children: Child[]): void {
+    const next = parent.cloneNode(false) as HTMLElement;
+    add(next, ...children);
+    if (next.isEqualNode(parent))
+        return;
+    const scrolled = () => [...parent.querySelectorAll<HTMLElement>(".scroll")];
+    const before = scrolled().map((part) => [part.scrollLeft, part.scrollTop, part === document.activeElement] as const);
+    parent.replaceChildren(...next.childNodes);
+    scrolled().forEach((part, i) => {
+        const [left, top, focused] = before[i] ?? [0, 0, false];
+        part.scrollTo(left, top);
+        if (focused)
+            part.focus({ preventScroll: true });
+    });
+}
+
 /* An empty or failed place says what to do next. */
 export function notice(title: string, ...what: Child[]): HTMLElement {
     return h("div", { class: "notice", role: "status" }, h("strong", null, title), h("p", null, ...what));
@@ -116,7 +134,8 @@ export async function askWord(question: string, label: string, action: string): 
 function dialog(question: string, content: HTMLElement, go: HTMLButtonElement): Promise<boolean> {
     return new Promise((resolve) => {
         const element = h("dialog", { class: "ask", "aria-label": question }, h("h2", null, question),
-            h("form", { method: "dialog" }, content, h("div", { class: "buttons" }, go, h("button", { value: "no", autofocus: !content.matches("input") }, "Cancel"))));
+            h("form", { method: "dialog" }, content, h("div", { class: "buttons" }, go,
+                h("button", { value: "no", autofocus: !content.matches("input") }, "Cancel"))));
         element.addEventListener("close", () => {
             element.remove();
             resolve(element.returnValue === "yes");

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of a run besides its curves: figures in a row, its workers, events, options. */
 import type { Event, Run, Values, Worker } from "./api.ts";
-import { h, put } from "./dom.ts";
+import { h, refill } from "./dom.ts";
 import { bytes, count, number, percent, plain, seconds, short } from "./format.ts";
 import { progressOf } from "./status.ts";
+
+const ALWAYS = 5; /* figures that are shown even before they are known */
 
 /* The figures that matter, large. */
 export function showFigures(element: HTMLElement, run: Run): void {
     const simulated = run.transport === "sim";
     const figures: [string, string, string?][] = [
-        ["Test accuracy", percent(run.test_accuracy), run.test_loss === null ? undefined : `test loss ${number(run.test_loss)}`],
-        ["Loss", number(run.loss), run.train_accuracy === null ? undefined : `train accuracy ${percent(run.train_accuracy)}`],
-        ["Step", count(run.steps), run.step_count ? `of ${count(run.step_count)}, epoch ${number(run.epoch)}` : `epoch ${number(run.epoch)}`],
+        ["Test accuracy", percent(run.test_accuracy), `test loss ${number(run.test_loss)}`],
+        ["Loss", number(run.loss), `train accuracy ${percent(run.train_accuracy)}`],
+        ["Step", count(run.steps), `of ${count(run.step_count)}, epoch ${number(run.epoch)}`],
         ["Samples/s", short(run.samples_per_s), `${count(run.samples)} seen`],
         [simulated ? "Virtual time" : "Time", seconds(run.time_s), remaining(run) ??
             (simulated ? `${seconds(run.wall_time_s)} wall time` : undefined)],
         ["To target", seconds(run.time_to_target_s)],
         ["Sent", bytes(run.bytes_sent)],
-        ["Staleness", number(run.staleness_mean), run.staleness_mean === null ? undefined : "mean, in updates"],
-        ["Divergence", number(run.divergence), run.divergence === null ? undefined : "of the replicas"],
+        ["Staleness", number(run.staleness_mean), "mean, in updates"],
+        ["Divergence", number(run.divergence), "of the replicas"],
     ];
-    put(element, ...figures.filter(([label, value], i) => i < 5 || (value !== "–" && label !== "")).map(([label, value, more]) =>
+    const known = figures.filter(([, value], i) => i < ALWAYS || value !== "–");
+    refill(element, ...known.map(([label, value, more]) =>
         h("div", null, h("dt", null, label), h("dd", null, value, more && h("small", null, more)))));
 }
 
@@ -40,7 +43,7 @@ export function showWorkers(element: HTMLElement, workers: Worker[]): void {
         ["Codec", (worker) => seconds(worker.codec_s)], ["Messages", (worker) => count(worker.messages_sent)],
         ["Sent", (worker) => bytes(worker.bytes_sent)],
     ];
-    put(element, h("h2", null, "Workers"), workers.length === 0
+    refill(element, h("h2", null, "Workers"), workers.length === 0
         ? h("p", { class: "dim" }, "Counters appear with the first evaluation.")
         : h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, h("table", { class: "plain" },
             h("thead", null, h("tr", null, h("th", { scope: "col" }, "Actor"),
@@ -53,14 +56,19 @@ export function showWorkers(element: HTMLElement, workers: Worker[]): void {
 const EVENTS_MAX = 200; /* the newest */
 
 export function showEvents(element: HTMLElement, events: Event[]): void {
-    put(element, h("h2", null, "Events"), events.length === 0
+    refill(element, h("h2", null, "Events"), events.length === 0
         ? h("p", { class: "dim" }, "Nothing happened yet.")
-        : h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Events" }, h("table", { class: "plain" },
-            h("thead", null, h("tr", null, ...["Time", "Step", "Kind", "What"].map((label, i) =>
-                h("th", { scope: "col", class: i < 2 ? "number" : "" }, label)))),
-            h("tbody", null, ...events.slice(-EVENTS_MAX).reverse().map((event) => h("tr", { class: `event-${event.kind}` },
-                h("td", { class: "number" }, seconds(event.time_s)), h("td", { class: "number" }, count(event.step)),
-                h("td", null, event.kind), h("td", { class: "wrap" }, event.text ?? "")))))));
+        : h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Events" },
+            h("table", { class: "plain" },
+                h("thead", null, h("tr", null, ...["Time", "Step", "Kind", "What"].map((label, i) =>
+                    h("th", { scope: "col", class: i < 2 ? "number" : "" }, label)))),
+                h("tbody", null, ...events.slice(-EVENTS_MAX).reverse().map(eventRow)))));
+}
+
+function eventRow(event: Event): HTMLElement {
+    return h("tr", { class: `event-${event.kind}` },
+        h("td", { class: "number" }, seconds(event.time_s)), h("td", { class: "number" }, count(event.step)),
+        h("td", null, event.kind), h("td", { class: "wrap" }, event.text ?? ""));
 }
 
 /* Names and values that nobody reads every day: closed at first. */
@@ -68,5 +76,6 @@ export function values(title: string, all: Values): HTMLElement {
     const entries = Object.entries(all).filter(([, value]) => value !== null && value !== "");
     return h("details", { class: "panel" },
         h("summary", null, title, h("small", { class: "dim" }, ` ${entries.length}`)),
-        h("dl", { class: "values" }, ...entries.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, plain(value, name))])));
+        h("dl", { class: "values" }, ...entries.flatMap(([name, value]) =>
+            [h("dt", null, name), h("dd", null, plain(value, name))])));
 }

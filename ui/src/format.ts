@@ -106,7 +106,8 @@ export function date(unix: Maybe): string {
     if (missing(unix))
         return NONE;
     const at = new Date(unix * 1000);
-    return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
+    const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+    return `${day} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
 }
 
 /* Any value of options, machine and result; its name says the unit. */

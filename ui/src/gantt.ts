@@ -32,11 +32,14 @@ export class Gantt {
             h("button", { class: "icon", "aria-label": label, title: label, onclick: press }, text);
         this.element = h("figure", { class: "chart gantt" },
             h("figcaption", null, h("h3", null, "What workers did"),
-                ...SPAN_KINDS.filter((kind) => kind !== "fault").map((kind) => h("span", { class: "key" }, h("i", { style: { background: `var(--${kind})` } }), kind)),
+                ...SPAN_KINDS.filter((kind) => kind !== "fault").map((kind) =>
+                    h("span", { class: "key" }, h("i", { style: { background: `var(--${kind})` } }), kind)),
                 this.readout, h("span", { class: "grow" }),
                 button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
                 button("⟲", "Show all", () => this.set(null))),
-            this.canvas, h("small", { class: "dim" }, "The newest of each worker, looked at once a second; where a row is empty, nothing was kept."));
+            this.canvas,
+            h("small", { class: "dim" }, "The newest of each worker, looked at once a second; ",
+                "where a row is empty, nothing was kept."));
         const observer = new ResizeObserver(() => this.paint());
         observer.observe(this.canvas);
         signal.addEventListener("abort", () => observer.disconnect());

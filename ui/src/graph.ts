@@ -2,11 +2,12 @@
 /* Who sent how much to whom: actors on a circle, servers inside it, a curve for each direction of a
    link, as thick as the bytes that went over it. */
 import type { Link } from "./api.ts";
-import { h, notice, put, svg } from "./dom.ts";
+import { h, notice, refill, svg } from "./dom.ts";
 import { bytes, count } from "./format.ts";
 
 const SIZE = 420;
 const LABELS_MAX = 40; /* more names than that would cover one another */
+const LINKS_MAX = 2000; /* the heaviest */
 
 export interface Place {
     x: number;
@@ -43,30 +44,36 @@ export class Graph {
     readonly element = h("section", { class: "panel" });
 
     show(names: string[], links: Link[]): void {
-        const used = links.filter((link) => link.bytes > 0);
+        const used = links.filter((link) => link.bytes > 0).sort((a, b) => b.bytes - a.bytes);
         if (used.length === 0) {
-            put(this.element, h("h2", null, "Traffic"),
+            refill(this.element, h("h2", null, "Traffic"),
                 notice("Nothing was sent.", "One worker, or workers that share memory, send no messages."));
             return;
         }
         const size = Math.max(names.length, ...used.map(({ sender, receiver }) => Math.max(sender, receiver) + 1));
         const all = Array.from({ length: size }, (_, i) => names[i] ?? `actor ${i}`);
-        const places = layout(all);
-        const most = Math.max(...used.map((link) => link.bytes));
-        const heaviest = [...used].sort((a, b) => b.bytes - a.bytes);
-        const picture = svg("svg", { viewBox: `-30 0 ${SIZE + 60} ${SIZE}`, role: "img", class: "graph", "aria-label": `Traffic between ${size} actors` });
-        for (const link of heaviest.slice(0, 2000).reverse())
-            picture.append(svg("path", {
-                d: curve(places[link.sender]!, places[link.receiver]!), class: "link",
-                "stroke-width": Math.max(0.75, (8 * link.bytes) / most),
-            }, svg("title", null, `${all[link.sender]} → ${all[link.receiver]}: ${bytes(link.bytes)} in ${count(link.messages)} messages`)));
-        places.forEach(({ x, y }, i) => {
-            picture.append(svg("circle", { cx: x, cy: y, r: size > LABELS_MAX ? 3.5 : 6, class: "actor" }, svg("title", null, all[i])));
-            if (size <= LABELS_MAX)
-                picture.append(svg("text", { x: x + (x - SIZE / 2) * 0.1, y: y + (y - SIZE / 2) * 0.1 + (y === SIZE / 2 ? 20 : 4), class: "name" },
-                    all[i]!.replace(/^worker /, "")));
-        });
-        put(this.element, h("h2", null, "Traffic"), picture, this.table(all, heaviest.slice(0, 5)));
+        refill(this.element, h("h2", null, "Traffic"), this.picture(all, used), this.table(all, used.slice(0, 5)));
+    }
+
+    /* Heavy links are painted last; links come by their weight. */
+    private picture(names: string[], links: Link[]): SVGElement {
+        const places = layout(names);
+        const most = links[0]!.bytes;
+        const dense = names.length > LABELS_MAX;
+        const lines = links.slice(0, LINKS_MAX).reverse().map((link) => svg("path", {
+            d: curve(places[link.sender]!, places[link.receiver]!), class: "link",
+            "stroke-width": Math.max(0.75, (8 * link.bytes) / most),
+        }, svg("title", null, `${names[link.sender]} → ${names[link.receiver]}: `,
+            `${bytes(link.bytes)} in ${count(link.messages)} messages`)));
+        const actors = places.map(({ x, y }, i) =>
+            svg("circle", { cx: x, cy: y, r: dense ? 3.5 : 6, class: "actor" }, svg("title", null, names[i])));
+        const labels = dense ? [] : places.map(({ x, y }, i) => svg("text", {
+            x: x + (x - SIZE / 2) * 0.1, y: y + (y - SIZE / 2) * 0.1 + (y === SIZE / 2 ? 20 : 4), class: "name",
+        }, names[i]!.replace(/^worker /, "")));
+        return svg("svg", {
+            viewBox: `-30 0 ${SIZE + 60} ${SIZE}`, role: "img", class: "graph",
+            "aria-label": `Traffic between ${names.length} actors`,
+        }, ...lines, ...actors, ...labels);
     }
 
     private table(names: string[], links: Link[]): HTMLElement {

@@ -35,7 +35,8 @@ export function startKeys(): void {
         }
         /* The page's keys come after the shell's and win. */
         const key = active.findLast((candidate) => candidate.keys.includes(event.key));
-        if (!key || (event.key === "Enter" && event.target instanceof HTMLElement && event.target.matches("a, button, summary")))
+        const pressed = event.target instanceof HTMLElement && event.target.matches("a, button, summary, input");
+        if (!key || (pressed && (event.key === "Enter" || event.key === " ")))
             return;
         event.preventDefault();
         key.press(event);

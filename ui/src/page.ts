@@ -17,3 +17,6 @@ export function setPlace(hash: string): void {
 export function setTitle(title: string): void {
     document.title = title ? `${title} · FAST` : "FAST";
 }
+
+/* What a deletion does, before it is done. */
+export const DELETED = "What was measured is removed from the store. Saved weights and traces stay.";

@@ -148,13 +148,14 @@ export class VirtualTable<Row> {
         }
         this.rows = shown;
         this.body.parentElement!.setAttribute("aria-rowcount", String(this.total + 1));
-        this.place([this.spacer(first * height, "top"), ...shown.values(), this.spacer((this.total - last) * height, "bottom")]);
+        this.place([this.spacer(first * height, "top"), ...shown.values(),
+            this.spacer((this.total - last) * height, "bottom")]);
     }
 
     /* Only moves elements when others are in sight, and gives the focus back then. */
     private place(elements: HTMLTableRowElement[]): void {
-        const same = elements.length === this.body.rows.length && elements.every((element, i) => element === this.body.rows[i]);
-        if (same)
+        const { rows } = this.body;
+        if (elements.length === rows.length && elements.every((element, i) => element === rows[i]))
             return;
         const focus = this.body.contains(document.activeElement) ? document.activeElement as HTMLElement : null;
         this.body.replaceChildren(...elements);

@@ -6,7 +6,7 @@ import { AXES, axisChoices, over, type AxisName } from "../axis.ts";
 import { Chart, type Line } from "../chart.ts";
 import { CHOSEN_MAX } from "../chosen.ts";
 import { differing, labels } from "../differing.ts";
-import { h, notice, put, segmented, svg, type Child } from "../dom.ts";
+import { h, notice, put, refill, segmented, svg, type Child } from "../dom.ts";
 import { bytes, number, percent, plain, runTitle, seconds, short } from "../format.ts";
 import { setTitle, type Page } from "../page.ts";
 import { statusPill } from "../status.ts";
@@ -45,7 +45,8 @@ interface Compared {
 
 async function load(ids: number[], signal: AbortSignal): Promise<Compared> {
     const details = await Promise.all(ids.map((id) => ask<RunDetail>(`/api/runs/${id}`, { signal })));
-    const metrics = await Promise.all(ids.map((id) => ask<Metrics>(`/api/runs/${id}/metrics?points=${ROWS_MAX}`, { signal })));
+    const metrics = await Promise.all(ids.map((id) =>
+        ask<Metrics>(`/api/runs/${id}/metrics?points=${ROWS_MAX}`, { signal })));
     return { details, metrics, names: labels(details) };
 }
 
@@ -106,8 +107,9 @@ class Panel {
         const [column, title, format] = MEASURES.find(([name]) => name === this.measure)!;
         const lines = all.metrics.map((metrics, i): Line => {
             const { x, rows } = over(metrics, axis);
-            const kept = rows.map((row, at) => [x[at]!, metrics[column][row] ?? null] as const).filter(([, y]) => y !== null);
-            return { label: all.names[i]!, index: i, x: kept.map(([at]) => at), y: kept.map(([, y]) => y) };
+            const y = rows.map((row) => metrics[column][row] ?? null);
+            const known = y.map((value) => value !== null);
+            return { label: all.names[i]!, index: i, x: x.filter((_, at) => known[at]), y: y.filter((_, at) => known[at]) };
         });
         if (lines.every((line) => line.y.length === 0)) {
             this.chart = null;
@@ -117,7 +119,8 @@ class Panel {
         if (!this.chart) {
             this.leave.abort();
             this.leave = new AbortController();
-            this.chart = new Chart(title, format, AbortSignal.any([this.signal, this.leave.signal]), { height: 340, head: this.choice });
+            const signal = AbortSignal.any([this.signal, this.leave.signal]);
+            this.chart = new Chart(title, format, signal, { height: 340, head: this.choice });
             put(this.element, this.chart.element);
         }
         this.chart.draw(lines, AXES[axis]);
@@ -136,7 +139,7 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
     }));
     const order = details.map((_, i) => i).sort((a, b) => rank(details[a]!.run) - rank(details[b]!.run));
     const head = (label: string, numeric = false) => h("th", { scope: "col", class: numeric ? "number" : "" }, label);
-    put(element, h("h2", null, "What came out, and what differs"),
+    refill(element, h("h2", null, "What came out, and what differs"),
         h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Results" }, h("table", { class: "plain" },
             h("thead", null, h("tr", null, head("Run"), head("Status"), ...results.map(([, label]) => head(label, true)),
                 ...options.map((name) => head(name)))),
@@ -144,7 +147,8 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
                 const { run, options: own } = details[i]!;
                 const cells: Child[] = results.map(([key, , format]) => {
                     const text = format(run[key] as number | null);
-                    return h("td", { class: "number" }, details.length > 1 && run[key] === best.get(key) ? h("strong", null, text) : text);
+                    const first = details.length > 1 && run[key] === best.get(key);
+                    return h("td", { class: "number" }, first ? h("strong", null, text) : text);
                 });
                 return h("tr", null, h("td", { class: "name" }, swatch(i),
                     h("a", { href: `#/run/${run.id}`, title: runTitle(run) }, names[i])), h("td", null, statusPill(run)),
@@ -156,7 +160,8 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
 /* A piece of the run's line. */
 function swatch(i: number): SVGElement {
     return svg("svg", { class: "swatch", viewBox: "0 0 22 10", "aria-hidden": "true" }, svg("line", {
-        x1: 0, y1: 5, x2: 22, y2: 5, "stroke-width": 3, "stroke-dasharray": lineDash(i)?.join(" "), style: { stroke: `var(--line-${(i % 7) + 1})` },
+        x1: 0, y1: 5, x2: 22, y2: 5, "stroke-width": 3, "stroke-dasharray": lineDash(i)?.join(" "),
+        style: { stroke: `var(--line-${(i % 7) + 1})` },
     }));
 }
 

@@ -20,116 +20,150 @@ const FAULTS: [text: string, what: string][] = [
 
 /* Options that the form sets by itself, in the order of the command. */
 const FIELDS = ["system", "workers", "model", "data", "epochs", "target", "seed"] as const;
-const STANDARD: Record<string, string> = { system: "ssp", workers: "4", model: "mlp", data: "digits", epochs: "4", target: "", seed: "1" };
+const STANDARD: Record<string, string> = {
+    system: "ssp", workers: "4", model: "mlp", data: "digits", epochs: "4", target: "", seed: "1",
+};
 /* What belongs to one process or place, and is not repeated. */
-const NOT_AGAIN = new Set(["store", "name", "batch_of", "resume", "checkpoint", "save", "trace", "record", "replay", "log"]);
+const NOT_AGAIN = new Set(["store", "name", "batch_of", "resume", "checkpoint", "save", "trace", "record",
+    "replay", "log"]);
 
 export const simulatorPage: Page = async (root, { query, signal }) => {
     setTitle("Simulator");
-    const { options: known, parts } = await ask<Tables>("/api/options", { signal });
-    const clusters = parts.cluster ?? [];
-    const first = await firstOptions(query, signal);
-    let simulated = (first.transport ?? "sim") === "sim";
-    const inputs = new Map<string, HTMLInputElement>();
-    const preview = h("div");
-    const problem = h("p", { class: "error", role: "alert", hidden: true });
+    const tables = await ask<Tables>("/api/options", { signal });
+    const form = new Form(tables, await firstOptions(query, signal));
+    put(root, form.element);
+    form.show();
+};
+
+class Form {
+    readonly element: HTMLElement;
+    private readonly inputs = new Map<string, HTMLInputElement>();
+    private readonly cluster: HTMLElement;
+    private readonly preview = h("div");
+    private readonly problem = h("p", { class: "error", role: "alert", hidden: true });
+    private readonly start = h("button", { class: "primary", type: "submit" }, "Start");
+    private simulated: boolean;
+
+    constructor(private readonly tables: Tables, private readonly first: Record<string, string>) {
+        this.simulated = (first.transport ?? "sim") === "sim";
+        this.cluster = this.clusterPanel();
+        this.element = h("form", { class: "form", onsubmit: (event: Event) => this.submit(event) },
+            h("div", { class: "row head" }, h("h1", null, "Simulator"), this.whereChoice()),
+            h("p", { class: "dim" }, "Everything that is computed is really computed; how long it takes is what the ",
+                "cluster makes of it. The same seed gives the same run, to the last event."),
+            h("div", { class: "with-detail" },
+                h("div", { class: "stack" }, this.jobPanel(), this.cluster),
+                h("aside", { class: "panel detail", "aria-label": "The run to start" }, h("h2", null, "The run"),
+                    this.preview, this.problem, h("div", { class: "buttons" }, this.start),
+                    h("p", { class: "dim" }, h("small", null, "It opens when it has begun: curves, what each worker ",
+                        "does, traffic and faults, live in virtual time.")))));
+    }
+
+    private whereChoice(): HTMLElement {
+        const choices = [["sim", "A simulated cluster"], ["threads", "This machine"]] as const;
+        return segmented("Where", choices, this.simulated ? "sim" : "threads", (choice) => {
+            this.simulated = choice === "sim";
+            this.cluster.hidden = !this.simulated;
+            this.show();
+        });
+    }
+
+    private jobPanel(): HTMLElement {
+        return h("section", { class: "panel" }, h("h2", null, "The job"), h("div", { class: "fields" },
+            this.field("system", "System"),
+            this.field("workers", "Workers", { type: "number", min: 1, max: 1024 }),
+            this.field("model", "Model"),
+            this.field("data", "Data"),
+            this.field("epochs", "Epochs", { type: "number", min: 0 }),
+            this.field("target", "Target", { placeholder: "none" }),
+            this.field("seed", "Seed", { type: "number", min: 0 }),
+            this.field("more", "Other options", { placeholder: "--lr 0.1 --codec fp16" }, "flags of fast train")));
+    }
+
+    private clusterPanel(): HTMLElement {
+        const clusters = this.tables.parts.cluster ?? [];
+        const { preset, value } = clusterOf(this.first.cluster, clusters);
+        const card = ({ name, summary }: Part) => h("label", { class: "card" },
+            h("input", {
+                type: "radio", name: "cluster", value: name === preset ? value : name, checked: name === preset,
+                onchange: () => this.show(),
+            }),
+            h("span", null, h("strong", null, name), h("small", null, summary)));
+        const chip = (text: string, what: string, press: () => void) =>
+            h("button", { type: "button", class: "chip", title: what, onclick: press }, text);
+        return h("section", { class: "panel", hidden: !this.simulated }, h("h2", null, "The cluster"),
+            h("div", { class: "cards", role: "radiogroup", "aria-label": "Cluster" }, ...clusters.map(card)),
+            h("h2", null, "Faults"),
+            this.field("faults", "What goes wrong, and when", { placeholder: "none" },
+                "A schedule, separated by semicolons; random draws one from the seed. Times are virtual."),
+            h("div", { class: "row chips" },
+                ...FAULTS.map(([text, what]) => chip(`+ ${text}`, what, () => this.setFaults(text, true))),
+                chip("random", "a schedule drawn from the seed", () => this.setFaults("random")),
+                chip("none", "nothing goes wrong", () => this.setFaults(""))));
+    }
+
+    private setFaults(text: string, more = false): void {
+        const input = this.inputs.get("faults")!;
+        input.value = more ? [input.value.trim(), text].filter(Boolean).join("; ") : text;
+        this.show();
+    }
 
     /* An option of the tables: its help, and the names that it can have. */
-    const field = (name: string, label: string, props: object = {}, say?: string): HTMLElement => {
-        const option = known.find((candidate) => candidate.name === name);
-        const names = parts[option?.kind ?? ""] ?? [];
-        const input = h("input", { id: `field-${name}`, "aria-describedby": `help-${name}`, autocomplete: "off", spellcheck: "false",
-            value: first[name] ?? STANDARD[name] ?? "", oninput: show, list: `list-${name}`, ...props });
-        inputs.set(name, input);
+    private field(name: string, label: string, props: object = {}, help?: string): HTMLElement {
+        const option = this.tables.options.find((candidate) => candidate.name === name);
+        const names = this.tables.parts[option?.kind ?? ""] ?? [];
+        const input = h("input", {
+            id: `field-${name}`, "aria-describedby": `help-${name}`, autocomplete: "off", spellcheck: "false",
+            value: this.first[name] ?? STANDARD[name] ?? "", oninput: () => this.show(), list: `list-${name}`, ...props,
+        });
+        this.inputs.set(name, input);
         return h("div", { class: "field" }, h("label", { for: `field-${name}` }, label), input,
             h("datalist", { id: `list-${name}` }, ...names.map((part) => h("option", { value: part.name }))),
-            h("small", { class: "dim", id: `help-${name}` }, say ?? option?.help ?? ""));
-    };
-    const value = (name: string) => inputs.get(name)?.value.trim() ?? "";
+            h("small", { class: "dim", id: `help-${name}` }, help ?? option?.help ?? ""));
+    }
 
-    function options(): Record<string, string> {
-        const all: Record<string, string> = {};
-        for (const name of FIELDS)
-            if (value(name))
-                all[name] = value(name);
-        if (simulated) {
+    private value(name: string): string {
+        return this.inputs.get(name)?.value.trim() ?? "";
+    }
+
+    private options(): Record<string, string> {
+        const names = this.simulated ? [...FIELDS, "faults"] : FIELDS;
+        const all = Object.fromEntries(names.map((name) => [name, this.value(name)]).filter(([, value]) => value));
+        if (this.simulated) {
             all.transport = "sim";
-            all.cluster = root.querySelector<HTMLInputElement>("input[name=cluster]:checked")?.value ?? "ethernet-10g";
-            if (value("faults"))
-                all.faults = value("faults");
+            all.cluster = this.cluster.querySelector<HTMLInputElement>("input:checked")?.value ?? "ethernet-10g";
         }
-        return { ...all, ...parseFlags(value("more")) };
+        return { ...all, ...parseFlags(this.value("more")) };
     }
 
-    function show(): void {
+    /* The command, or what is wrong with it. */
+    show(): void {
         try {
-            put(preview, command(commandOf(options())));
-            problem.hidden = true;
+            put(this.preview, command(commandOf(this.options())));
+            this.problem.hidden = true;
         } catch (error) {
-            say(error as Error);
+            this.say(error as Error);
         }
     }
 
-    function say(error: Error): void {
-        problem.textContent = error.message;
-        problem.hidden = false;
+    private say(error: Error): void {
+        this.problem.textContent = error.message;
+        this.problem.hidden = false;
     }
 
-    const start = h("button", { class: "primary", type: "submit" }, "Start");
-    async function submit(event: Event): Promise<void> {
+    private async submit(event: Event): Promise<void> {
         event.preventDefault();
-        start.disabled = true;
+        this.start.disabled = true;
         try {
-            const { id } = await startRun(options());
+            const { id } = await startRun(this.options());
             location.hash = `#/run/${id}`;
         } catch (error) {
-            say(error as Error);
+            this.say(error as Error);
         } finally {
-            start.disabled = false;
+            this.start.disabled = false;
         }
     }
-
-    const addFault = (text: string) => {
-        const input = inputs.get("faults")!;
-        input.value = [input.value.trim(), text].filter(Boolean).join("; ");
-        show();
-    };
-    const cluster = clusterOf(first.cluster, clusters);
-    const where = h("section", { class: "panel", hidden: !simulated }, h("h2", null, "The cluster"),
-        h("div", { class: "cards", role: "radiogroup", "aria-label": "Cluster" }, ...clusters.map(({ name, summary }) =>
-            h("label", { class: "card" }, h("input", { type: "radio", name: "cluster", value: name === cluster.preset ? cluster.value : name, checked: name === cluster.preset, onchange: show }),
-                h("span", null, h("strong", null, name), h("small", null, summary))))),
-        h("h2", null, "Faults"),
-        field("faults", "What goes wrong, and when", { placeholder: "none" },
-            "A schedule, separated by semicolons; random draws one from the seed. Times are virtual."),
-        h("div", { class: "row chips" }, ...FAULTS.map(([text, what]) =>
-            h("button", { type: "button", class: "chip", title: what, onclick: () => addFault(text) }, `+ ${text}`)),
-            h("button", { type: "button", class: "chip", onclick: () => { inputs.get("faults")!.value = "random"; show(); } }, "random"),
-            h("button", { type: "button", class: "chip", onclick: () => { inputs.get("faults")!.value = ""; show(); } }, "none")));
-
-    put(root, h("form", { class: "form", onsubmit: submit },
-        h("div", { class: "row head" }, h("h1", null, "Simulator"),
-            segmented("Where", [["sim", "A simulated cluster"], ["threads", "This machine"]] as const, simulated ? "sim" : "threads", (choice) => {
-                simulated = choice === "sim";
-                where.hidden = !simulated;
-                show();
-            })),
-        h("p", { class: "dim" }, "Everything that is computed is really computed; how long it takes is what the cluster makes of it. The same seed gives the same run, to the last event."),
-        h("div", { class: "with-detail" }, h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", null, "The job"), h("div", { class: "fields" },
-            field("system", "System"),
-            field("workers", "Workers", { type: "number", min: 1, max: 1024 }),
-            field("model", "Model"),
-            field("data", "Data"),
-            field("epochs", "Epochs", { type: "number", min: 0 }),
-            field("target", "Target", { placeholder: "none" }),
-            field("seed", "Seed", { type: "number", min: 0 }),
-            field("more", "Other options", { placeholder: "--lr 0.1 --codec fp16" }, "flags of fast train"))),
-        where),
-        h("aside", { class: "panel detail", "aria-label": "The run to start" }, h("h2", null, "The run"), preview, problem,
-            h("div", { class: "buttons" }, start),
-            h("p", { class: "dim" }, h("small", null, "It opens when it has begun: curves, what each worker does, traffic and faults, live in virtual time."))))));
-    show();
-};
+}
 
 /* What the form begins with: a system, or the options of another run. */
 async function firstOptions(query: URLSearchParams, signal: AbortSignal): Promise<Record<string, string>> {
@@ -138,8 +172,8 @@ async function firstOptions(query: URLSearchParams, signal: AbortSignal): Promis
         return query.get("system") ? { system: query.get("system")! } : {};
     const { run: old } = await ask<RunDetail>(`/api/runs/${run}`, { signal });
     const given = givenOptions(old.command);
-    const more = Object.entries(given).filter(([name]) =>
-        !(FIELDS as readonly string[]).includes(name) && !["transport", "cluster", "faults"].includes(name) && !NOT_AGAIN.has(name));
+    const own = new Set<string>([...FIELDS, "transport", "cluster", "faults"]);
+    const more = Object.entries(given).filter(([name]) => !own.has(name) && !NOT_AGAIN.has(name));
     return {
         target: "", system: "", workers: "1", epochs: "", seed: "", model: "", data: "", transport: "threads", ...given,
         more: commandOf(Object.fromEntries(more)).replace(/^fast train ?/, ""),

@@ -34,7 +34,8 @@ export const systemsPage: Page = async (root, { path, signal }) => {
                 row.scrollIntoView({ block: "nearest" });
         }
         const system = systems.find((candidate) => candidate.name === name);
-        put(detail, system ? describe(system) : notice("Choose a system.", "Its flags and remarks show here, and you can start it."));
+        put(detail, system ? describe(system)
+            : notice("Choose a system.", "Its flags and remarks show here, and you can start it."));
     }
 
     function list(words: string): void {
@@ -45,16 +46,14 @@ export const systemsPage: Page = async (root, { path, signal }) => {
         });
         found.textContent = `${shown.length} of ${systems.length}`;
         const groups = [...new Set(shown.map((system) => system.consistency))];
-        put(body, shown.length === 0 ? notice("No system is like that.", "Search for a word of its row: gossip, bounded, PS, 2017.")
+        put(body, shown.length === 0
+            ? notice("No system is like that.", "Search for a word of its row: gossip, bounded, PS, 2017.")
             : h("table", { class: "taxonomy" },
-                h("thead", null, h("tr", null, ...COLUMNS.map(([key, label]) => h("th", { scope: "col", class: `column-${key}` }, label)))),
+                h("thead", null, h("tr", null, ...COLUMNS.map(([key, label]) =>
+                    h("th", { scope: "col", class: `column-${key}` }, label)))),
                 ...groups.map((group) => h("tbody", null,
                     h("tr", null, h("th", { class: "group", colspan: COLUMNS.length, scope: "rowgroup" }, group)),
-                    ...shown.filter((system) => system.consistency === group).map((system) => h("tr", {
-                        "data-name": system.name, onclick: () => choose(system.name),
-                    }, ...COLUMNS.map(([key]) => h("td", { class: `column-${key}` }, key === "name"
-                        ? h("button", { class: "link", onclick: () => choose(system.name) }, system.name)
-                        : String(system[key] ?? "–")))))))));
+                    ...shown.filter((system) => system.consistency === group).map((system) => row(system, choose))))));
         choose(chosen);
     }
 
@@ -75,10 +74,19 @@ export const systemsPage: Page = async (root, { path, signal }) => {
         { keys: ["/"], what: "search", press: () => search.focus() },
         { keys: ["j", "ArrowDown"], what: "next system", press: () => step(1) },
         { keys: ["k", "ArrowUp"], what: "previous system", press: () => step(-1) },
-        { keys: ["Enter"], what: "start the system", press: () => { if (chosen) location.hash = `#/simulator?system=${encodeURIComponent(chosen)}`; } },
+        { keys: ["Enter"], what: "start the system", press: () => { if (chosen) location.hash = startOf(chosen); } },
     ], signal);
     list("");
 };
+
+const startOf = (name: string): string => `#/simulator?system=${encodeURIComponent(name)}`;
+
+function row(system: System, choose: (name: string) => void): HTMLElement {
+    const text = (key: keyof System) =>
+        key === "name" ? h("button", { class: "link" }, system.name) : String(system[key] ?? "–");
+    return h("tr", { "data-name": system.name, onclick: () => choose(system.name) },
+        ...COLUMNS.map(([key]) => h("td", { class: `column-${key}` }, text(key))));
+}
 
 function describe(system: System): HTMLElement {
     const facts: [string, string | number | null][] = [
@@ -88,12 +96,13 @@ function describe(system: System): HTMLElement {
         ["missing", system.missing],
     ];
     return h("div", { class: "stack" },
-        h("div", null, h("h2", null, system.name), h("p", null, system.title), system.remarks && h("p", { class: "dim" }, system.remarks)),
-        h("dl", { class: "values" }, ...facts.filter(([, value]) => value !== null && value !== "").flatMap(([name, value]) =>
-            [h("dt", null, name), h("dd", null, value)])),
+        h("div", null, h("h2", null, system.name), h("p", null, system.title),
+            system.remarks && h("p", { class: "dim" }, system.remarks)),
+        h("dl", { class: "values" }, ...facts.filter(([, value]) => value !== null && value !== "")
+            .flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
         h("div", null, h("h3", null, "Its flags"), command(systemFlags(system.flags))),
         h("div", null, h("h3", null, "In a terminal"), command(`fast train --workers 4 --system ${system.name}`)),
         h("div", { class: "buttons" },
             h("a", { class: "button", href: `#/runs?system=${encodeURIComponent(system.name)}` }, "Its runs"),
-            h("a", { class: "button primary", href: `#/simulator?system=${encodeURIComponent(system.name)}` }, "Start it…")));
+            h("a", { class: "button primary", href: startOf(system.name) }, "Start it…")));
 }
