@@ -27,7 +27,9 @@ if(EXISTS ${stamp})
   file(READ ${stamp} known)
 endif()
 if(NOT known STREQUAL lock)
-  execute_process(COMMAND ${NPM} ci --no-audit --no-fund --prefer-offline
+  # A machine without a network says so soon.
+  execute_process(COMMAND ${NPM} ci --no-audit --no-fund --prefer-offline --fetch-retries=1
+                          --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=2000
                   WORKING_DIRECTORY ${WORK}/source RESULT_VARIABLE failed OUTPUT_VARIABLE said
                   ERROR_VARIABLE said TIMEOUT 600)
   if(failed)

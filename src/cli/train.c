@@ -20,11 +20,11 @@
 
 /* One command line, read. */
 typedef struct train_line {
-    char **options;           /* "name=value", ends with NULL: for fast_run_open() */
-    int count;                /* of them */
-    bool json;                /* print the object */
-    bool quiet;               /* say only what cannot be left out */
-    const char *metrics_port; /* of --metrics-port; or NULL */
+    char **options;    /* "name=value", ends with NULL: for fast_run_open() */
+    int count;         /* of them */
+    bool json;         /* print the object */
+    bool quiet;        /* say only what cannot be left out */
+    long metrics_port; /* of --metrics-port; -1: none */
 } train_line;
 
 /* A run and how it is shown. */
@@ -60,6 +60,17 @@ static void catch_signals(fast_run *run)
     sigaction(SIGTERM, &action, NULL);
 }
 
+static int set_port(train_line *line, const char *value)
+{
+    char *end = NULL;
+
+    line->metrics_port = strtol(value, &end, 10);
+    if (end == value || *end || line->metrics_port < 0 || line->metrics_port > 65535)
+        return cli_fail(CLI_USAGE, "--metrics-port takes a number from 0 to 65535, not \"%.60s\"",
+                        value);
+    return CLI_DONE;
+}
+
 /* Keep a flag: those of the run as "name=value" for the library. */
 static int set_flag(void *ctx, const fast_option *option, const char *value)
 {
@@ -73,10 +84,8 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         *own = strcmp(value, "yes") == 0;
         return CLI_DONE;
     }
-    if (strcmp(option->name, "metrics_port") == 0) {
-        line->metrics_port = value;
-        return CLI_DONE;
-    }
+    if (strcmp(option->name, "metrics_port") == 0)
+        return set_port(line, value);
     const size_t size = strlen(option->name) + strlen(value) + 2;
     char *text = malloc(size);
     if (!text)
@@ -344,15 +353,9 @@ static int finish_canceled(train_show *show, int argc, char **argv)
 /* Serve what is measured, where --metrics-port asks for it. */
 static int open_exporter(const train_line *line, train_show *show)
 {
-    char *end = NULL;
-
-    if (!line->metrics_port || !show->first)
+    if (line->metrics_port < 0 || !show->first)
         return CLI_DONE;
-    const long port = strtol(line->metrics_port, &end, 10);
-    if (end == line->metrics_port || *end || port < 0 || port > 65535)
-        return cli_fail(CLI_USAGE, "--metrics-port takes a number from 0 to 65535, not \"%.60s\"",
-                        line->metrics_port);
-    const fast_err err = fast_exporter_open(show->run, port, &show->exporter);
+    const fast_err err = fast_exporter_open(show->run, line->metrics_port, &show->exporter);
     if (err)
         return cli_fail_err(err);
     if (!line->quiet)
@@ -414,7 +417,8 @@ static int train(const train_line *line, int argc, char **argv)
 
 int cli_train(int argc, char **argv)
 {
-    train_line line = { .options = calloc((size_t)argc + 2, sizeof *line.options) };
+    train_line line = { .metrics_port = -1,
+                        .options = calloc((size_t)argc + 2, sizeof *line.options) };
     if (!line.options)
         return cli_fail(CLI_FAILED, "out of memory");
     /* Unless another store is given: the last one counts. */
