@@ -36,6 +36,9 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #ifdef FAST_HAVE_MICROHTTPD
 #include <microhttpd.h>
 #endif
+#ifdef FAST_HAVE_SQLITE
+#include <sqlite3.h>
+#endif
 #ifdef FAST_HAVE_MPI
 #include <mpi.h>
 #endif
@@ -149,6 +152,15 @@ static const char *version_of_http(void)
 #endif
 }
 
+static const char *version_of_sqlite(void)
+{
+#ifdef FAST_HAVE_SQLITE
+    return sqlite3_libversion();
+#else
+    return NULL;
+#endif
+}
+
 static const char *version_of_mpi(void)
 {
 #ifdef FAST_HAVE_MPI
@@ -184,6 +196,7 @@ static const struct {
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
     { "libmicrohttpd", version_of_http, "the dashboard, fast ui, and metrics for Prometheus" },
+    { "SQLite", version_of_sqlite, "runs are kept: fast runs, fast ui, fast compare" },
     { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },
 };
 

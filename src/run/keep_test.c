@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a run is kept as it was; keeping changes nothing of it; no store, however bad, stops it;
+ * and a kill at any moment loses nothing that was committed.
+ * Method: small runs with and without a store; stores that are locked, or on a disk that is full
+ * (a limit on the size of files); processes that train and are killed at random moments, while
+ * another connection looks at how far they are. FAST_KILLS says how many, for long runs of this.
+ */
+#include "base/rng.h"
+#include "fast/run.h"
+#include "store/sql.h"
+#include "store/store_fixture.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef FAST_SANITIZED
+enum { KILLS = 2, FULL_STEPS = 1000 };
+#define FULL_OPTION "steps=1000"
+#else
+enum { KILLS = 5, FULL_STEPS = 4000 };
+#define FULL_OPTION "steps=4000"
+#endif
+
+/* Notes of a run. */
+typedef struct notes {
+    int count;      /* of them */
+    char last[512]; /* the text of the last */
+} notes;
+
+static void on_event(void *ctx, const fast_event *event)
+{
+    notes *n = ctx;
+    if (event->kind != FAST_EVENT_NOTE)
+        return;
+    n->count++;
+    snprintf(n->last, sizeof n->last, "%s", event->text);
+}
+
+/* Train a small job with a store, "" for none, and further options. */
+static fast_run *open_small(const char *store, const char *a, const char *b)
+{
+    char option[256];
+    fast_run *run = NULL;
+
+    snprintf(option, sizeof option, "store=%s", store);
+    const char *const options[] = { "engine=ref",
+                                    "model=mlp:hidden=8",
+                                    "data=digits:train=64,test=16",
+                                    "batch=8",
+                                    option,
+                                    "plan=no",
+                                    a,
+                                    a ? b : NULL,
+                                    NULL };
+    assert_ok(fast_run_open(options, &run));
+    return run;
+}
+
+/* Rows of a table. */
+static int64_t rows(fast_store *store, const char *sql)
+{
+    int64_t count = -1;
+    assert_ok(fast__store_number(store, sql, &count));
+    return count;
+}
+
+typedef struct copy {
+    char status[32], hash[32], result[4096], command[512];
+    int64_t steps;
+    double accuracy;
+} copy;
+
+static fast_err on_run(void *ctx, const void *row)
+{
+    const fast_stored_run *run = row;
+    copy *c = ctx;
+    snprintf(c->status, sizeof c->status, "%s", run->status);
+    snprintf(c->hash, sizeof c->hash, "%s", run->params_hash ? run->params_hash : "");
+    snprintf(c->result, sizeof c->result, "%s", run->result ? run->result : "");
+    snprintf(c->command, sizeof c->command, "%s", run->command);
+    c->steps = run->steps;
+    c->accuracy = run->test_accuracy;
+    return FAST_OK;
+}
+
+static void kept_as_it_was(void **state)
+{
+    fixture *f = *state;
+    static const char *const ways[][2] = { { "steps=24", NULL },
+                                           { "steps=24", "workers=2" },
+                                           { "steps=12", "system=ssp" } };
+    for (int i = 0; i < 3; i++) {
+        fast_run *with = open_small(f->path, ways[i][0], ways[i][1]);
+        fast_run *without = open_small("", ways[i][0], ways[i][1]);
+        copy c = { 0 };
+        char hash[32];
+
+        assert_ok(fast_run_train(with));
+        assert_ok(fast_run_train(without));
+        assert_int_equal(fast_run_id(with), i + 1);
+        assert_int_equal(fast_run_id(without), 0);
+        assert_ok(fast_store_find(f->store, i + 1, on_run, &c));
+        snprintf(hash, sizeof hash, "%016llx",
+                 (unsigned long long)fast_run_result(without)->params_hash);
+        if (i < 2) /* the last one is asynchronous */
+            assert_string_equal(c.hash, hash);
+        assert_string_equal(c.status, "done");
+        assert_int_equal(c.steps, fast_run_result(with)->steps);
+        assert_true(c.accuracy == fast_run_result(with)->test_accuracy);
+        assert_non_null(strstr(c.command, "fast train --engine ref --model mlp:hidden=8 "));
+        fast_run_close(with);
+        fast_run_close(without);
+    }
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM workers WHERE run=2"), 2);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='stop'"), 3);
+    assert_true(rows(f->store, "SELECT count(*) FROM metrics WHERE test_loss IS NOT NULL") >= 3);
+    assert_true(rows(f->store, "SELECT count(*) FROM spans WHERE run=2 AND kind='compute'") > 0);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM spans WHERE end_s<start_s"), 0);
+}
+
+/* Virtual time, faults, changes of strategy, a checkpoint: all are events of the run. */
+static void events_of_a_simulated_run(void **state)
+{
+    fixture *f = *state;
+    fast_run *run = open_small(f->path, "workers=4", "steps=8");
+    fast_run_close(run);
+    char option[256];
+    snprintf(option, sizeof option, "store=%s", f->path);
+    const char *const faulty[] = { "engine=ref",
+                                   "model=mlp:hidden=8",
+                                   "data=digits:train=64,test=16",
+                                   "batch=8",
+                                   option,
+                                   "plan=no",
+                                   "workers=4",
+                                   "steps=20",
+                                   "strategy=gossip_async",
+                                   "transport=sim",
+                                   "cluster=hetero",
+                                   "faults=crash 3 at 1ms",
+                                   NULL };
+    assert_ok(fast_run_open(faulty, &run));
+    assert_ok(fast_run_train(run));
+    fast_run_close(run);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='fault'"), 1);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM links WHERE receiver>3"), 0);
+    const char *const phases[] = { "engine=ref",
+                                   "model=mlp:hidden=8",
+                                   "data=digits:train=64,test=16",
+                                   "batch=8",
+                                   option,
+                                   "plan=no",
+                                   "workers=2",
+                                   "steps=8",
+                                   "then=local@step=4",
+                                   "transport=sim",
+                                   NULL };
+    assert_ok(fast_run_open(phases, &run));
+    assert_ok(fast_run_train(run));
+    fast_run_close(run);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='phase' AND run=2"), 1);
+    assert_true(rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2") > 0);
+    assert_int_equal(rows(f->store, "SELECT sum(bytes_sent) FROM workers WHERE run=2"),
+                     rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2"));
+}
+
+/* A canceled run goes on in the same row. */
+static void cancel_and_go_on(void **state)
+{
+    fixture *f = *state;
+    fast_run *run = open_small(f->path, "steps=8", NULL);
+    copy c = { 0 };
+
+    fast_run_cancel(run);
+    assert_ok(fast_run_train(run));
+    assert_ok(fast_store_find(f->store, 1, on_run, &c));
+    assert_string_equal(c.status, "canceled");
+    assert_ok(fast_run_train(run));
+    assert_ok(fast_store_find(f->store, 1, on_run, &c));
+    assert_string_equal(c.status, "done");
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM runs"), 1);
+    fast_run_close(run);
+}
+
+/* Somebody holds the lock all the time: the run ends all the same, and one note says why. */
+static void locked(void **state)
+{
+    fixture *f = *state;
+    fast_run *run = open_small(f->path, "steps=8", NULL);
+    notes n = { 0 };
+
+    fast_run_watch(run, on_event, &n);
+    assert_ok(fast__store_transaction_begin(f->store));
+    assert_ok(fast_run_train(run));
+    fast__store_transaction_undo(f->store);
+    assert_int_equal(n.count, 1);
+    assert_non_null(strstr(n.last, "locked by another program; training goes on"));
+    assert_int_equal(fast_run_id(run), 0);
+    fast_run_close(run);
+}
+
+/* In a process of its own, whose files may not grow: nothing of the run is lost but the rows. */
+static void full_disk(void **state)
+{
+    fixture *f = *state;
+    const pid_t child = fork();
+
+    if (child == 0) {
+        const struct rlimit limit = { 128 * 1024, 128 * 1024 };
+        notes n = { 0 };
+        signal(SIGXFSZ, SIG_IGN);
+        fast_run *run = open_small(f->path, FULL_OPTION, "evaluate=2steps");
+        fast_run_watch(run, on_event, &n);
+        if (setrlimit(RLIMIT_FSIZE, &limit) || fast_run_train(run) ||
+            fast_run_result(run)->steps != FULL_STEPS)
+            _exit(1);
+        _exit(n.count == 1 && strstr(n.last, "training goes on") ? 0 : 2);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(rows(f->store, "SELECT count(*) FROM pragma_integrity_check "
+                               "WHERE integrity_check='ok'") == 1);
+}
+
+static void sleep_us(int64_t us)
+{
+    nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000 }, NULL);
+}
+
+/* A process that trains until it is killed. */
+static pid_t start_victim(const char *path)
+{
+    const pid_t child = fork();
+
+    if (child == 0) {
+        fast_run *run = open_small(path, "steps=100000000", "evaluate=500steps");
+        (void)!fast_run_train(run);
+        _exit(1);
+    }
+    return child;
+}
+
+/* The store after a kill: whole, marked, with every row that was there before. */
+static void assert_survived(const char *path, int64_t id, int64_t metrics, int64_t events)
+{
+    fast_store *store = NULL;
+    char sql[160];
+    copy c = { 0 };
+
+    assert_ok(fast_store_open(path, true, &store));
+    assert_int_equal(rows(store, "SELECT count(*) FROM pragma_integrity_check "
+                                 "WHERE integrity_check='ok'"),
+                     1);
+    assert_ok(fast_store_find(store, id, on_run, &c));
+    assert_string_equal(c.status, "interrupted");
+    for (int i = 0; i < 2; i++) {
+        snprintf(sql, sizeof sql, "SELECT count(*)-coalesce(max(seq),-1)-1 FROM %s WHERE run=%d",
+                 i ? "events" : "metrics", (int)id);
+        assert_int_equal(rows(store, sql), 0); /* without a hole */
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run=%d", i ? "events" : "metrics",
+                 (int)id);
+        assert_true(rows(store, sql) >= (i ? events : metrics));
+    }
+    fast_store_close(store);
+}
+
+static void killed(void **state)
+{
+    fixture *f = *state;
+    const char *asked = getenv("FAST_KILLS");
+    const int kills = asked ? atoi(asked) : KILLS;
+    fast_rng rng;
+    char sql[96];
+
+    fast__rng_init(&rng, (uint64_t)getpid(), 0, 0, 0, 0);
+    for (int i = 0; i < kills; i++) {
+        const pid_t victim = start_victim(f->path);
+        int64_t metrics = 0, events = 0;
+
+        assert_true(victim > 0);
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM runs WHERE pid=%d", (int)victim);
+        for (int k = 0; k < 60000 && rows(f->store, sql) == 0; k++)
+            sleep_us(1000); /* until it has begun */
+        sleep_us(fast__rng_below(&rng, 700000));
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM metrics WHERE run=%d", i + 1);
+        metrics = rows(f->store, sql);
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM events WHERE run=%d", i + 1);
+        events = rows(f->store, sql);
+        sleep_us(fast__rng_below(&rng, 1000));
+        assert_int_equal(kill(victim, SIGKILL), 0);
+        assert_int_equal(waitpid(victim, NULL, 0), victim);
+        assert_survived(f->path, i + 1, metrics, events);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(kept_as_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancel_and_go_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(locked, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
