@@ -89,7 +89,7 @@ static void put_columns(cli_page *page, const fast_stored_run *run, const char *
     }
 }
 
-/* Rows of other tables, each as one line. */
+/* Rows of other tables, under the names of their columns. */
 typedef struct show_rows {
     cli_page *page;
     const char *title; /* before the first row; NULL once it is written */
@@ -99,6 +99,21 @@ typedef struct show_rows {
 
 enum { ROWS_SHOWN = 40 };
 
+/* Columns of a table of a run are as wide as their names, and at least as a number. */
+static int width_of(const fast_column *column)
+{
+    const int length = (int)strlen(column->name);
+    const int least = column->kind == FAST_COLUMN_TEXT ? 10 : 7;
+    return length > least ? length : least;
+}
+
+static void put_names(const cli_page *page, const fast_column *columns, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        fprintf(page->out, "  %*s", width_of(&columns[i]), columns[i].name);
+    fputc('\n', page->out);
+}
+
 static fast_err on_row(void *ctx, const void *row)
 {
     show_rows *rows = ctx;
@@ -107,7 +122,8 @@ static fast_err on_row(void *ctx, const void *row)
 
     if (rows->count++ >= ROWS_SHOWN)
         return FAST_OK;
-    if (rows->title)
+    const bool named = rows->title != NULL;
+    if (named)
         cli_page_title(rows->page, rows->title);
     rows->title = NULL;
     if (rows->table == FAST_STORE_EVENTS) {
@@ -119,12 +135,14 @@ static fast_err on_row(void *ctx, const void *row)
         cli_page_row(rows->page, 2, 38, left, cli_text_safe(event->text, 300, text));
         return FAST_OK;
     }
-    fputc(' ', rows->page->out);
+    if (named)
+        put_names(rows->page, columns, count);
     for (int64_t i = 0; i < count; i++) {
         char text[CLI_SAFE_MAX];
-        fprintf(rows->page->out, " %s %s%s", columns[i].name,
-                cli_column_text(&columns[i], row, text), i + 1 < count ? "," : "\n");
+        fprintf(rows->page->out, "  %*s", width_of(&columns[i]),
+                cli_column_text(&columns[i], row, text));
     }
+    fputc('\n', rows->page->out);
     return FAST_OK;
 }
 
