@@ -170,6 +170,7 @@ static void take_look(fast_run *run, int64_t base)
     for (int64_t i = 0; i < look->actors; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
         const fast_worker w = fast__measure_split(&tally);
+        look->workers[i].rank = team->seats[i] ? i : -1; /* of another process */
         look->workers[i].steps = w.steps;
         look->workers[i].compute_s = w.compute_s;
         look->workers[i].exchange_s = i < team->workers ? w.exchange_s : 0;

@@ -138,7 +138,8 @@ static fast_err write_look(fast_keep *keep)
     const int64_t id = atomic_load(&keep->id);
 
     for (int64_t i = 0; i < look->actors; i++)
-        FAST_TRY(fast__store_put(keep->store, FAST_STORE_WORKERS, id, &look->workers[i]));
+        if (look->workers[i].rank >= 0)
+            FAST_TRY(fast__store_put(keep->store, FAST_STORE_WORKERS, id, &look->workers[i]));
     for (int64_t i = 0; i < FAST_STALENESS_BUCKETS; i++) {
         const fast_stored_staleness row = { i, look->staleness[i] };
         if (row.updates > 0)

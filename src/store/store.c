@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PATIENCE_MS = 5000 };
 
@@ -148,7 +149,11 @@ static fast_err make_folder(const char *path)
         return fast__fail(FAST_EINVAL, "the path of the run store is too long");
     memcpy(folder, path, (size_t)(slash - path));
     folder[slash - path] = '\0';
-    return fast__file_make_folder(folder);
+    FAST_TRY(fast__file_make_folder(folder));
+    if (access(path, F_OK) && access(folder, W_OK))
+        return fast__fail(FAST_EIO, "the run store \"%s\" cannot be made: %s", path,
+                          strerror(errno));
+    return FAST_OK;
 }
 
 /* Settings of the connection; the first ones before anything of the file is believed. */
