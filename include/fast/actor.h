@@ -184,6 +184,17 @@ FAST_API FAST_MUST_CHECK fast_err fast_send(fast_actor *actor, int64_t to, fast_
 FAST_API FAST_MUST_CHECK fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag,
                                                int64_t deadline, fast_msg **out);
 
+/* Serve the messages of a tag in all waits of this actor, whatever it waits for: `serve` is called
+ * for each in the order of arrival. It may send and charge, not wait; the message is freed after
+ * it, unless it was taken and *move set to NULL. A failure ends the service. FAST_ENOMEM. */
+typedef struct fast_service fast_service;
+typedef fast_err fast_serve_fn(void *ctx, fast_msg **move);
+FAST_API FAST_MUST_CHECK fast_err fast_serve(fast_actor *actor, uint64_t tag, fast_serve_fn *serve,
+                                             void *ctx, fast_service **out);
+/* Serve what has arrived; how the service failed, if it did. */
+FAST_API FAST_MUST_CHECK fast_err fast_service_poll(fast_service *service);
+FAST_API void fast_service_end(fast_service *service); /* NULL is allowed */
+
 /* Membership, as this actor sees it: `down` is a suspicion and may be revoked by `up`. */
 typedef struct fast_member {
     int64_t id;      /* of whom */

@@ -23,10 +23,17 @@
  * a ring that are never dropped, after Corrected Gossip (Hoefler et al. 2017): whatever chance did,
  * everyone hears of its `correct` nearest on both sides.
  *
+ * By a codec that loses something weights mix by differences (links.c): the mean stays as it is
+ * on undirected graphs, and with push the sum of all a z, of which the sender keeps what a message
+ * lost; directed graphs need push. Links that drop, and graphs that change, have differences of
+ * their own, which a message that is not sent does not touch. Gradients are decoded and added; the
+ * own one counts as it was sent, so that who takes the same gradients stays equal.
+ *
  * If W is doubly stochastic, the mean of all replicas moves by the mean update, and without
  * updates the distance to it shrinks by 1 - gap (fast_topology_gap()) in a period.
  *
- * Cost per worker and exchange: one copy of the model, `degree` messages of it in each round.
+ * Cost per worker and exchange: one copy of the model, `degree` messages of it in each round; by
+ * codecs one encoding, or `degree` where links differ, and as many decodings as messages.
  */
 #include "base/err.h"
 #include "base/memory.h"

@@ -25,6 +25,18 @@
  * collects the models of others. A worker that restarts begins with no mass: it becomes what
  * reaches it. At the end `push` takes in what is still on its way (flush).
  *
+ * Through a codec that loses something each link has what its receiver holds, h_ij of w_i at j
+ * (links.c), and with gamma, the smaller one of both ends:
+ *
+ *   average   w_i <- w_i + gamma (h_ji - h_ij) / 2, w_j likewise: w_i + w_j stays as it is
+ *   push      gives gamma a_i / 2 away with h_ij, and keeps the rest of a_i w_i:
+ *             w_i <- w_i + gamma / (2 - gamma) (w_i - h_ij); the sum of all a w stays as it is
+ *   pull      w_i <- w_i + gamma (h_ji - w_i) / 2
+ *
+ * A difference counts even if its request is refused or its answer comes late: the next one is to
+ * it. Who restarted holds nothing, and asks for everything; a push that it could not use is given
+ * back.
+ *
  * Cost per worker and step: p messages of the model (push), 2 p (average), p and p small ones
  * (pull).
  */
@@ -32,7 +44,6 @@
 #include "base/memory.h"
 #include "strategy/links.h"
 #include "tensor/vector.h"
-#include "transport/transport.h"
 
 #include <string.h>
 
@@ -65,19 +76,19 @@ static const fast_option options[] = {
 
 /* What a worker keeps. */
 typedef struct talker {
-    fast_task task; /* first: answers requests in the actor's waits */
     fast_trainer *t;
     const gossip_config *c;
-    fast_links links;     /* through which models travel */
-    fast_neighbours near; /* whom it may choose */
-    fast_intake in;       /* push: models that arrive; else who answers no more */
-    fast_msg **kept;      /* [workers]: requests that wait for us */
-    int64_t kept_count;   /* of them */
-    bool *lost;           /* [workers]: their last difference is to something that we do not hold */
-    bool computing;       /* the weights are in use */
-    int64_t asked;        /* whom a request is under way to; -1: none */
-    int64_t question;     /* number of the last request */
-    double mass;          /* push: a_i */
+    fast_service *service; /* answers requests in the actor's waits; NULL with push */
+    fast_links links;      /* through which models travel */
+    fast_neighbours near;  /* whom it may choose */
+    fast_intake in;        /* push: models that arrive; else who answers no more */
+    fast_msg **kept;       /* [workers]: requests that wait for us */
+    int64_t kept_count;    /* of them */
+    bool *lost;       /* [workers]: their last difference is to something that we do not hold */
+    bool computing;   /* the weights are in use */
+    int64_t asked;    /* whom a request is under way to; -1: none */
+    int64_t question; /* number of the last request */
+    double mass;      /* push: a_i */
 } talker;
 
 static void note_anew(fast_msg *msg, bool anew)
@@ -155,23 +166,20 @@ static fast_err answer(talker *k, fast_msg *ask, bool refuse)
     return err && !fast__is_peers(err) ? err : FAST_OK;
 }
 
-/* Look at the requests that have arrived. Called in the actor's waits. */
-static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
+/* A request has arrived. Called in the actor's waits. */
+static fast_err serve(void *ctx, fast_msg **move)
 {
-    talker *k = (talker *)task;
-    fast_msg *ask;
+    talker *k = ctx;
+    fast_msg *ask = *move;
 
-    (void)done;
-    while ((ask = fast__take(actor, FAST_ANY, FAST_TAG_ASK))) {
-        if (k->c->how == PULL || (!k->computing && k->asked < 0))
-            FAST_TRY(answer(k, ask, false));
-        else if (k->asked >= 0 && ask->from > fast_actor_id(actor))
-            FAST_TRY(answer(k, ask, true));
-        else if (k->kept_count < k->t->workers)
-            k->kept[k->kept_count++] = ask;
-        else /* more requests than peers: of one that restarted */
-            FAST_TRY(answer(k, ask, true));
-    }
+    *move = NULL;
+    if (k->c->how == PULL || (!k->computing && k->asked < 0))
+        return answer(k, ask, false);
+    if (k->asked >= 0 && ask->from > fast_actor_id(k->t->actor))
+        return answer(k, ask, true);
+    if (k->kept_count == k->t->workers) /* more requests than peers: of one that restarted */
+        return answer(k, ask, true);
+    k->kept[k->kept_count++] = ask;
     return FAST_OK;
 }
 
@@ -180,8 +188,7 @@ static fast_err release(talker *k, bool refuse)
 {
     while (k->kept_count > 0)
         FAST_TRY(answer(k, k->kept[--k->kept_count], refuse));
-    fast__progress(k->t->actor);
-    return k->task.err;
+    return fast_service_poll(k->service);
 }
 
 /* A request: our model, or only the wish for one. */
@@ -468,8 +475,7 @@ static fast_err train_pushing(talker *k)
 
 static fast_err talker_init(fast_trainer *t, const gossip_config *c, talker *k)
 {
-    *k = (talker){ .task = { .advance = advance, .background = true },
-                   .t = t,
+    *k = (talker){ .t = t,
                    .c = c,
                    .asked = -1,
                    .mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers };
@@ -516,9 +522,10 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (!err && c->how == PUSH) {
         err = train_pushing(&k);
     } else if (!err) {
-        fast__post(t->actor, &k.task);
-        err = train_asking(&k);
-        fast__unpost(t->actor, &k.task);
+        err = fast_serve(t->actor, FAST_TAG_ASK, serve, &k, &k.service);
+        if (!err)
+            err = train_asking(&k);
+        fast_service_end(k.service);
     }
     talker_fini(&k);
     return err;

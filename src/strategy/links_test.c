@@ -417,7 +417,9 @@ static fast_result result_of(const char *const *more)
 /* On a ring, within a few points of no codec, by a fraction of the bytes. */
 static void a_ring_learns(void **state)
 {
-#ifndef FAST_SANITIZED
+#ifdef FAST_SANITIZED
+    (void)result_of(LIST("strategy=gossip", "codec=sign", "steps=20"));
+#else
     static const struct {
         const char *codec;
         int64_t smaller; /* times, at least */

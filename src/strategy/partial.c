@@ -23,6 +23,12 @@
  * rates mean the same as elsewhere. states is ASGD (Keuper and Pfreundt 2015) with its test by a
  * Parzen window; what its formula scales by the rate is taken whole here.
  *
+ * With a codec, parts are encoded one by one, and what an encoding loses is added to the next of
+ * that part. The own replica takes back what was not sent of its gradient, so that replicas are
+ * equal in the end whatever the codec is; what is owed then is lost to all. Both ends must know the
+ * parts: p is given. Weights of scatter go as differences (links.c), those of states as they are,
+ * because a stretch meets a worker by chance.
+ *
  * Cost per worker and step: scatter: degree / period models; parts: (P - 1) / p models; states:
  * part / period models. Memory: scatter: a message for each neighbour; parts: two vectors;
  * states: one vector.

@@ -10,6 +10,10 @@
  * worker first waits until each neighbour that is up has sent round r - s; 0 is bulk synchronous.
  * The graph is of all workers; who crashed is left out by its neighbours.
  *
+ * Through a codec that loses something weights go as differences, which are taken in as they come:
+ * x_i <- x_i + sum gamma (h_j - h_i) / (1 + n), h_j what all neighbours of j hold of it (links.c).
+ * Who restarted asks its neighbours for everything.
+ *
  * Cost per worker: degree models every `period` steps; memory: a message for each that sends here.
  */
 #include "base/err.h"
