@@ -210,6 +210,8 @@ typedef struct fast_space_options {
     const fast_space_layer *layers; /* that fast_space_add_factors() may add to; NULL: none. Not
                                        with a codec, nor sparse */
     int64_t layer_count;            /* of them */
+    bool pieces;                    /* fast_space_add_piece() may be used: owners keep a range for
+                                       each writer. Not with layers, a codec, or sparse */
     fast_space_fn *apply;           /* at the owners; NULL: w += x */
     void *ctx;                      /* for apply */
     double operations; /* of apply for each float, which simulated nodes take time for */
@@ -240,6 +242,13 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_add(fast_space *space, int64_t tens
 FAST_API FAST_MUST_CHECK fast_err fast_space_add_factors(fast_space *space, float *x,
                                                          const float *const *factors,
                                                          const int64_t *rows, int64_t deadline);
+/* Add to the first tensor in pieces, x being the whole vector: each goes out as soon as it is
+ * final, and all of them are applied as one update when it ends. Pieces are apart and cover the
+ * tensor. A piece never blocks. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_add_piece(fast_space *space, const float *x,
+                                                       int64_t offset, int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_space_add_end(fast_space *space, const float *x,
+                                                     int64_t deadline);
 /* This actor has finished `clock` rounds; what it added before counts to them. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clock);
 

@@ -128,6 +128,8 @@ struct fast_space {
     int64_t layer_count;         /* of them */
     const float *const *factors; /* of the layers, while they are added; else NULL */
     const int64_t *rows;         /* of those */
+    bool pieces;                 /* updates may come in pieces */
+    bool ending;                 /* an update whose pieces were sent ends */
     double composed;             /* operations of the last update's products */
     int64_t clock;               /* of this actor */
     int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
@@ -213,6 +215,7 @@ typedef enum fast_space_kind {
     FAST_SPACE_HELLO = 1, /* request: signature, life */
     FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's floats */
     FAST_SPACE_ADD,       /* likewise */
+    FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
     FAST_SPACE_TICK,      /* request: sequence, clock */
     FAST_SPACE_GET,       /* request: id, version_min, clock_min, sizes only */
     FAST_SPACE_WATCH,     /* request: tell me of versions past this, once */

@@ -278,6 +278,11 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(list_tensors(space, options));
     if (options->codec || options->codec_down)
         FAST_TRY(fast__space_codec_new(space, options));
+    if (options->pieces && (options->codec || options->sparse || options->layer_count > 0))
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\": pieces are added as they are; leave out the codec, sparse "
+                          "and layers",
+                          options->name);
     if (options->layer_count > 0)
         FAST_TRY(fast__space_layers_new(space, options));
     FAST_TRY(map_stores(space, near));
@@ -350,6 +355,7 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     space->stalest = options->stalest;
     space->sparse = options->sparse;
     space->follows = options->follows;
+    space->pieces = options->pieces;
     space->operations = options->operations > 0 ? options->operations : 1;
     space->bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
     space->signature = sign(options);

@@ -23,6 +23,8 @@ typedef struct caller {
     int64_t parked;   /* wishes of it that wait */
     bool greeted;     /* it opened the same space */
     bool due;         /* it is owed an acknowledgement */
+    int64_t staged;   /* floats of its next update that have come in pieces */
+    float *stage;     /* the range, for those; NULL: none came */
     bool reads; /* it has asked for tensor 0: new values are sent to it, where that is eager */
 } caller;
 
@@ -97,6 +99,8 @@ void fast__service_free(fast_space *space)
     for (int64_t i = 0; i < s->queue_count; i++)
         fast_msg_free(s->queue[i]);
     fast__free(s->queue);
+    for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
+        fast__free(s->callers[i].stage);
     fast__free(s->callers);
     fast__free(s->due);
     fast__free(s->parked);
@@ -348,10 +352,50 @@ static fast_err greet(fast_space *space, const fast_msg *msg)
     }
     unpark(s, msg->from, NULL);
     fast__space_forget(space, msg->from);
-    s->callers[msg->from] = (caller){ .greeted = true, .due = s->callers[msg->from].due };
+    s->callers[msg->from] = (caller){ .greeted = true,
+                                      .due = s->callers[msg->from].due,
+                                      .stage = s->callers[msg->from].stage };
     atomic_store(&slot->clock, 0);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
     return FAST_OK;
+}
+
+/* Is this a piece of the range, in place? */
+static bool is_piece(const fast_space *space, const fast_msg *msg)
+{
+    const int64_t at = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
+    int64_t offset, count;
+    fast__space_range(space, space->me, 0, &offset, &count);
+    return space->pieces && msg->words[FAST_SPACE_W_TENSOR] == 0 && n > 0 && at >= offset &&
+           n <= count && at - offset <= count - n && msg->part_count == 1 && msg->declared == 0 &&
+           msg->parts[0].size == (size_t)n * sizeof(float);
+}
+
+/* Keep a piece until its update ends. */
+static fast_err take_piece(fast_space *space, const fast_msg *msg)
+{
+    caller *c = &space->service->callers[msg->from];
+    int64_t offset, count;
+    fast__space_range(space, space->me, 0, &offset, &count);
+    if (!c->stage)
+        FAST_TRY(fast__alloc("pieces of an update", count, sizeof *c->stage, &c->stage));
+    memcpy(c->stage + (msg->words[FAST_SPACE_W_A] - offset), fast_msg_data(msg, 0),
+           msg->parts[0].size);
+    c->staged += msg->words[FAST_SPACE_W_B];
+    return fast_charge(space->actor, 0, 2.0 * (double)msg->parts[0].size);
+}
+
+/* What an update carries, or what came before it in pieces. */
+static bool open_update(fast_space *space, const fast_msg *msg, int64_t count, const float **x_out)
+{
+    const caller *c = &space->service->callers[msg->from];
+    const bool ends = space->pieces && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD &&
+                      msg->words[FAST_SPACE_W_TENSOR] == 0 && msg->part_count == 0 &&
+                      msg->declared == 0;
+    if (!ends)
+        return fast__space_unpack(space, msg, count, x_out);
+    *x_out = c->stage;
+    return c->staged == count;
 }
 
 /* Is this a request that makes sense? What an update carries comes out. */
@@ -370,7 +414,9 @@ static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
                w[FAST_SPACE_W_B] >= 0 && w[FAST_SPACE_W_C] >= 0 &&
                (space->follows ||
                 w[FAST_SPACE_W_C] <= atomic_load(&range_of(space, tensor)->version)) &&
-               fast__space_unpack(space, msg, count, x_out);
+               open_update(space, msg, count, x_out);
+    case FAST_SPACE_PIECE:
+        return c->greeted && is_piece(space, msg);
     case FAST_SPACE_TICK:
         return c->greeted && w[FAST_SPACE_W_A] == c->sequence + 1 && w[FAST_SPACE_W_B] >= 0;
     case FAST_SPACE_GET:
@@ -418,6 +464,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     switch (w[FAST_SPACE_W_KIND]) {
     case FAST_SPACE_HELLO:
         return greet(space, msg);
+    case FAST_SPACE_PIECE:
+        return take_piece(space, msg);
     case FAST_SPACE_TICK:
         if (w[FAST_SPACE_W_B] > atomic_load(&store->slots[msg->from].clock))
             atomic_store(&store->slots[msg->from].clock, w[FAST_SPACE_W_B]);
@@ -446,6 +494,7 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         if (*done_out) {
             int64_t offset, count;
             owe(s, msg);
+            s->callers[msg->from].staged = 0;
             if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
                 FAST_TRY(fast__space_pay(space, FAST_SPACE_UP, space->me, msg->parts[0].size));
             if (space->composed > 0)

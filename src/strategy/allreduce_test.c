@@ -118,6 +118,31 @@ static void priority_is_sooner(void **state)
         fail_msg("%g s, with priority %g s", plain.time_s, ordered.time_s);
 }
 
+/* Gradients that go to servers in pieces are the same update, sooner. */
+static void early_writes_change_no_bit(void **state)
+{
+    static const char *const how[] = { "", ",servers=3", ",servers=2,replicas=1" };
+    char late[64], early[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        const char *const where[] = { "model=mlp:hidden=300x300", "engine=auto", "steps=6",
+                                      "cluster=ethernet-1g", NULL };
+        const char *const near[] = { "model=mlp:hidden=300x300", "engine=auto", "steps=6",
+                                     "transport=threads", NULL };
+
+        snprintf(late, sizeof late, "ps:slack=0%s", how[i]);
+        snprintf(early, sizeof early, "ps:slack=0,overlap=yes%s", how[i]);
+        const fast_result plain = test_small_run(late, 3, where);
+        const fast_result pieces = test_small_run(early, 3, where);
+
+        assert_true(pieces.params_hash == plain.params_hash);
+        assert_true(test_small_run(early, 3, near).params_hash == plain.params_hash);
+        if (i == 0 && pieces.time_s >= plain.time_s)
+            fail_msg("%s: %g s, %s: %g s", late, plain.time_s, early, pieces.time_s);
+    }
+}
+
 static void what_cannot_be_ordered_is_refused(void **state)
 {
     static const char *const with[] = { "codec=fp16", "optimizer=lamb",
@@ -149,6 +174,7 @@ int main(void)
         cmocka_unit_test(early_is_sooner),
         cmocka_unit_test(priority_changes_no_bit),
         cmocka_unit_test(priority_is_sooner),
+        cmocka_unit_test(early_writes_change_no_bit),
         cmocka_unit_test(what_cannot_be_ordered_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

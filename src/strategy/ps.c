@@ -38,6 +38,8 @@
  *   proxies      a server for each group of workers, between it and the model: ps_proxy.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers go to the servers as factors, which multiply them out: ps_factors.c
+ *   overlap      gradients go out while earlier layers are computed, and are one update when all
+ *                are there (wait-free back-propagation: Zhang et al. 2017)
  *   lost         whether the others go on without a worker that crashed, or stop and name it
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
@@ -105,6 +107,8 @@ static const fast_option options[] = {
                     "when a worker crashes the others go on, or stop and name it; auto: stop with "
                     "slack 0 and no backup workers"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, overlap, "no",
+                  "send gradients to the servers while others are computed"),
     FAST_OPT_END,
 };
 
@@ -272,7 +276,7 @@ static fast_err look_for_lost(fast_trainer *t, const ps_config *c)
  * the worker's own rule. */
 static fast_err step(fast_trainer *t, ps_client *cl)
 {
-    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    FAST_TRY(fast_trainer_gradient(t, cl->pieces ? fast__ps_report : NULL, cl));
     cl->step = t->step;
     fast__ps_learned(cl);
     return cl->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;

@@ -23,6 +23,7 @@
 enum { PS_REPLICAS_MAX = 3 };
 
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };
+enum { PS_PIECE = 32768 }; /* floats of a piece at least */
 enum { PS_LOST_AUTO = 0, PS_LOST_GO, PS_LOST_STOP };
 
 typedef struct ps_config {
@@ -49,6 +50,7 @@ typedef struct ps_config {
     double momentum;   /* explicit, at the servers; 0: none */
     int lost;          /* PS_LOST_*: what a crash of a worker means */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
+    bool overlap;      /* gradients are sent as they become final */
 } ps_config;
 
 /* Owners of one copy of the model. */
@@ -124,6 +126,10 @@ typedef struct ps_client {
     int64_t pushed;                          /* of them, when it last wrote */
     float *g;                                /* the newest gradient; of layers: no matter what */
     ps_layers layers;                        /* that are sent as factors */
+    bool pieces;                             /* gradients are sent as they become final */
+    int64_t low, high;                       /* what is final and not sent; empty where equal */
+    fast_err err;                            /* the first failure to send it */
+    char why[FAST_DETAIL_MAX];               /* its detail */
     float *sum;      /* gradients since the last push; NULL where each is pushed */
     float *part;     /* what of it is sent; NULL without a filter */
     float *base;     /* the weights that were read, where differences are sent; else NULL */
@@ -138,6 +144,10 @@ fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_
 void fast__ps_client_close(ps_client *cl);
 /* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
 fast_err fast__ps_fetch(ps_client *cl, bool last);
+/* A range of the gradient is final: send it, with others. For reports. */
+void fast__ps_report(void *ctx, int64_t offset, int64_t count);
+/* Do gradients go out in pieces? The same at everyone. */
+bool fast__ps_pieces(const fast_trainer *t, const ps_config *c, const ps_layers *layers);
 /* A gradient was computed, at cl->g; and where differences are sent, t->w was updated by it. */
 void fast__ps_learned(ps_client *cl);
 /* Write what was learned since the last push. */

@@ -23,6 +23,7 @@
 #include "tensor/vector.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Copy `i` has lost an owner: leave it. What is left of it is of no use to anybody. */
@@ -78,6 +79,54 @@ static fast_err add_factors(ps_client *cl)
         const fast_err err = cl->spaces[i] ? fast_space_add_factors(cl->spaces[i], cl->g,
                                                                     l->factors, l->rows, FAST_SOON)
                                            : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
+}
+
+/* Send what is final and waits. */
+static void send_piece(ps_client *cl)
+{
+    for (int64_t i = 0; i <= cl->c->replicas && !cl->err && cl->low < cl->high; i++)
+        if (cl->spaces[i])
+            cl->err = fast_space_add_piece(cl->spaces[i], cl->g, cl->low, cl->high - cl->low);
+    if (cl->err)
+        snprintf(cl->why, sizeof cl->why, "%s", fast_error_detail());
+    cl->low = cl->high = 0;
+}
+
+void fast__ps_report(void *ctx, int64_t offset, int64_t count)
+{
+    ps_client *cl = ctx;
+    const bool below = offset + count == cl->low, above = offset == cl->high;
+
+    if (cl->low != cl->high && !below && !above)
+        send_piece(cl);
+    if (cl->low == cl->high) {
+        cl->low = offset;
+        cl->high = offset + count;
+    } else if (below) {
+        cl->low = offset;
+    } else {
+        cl->high = offset + count;
+    }
+    if (cl->high - cl->low >= PS_PIECE)
+        send_piece(cl);
+}
+
+/* The newest gradient, whose pieces are on their way. */
+static fast_err add_end(ps_client *cl)
+{
+    send_piece(cl);
+    if (cl->err)
+        return fast__fail(cl->err, "%s", cl->why);
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err =
+            cl->spaces[i] ? fast_space_add_end(cl->spaces[i], cl->g, FAST_SOON) : FAST_OK;
 
         if (err && (err != FAST_EPEER || is_last(cl, i)))
             return err;
@@ -222,7 +271,7 @@ fast_err fast__ps_push(ps_client *cl)
     fast_actor_at(t->actor, cl->step, cl->base ? "difference" : "gradient");
     if (cl->layers.count > 0)
         fast__ps_layers_take(t, &cl->layers);
-    FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : add(cl, 0, x));
+    FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : cl->pieces ? add_end(cl) : add(cl, 0, x));
     cl->pushed = cl->step;
     if (cl->seen) { /* of the state, each writer's change counts 1/P */
         for (int64_t i = 0; i < t->state_count; i++)
@@ -309,6 +358,7 @@ static fast_err client_init(ps_client *cl)
     if (cl->t->state_count > 0)
         FAST_TRY(fast__alloc("the state read", cl->t->state_count, sizeof *cl->seen, &cl->seen));
     FAST_TRY(fast__ps_layers_new(cl->t, c, &cl->layers));
+    cl->pieces = fast__ps_pieces(cl->t, c, &cl->layers);
     for (int64_t i = 0; i <= c->replicas; i++)
         FAST_TRY(fast__ps_open(cl->t, c, i, &cl->layers, NULL, &cl->tensors, &cl->spaces[i]));
     if (c->epochs < 1)

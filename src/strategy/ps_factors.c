@@ -21,6 +21,14 @@ bool fast__ps_may_factor(const ps_config *c)
            c->value == 0 && c->proxies == 0;
 }
 
+bool fast__ps_pieces(const fast_trainer *t, const ps_config *c, const ps_layers *layers)
+{
+    const bool plain =
+        fast__ps_may_factor(c) && layers->count == 0 && fast_trainer_codes(t) == FAST_CODES_NONE;
+
+    return plain && c->overlap;
+}
+
 /* Servers that hold something of the layer: ranges are as equal as possible. */
 static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factored *what)
 {
