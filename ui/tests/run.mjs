@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All tests of the dashboard: node run.mjs [PROGRAM]. The unit tests need node alone; the pages need a
-   program with pages in it and Chromium. What cannot be tested here is said, and the exit code is 77. */
+/* All tests of the dashboard: node run.mjs [PROGRAM]. The rules of the house and the unit tests need
+   node alone; the pages need a program with pages in it and Chromium. What cannot be tested here is
+   said, and the exit code is 77. */
 import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { houseRules } from "./house.mjs";
 import { findBrowser } from "./stage.mjs";
 import { unitTests } from "./unit.mjs";
 
@@ -16,7 +18,7 @@ function skip(why) {
     process.exit(SKIPPED);
 }
 
-if (!await unitTests())
+if (!houseRules() || !await unitTests())
     process.exit(1);
 if (Number(process.versions.node.split(".")[0]) < 20)
     skip("the pages need node 20, for Playwright");
