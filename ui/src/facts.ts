@@ -24,7 +24,7 @@ export function showFigures(element: HTMLElement, run: Run): void {
     ];
     const known = figures.filter(([, value], i) => i < ALWAYS || value !== "–");
     refill(element, ...known.map(([label, value, more]) =>
-        h("div", null, h("dt", null, label), h("dd", null, value, more && h("small", null, more)))));
+        h("div", null, h("dt", null, label), h("dd", null, value, more && value !== "–" && h("small", null, more)))));
 }
 
 /* How long it will still take, by the steps so far. */
@@ -44,7 +44,7 @@ export function showWorkers(element: HTMLElement, workers: Worker[]): void {
         ["Sent", (worker) => bytes(worker.bytes_sent)],
     ];
     refill(element, h("h2", null, "Workers"), workers.length === 0
-        ? h("p", { class: "dim" }, "Counters appear with the first evaluation.")
+        ? h("p", { class: "dim" }, "Nothing was counted yet.")
         : h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, h("table", { class: "plain" },
             h("thead", null, h("tr", null, h("th", { scope: "col" }, "Actor"),
                 ...columns.map(([label]) => h("th", { scope: "col", class: "number" }, label)))),
