@@ -244,8 +244,12 @@ class Runs:
                     entry = json.loads(line)
                     self.known[entry["command"]] = entry
 
+    @staticmethod
+    def command(flags):
+        return " ".join(["fast", "train", *(f"'{f}'" if ";" in f or " " in f else f for f in flags)])
+
     def run(self, flags):
-        command = " ".join(["fast", "train", *(f"'{f}'" if ";" in f or " " in f else f for f in flags)])
+        command = self.command(flags)
         with self.lock:
             if command in self.known:
                 return self.known[command]
