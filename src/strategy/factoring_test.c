@@ -19,9 +19,9 @@
 
 /* Under sanitizers once instead of twice. */
 #ifdef FAST_SANITIZED
-enum { OPTIMIZERS = 1, WORKERS_MAX = 2 };
+enum { OPTIMIZERS = 1, WORKERS_MAX = 2, MODELS = 2, MEMBERS = 2, WAYS = 2 };
 #else
-enum { OPTIMIZERS = 2, WORKERS_MAX = 3 };
+enum { OPTIMIZERS = 2, WORKERS_MAX = 3, MODELS = 3, MEMBERS = 4, WAYS = 3 };
 #endif
 
 static fast_result train(const char *strategy, int workers, const char *model, const char *more)
@@ -38,7 +38,7 @@ static void the_same_to_rounding(void **state)
                                           "model=lenet" };
 
     (void)state;
-    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
+    for (size_t m = 0; m < MODELS; m++)
         for (int workers = 2; workers <= WORKERS_MAX; workers++) {
             const fast_result plain = train("allreduce", workers, models[m], NULL);
             const fast_result factors = train("allreduce:factors=yes", workers, models[m], NULL);
@@ -63,7 +63,7 @@ static void the_same_bits_everywhere(void **state)
         const uint64_t wanted =
             train(members[0], 3, "model=mlp:hidden=40x20", optimizers[o]).params_hash;
 
-        for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        for (size_t i = 0; i < MEMBERS; i++) {
             const char *const lists[2][4] = {
                 { "model=mlp:hidden=40x20", optimizers[o], "transport=threads", NULL },
                 { "model=mlp:hidden=40x20", optimizers[o], "cluster=ethernet-1g", NULL },
@@ -112,7 +112,7 @@ static void servers_multiply_out(void **state)
     char name[96];
 
     (void)state;
-    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+    for (size_t i = 0; i < WAYS; i++) {
         snprintf(name, sizeof name, "ps:slack=0,factors=yes%s", how[i]);
         const fast_result sim = train(name, 3, model, NULL);
 
