@@ -2,7 +2,8 @@
 /*
  * Runs that the store has from before. A comparison that the user named and that was stopped goes
  * on where it was: runs under its name that are whole, and whose command is the same word for word,
- * are read instead of run. The command holds everything that a run depends on, its seed included.
+ * are read instead of run; what diverged would do so again. The command holds everything that a run
+ * depends on, its seed included.
  *
  * Runs are listed once, at the beginning; what is read of one is its result, which is the object of
  * `fast train --json`, and its evaluations. No store, or one that cannot be read, is no reason to
@@ -52,9 +53,9 @@ fast_err fast__kept_open(const fast_compare *compare, fast_kept **out)
         err = fast_store_open(standard ? NULL : compare->store, false, &kept->store);
     snprintf(where, sizeof where, "batch_of=%s", compare->name);
     if (!err)
-        err = fast_store_list(kept->store,
-                              &(fast_store_query){ .where = where, .status = "done,target" },
-                              add_run, kept, NULL);
+        err = fast_store_list(
+            kept->store, &(fast_store_query){ .where = where, .status = "done,target,diverged" },
+            add_run, kept, NULL);
     if (err) {
         fast__kept_close(kept);
         return err == FAST_ENOMEM ? err : FAST_OK;

@@ -153,6 +153,8 @@ static void real_cell(FILE *out, const fast_spread *s, double unit, const char *
     for (int i = 0; i < 3; i++) {
         if (isnan(values[i]))
             snprintf(text[i], 32, "-");
+        else if (unit * values[i] >= 1000)
+            snprintf(text[i], 32, "%.3gk", 1e-3 * unit * values[i]);
         else
             snprintf(text[i], 32, strcmp(format, "%.3g") == 0 ? "%.3g" : "%.2f", unit * values[i]);
     }
@@ -166,8 +168,9 @@ static void table(const fast_compare *compare, FILE *out)
     fprintf(
         out,
         "<h2>The figures</h2>\n<p class=\"soft\">Sorted by the time to the target. Medians over "
-        "%lld seed%s, the least and the largest below them. Lines whose times overlap share a "
-        "place.</p>\n<div class=\"wide\"><table><thead><tr><th>way</th><th>place</th>"
+        "%lld seed%s, the least and the largest below them. A place is 1 + the lines that "
+        "are better beyond the spread.</p>\n<div "
+        "class=\"wide\"><table><thead><tr><th>way</th><th>place</th>"
         "<th>time to target</th><th>reached</th><th>%s</th><th>samples</th><th>bytes sent</th>"
         "<th>waiting, %%</th><th>staleness</th><th>divergence</th><th>chosen by trials</th>"
         "</tr></thead><tbody>\n",
