@@ -112,6 +112,21 @@ const fast_system fast__systems_codec[] = {
                    "here the largest are",
     },
     {
+        .name = "tictac",
+        .title = "TicTac: the layer that is needed first is sent first",
+        .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
+        .row = 77,
+        .flags = "strategy=allreduce:priority=yes",
+        DATA,
+        .scheduling = "sync.",
+        .exchange = "ordered transfers",
+        .topology = "any",
+        .consistency = "synchronous",
+        .remarks = "Slices are summed in an order that follows from when they are ready and when "
+                   "the next step needs them; it begins with its first layer.",
+        .missing = "servers: the order is that of sums; the order without times (TIC)",
+    },
+    {
         .name = "strom",
         .title = "Threshold of Strom: what has grown to tau is sent as tau",
         .by = "Strom 2015",
