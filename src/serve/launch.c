@@ -79,6 +79,25 @@ static fast_err add_word(serve_launch *launch, const char *format, const char *a
     return FAST_OK;
 }
 
+/* Whether an option is the name of a file, or a value has one inside: data=csv:file=PATH,
+ * model=file:PATH, a cluster or faults from a file. Names of parts and their numbers have no slash,
+ * so that a slash makes it a path; a cluster or faults may be any file of this folder too. */
+static bool names_file(const fast_option *option, const char *value)
+{
+    static const char *const readers[] = { "file", "csv", "idx", "npy", "npz", "text" };
+    const size_t size = strcspn(value, ":");
+
+    if (strcmp(option->name, "name") == 0 || option->type != FAST_OPTION_TEXT)
+        return false;
+    if (option->choices && strcmp(option->choices, "file") == 0)
+        return true;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        if (strlen(readers[i]) == size && strncmp(readers[i], value, size) == 0)
+            return true;
+    const bool any = strcmp(option->name, "cluster") == 0 || strcmp(option->name, "faults") == 0;
+    return strchr(value, '/') != NULL || (any && access(value, F_OK) == 0);
+}
+
 /* An option of the body, as a word of the command line. */
 static fast_err on_option(void *ctx, const char *name, const char *value)
 {
@@ -89,9 +108,7 @@ static fast_err on_option(void *ctx, const char *name, const char *value)
     FAST_ASSERT(count == 1);
     FAST_TRY(fast__options_set("fast train", train->options, NULL, name, value));
     for (const fast_option *option = train->options; option->name; option++)
-        if (strcmp(option->name, name) == 0 &&
-            (strcmp(name, "store") == 0 || (option->type == FAST_OPTION_TEXT && option->choices &&
-                                            strcmp(option->choices, "file") == 0)))
+        if (strcmp(option->name, name) == 0 && names_file(option, value))
             return fast__fail(FAST_EINVAL, "%s names a file; give it on the command line", name);
     snprintf(flag, sizeof flag, "%s", name);
     for (char *c = flag; *c; c++)

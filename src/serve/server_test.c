@@ -329,6 +329,19 @@ static void test_launch(void **state)
     assert_true(replied(s, "lrr"));
     assert_int_equal(ask(s, "POST", "/api/runs", "{\"options\":{\"save\":\"x\"}}"), 400);
     assert_true(replied(s, "names a file"));
+    static const char *const files[] = { "\"data\":\"csv:file=x\"",
+                                         "\"data\":\"text:file=x\"",
+                                         "\"data\":\"fashion-mnist:folder=/etc\"",
+                                         "\"model\":\"file:x\"",
+                                         "\"topology\":\"file:x\"",
+                                         "\"cluster\":\"/etc/passwd\"",
+                                         "\"faults\":\".\"" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"options\":{%s}}", files[i]);
+        assert_int_equal(ask(s, "POST", "/api/runs", body), 400);
+        assert_true(replied(s, "names a file"));
+    }
     assert_int_equal(ask(s, "POST", "/api/runs", "{\"options\":{\"json\":true}}"), 400);
     assert_int_equal(ask(s, "POST", "/api/runs", "{\"options\":{\"model\":\"refused\"}}"), 400);
     assert_true(replied(s, "{\"error\":\"no model \\u0022refused\\u0022\"}"));
