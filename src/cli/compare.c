@@ -17,6 +17,7 @@
 #include "progress.h"
 #include "tables.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -365,14 +366,31 @@ static int show_result(const fast_compare *compare, const compare_line *line, co
     return CLI_FAILED;
 }
 
+/* Hours of runs must not end with a report that has no place. What is there stays. */
+static int check_report(const char *path)
+{
+    if (!path[0])
+        return CLI_DONE;
+    const bool there = access(path, F_OK) == 0;
+    FILE *file = fopen(path, "ab");
+    if (!file)
+        return cli_fail(CLI_USAGE, "cannot write \"%s\": %s", path, strerror(errno));
+    fclose(file);
+    if (!there)
+        remove(path);
+    return CLI_DONE;
+}
+
 static int compare_all(const compare_line *line, const char *command)
 {
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     fast_compare *compare = NULL;
     compare_show show = { .quiet = line->quiet };
-    int code;
+    int code = check_report(line->report);
 
+    if (code != CLI_DONE)
+        return code;
     program[length > 0 ? length : 0] = '\0';
     const fast_compare_config config = {
         .program = length > 0 ? program : NULL,
