@@ -319,8 +319,14 @@ static void say_summary(const train_show *show, const fast_result *r)
     if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
         say_step(file, r);
     const int64_t id = fast_run_id(show->run);
+    const char *store = fast_run_option(show->run, "store");
     if (id)
-        fprintf(file, "kept: fast runs show %lld\n", (long long)id);
+        fprintf(file, "kept: fast runs show %lld", (long long)id);
+    if (id && strcmp(store, "auto") != 0) {
+        fputs(" --store ", file);
+        cli_put_quoted(file, store);
+    }
+    fputs(id ? "\n" : "", file);
 }
 
 /* After a cancel: where the run is kept, and how to go on. */
