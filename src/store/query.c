@@ -203,6 +203,16 @@ static fast_err add_conditions(fast_store_sql *sql, const char *where)
     }
 }
 
+static const char *const status_names[] = { "running",  "done",   "target",     "canceled",
+                                            "diverged", "failed", "interrupted" };
+enum { STATUS_COUNT = sizeof status_names / sizeof *status_names };
+
+static const char *status_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return status_names[i];
+}
+
 static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
 {
     char part[CONDITION_MAX];
@@ -214,6 +224,8 @@ static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
         FAST_TRY(next_part(&at, part, &more));
         if (!more)
             break;
+        if (fast__name_find(part, status_at, NULL, STATUS_COUNT, NULL) < 0)
+            return fast__name_unknown("status", part, status_at, NULL, STATUS_COUNT);
         fast__store_sql_add(sql, first ? "?" : ",?");
         FAST_TRY(add_text(sql, part));
     }
