@@ -40,8 +40,7 @@ static void put_value(FILE *out, const fast_column *column, const void *row)
         fprintf(out, "%lld", (long long)*(const int64_t *)at);
     else if (column->kind == FAST_COLUMN_REAL && isfinite(*(const double *)at))
         fprintf(out, "%.17g", *(const double *)at);
-    else if ((column->kind == FAST_COLUMN_TEXT || column->kind == FAST_COLUMN_JSON) &&
-             *(const char *const *)at)
+    else if (column->kind == FAST_COLUMN_TEXT && *(const char *const *)at)
         put_field(out, *(const char *const *)at);
 }
 
@@ -56,12 +55,15 @@ static fast_err on_row(void *ctx, const void *row)
         return FAST_OK;
     }
     for (int64_t i = 0; !rows->named && i < count; i++)
-        printf("%s%s", i ? "," : rows->run ? "run," : "", columns[i].name);
+        if (columns[i].kind != FAST_COLUMN_JSON)
+            printf("%s%s", i ? "," : rows->run ? "run," : "", columns[i].name);
     fputs(rows->named ? "" : "\r\n", stdout);
     rows->named = true;
     if (rows->run)
         printf("%lld,", (long long)rows->run);
     for (int64_t i = 0; i < count; i++) {
+        if (columns[i].kind == FAST_COLUMN_JSON) /* a list of runs does not read them */
+            continue;
         fputs(i ? "," : "", stdout);
         put_value(stdout, &columns[i], row);
     }
