@@ -75,6 +75,9 @@ static int set_word(runs_line *line, const char *word)
         return cli_fail(CLI_USAGE, "\"%s\" is not the number of a run", word);
     if (line->id_count == IDS_MAX)
         return cli_fail(CLI_USAGE, "more than %d runs", IDS_MAX);
+    for (int i = 0; i < line->id_count; i++)
+        if (line->ids[i] == id)
+            return CLI_DONE;
     line->ids[line->id_count++] = id;
     return CLI_DONE;
 }
@@ -198,11 +201,31 @@ static int list_runs(fast_store *store, runs_line *line)
     return CLI_DONE;
 }
 
+/* Whether all of the runs can be changed: a mistake in the last number changes none of them. */
+static int check_runs(fast_store *store, const runs_line *line)
+{
+    for (int i = 0; i < line->id_count; i++) {
+        fast_stored_run run;
+        const int code = cli_run_get(store, line->ids[i], &run);
+        if (code != CLI_DONE)
+            return code;
+        const bool runs = strcmp(run.status, "running") == 0;
+        cli_run_free(&run);
+        if (runs && strcmp(line->verb, "delete") == 0)
+            return cli_fail(CLI_USAGE, "run %lld still runs; stop it first",
+                            (long long)line->ids[i]);
+    }
+    return CLI_DONE;
+}
+
 static int change_tags(fast_store *store, const runs_line *line)
 {
     const bool add = strcmp(line->verb, "tag") == 0;
     if (!line->word)
         return cli_fail(CLI_USAGE, "give a tag after the runs: fast runs %s 17 good", line->verb);
+    const int code = check_runs(store, line);
+    if (code != CLI_DONE)
+        return code;
     for (int i = 0; i < line->id_count; i++) {
         const fast_err err = add ? fast_store_tag(store, line->ids[i], line->word)
                                  : fast_store_untag(store, line->ids[i], line->word);
@@ -230,7 +253,9 @@ static int may_delete(const runs_line *line)
 
 static int delete_runs(fast_store *store, const runs_line *line)
 {
-    const int code = may_delete(line);
+    int code = check_runs(store, line);
+    if (code == CLI_DONE)
+        code = may_delete(line);
     if (code != CLI_DONE)
         return code;
     for (int i = 0; i < line->id_count; i++) {
