@@ -45,7 +45,7 @@ const fast_system fast__systems_allreduce[] = {
         .title = "Poseidon",
         .by = "Zhang et al. 2015, 2017",
         .row = 91,
-        .flags = "strategy=allreduce:overlap=yes,factors=auto",
+        .flags = "strategy=allreduce:overlap=yes,factors=auto lr=0.1",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
@@ -61,7 +61,7 @@ const fast_system fast__systems_allreduce[] = {
         .title = "sufficient factor broadcasting",
         .by = "Xie et al. 2015",
         .row = 90,
-        .flags = "strategy=allreduce:factors=yes",
+        .flags = "strategy=allreduce:factors=yes lr=0.1",
         .parallelism = "DP",
         .optimisation = "decentral",
         .scheduling = "sync.",
@@ -159,7 +159,7 @@ const fast_system fast__systems_allreduce[] = {
         .topology = "any",
         .consistency = "synchronous",
         .remarks = "Others push the update of the part of their batch that they have processed, "
-                   "in eighths here, and go on with the rest in the next round.",
+                   "in quarters here, and go on with the rest in the next round.",
     },
     {
         .name = "eager-sgd",
