@@ -256,6 +256,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clo
 typedef struct fast_space_read {
     int64_t version_min; /* in: wait until this many updates are applied */
     int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
+    bool either;         /* in: one of the two will do; else both are waited for */
     bool whole;          /* in: values as they are where codec_down sends differences: at the end */
     int64_t version;     /* out */
     int64_t clock;       /* out */

@@ -187,8 +187,9 @@ static bool is_new(fast_space *space, int64_t owner, int64_t tensor, const fast_
 {
     fast_space_store *store = &space->owners[owner].store;
     /* The clock first: what was added before a tick is in what is read after it. */
-    return fast__space_clock(space, store, read->clock_min, clock_out) &&
-           atomic_load(&store->ranges[tensor].version) >= read->version_min;
+    const bool in_time = fast__space_clock(space, store, read->clock_min, clock_out);
+    const bool applied = atomic_load(&store->ranges[tensor].version) >= read->version_min;
+    return read->either ? in_time || applied : in_time && applied;
 }
 
 static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,

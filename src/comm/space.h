@@ -238,6 +238,13 @@ enum {
     FAST_SPACE_W_C
 };
 
+/* What a GET says besides, as declared bytes. */
+enum {
+    FAST_SPACE_SIZES = 1,  /* no floats are wanted */
+    FAST_SPACE_WHOLE = 2,  /* no difference is wanted */
+    FAST_SPACE_EITHER = 4, /* the version will do, or the clock */
+};
+
 uint64_t fast__space_tag(const fast_space *space, bool answer);
 /* Send one without floats; or a prepared one. */
 fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,

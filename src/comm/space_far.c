@@ -79,8 +79,11 @@ static bool take_pushed(fast_space *space, int64_t owner, const fast_space_read 
 {
     fast_space_get_state *get = &space->get;
     const fast_msg *msg = get->tensor == 0 ? space->owners[owner].pushed : NULL;
-    if (!msg || msg->words[FAST_SPACE_W_B] < read->version_min ||
-        msg->words[FAST_SPACE_W_C] < read->clock_min)
+    if (!msg)
+        return false;
+    const bool applied = msg->words[FAST_SPACE_W_B] >= read->version_min;
+    const bool in_time = msg->words[FAST_SPACE_W_C] >= read->clock_min;
+    if (read->either ? !in_time && !applied : !in_time || !applied)
         return false;
     int64_t offset, count;
     const float *x = NULL;
@@ -117,8 +120,11 @@ fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_
     fast_msg *msg;
     const int64_t words[3] = { space->get.id, read->version_min, read->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, space->get.tensor, owner, words, &msg));
-    /* Who wants sizes only says so with one declared byte, who wants all of it with two. */
-    msg->declared = !space->get.x ? 1 : read->whole ? 2 : 0;
+    /* What else is wanted is said with declared bytes: their number is a sum of flags. */
+    msg->declared = (!space->get.x ? FAST_SPACE_SIZES
+                     : read->whole ? FAST_SPACE_WHOLE
+                                   : 0) +
+                    (read->either ? FAST_SPACE_EITHER : 0);
     FAST_TRY(fast_send(space->actor, space->owners[owner].id, &msg));
     space->owners[owner].asked = space->get.id;
     space->get.missing++;

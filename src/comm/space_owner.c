@@ -37,6 +37,7 @@ typedef struct parked {
     int64_t clock_min;   /* likewise */
     bool sizes;          /* no floats are wanted */
     bool whole;          /* no difference is wanted */
+    bool either;         /* the version will do, or the clock */
     bool waited;         /* it was counted as one that had to */
 } parked;
 
@@ -185,9 +186,11 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
 {
     fast_space_store *store = &space->owners[space->me].store;
     fast_space_range *range = range_of(space, p->tensor);
-    int64_t clock, version = atomic_load(&range->version);
+    int64_t clock;
     const bool in_time = fast__space_clock(space, store, p->clock_min, &clock);
-    *done_out = in_time && version >= p->version_min;
+    int64_t version = atomic_load(&range->version);
+    const bool applied = version >= p->version_min;
+    *done_out = p->either ? in_time || applied : in_time && applied;
     if (p->id == 0)
         return *done_out ? answer(space, p->from, FAST_SPACE_NOTIFY, p->tensor, 0, version, clock)
                          : FAST_OK;
@@ -476,8 +479,9 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         p.id = w[FAST_SPACE_W_A];
         p.version_min = w[FAST_SPACE_W_B];
         p.clock_min = w[FAST_SPACE_W_C];
-        p.sizes = msg->declared == 1;
-        p.whole = msg->declared == 2 && p.tensor == 0;
+        p.sizes = (msg->declared & FAST_SPACE_SIZES) != 0;
+        p.whole = (msg->declared & FAST_SPACE_WHOLE) != 0 && p.tensor == 0;
+        p.either = (msg->declared & FAST_SPACE_EITHER) != 0;
         s->callers[msg->from].reads |= p.tensor == 0 && !p.sizes;
         return wish(space, &p);
     case FAST_SPACE_WATCH:

@@ -272,6 +272,17 @@ static fast_err look_for_lost(fast_trainer *t, const ps_config *c)
     return FAST_OK;
 }
 
+/* Backup workers: too few are left for an update. Those who are gone have stopped, unless one of
+ * them crashed: that one may come back. */
+static bool may_come_back(fast_trainer *t, ps_client *cl)
+{
+    fast_member member;
+
+    while (fast_member_next(t->actor, &member))
+        cl->lost = cl->lost || (member.down && !member.ended && member.id < t->workers);
+    return cl->lost;
+}
+
 /* One step on the weights that were read: a gradient, and where differences are sent, an update by
  * the worker's own rule. */
 static fast_err step(fast_trainer *t, ps_client *cl)
@@ -307,6 +318,10 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
             FAST_TRY(fast__ps_fetch(cl, false));
         if (c->backup > 0 && cl->round >= t->step_count)
             break; /* the others have made all updates, and this one missed some */
+        if (cl->over && !may_come_back(t, cl))
+            break;
+        if (cl->over)
+            continue; /* wait for it, unless all are to stop */
         FAST_TRY(step(t, cl));
         if (t->step % c->push == 0 || t->step == t->step_count)
             FAST_TRY(fast__ps_push(cl));

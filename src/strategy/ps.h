@@ -137,6 +137,9 @@ typedef struct ps_client {
     float *ends;     /* of epochs; NULL where all workers end theirs */
     float *seen;     /* the state that was read; NULL without any */
     int64_t round;   /* slack 0: updates that the last read held */
+    bool begun;      /* it has written since it came */
+    bool over;       /* backup: too few workers were left for the update that was waited for */
+    bool lost;       /* backup: a worker has crashed */
     int64_t version; /* of the last read */
 } ps_client;
 

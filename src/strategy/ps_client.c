@@ -171,15 +171,19 @@ static fast_err follow(ps_client *cl, const fast_space_read *wish)
     return FAST_OK;
 }
 
-/* What a read waits for: with backup workers the next update, whoever made it; else the slowest
- * writer, within the slack. */
+/* What a read waits for: with backup workers the next update, whoever made it, or that all who are
+ * left have done their part and it was not enough; else the slowest writer, within the slack. */
 static fast_space_read wish(const ps_client *cl)
 {
     const ps_config *c = cl->c;
 
+    if (c->backup > 0 && !cl->begun)
+        return (fast_space_read){ .version_min = 0 };
     if (c->backup > 0)
         return (fast_space_read){ .version_min =
-                                      (cl->round + 1) * fast__ps_batch(c, cl->writer_count) };
+                                      (cl->round + 1) * fast__ps_batch(c, cl->writer_count),
+                                  .clock_min = cl->round + 1,
+                                  .either = true };
     return (fast_space_read){ .clock_min = c->slack < 0 || c->value > 0 ? 0 : cl->step - c->slack };
 }
 
@@ -192,6 +196,7 @@ static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
     FAST_TRY(get(cl, 0, t->w, &read));
     FAST_TRY(follow(cl, wanted));
     cl->version = read.version;
+    cl->over = wanted->either && read.version < wanted->version_min;
     cl->round = read.version / fast__ps_batch(cl->c, cl->writer_count);
     if (cl->base)
         memcpy(cl->base, t->w, (size_t)t->count * sizeof *t->w);
@@ -209,6 +214,8 @@ fast_err fast__ps_fetch(ps_client *cl, bool last)
     fast_space_read wanted = wish(cl);
 
     wanted.whole = last;
+    if (cl->over && !last) /* somebody has to come back */
+        wanted = (fast_space_read){ .version_min = wanted.version_min };
     return read_model(cl, &wanted);
 }
 
@@ -273,6 +280,7 @@ fast_err fast__ps_push(ps_client *cl)
         fast__ps_layers_take(t, &cl->layers);
     FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : cl->pieces ? add_end(cl) : add(cl, 0, x));
     cl->pushed = cl->step;
+    cl->begun = true;
     if (cl->seen) { /* of the state, each writer's change counts 1/P */
         for (int64_t i = 0; i < t->state_count; i++)
             cl->seen[i] = (t->s[i] - cl->seen[i]) / (float)cl->writer_count;
@@ -288,7 +296,10 @@ fast_err fast__ps_push(ps_client *cl)
 
 fast_err fast__ps_tick(ps_client *cl)
 {
-    return cl->c->value > 0 ? FAST_OK : tick(cl, cl->step);
+    if (cl->c->value > 0)
+        return FAST_OK;
+    /* With backup workers: it adds no more to the round that it read, late or not. */
+    return tick(cl, cl->c->backup > 0 ? cl->round + 1 : cl->step);
 }
 
 fast_err fast__ps_ask_carried(ps_client *cl, float *counts)
@@ -375,7 +386,7 @@ fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_
     *out = (ps_client){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = client_init(out);
-    if (!err && t->step > 0) /* a run that goes on: its clocks do too */
+    if (!err && t->step > 0 && c->backup == 0) /* a run that goes on: its clocks do too */
         err = fast__ps_tick(out);
     if (err)
         fast__ps_client_close(out);
