@@ -138,21 +138,24 @@ static fast_err check_path(const char *path, bool write)
     return FAST_OK;
 }
 
-/* The folder of a store that is to be made. */
+/* The folder of a store that is to be made, and whether something can be written there: SQLite's
+ * own words for a file system that is read-only speak of files that do not exist. */
 static fast_err make_folder(const char *path)
 {
-    char folder[FAST_PATH_MAX];
+    char folder[FAST_PATH_MAX] = ".";
     const char *slash = strrchr(path, '/');
-    if (!slash || slash == path)
-        return FAST_OK;
-    if ((size_t)(slash - path) >= sizeof folder)
+    const size_t size = slash ? (size_t)(slash - path) + (slash == path) : 0;
+    if (size >= sizeof folder)
         return fast__fail(FAST_EINVAL, "the path of the run store is too long");
-    memcpy(folder, path, (size_t)(slash - path));
-    folder[slash - path] = '\0';
-    FAST_TRY(fast__file_make_folder(folder));
-    if (access(path, F_OK) && access(folder, W_OK))
-        return fast__fail(FAST_EIO, "the run store \"%s\" cannot be made: %s", path,
-                          strerror(errno));
+    if (size > 0) {
+        memcpy(folder, path, size);
+        folder[size] = '\0';
+        FAST_TRY(fast__file_make_folder(folder));
+    }
+    const bool there = access(path, F_OK) == 0;
+    if (access(there ? path : folder, W_OK))
+        return fast__fail(FAST_EIO, "the run store \"%s\" cannot be %s: %s", path,
+                          there ? "written" : "made", strerror(errno));
     return FAST_OK;
 }
 
