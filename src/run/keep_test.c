@@ -2,7 +2,7 @@
 /*
  * Goal: a run is kept as it was; keeping changes nothing of it; no store, however bad, stops it;
  * and a kill at any moment loses nothing that was committed.
- * Method: small runs with and without a store; stores that are locked, or on a disk that is full
+ * Method: small runs with and without a store; stores that are locked, deleted, or on a full disk
  * (a limit on the size of files); processes that train and are killed at random moments, while
  * another connection looks at how far they are. FAST_KILLS says how many, for long runs of this.
  */
@@ -204,6 +204,58 @@ static void locked(void **state)
     fast_run_close(run);
 }
 
+static void sleep_us(int64_t us)
+{
+    nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000 }, NULL);
+}
+
+/* A run whose store is deleted while it trains. */
+typedef struct deletion {
+    fast_run *run;  /* whose */
+    char path[128]; /* of the store */
+    notes notes;    /* of the run */
+    bool deleted;   /* its files are gone */
+} deletion;
+
+static void delete_store(void *ctx, const fast_event *event)
+{
+    deletion *d = ctx;
+    char file[160];
+
+    on_event(&d->notes, event);
+    if (d->deleted || event->kind != FAST_EVENT_EVALUATE)
+        return;
+    for (int i = 0; i < 60000 && fast_run_id(d->run) == 0; i++)
+        sleep_us(1000); /* until it has begun there */
+    for (int i = 0; i < 3; i++) {
+        snprintf(file, sizeof file, "%s%s", d->path, i == 0 ? "" : i == 1 ? "-wal" : "-shm");
+        unlink(file);
+    }
+    d->deleted = true;
+}
+
+/* Somebody deletes the store under the run: its end is in a new one, and one note says so. */
+static void deleted(void **state)
+{
+    fixture *f = *state;
+    fast_store *store = NULL;
+    copy c = { 0 };
+    deletion d = { .deleted = false };
+
+    snprintf(d.path, sizeof d.path, "%s/deleted.db", f->folder);
+    fast_run *run = open_small(d.path, "steps=40", "evaluate=20steps");
+    d.run = run;
+    fast_run_watch(run, delete_store, &d);
+    assert_ok(fast_run_train(run));
+    assert_true(d.deleted);
+    assert_int_equal(d.notes.count, 1);
+    assert_ok(fast_store_open(d.path, false, &store));
+    assert_ok(fast_store_find(store, fast_run_id(run), on_run, &c));
+    assert_string_equal(c.status, "done");
+    fast_store_close(store);
+    fast_run_close(run);
+}
+
 /* In a process of its own, whose files may not grow: nothing of the run is lost but the rows. */
 static void full_disk(void **state)
 {
@@ -226,11 +278,6 @@ static void full_disk(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(rows(f->store, "SELECT count(*) FROM pragma_integrity_check "
                                "WHERE integrity_check='ok'") == 1);
-}
-
-static void sleep_us(int64_t us)
-{
-    nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000 }, NULL);
 }
 
 /* A process that trains until it is killed. */
@@ -308,6 +355,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
         cmocka_unit_test_setup_teardown(cancel_and_go_on, setup, teardown),
         cmocka_unit_test_setup_teardown(locked, setup, teardown),
+        cmocka_unit_test_setup_teardown(deleted, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,8 @@
  * once a second, with the rows that still wait in the queue; one that is damaged or of another form
  * is given up. The first failure is one sentence for the user. Rows leave the queue when they are
  * committed, so that a failed transaction loses none of them; what does not fit into the queue
- * meanwhile is dropped and counted by who puts it there.
+ * meanwhile is dropped and counted by who puts it there. A store that somebody moves or deletes is
+ * noticed, and the run goes on in a new one, so that at least its end is there.
  *
  * Cost: about 0.2 ms of one core for a transaction of a few rows, 3 microseconds a row.
  */
@@ -62,6 +63,21 @@ static fast_err open_store(fast_keep *keep)
     atomic_store(&keep->id, id);
     keep->store = store;
     return FAST_OK;
+}
+
+/* A store that was moved or deleted under the run: the rest of the run begins in a new one. */
+static void leave_moved(fast_keep *keep)
+{
+    if (!keep->store || !fast__store_has_moved(keep->store))
+        return;
+    fast_store_close(keep->store);
+    keep->store = NULL;
+    atomic_store(&keep->id, 0);
+    if (atomic_load(&keep->troubled))
+        return;
+    snprintf(keep->trouble, sizeof keep->trouble,
+             "the run store was moved or deleted; the rest of the run is kept in a new one");
+    atomic_store(&keep->troubled, true);
 }
 
 /* What the newest metric says of the run. */
@@ -194,6 +210,7 @@ static void try_round(fast_keep *keep, bool closing)
 
     if (keep->hopeless || (!closing && keep->retry_ns > fast__clock_ns()))
         return;
+    leave_moved(keep);
     if (!keep->store)
         err = open_store(keep);
     if (!err)

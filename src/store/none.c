@@ -63,6 +63,12 @@ fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq)
     return missing();
 }
 
+bool fast__store_has_moved(fast_store *store)
+{
+    (void)store;
+    return false;
+}
+
 fast_err fast__store_transaction_begin(fast_store *store)
 {
     (void)store;

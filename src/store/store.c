@@ -267,6 +267,13 @@ void fast__store_patience(fast_store *store, int milliseconds)
     sqlite3_busy_timeout(store->db, milliseconds);
 }
 
+bool fast__store_has_moved(fast_store *store)
+{
+    int moved = 0;
+    const int code = sqlite3_file_control(store->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return code == SQLITE_OK && moved;
+}
+
 /* Run a statement that gives no rows, and make it ready for the next time. */
 static fast_err finish(fast_store *store, sqlite3_stmt *stmt)
 {

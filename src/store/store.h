@@ -25,6 +25,9 @@ void fast__store_row_init(fast_store_table table, void *row);
 /* How long a call may wait for another process's transaction; 5000 ms unless told. */
 void fast__store_patience(fast_store *store, int milliseconds);
 
+/* Whether the file of an open store was moved or deleted: what is written now, nobody finds. */
+bool fast__store_has_moved(fast_store *store);
+
 /* Begin a run: `id`, `status`, `pid`, `host` and `boot` of the row are not looked at; the run is
  * `running` and this process's. */
 fast_err fast__store_begin(fast_store *store, const fast_stored_run *run, int64_t *id_out);
