@@ -46,9 +46,14 @@ export function showSplit(element: HTMLElement, workers: Worker[]): void {
         ["exchange", mean("exchange_s"), "var(--send)"], ["wait", mean("wait_s"), "var(--wait)"],
     ];
     const total = rows.reduce((sum, [, value]) => sum + value, 0);
+    if (total === 0) {
+        refill(element, h("h2", null, "Time of a worker"),
+            notice("Not measured.", "It is counted where several workers train."));
+        return;
+    }
     refill(element, h("h2", null, "Time of a worker"),
         bars(rows.map(([label, value, color]) => ({
-            label, value, color, text: `${seconds(value)} · ${(total > 0 ? (100 * value) / total : 0).toFixed(0)}%`,
+            label, value, color, text: `${seconds(value)} · ${((100 * value) / total).toFixed(0)}%`,
         }))),
         h("p", { class: "dim" }, h("small", null, "Mean of the workers. Exchange is what was sent and is on its way, ",
             "moved or summed; wait is before a peer had sent it.")));

@@ -44,7 +44,7 @@ export function showWorkers(element: HTMLElement, workers: Worker[]): void {
         ["Sent", (worker) => bytes(worker.bytes_sent)],
     ];
     refill(element, h("h2", null, "Workers"), workers.length === 0
-        ? h("p", { class: "dim" }, "Nothing was counted yet.")
+        ? h("p", { class: "dim" }, "Workers are counted where several train.")
         : h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, h("table", { class: "plain" },
             h("thead", null, h("tr", null, h("th", { scope: "col" }, "Actor"),
                 ...columns.map(([label]) => h("th", { scope: "col", class: "number" }, label)))),
