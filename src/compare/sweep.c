@@ -272,6 +272,19 @@ static fast_err check_way(const reader *r, const fast_option **option, const cha
     return fast__name_unknown((*option)->name, name, part_name, parts, count);
 }
 
+/* Add a value to an axis. Two lines of one name could not be told apart; phases (then) are no lines
+ * and may come back. */
+static fast_err axis_add(axis *a, const char *name, const char *value)
+{
+    const int64_t count = a->values.count;
+
+    FAST_TRY(fast__words_format(&a->values, "%s=%s", name, value));
+    for (int64_t i = 0; i < count && strcmp(name, "then") != 0; i++)
+        if (strcmp(a->values.items[i], a->values.items[count]) == 0)
+            return fast__fail(FAST_EINVAL, "%s=%.100s is given twice; leave one out", name, value);
+    return FAST_OK;
+}
+
 static fast_err read_option(reader *r, const char *text)
 {
     const fast_option *option;
@@ -296,7 +309,7 @@ static fast_err read_option(reader *r, const char *text)
         if (!err)
             err = fast__options_set("compare", r->table, NULL, way->name, values.items[i]);
         if (!err)
-            err = fast__words_format(&a->values, "%s=%s", way->name, values.items[i]);
+            err = axis_add(a, way->name, values.items[i]);
     }
     fast__words_fini(&values);
     return err;
@@ -448,6 +461,9 @@ static fast_err read_tune(reader *r, const char *text, fast_words *grid)
     FAST_TRY(split(r, text, &option, &value));
     if (axis_find(r, option->name) || strcmp(option->name, "seed") == 0)
         return fast__fail(FAST_EINVAL, "%s is given and cannot be tuned too; leave one out",
+                          option->name);
+    if (!*value)
+        return fast__fail(FAST_EINVAL, "nothing to try for %s; write %s=0.1,0.2", option->name,
                           option->name);
     fast_err err = fast__sweep_values(option, value, &values);
     for (int64_t i = 0; !err && i < values.count; i++) {

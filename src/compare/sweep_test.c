@@ -187,13 +187,16 @@ static void refused(void **state)
 {
     (void)state;
     static const char *const options[][3] = {
-        { "sistem=bsp", NULL }, { "system=bps", NULL },     { "strategy=gossipp", NULL },
-        { "workers=0", NULL },  { "workers=2,four", NULL }, { "save=a.safetensors", NULL },
-        { "log=x", NULL },      { "system", NULL },         { "lr=1..300", "epochs=1..300" }
+        { "sistem=bsp", NULL },     { "system=bps", NULL },      { "strategy=gossipp", NULL },
+        { "workers=0", NULL },      { "workers=2,four", NULL },  { "save=a.safetensors", NULL },
+        { "log=x", NULL },          { "system", NULL },          { "lr=1..300", "epochs=1..300" },
+        { "system=bsp,bsp", NULL }, { "workers=2", "workers=2" }
     };
-    static const char *const tunes[][2] = {
-        { "lr", NULL }, { "rate=3", NULL }, { "seed=1,2", NULL }, { "epochs=1,2", NULL }
-    };
+    static const char *const tunes[][2] = { { "lr", NULL },
+                                            { "rate=3", NULL },
+                                            { "seed=1,2", NULL },
+                                            { "epochs=1,2", NULL },
+                                            { "lr=", NULL } };
     const char *const given[] = { "data=digits", "epochs=3", NULL };
     fast_sweep sweep;
 
