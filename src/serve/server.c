@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -141,6 +142,19 @@ void fast_server_stop(fast_server *server)
     atomic_store(&server->stop, true);
 }
 
+/* A store that was moved or deleted shows what nobody has any more: as soon as there is a new one,
+ * that is read. */
+static void follow_store(fast_server *server)
+{
+    fast_store *store = NULL;
+
+    if (!fast__store_has_moved(server->store) ||
+        fast_store_open(server->path, false, &store) != FAST_OK)
+        return;
+    fast_store_close(server->store);
+    server->store = store;
+}
+
 /* What is looked at a few times a second. */
 static void tick(fast_server *server)
 {
@@ -150,6 +164,7 @@ static void tick(fast_server *server)
     if (now - server->ticked < (int64_t)FAST_HTTP_TICK_MS * 1000000)
         return;
     server->ticked = now;
+    follow_store(server);
     if (fast_store_changes(server->store, &changes) == FAST_OK)
         server->changes = changes;
     fast__launch_tick(server, now);

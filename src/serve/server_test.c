@@ -504,14 +504,44 @@ static void test_memory_of_answers(void **state)
     fast_server_close(server);
 }
 
+/* Somebody deletes the store, and a run makes a new one: that is what is shown then. */
+static void test_new_store(void **state)
+{
+    static stage own;
+    char file[128];
+    fast_stored_run run;
+    int64_t id = 0;
+
+    (void)state;
+    stage_open(&own, NULL, false);
+    fast__store_row_init(FAST_STORE_RUNS, &run);
+    run.created = 1;
+    assert_ok(fast__store_begin(own.store, &run, &id));
+    assert_int_equal(ask(&own, "GET", "/api/runs", NULL), 200);
+    assert_true(replied(&own, "\"total\":1"));
+    fast_store_close(own.store);
+    for (int i = 0; i < 3; i++) {
+        snprintf(file, sizeof file, "%s%s", own.path, i == 0 ? "" : i == 1 ? "-wal" : "-shm");
+        unlink(file);
+    }
+    assert_ok(fast_store_open(own.path, true, &own.store));
+    for (int i = 0; i < 600 && !replied(&own, "\"total\":0"); i++) {
+        usleep(50000);
+        assert_int_equal(ask(&own, "GET", "/api/runs", NULL), 200);
+    }
+    assert_true(replied(&own, "\"total\":0"));
+    stage_close(&own);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_escapes), cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_tables),  cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_spans),   cmocka_unit_test(test_live),
-        cmocka_unit_test(test_watch),   cmocka_unit_test(test_launch),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_memory_of_answers),
+        cmocka_unit_test(test_escapes),   cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_tables),    cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_spans),     cmocka_unit_test(test_live),
+        cmocka_unit_test(test_watch),     cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_memory_of_answers),
+        cmocka_unit_test(test_new_store),
     };
 
     if (argc > 1 && strcmp(argv[1], "train") == 0)
