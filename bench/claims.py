@@ -253,7 +253,7 @@ class Runs:
         with self.lock:
             if command in self.known:
                 return self.known[command]
-        done = subprocess.run([self.program, "train", *flags, "--quiet", "--json"],
+        done = subprocess.run([self.program, "train", *flags, "--store", "none", "--quiet", "--json"],
                               capture_output=True, text=True, check=False)
         entry = {"command": command}
         if "not a finite number" in done.stderr:

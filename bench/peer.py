@@ -116,7 +116,7 @@ def main():
             seed = 1 + (i if args.seeds else 0)
             peers.append(run([args.python, __file__, "--torch", f"{model}:{seed}", "--epochs",
                               str(args.epochs), "--batch", str(args.batch), "--lr", str(args.lr)]))
-            ours.append(run([args.fast, "train", "--model", model, "--data",
+            ours.append(run([args.fast, "train", "--store", "none", "--model", model, "--data",
                              f"fashion-mnist:folder={FOLDER}", "--workers",
                              "1", "--epochs", str(args.epochs), "--batch", str(args.batch), "--optimizer",
                              "momentum", "--schedule", "constant", "--lr", str(args.lr), "--seed",

@@ -32,7 +32,7 @@ def counts(cores):
 
 def rate(options, model, workers, strategy):
     """Samples a second of one run."""
-    command = [os.path.join(options.build, "fast"), "train", "--model", model, "--data",
+    command = [os.path.join(options.build, "fast"), "train", "--store", "none", "--model", model, "--data",
                options.data, "--steps", str(options.steps or STEPS.get(model, 200)), "--lr",
                str(0.01 / workers), "--evaluate", "no", "--workers", str(workers), "--json"]
     if strategy:
