@@ -278,6 +278,7 @@ static void full_disk(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(rows(f->store, "SELECT count(*) FROM pragma_integrity_check "
                                "WHERE integrity_check='ok'") == 1);
+    assert_true(rows(f->store, "SELECT count(*) FROM runs WHERE status='done' AND dropped>0") == 1);
 }
 
 /* A process that trains until it is killed. */

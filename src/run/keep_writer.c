@@ -203,6 +203,21 @@ static fast_err write_round(fast_keep *keep, bool closing)
     return FAST_OK;
 }
 
+/* The end of the run alone: a full disk that has no room for all that waits has it for one row. */
+static fast_err write_end(fast_keep *keep)
+{
+    const long long put = atomic_load_explicit(&keep->put, memory_order_acquire);
+
+    keep->last.dropped += put - atomic_load_explicit(&keep->taken, memory_order_relaxed);
+    FAST_TRY(fast__store_transaction_begin(keep->store));
+    const fast_err err = fast__store_update(keep->store, atomic_load(&keep->id), &keep->last);
+    if (err) {
+        fast__store_transaction_undo(keep->store);
+        return err;
+    }
+    return fast__store_transaction_end(keep->store);
+}
+
 /* Try, unless it is too early to try again or of no use. */
 static void try_round(fast_keep *keep, bool closing)
 {
@@ -215,10 +230,13 @@ static void try_round(fast_keep *keep, bool closing)
         err = open_store(keep);
     if (!err)
         err = write_round(keep, closing);
-    if (err)
+    if (err) {
         note_trouble(keep, err);
-    else
+        if (closing && keep->store && atomic_load(&keep->id))
+            (void)write_end(keep); /* the trouble is told already */
+    } else {
         keep->retry_ns = 0;
+    }
 }
 
 void *fast__keep_writer(void *ctx)
