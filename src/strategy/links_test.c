@@ -42,9 +42,9 @@ static const char *const codecs[] = { "topk:ratio=0.05",
                                       "flexpoint",
                                       "topk:ratio=0.1+zstd" };
 #ifdef FAST_SANITIZED
-enum { CODECS = 4, PUSHED = 1, ROUNDS = 60 };
+enum { CODECS = 4, PUSHED = 1, ROUNDS = 60, EACH = 1, LEAP = 13 };
 #else
-enum { CODECS = sizeof codecs / sizeof *codecs, PUSHED = 3, ROUNDS = 240 };
+enum { CODECS = sizeof codecs / sizeof *codecs, PUSHED = 3, ROUNDS = 240, EACH = 12, LEAP = 4 };
 #endif
 
 static void run_ok(const test_replicas_options *o, test_replicas *r)
@@ -366,7 +366,7 @@ static void memory_may_run_out(void **state)
 
     (void)state;
     for (size_t m = 0; m < sizeof members / sizeof *members; m++)
-        for (int64_t n = 1; n < 80; n += n < 12 ? 1 : 4) {
+        for (int64_t n = 1; n < 80; n += n < EACH ? 1 : LEAP) {
             const test_replicas_options o = { .strategy = members[m][0],
                                               .codec = members[m][1],
                                               .workers = 3,
