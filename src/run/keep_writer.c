@@ -209,6 +209,7 @@ static fast_err write_end(fast_keep *keep)
     const long long put = atomic_load_explicit(&keep->put, memory_order_acquire);
 
     keep->last.dropped += put - atomic_load_explicit(&keep->taken, memory_order_relaxed);
+    fast__store_make_room(keep->store);
     FAST_TRY(fast__store_transaction_begin(keep->store));
     const fast_err err = fast__store_update(keep->store, atomic_load(&keep->id), &keep->last);
     if (err) {

@@ -86,6 +86,11 @@ void fast__store_transaction_undo(fast_store *store)
     (void)store;
 }
 
+void fast__store_make_room(fast_store *store)
+{
+    (void)store;
+}
+
 fast_err fast_store_list(fast_store *store, const fast_store_query *query, fast_store_row_fn *each,
                          void *ctx, int64_t *total_out)
 {

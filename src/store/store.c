@@ -405,3 +405,8 @@ void fast__store_transaction_undo(fast_store *store)
     if (!sqlite3_get_autocommit(store->db))
         sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
+
+void fast__store_make_room(fast_store *store)
+{
+    sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}

@@ -47,3 +47,7 @@ fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq);
 fast_err fast__store_transaction_begin(fast_store *store);
 fast_err fast__store_transaction_end(fast_store *store);
 void fast__store_transaction_undo(fast_store *store);
+
+/* Make room where a disk is full: what was committed moves to its place, its log is emptied. Never
+ * fails: without room it does nothing. */
+void fast__store_make_room(fast_store *store);
