@@ -314,6 +314,9 @@ typedef struct fast_feature {
 /* The list, and its length. [any thread] */
 FAST_API const fast_feature *fast_feature_list(int64_t *count_out);
 
+/* The processor's name where /proc tells it, else "unknown processor", cut to `size`. */
+FAST_API void fast_processor_name(char *text, size_t size);
+
 /* A named system of the literature: what it is, and the options of a run that it stands for. All
  * texts are constant. The columns are those of Langer et al., "Distributed Training of Deep
  * Learning Models: A Taxonomic Perspective", 2020; "-" where one has no meaning. */

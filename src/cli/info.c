@@ -35,26 +35,6 @@ static const char *isa_name(void)
     return "baseline";
 }
 
-/* The processor's name where /proc tells it. */
-static void read_processor(char *text, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[512];
-
-    snprintf(text, size, "unknown processor");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) != 0 || !colon)
-            continue;
-        colon += 1 + strspn(colon + 1, " \t");
-        snprintf(text, size, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 /* $FAST_HOME, else $XDG_CACHE_HOME/fast, else $HOME/.cache/fast. */
 static void find_cache(char *text, size_t size)
 {
@@ -80,7 +60,7 @@ static void look(machine *m)
     const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
 
     memset(m, 0, sizeof *m);
-    read_processor(m->processor, sizeof m->processor);
+    fast_processor_name(m->processor, sizeof m->processor);
     if (uname(&name) == 0)
         snprintf(m->arch, sizeof m->arch, "%.63s", name.machine);
     m->isa = isa_name();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this build has of the optional libraries, with the versions that are running, and what each
- * brings. Filled once, at the first question.
+ * brings. Filled once, at the first question. And what the processor is called.
  */
 #include "run/run.h"
 
@@ -219,4 +219,23 @@ const fast_feature *fast_feature_list(int64_t *count_out)
     pthread_once(&once, fill);
     *count_out = FEATURE_COUNT;
     return features;
+}
+
+void fast_processor_name(char *text, size_t size)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[512];
+
+    snprintf(text, size, "unknown processor");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        colon += 1 + strspn(colon + 1, " \t");
+        snprintf(text, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    if (file)
+        fclose(file);
 }

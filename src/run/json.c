@@ -321,26 +321,6 @@ fast_err fast__run_json_options(const fast_run *run, char **out)
     return finish(&o, out);
 }
 
-/* The processor's name where /proc tells it. */
-static void read_processor(char *text, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[512];
-
-    snprintf(text, size, "unknown processor");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) != 0 || !colon)
-            continue;
-        colon += 1 + strspn(colon + 1, " \t");
-        snprintf(text, size, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 fast_err fast__run_json_machine(char **out)
 {
     int64_t count = 0;
@@ -349,7 +329,7 @@ fast_err fast__run_json_machine(char **out)
     char processor[128];
     object o = { 0 };
 
-    read_processor(processor, sizeof processor);
+    fast_processor_name(processor, sizeof processor);
     put(&o, "{");
     put_text(&o, "processor", processor);
     put_int(&o, "cores", fast__cpu_count());
