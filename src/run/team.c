@@ -478,6 +478,7 @@ static fast_err open_seats(fast_team *team)
             continue;
         memcpy(seat->trainer.w, learner->w, (size_t)seat->trainer.count * sizeof(float));
         memcpy(seat->trainer.s, learner->s, (size_t)seat->trainer.state_count * sizeof(float));
+        seat->trainer.step = team->run->step; /* its schedule goes on too */
     }
     return FAST_OK;
 }

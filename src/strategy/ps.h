@@ -103,7 +103,8 @@ typedef struct ps_owner {
     float *before;            /* the model before an update; NULL without momentum */
     float *velocity;          /* the last change of the model, likewise */
     int64_t pending;          /* gradients in sum */
-    int64_t updates;          /* made */
+    int64_t begun;            /* steps of the run before this server began */
+    int64_t updates;          /* made since */
 } ps_owner;
 
 /* Open the space of copy `replica` of the model, alike at everyone; `o` is NULL but at its owners.

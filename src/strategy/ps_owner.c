@@ -56,12 +56,13 @@ static void add_momentum(ps_owner *o, int64_t count, float *w)
 }
 
 /* The step of the schedule that an update belongs to. Rounds count themselves, because a worker may
- * miss some; with a value bound the clock counts versions. */
+ * miss some; with a value bound the clock counts versions. A run that goes on, or its next phase,
+ * goes on in the schedule. */
 static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t from)
 {
     if (o->config->slack == 0)
-        return o->updates;
-    return o->config->value > 0 ? atomic_load(&o->carried[from]) : u->clock;
+        return o->begun + o->updates;
+    return o->config->value > 0 ? o->begun + atomic_load(&o->carried[from]) : u->clock;
 }
 
 /* Change the model by the sum of n writes, or by one. */
@@ -74,7 +75,8 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
         memcpy(o->before, w, (size_t)u->count * sizeof *w);
     o->updates++;
     if (o->config->send == PS_SEND_GRADIENTS)
-        fast_trainer_update_range(o->t, o->updates, lr, w, x, scale, u->offset, u->count);
+        fast_trainer_update_range(o->t, o->begun + o->updates, lr, w, x, scale, u->offset,
+                                  u->count);
     else
         fast__vector_axpy(u->count, scale, x, w);
     if (o->before)
@@ -276,7 +278,7 @@ static void tell_momentum(const ps_owner *o)
 
 fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
 {
-    ps_owner o = { .t = t, .config = c, .first = replica == 0 };
+    ps_owner o = { .t = t, .config = c, .first = replica == 0, .begun = t->step };
     ps_layers layers = { 0 };
     fast_space *space = NULL;
     fast_err err;

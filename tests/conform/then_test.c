@@ -159,14 +159,21 @@ static void a_change_is_the_familys_own(void **state)
 static void servers_come_and_go(void **state)
 {
     const char *const plain = "optimizer=sgd";
-    const char *const rate = "schedule=constant"; /* rounds of servers count from 0 in each phase */
-    const uint64_t ps = end_of(LIST("strategy=ps:slack=0,servers=2", plain, rate));
+    const uint64_t ps = end_of(LIST("strategy=ps:slack=0,servers=2", plain));
 
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < 2; t++) {
         assert_true(ps ==
-                    end_of(LIST("strategy=ps:slack=0,servers=1", plain, rate, transports[t],
+                    end_of(LIST("strategy=ps:slack=0,servers=1", plain, transports[t],
                                 "then=ps:slack=0,servers=2@step=4", "then=ps:slack=0@step=8")));
+        /* Adam counts its updates: those of the workers before are in its state. */
+        assert_true(end_of(LIST("optimizer=adam")) ==
+                    end_of(LIST("optimizer=adam", transports[t], "then=ps:slack=0@step=4")));
+    }
+    /* With a value bound servers count each worker's steps. */
+    assert_true(end_of(LIST("strategy=ps:value=1e30", plain, "workers=1")) ==
+                end_of(LIST("strategy=ps:value=1e30", plain, "workers=1",
+                            "then=ps:value=1e30,servers=2@step=4")));
 }
 
 /* All begin with the representative. */
@@ -306,6 +313,33 @@ static void canceled_runs_go_on(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Rounds of servers that stop at any step and go on use the rates that come next. One worker: of
+ * several, some may have begun the round that is not made. */
+static void canceled_rounds_go_on(void **state)
+{
+    const char *const strategy = "strategy=ps:slack=0,servers=2", *const plain = "optimizer=sgd";
+    const uint64_t hash = end_of(LIST(strategy, plain, "workers=1", "evaluate=no"));
+
+    (void)state;
+    for (int64_t step = 2; step < STEPS - 2; step += 3) {
+        watcher w = { NULL, 0, step };
+
+        assert_int_equal(
+            open_run(LIST(strategy, plain, "workers=1", "transport=sim", "evaluate=1steps"),
+                     &w.run),
+            FAST_OK);
+        fast_run_watch(w.run, watch, &w);
+        assert_int_equal(fast_run_train(w.run), FAST_OK);
+        assert_true(fast_run_result(w.run)->canceled && w.run->step < STEPS);
+        w.cancel = 0;
+        assert_int_equal(fast_run_train(w.run), FAST_OK);
+        assert_int_equal(fast_run_result(w.run)->steps, STEPS);
+        if (fast_run_result(w.run)->params_hash != hash)
+            fail_msg("went on otherwise after a cancel at step %lld", (long long)step);
+        fast_run_close(w.run);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -424,6 +458,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_strategy_follows_every_other),
         cmocka_unit_test(targets_end_any_phase),
         cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(canceled_rounds_go_on),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
