@@ -249,6 +249,13 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const floa
  * FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
+/* Memory that lasts as long as the worker's replica: `size` bytes by a number, first 0. A program
+ * that begins again because the run goes on after a cancel finds there what it left, for all that a
+ * strategy keeps from one step to the next besides w, s and the rule's state. Asked for before the
+ * first step. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
+                                                    void **out);
+
 /* Tell the run what happened, for its measures. */
 FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
 /* The momentum that asynchrony gave this server's part of the model, and its standard error. */

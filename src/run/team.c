@@ -44,6 +44,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__codec_uncut(seat);
     fast__coded_free(seat->coded);
     fast__flows_drop(&seat->flows);
+    fast__kept_drop(seat);
     fast__factors_free(seat);
     fast__free(seat->first);
     fast__free(seat->centre);
@@ -67,6 +68,7 @@ static void seat_reset(fast_seat *seat)
     if (seat->coded)
         fast__coded_restart(seat->coded, run->step);
     fast__flows_drop(&seat->flows);
+    fast__kept_drop(seat);
     fast__codec_uncut(seat);
     fast__factors_forget(seat);
     seat->settle = NULL;

@@ -17,6 +17,7 @@
  *   trainer.c   what a strategy's program calls
  *   factors.c   gradients that are left as factors
  *   codec.c     codecs: checks, and sums that they make shorter
+ *   kept.c      what strategies keep from one step to the next
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
@@ -52,6 +53,14 @@ typedef struct fast_tally {
 
 struct fast_taken; /* factors.c */
 
+/* Memory of a strategy at one worker (kept.c). */
+typedef struct fast_kept {
+    struct fast_kept *next; /* of the worker's */
+    int64_t number;         /* which, by the strategy */
+    size_t size;            /* bytes of data */
+    void *data;             /* what it keeps */
+} fast_kept;
+
 typedef struct fast_seat {
     fast_trainer trainer;       /* what the strategy sees; trainer.run is the seat */
     struct fast_team *team;     /* that it belongs to */
@@ -61,6 +70,7 @@ typedef struct fast_seat {
     fast_optimizer *optimizer;  /* this actor's state of the rule */
     fast_coded *coded;          /* what sums of its vectors go through; NULL: none was yet */
     fast_flows flows;           /* that its strategy asked for, and of which phase */
+    fast_kept *kept;            /* what its strategy keeps; NULL: nothing */
     int64_t step_begun;         /* the step that its replica is from */
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
@@ -254,6 +264,10 @@ void fast__owed_load(fast_run *run, const struct fast_tensors *tensors);
 /* Does this worker begin with what was loaded? Then its first sum does. */
 bool fast__owed_begins(const fast_seat *seat);
 void fast__owed_begin(fast_seat *seat);
+
+/* kept.c: the memory of this number, made if there is none; all of it is given back. */
+fast_err fast__kept_get(fast_seat *seat, int64_t number, size_t size, void **out);
+void fast__kept_drop(fast_seat *seat);
 
 /* Its sums are no longer cut in pieces. */
 void fast__codec_uncut(fast_seat *seat);

@@ -92,6 +92,15 @@ typedef struct ledger {
     double z_before; /* at the exchange before */
 } ledger;
 
+/* What lasts as long as a worker's replica, besides the centre. */
+typedef struct lasting {
+    bool begun;        /* it does */
+    ledger l;          /* what is carried */
+    double lr;         /* the rate at the last restart */
+    int64_t restarted; /* the step of it */
+    int64_t versions;  /* moves of the centre */
+} lasting;
+
 /* The exchange, as it acts on contributions. */
 static void mix_ledger(const fast_trainer *t, const fast_elastic_centre *e, ledger *l)
 {
@@ -114,40 +123,63 @@ static void tell_ledger(fast_trainer *t, const ledger *l)
         fast_trainer_carry(t, i, (i == t->rank ? l->own : l->other) - carried[i]);
 }
 
-static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e)
+static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e, lasting *k)
 {
     const double rate = 1 / (double)c->period;
     const fast_cost cost = { .allreduces = rate, .moved = 44 * rate, .meets = (double)c->period };
-    ledger l = { 0 };
-    double lr = fast_trainer_lr(t, t->step);
-    int64_t restarted = t->step;
 
     fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
-        const bool due = c->restart < 0    ? t->lr != lr
+        const bool due = c->restart < 0    ? t->lr != k->lr
                          : c->restart == 0 ? false
-                                           : t->step - restarted >= c->restart;
+                                           : t->step - k->restarted >= c->restart;
 
         if (due) {
             restart(t, e);
-            l.own = l.other = l.z_before = l.z;
-            restarted = t->step;
-            lr = t->lr;
+            k->l.own = k->l.other = k->l.z_before = k->l.z;
+            k->restarted = t->step;
+            k->lr = t->lr;
         }
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         if (t->step % c->period == 0 || t->step == t->step_count) {
             fast_actor_at(t->actor, t->step, "weights");
             FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
             FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 44 * (double)t->count));
-            t->centre_version = e->versions;
-            mix_ledger(t, e, &l);
+            t->centre_version = k->versions = e->versions;
+            mix_ledger(t, e, &k->l);
         }
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        l.own += (double)t->workers;
-        tell_ledger(t, &l);
+        k->l.own += (double)t->workers;
+        tell_ledger(t, &k->l);
         fast_trainer_staleness(t, 0);
     }
     return fast_trainer_end(t);
+}
+
+/* The centre, and what goes with it: new, or as an earlier call left it. */
+static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
+                            lasting **out)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+    void *k = NULL, *z = NULL, *z_before = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, 0, sizeof **out, &k));
+    FAST_TRY(fast_trainer_keep(t, 1, size, &z));
+    if (c->mu > 0)
+        FAST_TRY(fast_trainer_keep(t, 2, size, &z_before));
+    *out = k;
+    if (!(*out)->begun) {
+        memcpy(z, t->w, size);
+        if (z_before)
+            memcpy(z_before, t->w, size);
+        **out = (lasting){ .begun = true, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
+    }
+    e->z = z;
+    e->z_before = z_before;
+    e->versions = (*out)->versions;
+    t->centre = e->z;
+    t->centre_version = e->versions;
+    return FAST_OK;
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
@@ -155,24 +187,20 @@ static fast_err worker(fast_trainer *t, const void *config)
     const sync_config *c = config;
     const double share = c->mu > 0 ? 1.0 : 0.9;
     fast_elastic_centre e = { .t = t, .mu = (float)c->mu };
+    lasting *k = NULL;
     fast_err err;
 
     e.alpha = (float)(c->alpha < 0 ? share / (double)t->workers : c->alpha);
     t->period = c->period;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
-    FAST_TRY(fast_trainer_centre(t, &e.z));
+    FAST_TRY(find_centre(t, c, &e, &k));
     err = fast__alloc("a difference", t->count, sizeof *e.d, &e.d);
     if (!err)
         err = fast__alloc("the sum of differences", t->count, sizeof *e.sum, &e.sum);
-    if (!err && c->mu > 0)
-        err = fast__alloc("the last centre", t->count, sizeof *e.z_before, &e.z_before);
-    if (!err && e.z_before)
-        memcpy(e.z_before, e.z, (size_t)t->count * sizeof *e.z);
     if (!err)
-        err = train(t, c, &e);
+        err = train(t, c, &e, k);
     fast__free(e.d);
     fast__free(e.sum);
-    fast__free(e.z_before);
     return err;
 }
 

@@ -93,6 +93,12 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
+/* What lasts as long as a worker's replica. */
+typedef struct lasting {
+    double mass;   /* a, for push; 0: it has not begun yet */
+    int64_t round; /* rounds so far */
+} lasting;
+
 /* What a worker keeps. */
 typedef struct mixer {
     fast_trainer *t;
@@ -106,9 +112,8 @@ typedef struct mixer {
     double *given;        /* [room]: how much of its weights each of `to` may take */
     fast_msg **msgs;      /* [room]: of the round, by `from` */
     int64_t room;         /* neighbours that fit */
-    double mass;          /* a, for push */
-    uint64_t seed;        /* of the drops; the same at all */
-    int64_t round;        /* rounds so far */
+    lasting *last;        /* masses and rounds, also after a stop */
+    uint64_t seed;        /* of the drops; the same at all, and after a stop */
 } mixer;
 
 static void mixer_fini(mixer *m)
@@ -144,7 +149,13 @@ static fast_err open_links(mixer *m)
 
 static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
 {
-    *m = (mixer){ .t = t, .c = c, .mass = 1 };
+    void *last = NULL;
+
+    *m = (mixer){ .t = t, .c = c };
+    FAST_TRY(fast_trainer_keep(t, 0, sizeof *m->last, &last));
+    m->last = last;
+    if (m->last->mass == 0)
+        m->last->mass = 1;
     m->room = fast_topology_degree_max(t->topology);
     if (m->room < 2) /* a ring's */
         m->room = 2;
@@ -167,7 +178,7 @@ static bool is_dropped(const mixer *m, int64_t from, int64_t to)
     fast_rng rng;
 
     fast__rng_init(&rng, m->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)(swap ? to : from),
-                   (uint64_t)m->round & UINT32_MAX, (uint64_t)(swap ? from : to));
+                   (uint64_t)m->last->round & UINT32_MAX, (uint64_t)(swap ? from : to));
     return (double)fast__rng_uniform(&rng) < m->c->drop;
 }
 
@@ -210,9 +221,9 @@ static void find_links(mixer *m, bool ring)
         ring_links(t, &m->to);
         ring_links(t, &m->from);
     } else {
-        m->to.count = fast_topology_out(t->topology, m->round, t->rank, m->to.ranks, m->to.weights,
-                                        &m->to.self);
-        m->from.count = fast_topology_in(t->topology, m->round, t->rank, m->from.ranks,
+        m->to.count = fast_topology_out(t->topology, m->last->round, t->rank, m->to.ranks,
+                                        m->to.weights, &m->to.self);
+        m->from.count = fast_topology_in(t->topology, m->last->round, t->rank, m->from.ranks,
                                          m->from.weights, &m->from.self);
         if (m->c->drop > 0) {
             drop_links(m, &m->to, false);
@@ -221,7 +232,7 @@ static void find_links(mixer *m, bool ring)
         if (m->c->push)
             m->from.self = m->to.self;
     }
-    m->round++;
+    m->last->round++;
 }
 
 /* Begin a round: x goes out. One copy is shared by all messages, unless links are apart. */
@@ -244,8 +255,8 @@ static fast_err begin(mixer *m, const float *x, bool ring)
             err = fast__links_pack(&m->links, rank, x, &buffer, &size, &gamma);
         m->given[i] = gamma;
         if (!err)
-            err = fast__links_msg(&m->links, FAST_TAG_MODEL, m->mass * gamma, gamma, buffer, size,
-                                  &msg);
+            err = fast__links_msg(&m->links, FAST_TAG_MODEL, m->last->mass * gamma, gamma, buffer,
+                                  size, &msg);
         if (!err)
             err = fast_send(t->actor, t->worker_ids[rank], &msg);
         if (m->links.apart) {
@@ -287,14 +298,14 @@ static void drop_msgs(mixer *m)
 static fast_err combine_models(mixer *m)
 {
     fast_trainer *t = m->t;
-    double mass = m->from.self * m->mass;
+    double mass = m->from.self * m->last->mass;
     double keep = m->from.self;
 
     if (m->c->push) {
         for (int64_t i = 0; i < m->from.count; i++)
             mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
-        keep = m->from.self * m->mass / mass;
-        m->mass = mass;
+        keep = m->from.self * m->last->mass / mass;
+        m->last->mass = mass;
     }
     for (int64_t i = 0; i < m->from.count; i++) {
         const double take = m->c->push ? m->from.weights[i] * fast__replica_mass(m->msgs[i]) / mass
@@ -351,17 +362,17 @@ static fast_err combine_pushed(mixer *m)
 
     for (int64_t i = 0; i < m->to.count; i++)
         kept -= m->given[i] * m->to.weights[i];
-    mass = kept * m->mass;
+    mass = kept * m->last->mass;
     for (int64_t i = 0; i < m->from.count; i++)
         mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
-    fast__vector_scale(t->count, (float)(m->mass / mass), t->w);
+    fast__vector_scale(t->count, (float)(m->last->mass / mass), t->w);
     for (int64_t i = 0; i < m->to.count; i++)
-        fast__vector_axpy(t->count, (float)(-m->given[i] * m->to.weights[i] * m->mass / mass),
+        fast__vector_axpy(t->count, (float)(-m->given[i] * m->to.weights[i] * m->last->mass / mass),
                           fast__links_held(&m->links, m->to.ranks[i]), t->w);
     FAST_TRY(fast_charge(t->actor, 2 * (double)(t->count * (m->to.count + 1)),
                          12 * (double)(t->count * (m->to.count + 1))));
-    keep = kept * m->mass / mass;
-    m->mass = mass;
+    keep = kept * m->last->mass / mass;
+    m->last->mass = mass;
     for (int64_t i = 0; i < m->from.count; i++) {
         const double take = m->from.weights[i] * fast__replica_mass(m->msgs[i]) / mass;
         fast_replica model;
@@ -441,7 +452,7 @@ static fast_err adapt(mixer *m)
 {
     fast_trainer *t = m->t;
 
-    FAST_TRY(fast_trainer_update(t, t->g, (float)(1 / m->mass)));
+    FAST_TRY(fast_trainer_update(t, t->g, (float)(1 / m->last->mass)));
     if (m->c->sends == 0)
         fast_trainer_carry(t, t->rank, (double)t->workers);
     fast_trainer_staleness(t, 0);

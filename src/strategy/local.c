@@ -34,7 +34,6 @@
  * Cost per worker: one allreduce of the weights in a period; memory: one or two more vectors.
  */
 #include "base/err.h"
-#include "base/memory.h"
 #include "strategy/exchange.h"
 #include "tensor/vector.h"
 
@@ -80,17 +79,24 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-/* What a worker keeps besides its replica. */
-typedef struct outer {
-    float *z;           /* the model after the last exchange; NULL without outer steps */
-    float *d;           /* its momentum */
-    float *base;        /* the model that changes are told from; NULL: weights are sent */
-    float *sum;         /* of gradients since the last exchange; NULL without delay */
-    int64_t sum_count;  /* of them */
-    float *mean;        /* of models over time, which is the run's; NULL without polyak */
-    int64_t mean_count; /* of models in it */
+/* Numbers that last as long as a worker's replica. */
+typedef struct lasting {
+    bool begun;         /* they do */
+    int64_t sum_count;  /* gradients since the last exchange */
+    int64_t mean_count; /* models in the mean over time */
+    int64_t versions;   /* of that mean */
     int64_t period;     /* steps between exchanges now; 0: none before the end */
     int64_t grown;      /* how often it doubled by the epochs */
+} lasting;
+
+/* What a worker keeps besides its replica, also after a stop. */
+typedef struct outer {
+    lasting *last; /* numbers */
+    float *z;      /* the model after the last exchange; NULL without outer steps */
+    float *d;      /* its momentum */
+    float *base;   /* the model that changes are told from; NULL: weights are sent */
+    float *sum;    /* of gradients since the last exchange; NULL without delay */
+    float *mean;   /* of models over time, which is the run's; NULL without polyak */
 } outer;
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
@@ -111,37 +117,43 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
-static void outer_fini(outer *o)
+/* A vector that lasts; it is `first` where it is new. */
+static fast_err keep_vector(fast_trainer *t, const outer *o, int64_t number, const float *first,
+                            float **out)
 {
-    fast__free(o->z);
-    fast__free(o->d);
-    fast__free(o->base);
-    fast__free(o->sum);
+    const size_t size = (size_t)t->count * sizeof **out;
+    void *memory = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, number, size, &memory));
+    *out = memory;
+    if (!o->last->begun && first)
+        memcpy(*out, first, size);
+    return FAST_OK;
 }
 
 static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
 {
-    fast_err err = FAST_OK;
+    enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN };
+    void *last = NULL;
 
-    *o = (outer){ .period = c->period };
+    *o = (outer){ 0 };
+    FAST_TRY(fast_trainer_keep(t, NUMBERS, sizeof *o->last, &last));
+    o->last = last;
     if (c->outer != 0)
-        err = fast__alloc("the last model", t->count, sizeof *o->z, &o->z);
-    if (!err && c->outer != 0)
-        err = fast__alloc("the outer momentum", t->count, sizeof *o->d, &o->d);
-    if (!err && !c->delay && fast_trainer_codes(t) == FAST_CODES_CHANGES)
-        err = fast__alloc("the common model", t->count, sizeof *o->base, &o->base);
-    if (!err && c->delay)
-        err = fast__alloc("the gradients of a period", t->count, sizeof *o->sum, &o->sum);
-    if (!err && c->polyak >= 0)
-        err = fast_trainer_centre(t, &o->mean);
-    if (err) {
-        outer_fini(o);
-        return err;
+        FAST_TRY(keep_vector(t, o, LAST, t->w, &o->z));
+    if (c->outer != 0)
+        FAST_TRY(keep_vector(t, o, MOMENTUM, NULL, &o->d));
+    if (!c->delay && fast_trainer_codes(t) == FAST_CODES_CHANGES)
+        FAST_TRY(keep_vector(t, o, BASE, t->w, &o->base));
+    if (c->delay)
+        FAST_TRY(keep_vector(t, o, SUM, NULL, &o->sum));
+    if (c->polyak >= 0) {
+        FAST_TRY(keep_vector(t, o, MEAN, t->w, &o->mean));
+        t->centre = o->mean;
+        t->centre_version = o->last->versions;
     }
-    if (o->z)
-        memcpy(o->z, t->w, (size_t)t->count * sizeof *o->z);
-    if (o->base)
-        memcpy(o->base, t->w, (size_t)t->count * sizeof *o->base);
+    if (!o->last->begun)
+        *o->last = (lasting){ .begun = true, .period = c->period };
     return FAST_OK;
 }
 
@@ -175,7 +187,7 @@ static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o,
                          bool *out)
 {
     const double workers = (double)t->workers;
-    const double mean = square(t->count, o->sum, 1 / (workers * (double)o->sum_count));
+    const double mean = square(t->count, o->sum, 1 / (workers * (double)o->last->sum_count));
     float all = (float)own;
 
     fast_actor_at(t->actor, t->step, "noise");
@@ -188,8 +200,8 @@ static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o,
 /* The gradients of a period make one update, the same at everyone; then the period may grow. */
 static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
 {
-    const float share = 1.0f / (float)(t->workers * o->sum_count);
-    const double own = c->noise > 0 ? square(t->count, o->sum, 1 / (double)o->sum_count) : 0;
+    const float share = 1.0f / (float)(t->workers * o->last->sum_count);
+    const double own = c->noise > 0 ? square(t->count, o->sum, 1 / (double)o->last->sum_count) : 0;
     bool noisy = false;
 
     fast_actor_at(t->actor, t->step, "gradient");
@@ -198,14 +210,14 @@ static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
         FAST_TRY(is_noisy(t, c, o, own, &noisy));
     FAST_TRY(fast_trainer_update(t, o->sum, share));
     memset(o->sum, 0, (size_t)t->count * sizeof *o->sum);
-    o->sum_count = 0;
+    o->last->sum_count = 0;
     if (c->grow > 0 &&
-        (double)t->step >= (double)(o->grown + 1) * c->grow * (double)t->epoch_steps) {
-        o->grown++;
+        (double)t->step >= (double)(o->last->grown + 1) * c->grow * (double)t->epoch_steps) {
+        o->last->grown++;
         noisy = true;
     }
-    if (noisy && o->period * 2 <= c->longest)
-        o->period *= 2;
+    if (noisy && o->last->period * 2 <= c->longest)
+        o->last->period *= 2;
     return FAST_OK;
 }
 
@@ -214,13 +226,13 @@ static void remember(fast_trainer *t, const local_config *c, outer *o)
 {
     const bool begun = (double)t->step > c->polyak * (double)t->epoch_steps;
 
-    t->centre_version++;
+    t->centre_version = ++o->last->versions;
     if (begun)
-        o->mean_count++;
-    if (o->mean_count <= 1)
+        o->last->mean_count++;
+    if (o->last->mean_count <= 1)
         memcpy(o->mean, t->w, (size_t)t->count * sizeof *t->w);
-    for (int64_t i = 0; o->mean_count > 1 && i < t->count; i++)
-        o->mean[i] += (t->w[i] - o->mean[i]) / (float)o->mean_count;
+    for (int64_t i = 0; o->last->mean_count > 1 && i < t->count; i++)
+        o->mean[i] += (t->w[i] - o->mean[i]) / (float)o->last->mean_count;
 }
 
 static fast_err average_rule(fast_trainer *t, float share)
@@ -287,7 +299,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 
 static fast_err train(fast_trainer *t, const local_config *c, outer *o)
 {
-    const double meets = o->period > 0 ? (double)o->period : (double)t->step_count;
+    const double meets = o->last->period > 0 ? (double)o->last->period : (double)t->step_count;
     const fast_cost cost = { .allreduces = 1 / meets,
                              .moved = (o->z ? 36 : 8) / meets,
                              .meets = meets };
@@ -298,13 +310,13 @@ static fast_err train(fast_trainer *t, const local_config *c, outer *o)
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         if (o->sum) {
             fast__vector_add(t->count, t->g, o->sum);
-            o->sum_count++;
+            o->last->sum_count++;
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
             fast_trainer_carry(t, t->rank, (double)t->workers);
         }
         fast_trainer_staleness(t, 0);
-        if (t->step <= switch_step || (o->period > 0 && t->step % o->period == 0) ||
+        if (t->step <= switch_step || (o->last->period > 0 && t->step % o->last->period == 0) ||
             t->step == t->step_count)
             FAST_TRY(exchange(t, c, o));
     }
@@ -314,7 +326,6 @@ static fast_err train(fast_trainer *t, const local_config *c, outer *o)
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const local_config *c = config;
-    fast_err err;
     outer o;
 
     /* Workers that never meet may stop where they like; all others at the end of a period. */
@@ -325,9 +336,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
     t->apart = c->period == 0 && !o.z && !o.sum && !o.base; /* nothing else is on its way */
-    err = train(t, c, &o);
-    outer_fini(&o);
-    return err;
+    return train(t, c, &o);
 }
 
 const fast_strategy fast__strategy_local = {
