@@ -241,12 +241,20 @@ static const float *significant(const ps_client *cl)
 {
     const ps_config *c = cl->c;
     const bool last = cl->step >= cl->t->step_count;
-    const double bound = last ? 0 : c->filter / sqrt((double)cl->step);
     const int64_t entry = sizeof(uint32_t) + sizeof(float);
-    const int64_t most = last || c->budget == 0 ? INT64_MAX : c->budget / entry;
+    fast_rng rng;
+    const ps_selection how = {
+        .lr = (float)fast_trainer_lr(cl->t, cl->step - 1),
+        .bound = last ? 0 : (float)(c->filter / sqrt((double)cl->step)),
+        .l1 = c->kkt ? (float)c->l1 : 0,
+        .skip = last ? 0 : (float)c->skip,
+        .rng = &rng,
+        .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
+    };
 
-    fast__ps_select(cl->t->count, cl->t->w, (float)fast_trainer_lr(cl->t, cl->step - 1),
-                    (float)bound, most, cl->sum, cl->part);
+    fast__rng_init(&rng, cl->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)cl->t->rank,
+                   (uint64_t)cl->step & UINT32_MAX, 0);
+    fast__ps_select(cl->t->count, cl->t->w, &how, cl->sum, cl->part);
     return cl->part;
 }
 
@@ -356,7 +364,7 @@ static fast_err client_init(ps_client *cl)
 {
     const ps_config *c = cl->c;
     const int64_t count = cl->t->count;
-    const bool parts = c->filter > 0 || c->budget > 0;
+    const bool parts = fast__ps_filters(c);
 
     if (c->send != PS_SEND_GRADIENTS)
         FAST_TRY(fast__alloc("the weights read", count, sizeof *cl->base, &cl->base));
@@ -364,6 +372,8 @@ static fast_err client_init(ps_client *cl)
         FAST_TRY(fast__alloc("gradients to push", count, sizeof *cl->sum, &cl->sum));
     if (parts)
         FAST_TRY(fast__alloc("significant gradients", count, sizeof *cl->part, &cl->part));
+    if (c->skip > 0)
+        cl->seed = fast_random(cl->t->actor);
     if (c->value > 0)
         FAST_TRY(fast__alloc("unseen updates", count, sizeof *cl->unseen, &cl->unseen));
     if (cl->t->state_count > 0)
