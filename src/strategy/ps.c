@@ -29,6 +29,7 @@
  *                the last push takes all (ps_filter.c: Li et al., Gaia, Bösen). What is sent is
  *                packed where that is shorter: 8 bytes for each that is not 0
  *   skip p       what would be sent waits by chance, and adds up; not at the last push
+ *   cache        the places of what is sent are sent again only when they change
  *   l1, kkt      every update ends with a proximal step of weight l1, which makes weights 0; kkt:
  *                gradients that such a step would take back are not sent. That changes nothing
  *                where each gradient is an update of plain SGD and its weight is 0 as it was read
@@ -107,6 +108,8 @@ static const fast_option options[] = {
                   "down to 0"),
     FAST_OPT_BOOL(ps_config, kkt, "no",
                   "l1: of weights that are 0, gradients no larger than l1 are not sent"),
+    FAST_OPT_BOOL(ps_config, cache, "no",
+                  "filters: places of entries are not sent again while they are the same"),
     FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
                   "correct late gradients to first order with this weight (DC-ASGD); 0: not"),
     FAST_OPT_REAL(
@@ -246,6 +249,9 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           : c->l1 > 0     ? "l1"
                           : c->value > 0  ? "value"
                                           : "epochs");
+    if (c->cache && !fast__ps_filters(c))
+        return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
+                                       "budget, skip or kkt too");
     if (c->kkt && c->l1 == 0)
         return fast__fail(FAST_EINVAL, "ps: kkt foresees the step of l1; give that too");
     if (c->decay > 0 && c->compensate == 0)

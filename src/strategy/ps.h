@@ -49,6 +49,7 @@ typedef struct ps_config {
     double skip;       /* probability that what would be sent waits; 0: never */
     double l1;         /* of the proximal step after each update; 0: none */
     bool kkt;          /* what that step would take back is not sent */
+    bool cache;        /* places of what is sent are not sent again while they are the same */
     double compensate; /* DC-ASGD's lambda; 0: none */
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */

@@ -234,6 +234,15 @@ static void kkt_changes_nothing_but_bytes(void **state)
                  (long long)all.bytes_sent);
 }
 
+/* Places that are sent once change nothing. */
+static void cached_places_change_nothing(void **state)
+{
+    (void)state;
+    same("ps:slack=0,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 4, NULL);
+    same("ps:slack=0,budget=400,servers=3,replicas=1,cache=yes", "ps:slack=0,budget=400", 4, NULL);
+    same("ps:slack=0,skip=0.9,cache=yes", "ps:slack=0,skip=0.9", 4, "transport=threads");
+}
+
 static void options_matter(void **state)
 {
     (void)state;
@@ -337,6 +346,7 @@ static void nonsense_is_refused(void **state)
         "ps:send=mean,skip=0.5",
         "ps:send=mean,l1=0.5",
         "ps:kkt=yes",
+        "ps:cache=yes",
         "ps:proxies=5",
         "ps:proxies=2,fetch=2",
         "ps:replicas=1,value=1",
@@ -423,6 +433,7 @@ int main(void)
         cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
+        cmocka_unit_test(cached_places_change_nothing),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(backup_workers_outrun_stragglers),
         cmocka_unit_test(nonsense_is_refused),

@@ -67,10 +67,12 @@ const fast_system fast__systems_ps[] = {
         .exchange = "reduce, ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-                   "delay. What is not significant waits; ranges have a copy.",
-        .missing = "model parallelism, filters of the user; copies are written by the workers, not "
-                   "along a chain",
+        .remarks =
+            "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
+            "delay. What is not significant waits; ranges have a copy. Its other filters are "
+            "skip, kkt and cache.",
+        .missing = "model parallelism, filters of the user's own; copies are written by the "
+                   "workers, not along a chain",
     },
     {
         .name = "li-et-al",
@@ -85,8 +87,8 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS",
         .consistency = "bounded",
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = "model parallelism, filters of the user; copies are written by the workers, not "
-                   "along a chain",
+        .missing = "model parallelism, filters of the user's own; copies are written by the "
+                   "workers, not along a chain",
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
