@@ -229,6 +229,7 @@ typedef enum fast_space_kind {
     FAST_SPACE_TICK,      /* request: sequence, clock */
     FAST_SPACE_GET,       /* request: id, version_min, clock_min, sizes only */
     FAST_SPACE_WATCH,     /* request: tell me of versions past this, once */
+    FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 is on its way; others' reads wait for it */
     FAST_SPACE_LEAVE,     /* request: nothing comes after it */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's floats */
@@ -341,6 +342,10 @@ void fast__service_touch(fast_space *space); /* the owner itself changed somethi
 int64_t fast__service_explain(fast_space *space, int64_t origin);
 void fast__service_close(fast_space *space); /* tell those that are still in */
 int64_t fast__service_refused(const fast_space *space);
+
+/* Tell far owners, before what is added next to tensor 0, that it comes: where it is not all zeros,
+ * gets of others wait until it has come, or until this actor is gone. space_far.c */
+fast_err fast__space_announce(fast_space *space, const float *x);
 
 /* What was read of a tensor of `leader`, cut alike, counts as read here: this is a copy of it. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);

@@ -180,6 +180,49 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     return err;
 }
 
+/* Actor 1 announces an update at 1 ms and sends it at 5 ms, or leaves; actor 2 reads at 2 ms. */
+enum { SILENT, ANNOUNCED, BROKEN };
+static fast_err read_announced(fast_actor *actor, void *ctx)
+{
+    const int how = *(const int *)ctx;
+    const int64_t me = fast_actor_id(actor);
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 0 };
+    float x[COUNT] = { [7] = 1 }, y[COUNT];
+    fast_space *space;
+    fast_err err = FAST_OK;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (me == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    else
+        err = fast_sleep_until(actor, me * (int64_t)MILLISECOND);
+    if (!err && me == 1 && how != SILENT)
+        err = fast__space_announce(space, x);
+    if (!err && me == 1) /* who announced reads what there is */
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    if (!err && me == 1 && fast_now(actor) > 2 * (int64_t)MILLISECOND)
+        err = fast__fail(FAST_EFORMAT, "it waits for itself");
+    if (!err && me == 1)
+        err = fast_sleep_until(actor, 5 * (int64_t)MILLISECOND);
+    if (!err && me == 1 && how != BROKEN)
+        err = fast_space_add(space, 0, x, FAST_SOON);
+    if (!err && me == 2)
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    if (!err && me == 2 && read.version != (how == ANNOUNCED))
+        err = fast__fail(FAST_EFORMAT, "read version %lld", (long long)read.version);
+    if (!err && me == 2 && (fast_now(actor) > 5 * (int64_t)MILLISECOND) != (how != SILENT))
+        err = fast__fail(FAST_EFORMAT, "read at %lld ns", (long long)fast_now(actor));
+    fast_space_close(space);
+    return err;
+}
+
+static void reads_wait_for_what_is_announced(void **state)
+{
+    (void)state;
+    for (int how = SILENT; how <= BROKEN; how++)
+        run(read_announced, &how);
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -343,9 +386,13 @@ static void eager_values_spare_the_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_do_not_travel), cmocka_unit_test(places_are_sent_once),
-        cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(the_stalest_is_first),
-        cmocka_unit_test(updates_cost_time),   cmocka_unit_test(eager_values_spare_the_way),
+        cmocka_unit_test(zeros_do_not_travel),
+        cmocka_unit_test(places_are_sent_once),
+        cmocka_unit_test(reads_wait_for_what_is_announced),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(the_stalest_is_first),
+        cmocka_unit_test(updates_cost_time),
+        cmocka_unit_test(eager_values_spare_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

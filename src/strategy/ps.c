@@ -28,6 +28,8 @@
  *   budget b     largest of it first, and no more than b bytes; the rest waits and adds up, until
  *                the last push takes all (ps_filter.c: Li et al., Gaia, Bösen). What is sent is
  *                packed where that is shorter: 8 bytes for each that is not 0
+ *   barrier b    a write of more than b bytes is announced, and others' reads of the ranges that it
+ *                changes wait until it has come (Gaia's selective barrier)
  *   skip p       what would be sent waits by chance, and adds up; not at the last push
  *   cache        the places of what is sent are sent again only when they change
  *   l1, kkt      every update ends with a proximal step of weight l1, which makes weights 0; kkt:
@@ -101,6 +103,9 @@ static const fast_option options[] = {
                   "the step; 0: nothing"),
     FAST_OPT_INT(ps_config, budget, "0", 0, 1e15,
                  "bytes of a write, the largest changes first, 8 for each; 0: any"),
+    FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
+                 "bytes of a write that is announced: others' reads of what it changes wait for "
+                 "it; 0: none"),
     FAST_OPT_REAL(ps_config, skip, "0", 0, 0.9999,
                   "probability that what would be sent waits, and adds up; 0: never"),
     FAST_OPT_REAL(ps_config, l1, "0", 0, 1e6,
@@ -249,6 +254,15 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           : c->l1 > 0     ? "l1"
                           : c->value > 0  ? "value"
                                           : "epochs");
+    if (c->barrier > 0 &&
+        (c->slack == 0 || c->eager || c->send != 0 || c->factors == FAST_FACTORS_YES || c->overlap))
+        return fast__fail(FAST_EINVAL,
+                          "ps: barrier holds reads until a whole gradient has come; leave out %s",
+                          c->slack == 0                    ? "slack=0, which does"
+                          : c->eager                       ? "eager"
+                          : c->send != 0                   ? "send"
+                          : c->factors == FAST_FACTORS_YES ? "factors"
+                                                           : "overlap");
     if (c->cache && !fast__ps_filters(c))
         return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
                                        "budget, skip or kkt too");

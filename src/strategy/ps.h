@@ -46,6 +46,7 @@ typedef struct ps_config {
     double epochs;     /* part of the workers whose end of an epoch ends it for all */
     double filter;     /* smallest relative change that is sent at step 1; 0: all */
     int64_t budget;    /* bytes of a write; 0: any */
+    int64_t barrier;   /* bytes of a write that others wait for before they read; 0: none */
     double skip;       /* probability that what would be sent waits; 0: never */
     double l1;         /* of the proximal step after each update; 0: none */
     bool kkt;          /* what that step would take back is not sent */

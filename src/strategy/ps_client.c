@@ -258,6 +258,26 @@ static const float *significant(const ps_client *cl)
     return cl->part;
 }
 
+/* The selective barrier (Gaia: Hsieh et al. 2017): a write that is long on its way is announced, so
+ * that no other reads the ranges that it changes before it has come. */
+static fast_err announce(ps_client *cl, const float *x)
+{
+    const int64_t count = cl->t->count, bytes = (int64_t)sizeof *x * count;
+    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_entries(x, count);
+
+    if ((packed < bytes ? packed : bytes) <= cl->c->barrier)
+        return FAST_OK;
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err = cl->spaces[i] ? fast__space_announce(cl->spaces[i], x) : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
+}
+
 /* Wait until what this writer has sent moves no weight of any other by more than the bound. */
 static fast_err hold_value(ps_client *cl, const float *x)
 {
@@ -284,6 +304,8 @@ fast_err fast__ps_push(ps_client *cl)
                                 : cl->g;
 
     fast_actor_at(t->actor, cl->step, cl->base ? "difference" : "gradient");
+    if (cl->c->barrier > 0)
+        FAST_TRY(announce(cl, x));
     if (cl->layers.count > 0)
         fast__ps_layers_take(t, &cl->layers);
     FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : cl->pieces ? add_end(cl) : add(cl, 0, x));

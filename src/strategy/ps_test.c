@@ -75,6 +75,7 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:slack=0,budget=1000000000", "allreduce:algorithm=tree", 4, NULL);
     same("ps:momentum=0", "ps", 4, hetero);
     same("ps:epochs=1", "ps", 4, hetero);
+    same("ps:barrier=1000000000", "ps", 4, hetero);
     same("ps:slack=0,eager=yes", "ps:slack=0", 4, hetero);
     same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
 }
@@ -189,6 +190,7 @@ static void crashes_are_survived_or_named(void **state)
                                         "ps:value=0.01",
                                         "ps:softsync=2",
                                         "ps:slack=3,eager=yes",
+                                        "ps:slack=3,barrier=1",
                                         "ps:proxies=2",
                                         "ps:slack=0,backup=1" };
     static const char *const stops[] = { "ps:slack=0", "ps:slack=3,lost=stop" };
@@ -290,6 +292,22 @@ static void bounds_bind(void **state)
     assert_true(train("ps:slack=0,proxies=2", 4, NULL).completeness == 1);
 }
 
+/* Over a WAN: who reads what is announced, not what was there before, is less late. */
+static void barriers_hold_reads(void **state)
+{
+    static const char *const wan = "cluster=wan";
+    const fast_result free = train("ps:proxies=2,filter=0.01", 4, wan),
+                      held = train("ps:proxies=2,filter=0.01,barrier=1", 4, wan);
+
+    (void)state;
+    if (!(held.staleness_mean < free.staleness_mean))
+        fail_msg("staleness %g with the barrier, %g without", held.staleness_mean,
+                 free.staleness_mean);
+    assert_true(held.steps == 24);
+    (void)train("ps:slack=2,servers=2,replicas=1,barrier=1", 4, wan);
+    (void)train("ps:barrier=1,budget=400,value=0.01", 4, "cluster=hetero");
+}
+
 /* The momentum of the servers is the rule's, to rounding, where nobody is late. */
 static void momentum_is_the_rules(void **state)
 {
@@ -347,6 +365,9 @@ static void nonsense_is_refused(void **state)
         "ps:send=mean,l1=0.5",
         "ps:kkt=yes",
         "ps:cache=yes",
+        "ps:slack=0,barrier=1",
+        "ps:slack=2,eager=yes,barrier=1",
+        "ps:barrier=1,send=mean",
         "ps:proxies=5",
         "ps:proxies=2,fetch=2",
         "ps:replicas=1,value=1",
@@ -430,6 +451,7 @@ int main(void)
         cmocka_unit_test(copies_survive_their_servers),
         cmocka_unit_test(crashes_are_survived_or_named),
         cmocka_unit_test(bounds_bind),
+        cmocka_unit_test(barriers_hold_reads),
         cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
