@@ -18,7 +18,7 @@
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
-enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float), LANES = 32 };
+enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float) };
 
 typedef struct onebit_config {
     int64_t group; /* elements that share two means; 0: a row */
@@ -65,65 +65,18 @@ static size_t bound(const void *config, const fast_block *block)
     return size_of(config, block);
 }
 
-/* v = x + e into e, or x as it is; the sums of all and of all magnitudes, in lanes: the sum of the
- * positive ones is half of their sum. Counts negative ones. */
-FAST_CLONES static void take_in(int64_t n, const float *x, float *e, float sums[2],
-                                int64_t *negative)
-{
-    float sum[LANES] = { 0 };
-    float size[LANES] = { 0 };
-    uint32_t signs[LANES] = { 0 };
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES) {
-        FAST_EACH
-        for (int j = 0; j < LANES; j++) {
-            const float v = e ? x[i + j] + e[i + j] : x[i + j];
-            uint32_t bits;
-
-            if (e)
-                e[i + j] = v;
-            memcpy(&bits, &v, sizeof bits);
-            signs[j] += bits >> 31;
-            sum[j] += v;
-            bits &= 0x7fffffff;
-            float magnitude;
-            memcpy(&magnitude, &bits, sizeof bits);
-            size[j] += magnitude;
-        }
-    }
-    for (; i < n; i++) {
-        const float v = e ? x[i] + e[i] : x[i];
-
-        if (e)
-            e[i] = v;
-        signs[i % LANES] += __builtin_signbitf(v) ? 1 : 0;
-        sum[i % LANES] += v;
-        size[i % LANES] += __builtin_fabsf(v);
-    }
-    for (int width = LANES / 2; width; width /= 2)
-        for (int j = 0; j < width; j++) {
-            sum[j] += sum[j + width];
-            size[j] += size[j + width];
-            signs[j] += signs[j + width];
-        }
-    sums[0] = sum[0];
-    sums[1] = size[0];
-    *negative = signs[0];
-}
-
 static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
 {
-    float sums[2];
+    fast_signs_sums of;
     float mean[2];
-    int64_t negative;
 
-    take_in(n, x, e, sums, &negative);
-    /* Where there are none of a sign its mean is not used, but must not hide what is not finite. */
-    mean[0] = negative < n ? (sums[1] + sums[0]) / (float)(2 * (n - negative)) : 0;
-    mean[1] = negative > 0 ? (sums[0] - sums[1]) / (float)(2 * negative) : 0;
+    fast__signs_sum(FAST_SIGNS_ALL, n, x, e, &of);
+    /* The sum of the positive ones is half of the sum of all and of all magnitudes. Where there are
+     * none of a sign its mean is not used, but must not hide what is not finite. */
+    mean[0] = of.negative < n ? (of.size + of.sum) / (float)(2 * (n - of.negative)) : 0;
+    mean[1] = of.negative > 0 ? (of.sum - of.size) / (float)(2 * of.negative) : 0;
     memcpy(out, mean, HEAD);
-    fast__signs_put(n, e ? e : x, mean, e, NULL, out + HEAD);
+    fast__signs_put(n, e ? e : x, mean, e, e ? x + n : NULL, out + HEAD);
     return out + HEAD + fast__signs_size(n);
 }
 

@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-enum { GROUP_MAX = 65536, LANES = 32 };
+enum { GROUP_MAX = 65536 };
 
 typedef struct sign_config {
     int64_t group; /* elements that share a magnitude */
@@ -47,35 +47,6 @@ static size_t sign_bound(const void *config, const fast_block *block)
     return size_of(((const sign_config *)config)->group, block);
 }
 
-/* v = x + e into e, where there is one; the sum of magnitudes of v. */
-FAST_CLONES static float take_in(int64_t n, const float *x, float *e)
-{
-    float size[LANES] = { 0 };
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES) {
-        FAST_EACH
-        for (int j = 0; j < LANES; j++) {
-            const float v = e ? x[i + j] + e[i + j] : x[i + j];
-
-            if (e)
-                e[i + j] = v;
-            size[j] += __builtin_fabsf(v);
-        }
-    }
-    for (; i < n; i++) {
-        const float v = e ? x[i] + e[i] : x[i];
-
-        if (e)
-            e[i] = v;
-        size[i % LANES] += __builtin_fabsf(v);
-    }
-    for (int width = LANES / 2; width; width /= 2)
-        for (int j = 0; j < width; j++)
-            size[j] += size[j + width];
-    return size[0];
-}
-
 static void take_out(const fast_decoding *d, int64_t at, int64_t n, const uint8_t *in, float size)
 {
     const float both[2] = { d->scale * size, -d->scale * size };
@@ -91,9 +62,11 @@ static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *o
     for (int64_t i = 0; i < e->block.count; i += group) {
         const int64_t n = e->block.count - i < group ? e->block.count - i : group;
         float *error = e->error ? e->error + i : NULL;
-        const float size = take_in(n, e->x + i, error) / (float)n;
-        const float both[2] = { size, -size };
+        fast_signs_sums sums;
 
+        fast__signs_sum(FAST_SIGNS_SIZE, n, e->x + i, error, &sums);
+        const float size = sums.size / (float)n;
+        const float both[2] = { size, -size };
         memcpy(at, &size, sizeof size);
         fast__signs_put(n, error ? error : e->x + i, both, error, error ? e->x + i + n : NULL,
                         at + sizeof size);

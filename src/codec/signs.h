@@ -49,9 +49,22 @@ FAST_SIGNS_INLINE size_t fast__signs_size(int64_t n)
     return (size_t)(n + FAST_SIGNS - 1) / FAST_SIGNS * sizeof(uint32_t);
 }
 
+/* What the means of a group are made of. */
+typedef struct fast_signs_sums {
+    float sum;        /* of all v; not for FAST_SIGNS_SIZE */
+    float size;       /* of their magnitudes */
+    int64_t negative; /* of them; not for FAST_SIGNS_SIZE */
+} fast_signs_sums;
+
+typedef enum fast_signs_what { FAST_SIGNS_SIZE, FAST_SIGNS_ALL } fast_signs_what;
+
+/* v = x + e into e, or x as it is where there is no e; the sums of v, each in 32 lanes that are
+ * folded in halves, so that they are the same bits on every machine. */
+void fast__signs_sum(fast_signs_what what, int64_t n, const float *x, float *e,
+                     fast_signs_sums *out);
 /* Signs of v to words; e, if there is one, becomes v - both[sign]. v and e may be equal; `both` may
  * be NULL where there is no e. `ahead`, if not NULL, is read after this, and so is what follows e:
- * as many of both are fetched meanwhile. */
+ * they are fetched meanwhile. */
 void fast__signs_put(int64_t n, const float *v, const float *both, float *e, const float *ahead,
                      uint8_t *out);
 /* y = both[sign], or y += it. */
