@@ -169,7 +169,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char 
 
 /* Save the whole run, to go on with resume=PATH exactly where it is. path NULL: a file of FAST's
  * own cache folder, named by an event FAST_EVENT_SAVE. Not while the run trains: for that there is
- * checkpoint=PATH. FAST_ENOTSUP where workers' replicas differ: one model is not the run. */
+ * checkpoint=PATH. FAST_ENOTSUP where workers are not synchronous: what is on its way is not kept.
+ */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
 /* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data

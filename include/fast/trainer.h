@@ -250,9 +250,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const floa
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
 /* Memory that lasts as long as the worker's replica: `size` bytes by a number, first 0. A program
- * that begins again because the run goes on after a cancel finds there what it left, for all that a
- * strategy keeps from one step to the next besides w, s and the rule's state. Asked for before the
- * first step. FAST_ENOMEM. */
+ * that begins again because the run goes on after a cancel, or is resumed from a checkpoint, finds
+ * there what it left, for all that a strategy keeps from one step to the next besides w, s and the
+ * rule's state. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if it left another size.
+ */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
                                                     void **out);
 
@@ -300,6 +301,9 @@ typedef struct fast_strategy {
     size_t config_size;         /* bytes of it */
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
+    bool resumes;               /* between steps all that a worker keeps is its replica, the rule's
+                                   state, what fast_trainer_keep() gave and what sums and flows owe:
+                                   checkpoints hold it. Synchronous ones only */
     bool near;                  /* its workers must share memory */
     bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
                                    servers through a space of fast_trainer_space() */

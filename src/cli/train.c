@@ -338,10 +338,11 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     if (!show->checkpoint[0]) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
-            fprintf(show->progress.file,
-                    "stopped after step %lld; workers' replicas differ, and a checkpoint holds one "
-                    "model: the run cannot be resumed\n",
-                    (long long)r->steps);
+            fprintf(
+                show->progress.file,
+                "stopped after step %lld; the strategy keeps more than a checkpoint holds: the run "
+                "cannot be resumed\n",
+                (long long)r->steps);
             return CLI_CANCELED;
         }
         if (err) {

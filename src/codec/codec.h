@@ -195,6 +195,8 @@ fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, ui
 float *fast__coder_residual(fast_coder *coder);
 /* All state of the flow for checkpoints, in floats. */
 float *fast__coder_state(fast_coder *coder, int64_t *count_out);
+/* Vectors encoded so far, by whose number chance is drawn. */
+int64_t fast__coder_encodings(const fast_coder *coder);
 /* Begin anew, as if `encodings` vectors had been encoded and nothing were owed. */
 void fast__coder_restart(fast_coder *coder, int64_t encodings);
 /* The blocks that the range is cut in, for figures. */

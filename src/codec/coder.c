@@ -257,6 +257,11 @@ float *fast__coder_state(fast_coder *c, int64_t *count_out)
     return c->residual;
 }
 
+int64_t fast__coder_encodings(const fast_coder *c)
+{
+    return (int64_t)c->encodings;
+}
+
 void fast__coder_restart(fast_coder *c, int64_t encodings)
 {
     FAST_ASSERT(encodings >= 0);

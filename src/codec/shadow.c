@@ -120,12 +120,16 @@ float fast__shadow_fit(int64_t count, const float *d, float *c)
     return s;
 }
 
-/* Room for what a receiver holds, once. */
-static fast_err reserve(const fast_shadows *s, fast_shadow *shadow)
+int64_t fast__shadows_floats(const fast_shadows *s)
+{
+    return s->count + s->state_count;
+}
+
+fast_err fast__shadow_reserve(const fast_shadows *s, fast_shadow *shadow)
 {
     return shadow->values ? FAST_OK
-                          : fast__alloc("a shadow", s->count + s->state_count,
-                                        sizeof *shadow->values, &shadow->values);
+                          : fast__alloc("a shadow", fast__shadows_floats(s), sizeof *shadow->values,
+                                        &shadow->values);
 }
 
 /* Encode the difference as the next of this receiver's: chance and the codec's state are its. */
@@ -155,7 +159,7 @@ fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, d
 {
     const size_t floats = (size_t)s->count * sizeof *x;
 
-    FAST_TRY(reserve(s, shadow));
+    FAST_TRY(fast__shadow_reserve(s, shadow));
     if (!shadow->whole) {
         put_head(out, WHOLE, ++shadow->number);
         memcpy(out + HEAD, x, floats);
@@ -209,7 +213,7 @@ fast_err fast__shadow_take(fast_shadows *s, fast_shadow *shadow, const uint8_t *
         if (size != HEAD + floats)
             return fast__fail(FAST_EFORMAT, "%zu bytes are no %lld whole values", size,
                               (long long)s->count);
-        FAST_TRY(reserve(s, shadow));
+        FAST_TRY(fast__shadow_reserve(s, shadow));
         memcpy(shadow->values, in + HEAD, floats);
         shadow->whole = true;
     } else {

@@ -27,6 +27,10 @@ fast_err fast__shadow_check(const fast_chain *chain, const char *option);
 fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out);
 void fast__shadows_free(fast_shadows *shadows); /* NULL is allowed */
 void fast__shadow_fini(fast_shadow *shadow);    /* likewise; it is as all 0 then */
+/* Room for what a receiver holds and the codec keeps for it: so many floats, made before the first
+ * message or with it. FAST_ENOMEM. */
+int64_t fast__shadows_floats(const fast_shadows *shadows);
+fast_err fast__shadow_reserve(const fast_shadows *shadows, fast_shadow *shadow);
 /* Bytes of one message at most. */
 size_t fast__shadows_bound(const fast_shadows *shadows);
 /* Sender: bring the shadow nearer to x, and write the message that does so to out: its bytes in

@@ -226,33 +226,41 @@ static fast_coder *coder_at(const fast_coded *c, int64_t k)
     return k < c->size ? c->slices[k] : k < 2 * c->size ? c->downs[k - c->size] : NULL;
 }
 
-int64_t fast__coded_state(const fast_coded *c, float *out)
+/* Of each coder: its encodings so far, then its floats. */
+void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
 {
-    int64_t total = 0;
-
     for (int64_t k = 0; k < 2 * c->size; k++) {
         fast_coder *coder = coder_at(c, k);
         int64_t count = 0;
         const float *state = coder ? fast__coder_state(coder, &count) : NULL;
+        const int64_t encodings = coder ? fast__coder_encodings(coder) : 0;
+        const size_t size = (size_t)count * sizeof *state;
+        uint8_t *at = coder ? fast__pack_add(pack, kind, k, sizeof encodings + size) : NULL;
 
-        if (out && count > 0)
-            memcpy(out + total, state, (size_t)count * sizeof *out);
-        total += count;
+        if (!at)
+            continue;
+        memcpy(at, &encodings, sizeof encodings);
+        if (count > 0)
+            memcpy(at + sizeof encodings, state, size);
     }
-    return total;
 }
 
-void fast__coded_state_set(fast_coded *c, const float *in)
+fast_err fast__coded_unpack(fast_coded *c, const fast_record *record)
 {
-    for (int64_t k = 0; k < 2 * c->size; k++) {
-        fast_coder *coder = coder_at(c, k);
-        int64_t count = 0;
-        float *state = coder ? fast__coder_state(coder, &count) : NULL;
+    fast_coder *coder =
+        record->number >= 0 && record->number < 2 * c->size ? coder_at(c, record->number) : NULL;
+    int64_t count = 0, encodings = 0;
+    float *state = coder ? fast__coder_state(coder, &count) : NULL;
+    const size_t size = (size_t)count * sizeof *state;
 
-        if (count > 0)
-            memcpy(state, in, (size_t)count * sizeof *in);
-        in += count;
-    }
+    if (!coder || record->size != sizeof encodings + size)
+        return fast__fail(FAST_EFORMAT, "%zu bytes are not what the codec keeps for sum %lld",
+                          record->size, (long long)record->number);
+    memcpy(&encodings, record->data, sizeof encodings);
+    fast__coder_restart(coder, encodings & INT64_MAX);
+    if (count > 0)
+        memcpy(state, (const uint8_t *)record->data + sizeof encodings, size);
+    return FAST_OK;
 }
 
 void fast__coded_restart(fast_coded *c, int64_t sums)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/pack.h"
 #include "codec/codec.h"
 #include "comm/spread.h"
 
@@ -51,9 +52,10 @@ fast_coded_way fast__coded_way(const fast_coded *coded);
 const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
 /* True if a member's later messages depend on what it sent before. */
 bool fast__coded_remembers(const fast_coded *coded);
-/* All that the member owes and its codecs keep, to out: the number of floats. `out` may be NULL. */
-int64_t fast__coded_state(const fast_coded *coded, float *out);
-void fast__coded_state_set(fast_coded *coded, const float *in);
+/* All that the member owes and its codecs keep, as records of this kind; take one of them over:
+ * FAST_EFORMAT if it does not fit. */
+void fast__coded_pack(const fast_coded *coded, fast_pack *pack, int64_t kind);
+fast_err fast__coded_unpack(fast_coded *coded, const fast_record *record);
 /* Owe nothing, as after `sums` calls. */
 void fast__coded_restart(fast_coded *coded, int64_t sums);
 

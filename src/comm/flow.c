@@ -27,6 +27,8 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 struct fast_flow {
     fast_flow *next;             /* in the list */
     fast_flow_options options;   /* as they were asked for */
@@ -127,16 +129,13 @@ static bool is_same(const fast_flow_options *a, const fast_flow_options *b)
 fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out)
 {
-    fast_flow *flow = flows->list;
+    fast_flow **at = &flows->list;
 
-    while (flow && !is_same(&flow->options, options))
-        flow = flow->next;
-    if (!flow) {
-        FAST_TRY(flow_new(flows, o, options, &flow));
-        flow->next = flows->list;
-        flows->list = flow;
-    }
-    *out = flow;
+    while (*at && !is_same(&(*at)->options, options))
+        at = &(*at)->next;
+    if (!*at) /* at the end: that they are made in the same order matters to shadows' chance */
+        FAST_TRY(flow_new(flows, o, options, at));
+    *out = *at;
     return FAST_OK;
 }
 
@@ -152,6 +151,98 @@ void fast__flows_drop(fast_flows *flows)
         fast__shadows_free(flows->shadows[i]);
         flows->shadows[i] = NULL;
     }
+}
+
+/* A flow in a record: these words, then floats: the coder's, or what receivers hold. */
+enum {
+    WORD_NUMBER,
+    WORD_WAY, /* bits: values, raw, down, decodes */
+    WORD_OFFSET,
+    WORD_COUNT,
+    WORD_SENT,  /* encodings; of differences: messages */
+    WORD_WHOLE, /* differences: something was sent */
+    WORD_KEPT,  /* differences: the bits of the part that was */
+    WORDS
+};
+
+/* What lasts of a flow; NULL: nothing. */
+static float *floats_of(const fast_flow *flow, int64_t *count_out)
+{
+    *count_out = flow->shadow.values ? fast__shadows_floats(flow->shadows) : 0;
+    return flow->shadows ? flow->shadow.values : fast__coder_state(flow->coder, count_out);
+}
+
+void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
+{
+    for (const fast_flow *f = flows->list; f; f = f->next) {
+        const fast_flow_options *o = &f->options;
+        const int64_t sent =
+            f->shadows ? (int64_t)f->shadow.number : fast__coder_encodings(f->coder);
+        int64_t words[WORDS] = {
+            o->number, o->values | o->raw << 1 | o->down << 2 | o->decodes << 3,
+            o->offset, o->count,
+            sent,      f->shadow.whole
+        };
+        int64_t count = 0;
+        const float *floats = floats_of(f, &count);
+        const size_t size = (size_t)count * sizeof *floats;
+        uint8_t *at = fast__pack_add(pack, kind, o->number, sizeof words + size);
+
+        if (!at)
+            continue;
+        memcpy(&words[WORD_KEPT], &f->shadow.kept, sizeof f->shadow.kept);
+        memcpy(at, words, sizeof words);
+        if (count > 0)
+            memcpy(at + sizeof words, floats, size);
+    }
+}
+
+/* Options of a record that a flow can have. */
+static bool read_options(const int64_t *words, const fast_layout *layout, fast_flow_options *out)
+{
+    const int64_t way = words[WORD_WAY], count = words[WORD_COUNT], offset = words[WORD_OFFSET];
+
+    *out = (fast_flow_options){ .number = words[WORD_NUMBER],
+                                .values = way & 1,
+                                .raw = way & 2,
+                                .down = way & 4,
+                                .decodes = way & 8,
+                                .offset = offset,
+                                .count = count };
+    return way >= 0 && way < 16 && out->number >= 0 && out->number < INT32_MAX && offset >= 0 &&
+           offset < layout->count && count >= 0 && count <= layout->count - offset &&
+           (!out->values || (offset == 0 && (count == 0 || count == layout->count)));
+}
+
+fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
+                            const fast_record *record)
+{
+    int64_t words[WORDS] = { 0 }, count = 0;
+    fast_flow_options options;
+    fast_flow *flow = NULL;
+
+    if (record->size >= sizeof words)
+        memcpy(words, record->data, sizeof words);
+    if (record->size < sizeof words || !read_options(words, o->layout, &options))
+        return fast__fail(FAST_EFORMAT, "%zu bytes are not what a flow keeps", record->size);
+    const size_t size = record->size - sizeof words;
+    FAST_TRY(fast__flows_get(flows, o, &options, &flow));
+    if (flow->shadows && size > 0)
+        FAST_TRY(fast__shadow_reserve(flow->shadows, &flow->shadow));
+    float *floats = floats_of(flow, &count);
+    if (size != (size_t)count * sizeof *floats || (words[WORD_WHOLE] && size == 0))
+        return fast__fail(FAST_EFORMAT, "flow %lld keeps %lld floats, not %zu bytes",
+                          (long long)options.number, (long long)count, size);
+    if (flow->shadows) {
+        flow->shadow.number = (uint32_t)words[WORD_SENT];
+        flow->shadow.whole = words[WORD_WHOLE] != 0;
+        memcpy(&flow->shadow.kept, &words[WORD_KEPT], sizeof flow->shadow.kept);
+    } else {
+        fast__coder_restart(flow->coder, words[WORD_SENT] & INT64_MAX);
+    }
+    if (count > 0)
+        memcpy(floats, (const uint8_t *)record->data + sizeof words, size);
+    return FAST_OK;
 }
 
 size_t fast_flow_bound(const fast_flow *flow)

@@ -9,7 +9,7 @@
 
 /* Those of one actor. All 0: none yet. */
 typedef struct fast_flows {
-    fast_flow *list;          /* the last one that was asked for first */
+    fast_flow *list;          /* in the order in which they were asked for */
     fast_shadows *shadows[2]; /* of all values, by direction; NULL: none yet */
     int64_t phase;            /* the caller's: whose they are */
 } fast_flows;
@@ -21,6 +21,11 @@ fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out);
 /* Free them all. */
 void fast__flows_drop(fast_flows *flows);
+/* All that they owe and hold, as records of this kind; take one of them over, into its flow, which
+ * is made: FAST_EFORMAT if it makes no sense, FAST_ENOMEM. */
+void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind);
+fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
+                            const fast_record *record);
 /* Refuse a chain that makes no sense, for changes, for values or for raw ones: FAST_EINVAL. */
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 

@@ -4,6 +4,7 @@
  *
  *   tensors    NAME                the parameters and the state, as in a file of weights
  *              optimizer/I/NAME    slot I of the update rule's state
+ *              worker/RANK         what each worker keeps besides (owed.c), where there is anything
  *   metadata   fast_checkpoint     version of this format: 1
  *              step                steps taken; the batches, the learning rate and every random
  *                                  stream are functions of it, so it is their whole position
@@ -33,11 +34,11 @@
 
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
-static const char *const matching[] = { "model",      "data",        "workers",     "batch",
-                                        "optimizer",  "lr",          "schedule",    "seed",
-                                        "shard",      "alpha",       "augment",     "strategy",
-                                        "accumulate", "then",        "codec",       "codec_down",
-                                        "feedback",   "codec_scope", "codec_small", NULL };
+static const char *const matching[] = {
+    "model", "data",  "workers",    "batch",    "optimizer",   "lr",          "schedule",
+    "seed",  "shard", "alpha",      "augment",  "strategy",    "topology",    "accumulate",
+    "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
+};
 
 /* The metadata apart from the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
@@ -188,7 +189,7 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
-/* The list of weights, and behind it what workers owe. */
+/* The list of weights, and behind it what workers keep. */
 static fast_err list_all(fast_run *run, fast_weights *weights)
 {
     const int64_t more = fast__owed_count(run);
@@ -207,13 +208,13 @@ static fast_err list_all(fast_run *run, fast_weights *weights)
         all.tensors[i].name = all.names[i];
     }
     fast__weights_fini(&w);
-    if (err) {
+    if (!err)
+        err = fast__owed_list(run, all.tensors + count, all.names + count);
+    if (err)
         fast__weights_fini(&all);
-        return err;
-    }
-    fast__owed_list(run, all.tensors + count, all.names + count);
-    *weights = all;
-    return FAST_OK;
+    else
+        *weights = all;
+    return err;
 }
 
 static fast_err save_described(fast_run *run, const char *path, meta *m)
@@ -394,7 +395,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
         fast__weights_copy(tensors, &learner->params, prefix,
                            fast__optimizer_slot(run->optimizer, slot));
     }
-    fast__owed_load(run, tensors);
+    FAST_TRY(fast__owed_load(run, tensors));
     run->sums = s.sums;
     run->step_judged = s.step_judged;
     run->result.test_loss = s.test_loss;

@@ -10,9 +10,9 @@
  *                         flows (comm/flow.h). What it still owes, the residual of error feedback,
  *                         lives and dies with the seat's replica
  *
- * One worker sends nothing: its codec is checked, and never used. A checkpoint holds one model, and
- * what each worker owes where sums go through codecs (owed.c): it is resumed to the bit, because
- * chance is drawn by the number of the sum. A phase of the run may have codecs of its own (then.c):
+ * One worker sends nothing: its codec is checked, and never used. A checkpoint holds what each
+ * worker owes and what receivers hold (owed.c): it is resumed to the bit, because chance is drawn
+ * by the number of the encoding. A phase of the run may have codecs of its own (then.c):
  * run->codec is that of the phase that goes on.
  */
 #include "run/team.h"
@@ -320,8 +320,24 @@ static fast_err open_sums(fast_trainer *t)
         return FAST_OK;
     FAST_TRY(sum_new(seat->team->run, t->rank, &seat->figures, &seat->coded));
     fast__coded_restart(seat->coded, seat->step_begun);
-    fast__owed_begin(seat);
     return FAST_OK;
+}
+
+fast_err fast__codec_unpack(fast_seat *seat, bool flow, const fast_record *record)
+{
+    const fast_run *run = seat->team->run;
+    fast_coded_options o = options_of(run, fast__run_params(run), seat->trainer.rank);
+
+    if (fast_trainer_codes(&seat->trainer) == FAST_CODES_NONE)
+        return fast__fail(FAST_EFORMAT,
+                          "the checkpoint holds what a codec keeps, and none is used");
+    if (!flow) {
+        FAST_TRY(open_sums(&seat->trainer));
+        return fast__coded_unpack(seat->coded, record);
+    }
+    o.figures = &seat->figures;
+    seat->flows.phase = seat->team->phase;
+    return fast__flows_unpack(&seat->flows, &o, record);
 }
 
 fast_err fast_trainer_sum(fast_trainer *t, float *x)

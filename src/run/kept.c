@@ -19,7 +19,11 @@ fast_err fast__kept_get(fast_seat *seat, int64_t number, size_t size, void **out
     while (kept && kept->number != number)
         kept = kept->next;
     if (kept) {
-        FAST_ASSERT(kept->size == size);
+        if (kept->size != size)
+            return fast__fail(FAST_EINVAL,
+                              "strategy %s keeps %zu bytes as number %lld, and the run that this "
+                              "one goes on from left %zu there",
+                              seat->team->strategy->name, size, (long long)number, kept->size);
         *out = kept->data;
         return FAST_OK;
     }

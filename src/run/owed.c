@@ -1,69 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What workers owe, in checkpoints: residuals of error feedback and the codecs' own vectors
- * (PowerSGD's last factors, DGC's momentum and sums) of every worker's coded sum.
+ * What each worker keeps, in checkpoints, besides the one model that they hold in any case.
  *
- *   saved      in mid-run each worker copies its own here when it comes to a step at which a
- *              checkpoint is due; who comes last saves. Nobody can be further than the gradient of
- *              the next step, because every sum needs all workers. At rest the seats' are saved
- *   loaded     kept here until a worker's first sum, which begins with them
+ *   replicas are one      where codecs owe: residuals of error feedback and the codecs' own vectors
+ *                         (PowerSGD's last factors, DGC's momentum and sums) of its coded sum
+ *   replicas differ       all of a worker: its replica and its rule's state, what its strategy
+ *                         keeps (kept.c), its sums and its flows with what receivers hold
+ *   between two phases    the rule's state, where both have replicas that differ: all else begins
+ *                         anew
  *
- * The file has a tensor codec/RANK for each worker, of as many floats as its coders keep; chance is
- * drawn by the number of the sum, which is the step's. A phase begins with nothing owed: a file of
- * its very begin has none of these.
+ *   saved      in mid-run each worker packs its own when it comes to a step at which a checkpoint
+ *              is due; who comes last saves. Nobody begins with a later one before: it waits. Those
+ *              of other processes send theirs to worker 0, also when they end. At rest the seats'
+ *              are packed
+ *   loaded     kept here until the worker's seat is made, which begins with it
  *
- * Memory: one copy of all that is owed, where a checkpoint is asked for and codecs owe.
+ * The file has a tensor worker/RANK for each, of records (base/pack.h) that are not numbers. What
+ * chance draws is by the number of an encoding, which is part of it.
+ *
+ * Memory: one copy of all that is kept, where a checkpoint is asked for.
  */
 #include "base/memory.h"
+#include "base/pack.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Floats of worker `rank`: by making what its sums would go through. */
-static fast_err size_of(const fast_team *team, int64_t rank, int64_t *out)
-{
-    fast_coded *coded = NULL;
+/* Kinds of records. Their numbers: of the rule's vector, of what is kept, of the coder, the flow.
+ */
+enum { NUMBERS = 1, WEIGHTS, STATE, RULE, CARRIED, KEPT, SUM, FLOW };
 
-    FAST_TRY(fast__codec_sum_new(team->run, rank, &coded));
-    *out = coded ? fast__coded_state(coded, NULL) : 0;
-    fast__coded_free(coded);
+/* Which part of a worker a checkpoint holds. */
+typedef enum owed_part { PART_NONE, PART_SUMS, PART_RULE, PART_ALL } owed_part;
+
+/* The part at a step, as the run is now. */
+static owed_part part_at(const fast_team *team, int64_t step)
+{
+    if (!team->owed.blobs)
+        return PART_NONE;
+    for (int64_t i = 0; i + 1 < team->phase_count; i++) {
+        const fast_phase *old = &team->phases[i], *next = old + 1;
+        const bool differ = old->strategy->resumes && !next->strategy->identical;
+
+        if (old->end == step)
+            return differ && !next->reset && fast__optimizer_slot(team->run->optimizer, 0)
+                       ? PART_RULE
+                       : PART_NONE;
+    }
+    if (!team->owed.on)
+        return PART_NONE;
+    return team->strategy->identical ? PART_SUMS : PART_ALL;
+}
+
+/* Do the codecs of any worker's sums owe? By making what they would go through. */
+static fast_err find_debts(const fast_team *team, bool *out)
+{
+    for (int64_t i = 0; i < team->workers && team->workers > 1 && !*out; i++) {
+        fast_coded *coded = NULL;
+
+        FAST_TRY(fast__codec_sum_new(team->run, i, &coded));
+        *out = coded && fast__coded_remembers(coded);
+        fast__coded_free(coded);
+    }
     return FAST_OK;
 }
 
 fast_err fast__owed_open(fast_team *team)
 {
     fast_owed *o = &team->owed;
-    int64_t total = 0;
 
     *o = (fast_owed){ .step = -1, .whole = -1, .open = true };
-    if (team->workers == 1 || !team->strategy->identical)
-        return FAST_OK;
-    FAST_TRY(fast__alloc("sizes of what workers owe", team->workers + 1, sizeof *o->at, &o->at));
-    for (int64_t i = 0; i < team->workers; i++) {
-        int64_t count = 0;
-
-        FAST_TRY(size_of(team, i, &count));
-        o->at[i] = total;
-        total += count;
+    if (team->strategy->identical)
+        FAST_TRY(find_debts(team, &o->on));
+    else
+        o->on = team->strategy->resumes;
+    FAST_TRY(fast__alloc("what workers keep", team->workers, sizeof *o->blobs, &o->blobs));
+    for (int64_t i = 0; i < team->workers; i++)
+        o->blobs[i].step = -1;
+    if (o->on && !team->strategy->identical) {
+        o->votes = true;
+        FAST_TRY(fast__vote_new(team, &o->vote));
     }
-    o->at[team->workers] = total;
-    if (total == 0)
-        return FAST_OK;
-    if (!team->alone)
-        return fast__fail(FAST_ENOTSUP,
-                          "codec %s keeps what a worker has not sent yet, which a checkpoint of "
-                          "several processes does not hold: leave out checkpoint and resume",
-                          team->run->config.codec);
-    return fast__alloc("what workers owe", total, sizeof *o->values, &o->values);
+    return FAST_OK;
 }
 
 void fast__owed_free(fast_team *team)
 {
-    fast__free(team->owed.at);
-    fast__free(team->owed.values);
-    team->owed = (fast_owed){ .step = -1, .whole = -1 };
+    fast_owed *o = &team->owed;
+
+    for (int64_t i = 0; o->blobs && i < team->workers; i++)
+        fast__free(o->blobs[i].bytes);
+    fast__free(o->blobs);
+    if (o->votes)
+        fast__vote_free(&o->vote);
+    *o = (fast_owed){ .step = -1, .whole = -1 };
 }
 
 fast_err fast__owed_again(fast_team *team)
@@ -76,130 +108,297 @@ fast_err fast__owed_again(fast_team *team)
 
 bool fast__owed_waits(const fast_run *run)
 {
-    return run->team && run->team->owed.values && run->team->world &&
+    return run->team && run->team->world && part_at(run->team, run->step) != PART_NONE &&
            run->team->owed.whole != run->step;
 }
 
-/* Copy what a worker owes now. */
-static void take(fast_team *team, int64_t i)
-{
-    fast_owed *o = &team->owed;
-    const int64_t count = o->at[i + 1] - o->at[i];
-    const fast_seat *seat = team->seats[i];
+/* Packing. */
 
-    if (seat && seat->coded)
-        FAST_ASSERT(fast__coded_state(seat->coded, o->values + o->at[i]) == count);
-    else if (seat && !fast__owed_begins(seat)) /* it has not summed yet */
-        memset(o->values + o->at[i], 0, (size_t)count * sizeof *o->values);
+/* What a worker of this process has now; NULL: it has not begun, and nothing is different. */
+static void pack_seat(const fast_seat *seat, owed_part part, fast_pack *pack)
+{
+    const fast_trainer *t = seat ? &seat->trainer : NULL;
+    const double numbers[2] = { t ? seat->loss : 0, t ? (double)seat->loss_count : 0 };
+    const float *slot;
+
+    fast__pack_put(pack, NUMBERS, 0, numbers, sizeof numbers);
+    if (!t)
+        return;
+    for (int i = 0; part != PART_SUMS && (slot = fast__optimizer_slot(seat->optimizer, i)); i++)
+        fast__pack_put(pack, RULE, i, slot, (size_t)t->count * sizeof *slot);
+    if (part != PART_RULE && seat->coded)
+        fast__coded_pack(seat->coded, pack, SUM);
+    if (part != PART_ALL)
+        return;
+    fast__pack_put(pack, WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
+    fast__pack_put(pack, STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__pack_put(pack, CARRIED, 0, seat->carried, (size_t)t->workers * sizeof *seat->carried);
+    for (const fast_kept *kept = seat->kept; kept; kept = kept->next)
+        fast__pack_put(pack, KEPT, kept->number, kept->data, kept->size);
+    fast__flows_pack(&seat->flows, pack, FLOW);
 }
 
-bool fast__owed_arrive(fast_seat *seat, int64_t step)
+/* Room for so many bytes. */
+static fast_err blob_reserve(fast_blob *blob, size_t size)
+{
+    if (size > blob->room) {
+        fast__free(blob->bytes);
+        *blob = (fast_blob){ .step = -1 };
+        FAST_TRY(fast__alloc("what a worker keeps", (int64_t)size, 1, &blob->bytes));
+        blob->room = size;
+    }
+    blob->size = size;
+    return FAST_OK;
+}
+
+fast_err fast__owed_pack(fast_team *team, int64_t i, int64_t step)
+{
+    fast_blob *blob = &team->owed.blobs[i];
+    const owed_part part = part_at(team, step);
+    fast_pack pack = { 0 };
+
+    FAST_ASSERT(part != PART_NONE);
+    pack_seat(team->seats[i], part, &pack);
+    FAST_TRY(blob_reserve(blob, pack.size));
+    pack = (fast_pack){ .out = blob->bytes };
+    pack_seat(team->seats[i], part, &pack);
+    FAST_ASSERT(pack.size == blob->size);
+    blob->step = step;
+    return FAST_OK;
+}
+
+bool fast__owed_is_due(const fast_team *team, int64_t step)
+{
+    return part_at(team, step) != PART_NONE;
+}
+
+bool fast__owed_turn(fast_team *team, int64_t step)
+{
+    fast_owed *o = &team->owed;
+
+    if (o->step == step)
+        return true;
+    if (o->step >= 0 && o->whole != o->step && o->arrived > 0 && o->arrived < team->workers_up)
+        return false;
+    o->step = step;
+    o->arrived = 0;
+    if (o->votes)
+        fast__vote_clear(team, &o->vote, step);
+    return true;
+}
+
+fast_err fast__owed_arrive(fast_seat *seat, int64_t step, bool *last_out)
 {
     fast_team *team = seat->team;
     fast_owed *o = &team->owed;
 
-    FAST_ASSERT(o->values != NULL);
-    if (o->step != step) {
-        o->step = step;
-        o->arrived = 0;
-    }
-    take(team, seat->trainer.rank);
+    FAST_ASSERT(o->step == step);
+    *last_out = false;
+    FAST_TRY(fast__owed_pack(team, seat->trainer.rank, step));
     if (seat->trainer.rank == 0)
         o->sums = team->run->sums;
     if (++o->arrived < team->workers_up)
-        return false;
+        return FAST_OK;
     o->whole = step;
-    return true;
+    *last_out = true;
+    return FAST_OK;
 }
 
-/* At rest: all seats are at the run's step. */
-static void take_all(fast_team *team)
+/* The record of a kind; false: there is none. */
+static bool find_record(const fast_blob *blob, int64_t kind, fast_record *out)
+{
+    for (size_t at = 0; fast__pack_next(blob->bytes, blob->size, &at, out);)
+        if (out->kind == kind)
+            return true;
+    return false;
+}
+
+fast_err fast__owed_take(fast_team *team, int64_t i, int64_t step, const void *bytes, size_t size)
 {
     fast_owed *o = &team->owed;
+    fast_blob *blob = &o->blobs[i];
+    const fast_learner *learner = team->run->learner;
+    fast_record w, s;
 
-    if (o->step == team->run->step)
-        return;
-    for (int64_t i = 0; i < team->workers; i++)
-        take(team, i);
-    o->step = team->run->step;
+    FAST_TRY(blob_reserve(blob, size));
+    memcpy(blob->bytes, bytes, size);
+    blob->step = step;
+    if (o->votes && o->step == step && find_record(blob, WEIGHTS, &w) &&
+        find_record(blob, STATE, &s) && w.size == (size_t)learner->params.count * sizeof(float) &&
+        s.size == (size_t)learner->state.count * sizeof(float))
+        fast__vote_cast(team, &o->vote,
+                        &(fast_replica){ .rank = i, .w = w.data, .s = s.data, .loss = 0 });
+    return FAST_OK;
 }
+
+/* At rest: all seats are at the run's step; those of other processes sent theirs when they ended.
+ */
+static fast_err take_all(fast_team *team)
+{
+    fast_owed *o = &team->owed;
+    bool begun = false;
+
+    for (int64_t i = 0; i < team->workers; i++)
+        begun = begun || team->seats[i];
+    for (int64_t i = 0; i < team->workers; i++) {
+        if (o->blobs[i].step == team->run->step && !team->seats[i])
+            continue;
+        if (begun && !team->seats[i])
+            return fast__fail(FAST_EINVAL,
+                              "worker %lld is in another process, which did not send what it "
+                              "keeps: give checkpoint=FILE when the run is opened",
+                              (long long)i);
+        FAST_TRY(fast__owed_pack(team, i, team->run->step));
+    }
+    o->step = team->run->step;
+    o->arrived = 0;
+    return FAST_OK;
+}
+
+/* Files. */
 
 int64_t fast__owed_count(const fast_run *run)
 {
-    const fast_team *team = run->team;
-
-    if (!team || !team->owed.values || !team->strategy->identical)
-        return 0;
-    for (int64_t i = 0; i + 1 < team->phase_count; i++)
-        if (team->phases[i].end == run->step) /* the next one begins with nothing */
-            return 0;
-    return team->workers;
+    return run->team && part_at(run->team, run->step) != PART_NONE ? run->team->workers : 0;
 }
 
-void fast__owed_list(fast_run *run, fast_tensor *tensors, char (*names)[FAST_TENSOR_NAME_MAX])
+fast_err fast__owed_list(fast_run *run, fast_tensor *tensors, char (*names)[FAST_TENSOR_NAME_MAX])
 {
     fast_team *team = run->team;
     const int64_t count = fast__owed_count(run);
 
-    if (count > 0)
-        take_all(team);
+    if (count > 0 && !team->world)
+        FAST_TRY(take_all(team));
     for (int64_t i = 0; i < count; i++) {
-        fast_owed *o = &team->owed;
+        const fast_blob *blob = &team->owed.blobs[i];
+        const int64_t floats = (int64_t)(blob->size / sizeof(float));
 
-        snprintf(names[i], sizeof names[i], "codec/%lld", (long long)i);
+        if (blob->step != run->step)
+            return fast__fail(FAST_EPEER, "worker %lld did not say what it keeps", (long long)i);
+        snprintf(names[i], sizeof names[i], "worker/%lld", (long long)i);
         tensors[i] = (fast_tensor){ .name = names[i],
                                     .dtype = FAST_F32,
                                     .rank = 1,
-                                    .shape = { o->at[i + 1] - o->at[i] },
-                                    .count = o->at[i + 1] - o->at[i],
-                                    .data = o->values + o->at[i] };
+                                    .shape = { floats },
+                                    .count = floats,
+                                    .data = blob->bytes };
     }
+    return FAST_OK;
 }
 
-/* The tensor of a worker; NULL: there is none of that length. */
-static const fast_tensor *find(const fast_team *team, const fast_tensors *tensors, int64_t i)
+/* The tensor of a worker; NULL: there is none that is made of records. */
+static const fast_tensor *find(const fast_tensors *tensors, int64_t i)
 {
-    const fast_owed *o = &team->owed;
     char name[FAST_TENSOR_NAME_MAX];
 
-    snprintf(name, sizeof name, "codec/%lld", (long long)i);
+    snprintf(name, sizeof name, "worker/%lld", (long long)i);
     const fast_tensor *t = fast__tensors_find(tensors, name);
-    return t && t->count == o->at[i + 1] - o->at[i] && t->dtype == FAST_F32 ? t : NULL;
+    return t && t->dtype == FAST_F32 &&
+                   fast__pack_is_whole(t->data, (size_t)t->count * sizeof(float))
+               ? t
+               : NULL;
 }
 
 fast_err fast__owed_check(const fast_run *run, const char *path, const fast_tensors *tensors)
 {
     for (int64_t i = 0; i < fast__owed_count(run); i++)
-        if (!find(run->team, tensors, i))
+        if (!find(tensors, i))
             return fast__fail(FAST_EINVAL,
-                              "%s does not hold what worker %lld owes to the others with codec %s",
-                              path, (long long)i, run->config.codec);
+                              "%s does not hold what worker %lld keeps with strategy %s and codec "
+                              "%s",
+                              path, (long long)i, run->team->strategy->name, run->config.codec);
     return FAST_OK;
 }
 
-void fast__owed_load(fast_run *run, const fast_tensors *tensors)
+fast_err fast__owed_load(fast_run *run, const fast_tensors *tensors)
 {
-    for (int64_t i = 0; i < fast__owed_count(run); i++) {
-        fast_owed *o = &run->team->owed;
-        const fast_tensor *t = find(run->team, tensors, i);
+    fast_team *team = run->team;
+    float *slot;
 
-        memcpy(o->values + o->at[i], t->data, (size_t)t->count * sizeof *o->values);
-        o->step = o->loaded = run->step;
+    for (int64_t i = 0; i < fast__owed_count(run); i++) {
+        fast_owed *o = &team->owed;
+        const fast_tensor *t = find(tensors, i);
+        const size_t size = (size_t)t->count * sizeof(float);
+
+        FAST_TRY(blob_reserve(&o->blobs[i], size));
+        memcpy(o->blobs[i].bytes, t->data, size);
+        o->blobs[i].step = o->step = o->loaded = run->step;
+    }
+    for (int64_t i = 0; team && i + 1 < team->phase_count; i++) {
+        const fast_phase *old = &team->phases[i];
+
+        if (old->end != run->step || (old->strategy->identical && !old[1].reset))
+            continue;
+        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
+            memset(slot, 0, (size_t)run->learner->params.count * sizeof *slot);
+    }
+    return FAST_OK;
+}
+
+/* Beginning. */
+
+/* Copy a record that must have this size. */
+static fast_err copy_record(const fast_record *r, void *out, size_t size)
+{
+    if (!out || r->size != size)
+        return fast__fail(FAST_EFORMAT,
+                          "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
+                          (long long)r->kind, r->size, size);
+    if (size > 0)
+        memcpy(out, r->data, size);
+    return FAST_OK;
+}
+
+static fast_err unpack_record(fast_seat *seat, const fast_record *r)
+{
+    const fast_trainer *t = &seat->trainer;
+    const size_t size = (size_t)t->count * sizeof(float);
+    const int slots = 64; /* more than any rule has */
+    double numbers[2] = { 0 };
+    void *kept = NULL;
+
+    switch (r->kind) {
+    case NUMBERS:
+        FAST_TRY(copy_record(r, numbers, sizeof numbers));
+        seat->loss = numbers[0];
+        seat->loss_count = numbers[1] >= 0 && numbers[1] < 1e9 ? (int64_t)numbers[1] : 0;
+        return FAST_OK;
+    case WEIGHTS:
+        return copy_record(r, t->w, size);
+    case STATE:
+        return t->state_count ? copy_record(r, t->s, (size_t)t->state_count * sizeof(float))
+                              : FAST_OK;
+    case RULE:
+        return copy_record(r,
+                           r->number >= 0 && r->number < slots
+                               ? fast__optimizer_slot(seat->optimizer, (int)r->number)
+                               : NULL,
+                           size);
+    case CARRIED:
+        return copy_record(r, seat->carried, (size_t)t->workers * sizeof *seat->carried);
+    case KEPT:
+        if (r->number < 0 || r->size == 0)
+            return fast__fail(FAST_EFORMAT, "the checkpoint's record of a strategy is damaged");
+        FAST_TRY(fast__kept_get(seat, r->number, r->size, &kept));
+        return copy_record(r, kept, r->size);
+    case SUM:
+    case FLOW:
+        return fast__codec_unpack(seat, r->kind == FLOW, r);
+    default:
+        return fast__fail(FAST_EFORMAT, "the checkpoint has a record of unknown kind %lld",
+                          (long long)r->kind);
     }
 }
 
-bool fast__owed_begins(const fast_seat *seat)
-{
-    const fast_team *team = seat->team;
-    const fast_owed *o = &team->owed;
-
-    return o->values && o->loaded > 0 && seat->step_begun == o->loaded;
-}
-
-void fast__owed_begin(fast_seat *seat)
+fast_err fast__owed_begin(fast_seat *seat)
 {
     const fast_owed *o = &seat->team->owed;
+    const fast_blob *blob = o->blobs ? &o->blobs[seat->trainer.rank] : NULL;
+    fast_record record;
 
-    if (fast__owed_begins(seat))
-        fast__coded_state_set(seat->coded, o->values + o->at[seat->trainer.rank]);
+    if (!blob || o->loaded <= 0 || blob->step != o->loaded || seat->step_begun != o->loaded)
+        return FAST_OK;
+    for (size_t at = 0; fast__pack_next(blob->bytes, blob->size, &at, &record);)
+        FAST_TRY(unpack_record(seat, &record));
+    return FAST_OK;
 }

@@ -4,24 +4,33 @@
  * rules, centres, outer momentum, masses, the places in changing graphs, what codecs owe and what
  * neighbours hold. A run that was stopped and goes on ends with the bits of the one that was not.
  * Method: small runs of every such member of the families, with and without codecs, in sim and on
- * threads, are canceled at evaluations and go on.
+ * threads, are canceled at evaluations and go on; or another run resumes a copy of a checkpoint
+ * that they made on their way, or of the one that a cancel left. Then phases, damage, weights that
+ * are loaded, and memory that ends. With the argument "mpi", under mpirun: checkpoints of several
+ * processes.
  */
+#include "base/memory.h"
 #include "fast/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-enum { STEPS = 16, OPTIONS_MAX = 24 };
+enum { STEPS = 16, OPTIONS_MAX = 24, PATH_MAX_HERE = 256 };
 
 #ifdef FAST_SANITIZED
 enum { BRIEF = 1 };
 #else
 enum { BRIEF = 0 };
 #endif
+
+static char folder[64] = "state_test.XXXXXX";
 
 /* Runs, by what matters here. */
 typedef struct job {
@@ -132,11 +141,253 @@ static void a_canceled_run_goes_on(void **state)
     }
 }
 
-int main(void)
+/* Who copies the checkpoint of a step, and may cancel the run there. */
+typedef struct copier {
+    fast_run *run;
+    const char *copy;   /* where it goes */
+    int64_t at;         /* of this step */
+    bool cancel;        /* the run there */
+    int64_t saved_step; /* of the last one */
+} copier;
+
+static void copy_file(const char *from, const char *to)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_canceled_run_goes_on),
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    char bytes[65536];
+    size_t size;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
+        assert_int_equal(fwrite(bytes, 1, size, out), size);
+    fclose(in);
+    fclose(out);
+}
+
+static void copy_at(void *ctx, const fast_event *event)
+{
+    copier *c = ctx;
+
+    if (event->kind != FAST_EVENT_SAVE)
+        return;
+    c->saved_step = event->step;
+    if (event->step == c->at)
+        copy_file(event->text, c->copy);
+    if (event->step == c->at && c->cancel)
+        fast_run_cancel(c->run);
+}
+
+static void path_of(const char *name, char path[PATH_MAX_HERE], const char *option)
+{
+    snprintf(path, PATH_MAX_HERE, "%s%s/%s.safetensors", option, folder, name);
+}
+
+/* Train with a checkpoint every 3 steps, of which the one of step `at` is kept. */
+static uint64_t train_and_copy(const job *j, const char *transport, copier *c)
+{
+    char checkpoint[PATH_MAX_HERE], copy[PATH_MAX_HERE];
+
+    path_of("whole", checkpoint, "checkpoint=");
+    path_of("copy", copy, "");
+    fast_run *run = open_job(
+        j, (const char *const[]){ transport, "checkpoint_every=3steps", checkpoint, NULL });
+    c->run = run;
+    c->copy = copy;
+    fast_run_watch(run, copy_at, c);
+    if (fast_run_train(run))
+        fail_msg("%s %s: %s", j->strategy, j->codec, fast_error_detail());
+    const uint64_t hash = fast_run_result(run)->params_hash;
+    fast_run_close(run);
+    return hash;
+}
+
+static uint64_t resume(const job *j, const char *transport, const char *name)
+{
+    char path[PATH_MAX_HERE];
+
+    path_of(name, path, "resume=");
+    fast_run *run = open_job(j, (const char *const[]){ transport, path, NULL });
+    if (fast_run_train(run))
+        fail_msg("%s %s: %s", j->strategy, j->codec, fast_error_detail());
+    const uint64_t hash = fast_run_result(run)->params_hash;
+    fast_run_close(run);
+    return hash;
+}
+
+static void a_resumed_run_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i += BRIEF ? 3 : 1) {
+        const job *j = &jobs[i];
+        const char *const transport = i % 4 == 1 ? "transport=threads" : "transport=sim";
+        const int64_t at = i % 2 ? 6 : 9;
+        const uint64_t hash = train(j, "transport=sim", false);
+        copier c = { .at = at };
+
+        if (train_and_copy(j, transport, &c) != hash)
+            fail_msg("%s %s: checkpoints change the model", j->strategy, j->codec);
+        assert_int_equal(c.saved_step, STEPS);
+        if (resume(j, "transport=sim", "copy") != hash)
+            fail_msg("%s %s: another model after a resume at step %lld", j->strategy, j->codec,
+                     (long long)at);
+        c.cancel = true;
+        (void)train_and_copy(j, transport, &c);
+        assert_in_range(c.saved_step, at, STEPS); /* it stops where a period ends */
+        if (resume(j, "transport=threads", "whole") != hash)
+            fail_msg("%s %s: another model after a cancel and a resume", j->strategy, j->codec);
+    }
+}
+
+/* Strategies that change: a cut before, at and after the change. */
+static void phases_are_resumed(void **state)
+{
+    static const job changing[] = {
+        { "strategy=local:period=2", "then=gossip@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=gossip", "then=allreduce@step=9", "codec=none" },
+        { "strategy=allreduce", "then=elastic_sync:mu=0.9@step=6", "codec=onebit" },
+        { "strategy=gossip:push=yes", "then=local:outer=nesterov@step=9", "codec=none" },
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
+    for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++)
+        for (int64_t at = 3; at <= 12; at += 3) {
+            const job *j = &changing[i];
+            copier c = { .at = at };
+
+            const uint64_t hash = train_and_copy(j, "transport=sim", &c);
+            assert_true(train(j, "transport=sim", false) == hash);
+            if (resume(j, "transport=sim", "copy") != hash)
+                fail_msg("%s %s: another model after a resume at step %lld", j->strategy, j->more,
+                         (long long)at);
+        }
+}
+
+/* A file that says something else is refused, wherever it was changed; and so are other options. */
+static void what_does_not_fit_is_refused(void **state)
+{
+    const job *j = &jobs[4];
+    char copy[PATH_MAX_HERE], option[PATH_MAX_HERE];
+    copier c = { .at = 6 };
+
+    (void)state;
+    path_of("copy", copy, "");
+    path_of("copy", option, "resume=");
+    (void)train_and_copy(j, "transport=sim", &c);
+    const char *const again[] = { "data=digits:train=480,test=40",
+                                  "model=mlp:hidden=12",
+                                  "workers=4",
+                                  "batch=8",
+                                  "lr=0.05",
+                                  "steps=16",
+                                  "evaluate=5steps",
+                                  "engine=ref",
+                                  "optimizer=sgd",
+                                  j->strategy,
+                                  j->codec,
+                                  "topology=ring",
+                                  option,
+                                  NULL };
+    fast_run *run = NULL;
+    assert_int_equal(fast_run_open(again, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "topology=exponential"));
+    char load[PATH_MAX_HERE]; /* a checkpoint is a file of weights, too */
+    path_of("copy", load, "load=");
+    fast_run_close(open_job(j, (const char *const[]){ load, NULL }));
+    FILE *file = fopen(copy, "r+b");
+    assert_non_null(file);
+    fseek(file, -5, SEEK_END);
+    fputc(77, file);
+    fclose(file);
+    const char *same[14];
+    memcpy(same, again, sizeof again);
+    same[11] = j->more;
+    assert_int_equal(fast_run_open(same, &run), FAST_EFORMAT);
+    assert_non_null(strstr(fast_error_detail(), "damaged"));
+}
+
+/* Memory ends while a run is resumed and trains: it says so, and nothing leaks. */
+static void memory_may_end(void **state)
+{
+    const job *j = &jobs[4];
+    copier c = { .at = 6 };
+    char option[PATH_MAX_HERE];
+    int64_t failed = 0;
+
+    (void)state;
+    path_of("copy", option, "resume=");
+    (void)train_and_copy(j, "transport=sim", &c);
+    for (int64_t n = 0; n < 400; n += BRIEF ? 40 : 9) {
+        fast_run *run = open_job(j, (const char *const[]){ "transport=sim", option, NULL });
+
+        fast__alloc_fail_after(n, true);
+        const fast_err err = fast_run_train(run);
+        fast__alloc_fail_after(-1, true);
+        failed += err != FAST_OK; /* of the actor that tells most, which may have lost another */
+        fast_run_close(run);
+    }
+    assert_true(failed > 0);
+}
+
+static bool is_first; /* this process has worker 0 */
+
+/* Ranks see one folder; the model of the run is at the first. */
+static void ranks_are_resumed(void **state)
+{
+    static const size_t some[] = { 1, 4, 6, 8, 12, 13, 17, 19 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        const job *j = &jobs[some[i]];
+        copier c = { .at = 9 };
+        const uint64_t hash = train(j, "transport=sim", false);
+        const uint64_t whole = train_and_copy(j, "transport=mpi", &c);
+        const bool first = c.saved_step == STEPS;
+        const uint64_t again = resume(j, "transport=mpi", "copy");
+
+        if (first && whole != hash)
+            fail_msg("%s %s: another model on ranks", j->strategy, j->codec);
+        if (first && again != hash)
+            fail_msg("%s %s: another model after a resume on ranks", j->strategy, j->codec);
+        if (first && resume(j, "transport=sim", "whole") != hash)
+            fail_msg("%s %s: the end on ranks is another one in sim", j->strategy, j->codec);
+        is_first = first;
+    }
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char path[PATH_MAX_HERE];
+
+    (void)state;
+    path_of("whole", path, "");
+    (void)remove(path);
+    path_of("copy", path, "");
+    (void)remove(path);
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_are_resumed) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_canceled_run_goes_on), cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(phases_are_resumed),     cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(memory_may_end),
+    };
+
+    if (argc > 1 && strcmp(argv[1], "mpi") == 0) {
+        snprintf(folder, sizeof folder, "state_test.%ld", (long)getppid());
+        (void)mkdir(folder, 0777); /* who comes first makes it */
+        const int failed = cmocka_run_group_tests(on_ranks, NULL, NULL);
+        if (is_first) /* nobody else looks into it any more */
+            (void)remove_folder(NULL);
+        return failed;
+    }
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

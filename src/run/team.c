@@ -165,8 +165,13 @@ static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
         return err;
     }
     seat_reset(seat);
-    *out = seat;
-    return FAST_OK;
+    if (worker)
+        err = fast__owed_begin(seat);
+    if (err)
+        seat_free(run, seat);
+    else
+        *out = seat;
+    return err;
 }
 
 /* Programs. */
@@ -235,6 +240,12 @@ static fast_err server_main(fast_actor *actor, void *ctx)
 
 /* The team. */
 
+/* Is all that a strategy's workers keep in checkpoints? */
+static bool can_resume(const fast_strategy *strategy)
+{
+    return strategy->identical || strategy->resumes;
+}
+
 static fast_err open_strategy(fast_team *team)
 {
     fast_run_config *c = &team->run->config;
@@ -247,7 +258,7 @@ static fast_err open_strategy(fast_team *team)
         snprintf(c->transport, sizeof c->transport, "threads");
     FAST_TRY(fast__phases_open(team));
     for (int64_t i = 0; i < team->phase_count; i++)
-        whole = whole || team->phases[i].strategy->identical;
+        whole = whole || can_resume(team->phases[i].strategy);
     if (!whole && (c->checkpoint[0] || c->resume[0]))
         FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
@@ -255,11 +266,11 @@ static fast_err open_strategy(fast_team *team)
 
 fast_err fast__team_can_resume(const fast_team *team, const char *option)
 {
-    if (team->strategy->identical)
+    if (can_resume(team->strategy))
         return FAST_OK;
     return fast__fail(FAST_ENOTSUP,
-                      "strategy %s keeps a replica of its own at each worker, and a checkpoint "
-                      "holds one model: leave out %s",
+                      "strategy %s keeps more than replicas between steps, which a checkpoint does "
+                      "not hold: leave out %s",
                       team->strategy->name, option);
 }
 

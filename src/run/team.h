@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/pack.h"
 #include "base/thread.h"
 #include "comm/flow.h"
 #include "model/native.h"
@@ -120,13 +121,23 @@ typedef struct fast_epoch_sums {
     int64_t positions; /* judged */
 } fast_epoch_sums;
 
-/* What all workers owe, for checkpoints (owed.c). */
+/* What one worker keeps, in records. */
+typedef struct fast_blob {
+    uint8_t *bytes; /* of them; NULL: none yet */
+    size_t size;    /* that is used */
+    size_t room;    /* that there is */
+    int64_t step;   /* that it is of; -1: none */
+} fast_blob;
+
+/* What all workers keep, for checkpoints (owed.c). */
 typedef struct fast_owed {
     bool open;          /* checkpoints are asked for */
-    int64_t *at;        /* [workers + 1]: where each one's begins */
-    float *values;      /* all of it; NULL: codecs owe nothing, or nobody asks */
-    int64_t step;       /* that it is of; -1: none */
-    int64_t arrived;    /* workers that have put theirs in */
+    bool on;            /* workers keep something in the phase that goes on */
+    bool votes;         /* their replicas differ: there is a vote */
+    fast_vote vote;     /* which model stands for those of the step */
+    fast_blob *blobs;   /* [workers]; NULL: nobody asks */
+    int64_t step;       /* that is collected, or was; -1: none */
+    int64_t arrived;    /* workers of this process that have put theirs in */
     int64_t whole;      /* the step at which all had; -1: none */
     int64_t loaded;     /* the step that a checkpoint brought it for; 0: none did */
     fast_run_sums sums; /* of the epoch, when worker 0 put its own in */
@@ -206,8 +217,8 @@ void fast__team_free(fast_team *team); /* NULL is allowed */
 /* Train to the end. */
 fast_err fast__team_train(fast_team *team);
 
-/* FAST_ENOTSUP, with the reason, where one model is not all that the run is. `option` is what asks
- * for more. */
+/* FAST_ENOTSUP, with the reason, where a checkpoint does not hold all that the run is. `option` is
+ * what asks for it. */
 fast_err fast__team_can_resume(const fast_team *team, const char *option);
 
 /* A learner failed, with this error and the calling actor's detail: the team stops. */
@@ -243,27 +254,36 @@ fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out
 /* Refuse what the chains of a phase and the run's options do not allow. */
 fast_err fast__codec_check(const fast_run *run);
 
-/* owed.c: make room for what workers owe in the phase that goes on. FAST_ENOTSUP where a checkpoint
- * cannot hold it. Give it back. */
+/* owed.c: make room for what workers keep in the phase that goes on; give it back. */
 fast_err fast__owed_open(fast_team *team);
 void fast__owed_free(fast_team *team);
 /* The same for another phase, where there was room before. */
 fast_err fast__owed_again(fast_team *team);
-/* A worker is at a step at which all is saved: true if it is the last one. The mutex is held. */
-bool fast__owed_arrive(fast_seat *seat, int64_t step);
+/* Does a checkpoint of this step hold what workers keep? */
+bool fast__owed_is_due(const fast_team *team, int64_t step);
+/* A worker comes to a step at which all is saved: false while an earlier one is collected. The
+ * mutex is held, here and below. */
+bool fast__owed_turn(fast_team *team, int64_t step);
+/* It puts its own in; true in *last_out if it is the last one. FAST_ENOMEM. */
+fast_err fast__owed_arrive(fast_seat *seat, int64_t step, bool *last_out);
+/* Pack what worker i of this process keeps; take in what one of another process has packed. */
+fast_err fast__owed_pack(fast_team *team, int64_t i, int64_t step);
+fast_err fast__owed_take(fast_team *team, int64_t i, int64_t step, const void *bytes, size_t size);
 /* In mid-run: somebody has not put its own in yet. */
 bool fast__owed_waits(const fast_run *run);
-/* Tensors of a checkpoint at run->step, as the run is now; write them to the lists. */
+/* Tensors of a checkpoint at run->step, as the run is now; write them to the lists. FAST_EINVAL or
+ * FAST_EPEER if something is missing. */
 int64_t fast__owed_count(const fast_run *run);
-void fast__owed_list(fast_run *run, struct fast_tensor *tensors,
-                     char (*names)[FAST_TENSOR_NAME_MAX]);
+fast_err fast__owed_list(fast_run *run, struct fast_tensor *tensors,
+                         char (*names)[FAST_TENSOR_NAME_MAX]);
 /* Look for them in a file; take them over. run->step is the file's. */
 fast_err fast__owed_check(const fast_run *run, const char *path,
                           const struct fast_tensors *tensors);
-void fast__owed_load(fast_run *run, const struct fast_tensors *tensors);
-/* Does this worker begin with what was loaded? Then its first sum does. */
-bool fast__owed_begins(const fast_seat *seat);
-void fast__owed_begin(fast_seat *seat);
+fast_err fast__owed_load(fast_run *run, const struct fast_tensors *tensors);
+/* A worker's seat is new: it begins with what was loaded for it. FAST_EFORMAT, FAST_ENOMEM. */
+fast_err fast__owed_begin(fast_seat *seat);
+/* codec.c: take over a record of the worker's sums, or of one of its flows. */
+fast_err fast__codec_unpack(fast_seat *seat, bool flow, const fast_record *record);
 
 /* kept.c: the memory of this number, made if there is none; all of it is given back. */
 fast_err fast__kept_get(fast_seat *seat, int64_t number, size_t size, void **out);

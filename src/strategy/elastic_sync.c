@@ -210,6 +210,7 @@ const fast_strategy fast__strategy_elastic_sync = {
     .options = options,
     .config_size = sizeof(sync_config),
     .synchronous = true,
+    .resumes = true,
     .codes = true,
     .sends = "differences",
     .worker = worker,

@@ -531,6 +531,7 @@ const fast_strategy fast__strategy_gossip = {
     .options = options,
     .config_size = sizeof(gossip_config),
     .synchronous = true,
+    .resumes = true,
     .codes = true,
     .topology = "ring",
     .sends = "weights",

@@ -345,6 +345,7 @@ const fast_strategy fast__strategy_local = {
     .options = options,
     .config_size = sizeof(local_config),
     .synchronous = true,
+    .resumes = true,
     .codes = true,
     .sends = "weights",
     .check = check,
