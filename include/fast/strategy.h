@@ -194,6 +194,8 @@ typedef struct fast_space_options {
                                smallest clock rises; a get takes it if it is new enough */
     bool stalest; /* of far requests that wait at an owner, that of the smallest clock is first */
     bool sparse;  /* far updates with many zeros travel without them: 8 bytes for each other */
+    bool cache;   /* sparse: of the first tensor, places that are those of the update before are not
+                     sent again; both ends keep them */
     bool follows; /* a copy of another space: updates may name versions that it has not reached */
     const char *codec;      /* of what is added to the first tensor, by name with its options;
                                NULL: floats as they are */

@@ -98,6 +98,13 @@ typedef struct fast_space_watched {
     bool changed;               /* and it has not been called yet */
 } fast_space_watched;
 
+/* The last places of entries that went one way between two actors. */
+typedef struct fast_space_places {
+    uint32_t *list; /* as many as a range has floats, or NULL */
+    int64_t count;  /* of them */
+    uint64_t hash;  /* theirs */
+} fast_space_places;
+
 typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
 struct fast_space_service;                        /* space_owner.c */
 
@@ -116,30 +123,33 @@ struct fast_space {
     bool whole;                     /* tensors are not cut */
     bool writer;                    /* this actor's clock counts */
     bool shared;                    /* its store is used by near actors */
-    bool eager;                     /* the four are of fast_space_options */
+    bool eager;                     /* the five are of fast_space_options */
     bool stalest;
     bool sparse;
+    bool cache;
     bool follows;
     double operations;              /* of an update, for each float */
     double bytes;                   /* that it moves */
     struct fast_space_codec *codec; /* NULL: nothing is encoded */
-    float *dense;                /* sparse, layers: what the last update was, unpacked; or NULL */
-    fast_space_layer *layers;    /* that may be added to as factors; NULL: none */
-    int64_t layer_count;         /* of them */
-    const float *const *factors; /* of the layers, while they are added; else NULL */
-    const int64_t *rows;         /* of those */
-    bool pieces;                 /* updates may come in pieces */
-    bool ending;                 /* an update whose pieces were sent ends */
-    double composed;             /* operations of the last update's products */
-    int64_t clock;               /* of this actor */
-    int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
-    int64_t *writers;            /* whose clocks count */
-    bool *expected;              /* of all actors: owners and writers */
-    int64_t far_count;           /* of owners */
-    int64_t *read;               /* [owner][tensor]: the version that this actor last got */
-    int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
-    fast_space_get_state get;    /* far */
-    fast_space_watched *watched; /* of all tensors; NULL until the first */
+    float *dense; /* sparse, layers: what the last update was, unpacked; or NULL */
+    fast_space_places *places_sent; /* cache: [owners]; NULL until the first */
+    fast_space_places *places_got;  /* cache, at an owner: [actors], likewise */
+    fast_space_layer *layers;       /* that may be added to as factors; NULL: none */
+    int64_t layer_count;            /* of them */
+    const float *const *factors;    /* of the layers, while they are added; else NULL */
+    const int64_t *rows;            /* of those */
+    bool pieces;                    /* updates may come in pieces */
+    bool ending;                    /* an update whose pieces were sent ends */
+    double composed;                /* operations of the last update's products */
+    int64_t clock;                  /* of this actor */
+    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;               /* whose clocks count */
+    bool *expected;                 /* of all actors: owners and writers */
+    int64_t far_count;              /* of owners */
+    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;       /* far */
+    fast_space_watched *watched;    /* of all tensors; NULL until the first */
     struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
     void *memory;                       /* the own store, where it is not shared; or NULL */
 };
@@ -219,6 +229,7 @@ typedef enum fast_space_kind {
     FAST_SPACE_TICK,      /* request: sequence, clock */
     FAST_SPACE_GET,       /* request: id, version_min, clock_min, sizes only */
     FAST_SPACE_WATCH,     /* request: tell me of versions past this, once */
+    FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 is on its way; others' reads wait for it */
     FAST_SPACE_LEAVE,     /* request: nothing comes after it */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's floats */
@@ -255,6 +266,17 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
  * Unpacking lends them; false if they are not `count` floats. */
 fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count);
 bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, const float **x_out);
+
+/* space_entries.c: updates with many zeros. */
+
+/* Elements whose bits are not all 0. */
+int64_t fast__space_entries(const float *x, int64_t count);
+fast_err fast__space_pack_entries(fast_space *space, fast_msg *msg, const float *x, int64_t count,
+                                  int64_t entries);
+/* The whole range, lent until the next; false if the parts make no sense. */
+bool fast__space_unpack_entries(fast_space *space, const fast_msg *msg, int64_t count,
+                                const float **x_out);
+void fast__space_places_free(fast_space *space);
 
 /* space_factors.c: updates whose layers are factors. */
 
@@ -320,6 +342,10 @@ void fast__service_touch(fast_space *space); /* the owner itself changed somethi
 int64_t fast__service_explain(fast_space *space, int64_t origin);
 void fast__service_close(fast_space *space); /* tell those that are still in */
 int64_t fast__service_refused(const fast_space *space);
+
+/* Tell far owners, before what is added next to tensor 0, that it comes: where it is not all zeros,
+ * gets of others wait until it has come, or until this actor is gone. space_far.c */
+fast_err fast__space_announce(fast_space *space, const float *x);
 
 /* What was read of a tensor of `leader`, cut alike, counts as read here: this is a copy of it. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);

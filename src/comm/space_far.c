@@ -6,6 +6,7 @@
  * their places as they arrive.
  *
  *     put, add   one message and 4 bytes a float, one acknowledgement, for each owner
+ *     announce   one message for each owner
  *     tick       one message, one acknowledgement, for each owner
  *     get        one message, one answer with 4 bytes a float, for each owner; none where an eager
  *                owner has sent what is new enough before
@@ -71,6 +72,21 @@ fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind
     }
     FAST_TRY(fast_send(space->actor, o->id, &msg));
     o->sent++;
+    return FAST_OK;
+}
+
+fast_err fast__space_announce(fast_space *space, const float *x)
+{
+    const int64_t words[3] = { 0 };
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        int64_t offset, count;
+        fast__space_range(space, owner, 0, &offset, &count);
+        if (space->owners[owner].store.head || fast__space_entries(x + offset, count) == 0)
+            continue;
+        FAST_TRY(check_owner(space, owner));
+        FAST_TRY(
+            fast__space_tell(space, space->owners[owner].id, FAST_SPACE_ANNOUNCE, 0, owner, words));
+    }
     return FAST_OK;
 }
 

@@ -104,7 +104,7 @@ static uint64_t sign(const fast_space_options *o)
         h = fast__hash(&o->tensors[t].count, sizeof o->tensors[t].count, h);
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
-                   h + o->whole + 2 * (uint64_t)o->eager);
+                   h + o->whole + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache);
     if (o->codec)
         h = fast__hash(o->codec, strlen(o->codec), h + 3);
     if (o->codec_down)
@@ -315,6 +315,7 @@ static void destroy(fast_space *space)
     for (int64_t i = 0; i < space->owner_count; i++)
         fast_msg_free(space->owners[i].pushed);
     fast__space_codec_free(space);
+    fast__space_places_free(space);
     fast__free(space->dense);
     fast__free(space->layers);
     fast__free(space->counts);
@@ -354,6 +355,7 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     space->eager = options->eager;
     space->stalest = options->stalest;
     space->sparse = options->sparse;
+    space->cache = options->cache;
     space->follows = options->follows;
     space->pieces = options->pieces;
     space->operations = options->operations > 0 ? options->operations : 1;

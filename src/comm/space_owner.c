@@ -22,6 +22,7 @@ typedef struct caller {
     int64_t tensor;   /* of that update */
     int64_t parked;   /* wishes of it that wait */
     bool greeted;     /* it opened the same space */
+    bool announced;   /* an update of tensor 0 is on its way: others' reads wait for it */
     bool due;         /* it is owed an acknowledgement */
     int64_t staged;   /* floats of its next update that have come in pieces */
     float *stage;     /* the range, for those; NULL: none came */
@@ -63,6 +64,7 @@ typedef struct fast_space_service {
     int64_t clock;        /* the space's when what is parked was last looked at */
     int64_t hope;         /* someone who was in then */
     bool dirty;           /* something changed since then */
+    bool barrier;         /* somebody has ever announced an update */
     int64_t pushed;       /* eager: the clock at which values were last sent unasked */
     fast_msg **queue;     /* stalest first: requests that have arrived */
     int64_t queue_count;  /* of them */
@@ -181,6 +183,16 @@ static fast_err take_snapshot(fast_space *space, int64_t tensor, int64_t reader,
     return coded ? FAST_OK : fast_charge(space->actor, 0, 2.0 * (double)size);
 }
 
+/* Somebody else, still in, whose announced update has not come; or -1. */
+static int64_t awaited(fast_space *space, int64_t reader)
+{
+    const service *s = space->service;
+    for (int64_t id = 0; s->barrier && id < fast_actor_count(space->actor); id++)
+        if (s->callers[id].announced && id != reader && !fast_member_is_down(space->actor, id))
+            return id;
+    return -1;
+}
+
 /* Answer what is parked, if it can be; *done_out tells. */
 static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
 {
@@ -191,6 +203,10 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
     int64_t version = atomic_load(&range->version);
     const bool applied = version >= p->version_min;
     *done_out = p->either ? in_time || applied : in_time && applied;
+    if (*done_out && p->id != 0 && p->tensor == 0 && !p->sizes && awaited(space, p->from) >= 0) {
+        *done_out = false;
+        return FAST_OK;
+    }
     if (p->id == 0)
         return *done_out ? answer(space, p->from, FAST_SPACE_NOTIFY, p->tensor, 0, version, clock)
                          : FAST_OK;
@@ -276,7 +292,7 @@ static fast_err advance_parked(fast_space *space)
     fast_space_store *store = &space->owners[space->me].store;
     int64_t clock;
     (void)fast__space_clock(space, store, 0, &clock);
-    if (s->parked_count == 0 || (!s->dirty && clock == s->clock && !space->shared &&
+    if (s->parked_count == 0 || (!s->dirty && clock == s->clock && !space->shared && !s->barrier &&
                                  fast__space_hope(space, store, -1) == s->hope))
         return FAST_OK;
     s->dirty = false;
@@ -426,6 +442,8 @@ static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
         return c->greeted && count > 0 && w[FAST_SPACE_W_A] > 0;
     case FAST_SPACE_WATCH:
         return c->greeted && count > 0 && w[FAST_SPACE_W_B] >= 0 && w[FAST_SPACE_W_B] < INT64_MAX;
+    case FAST_SPACE_ANNOUNCE:
+        return c->greeted && count > 0 && tensor == 0;
     case FAST_SPACE_LEAVE:
         return c->greeted;
     default:
@@ -487,7 +505,11 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     case FAST_SPACE_WATCH:
         p.version_min = w[FAST_SPACE_W_B] + 1;
         return wish(space, &p);
+    case FAST_SPACE_ANNOUNCE:
+        s->callers[msg->from].announced = s->barrier = true;
+        return FAST_OK;
     case FAST_SPACE_LEAVE:
+        s->callers[msg->from].announced = false;
         unpark(s, msg->from, NULL);
         s->callers[msg->from].greeted = false;
         fast__space_left(space, store, msg->from);
@@ -499,6 +521,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
             int64_t offset, count;
             owe(s, msg);
             s->callers[msg->from].staged = 0;
+            if (p.tensor == 0)
+                s->callers[msg->from].announced = false;
             if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
                 FAST_TRY(fast__space_pay(space, FAST_SPACE_UP, space->me, msg->parts[0].size));
             if (space->composed > 0)
@@ -622,8 +646,11 @@ int64_t fast__service_explain(fast_space *space, int64_t origin)
 {
     const service *s = space->service;
     for (int64_t i = 0; i < s->parked_count; i++)
-        if (s->parked[i].from == origin && s->parked[i].id != 0)
-            return fast__space_behind(space, &space->owners[space->me].store, origin);
+        if (s->parked[i].from == origin && s->parked[i].id != 0) {
+            const int64_t id = awaited(space, origin);
+            return id >= 0 ? id
+                           : fast__space_behind(space, &space->owners[space->me].store, origin);
+        }
     return -1;
 }
 

@@ -6,9 +6,9 @@
  *     0 kind | 1 tensor | 2 owner's number in the space | 3, 4, 5 as fast_space_kind lists them
  *
  * PUT, ADD and VALUE carry the floats of one range as one part, ADD and VALUE encoded where the
- * space has a codec (space_codec.c). In a sparse space, where it is shorter, an ADD has two: the
- * places (32 bits, rising) and the values of what is not +0; two, as well, where layers travel as
- * factors (space_factors.c). This file is where floats become parts and back.
+ * space has a codec (space_codec.c). In a sparse space, where it is shorter, an ADD has two: places
+ * and values (space_entries.c); two, as well, where layers travel as factors (space_factors.c).
+ * This file is where floats become parts and back.
  */
 #include "comm/space.h"
 
@@ -40,66 +40,6 @@ fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, i
     return fast_send(space->actor, to, &msg);
 }
 
-/* Elements whose bits are not all 0. */
-static int64_t count_entries(const float *x, int64_t count)
-{
-    int64_t entries = 0;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        entries += bits != 0;
-    }
-    return entries;
-}
-
-static fast_err pack_entries(fast_space *space, fast_msg *msg, const float *x, int64_t count,
-                             int64_t entries)
-{
-    fast_buffer *places, *values;
-    FAST_TRY(fast_buffer_new(space->actor, (size_t)entries * sizeof(uint32_t), &places));
-    const fast_err err = fast_buffer_new(space->actor, (size_t)entries * sizeof *x, &values);
-    if (err) {
-        fast_buffer_free(places);
-        return err;
-    }
-    uint32_t *place = fast_buffer_data(places);
-    float *value = fast_buffer_data(values);
-    for (int64_t i = 0, used = 0; used < entries; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        if (bits == 0)
-            continue;
-        FAST_ASSERT(i < count);
-        place[used] = (uint32_t)i;
-        value[used++] = x[i];
-    }
-    fast_msg_add(msg, &places);
-    fast_msg_add(msg, &values);
-    return FAST_OK;
-}
-
-/* The entries of a message, as a whole vector; false if they make no sense. */
-static bool unpack_entries(fast_space *space, const fast_msg *msg, int64_t count,
-                           const float **x_out)
-{
-    const size_t size = msg->parts[0].size;
-    const uint32_t *place = fast_msg_data(msg, 0);
-    const float *value = fast_msg_data(msg, 1);
-    const int64_t entries = (int64_t)(size / sizeof *place);
-    if (!space->dense || size % sizeof *place != 0 || msg->parts[1].size != size ||
-        msg->declared != 0 || entries > count || (uintptr_t)place % sizeof *place != 0 ||
-        (uintptr_t)value % sizeof *value != 0)
-        return false;
-    for (int64_t i = 0; i < entries; i++)
-        if (place[i] >= count || (i > 0 && place[i] <= place[i - 1]))
-            return false;
-    memset(space->dense, 0, (size_t)count * sizeof *space->dense);
-    for (int64_t i = 0; i < entries; i++)
-        space->dense[place[i]] = value[i];
-    *x_out = space->dense;
-    return true;
-}
-
 fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int64_t count)
 {
     const size_t size = (size_t)count * sizeof *x;
@@ -123,9 +63,9 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
     if (space->factors && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD)
         return fast__space_pack_factors(space, msg, msg->words[FAST_SPACE_W_OWNER], x);
     if (space->sparse && count < UINT32_MAX && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD) {
-        const int64_t entries = count_entries(x, count);
+        const int64_t entries = fast__space_entries(x, count);
         if (entries > 0 && entries < count / 2)
-            return pack_entries(space, msg, x, count, entries);
+            return fast__space_pack_entries(space, msg, x, count, entries);
     }
     fast_buffer *buffer;
     FAST_TRY(fast_buffer_new(space->actor, size, &buffer));
@@ -156,7 +96,7 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, c
         return kind == FAST_SPACE_ADD && msg->words[FAST_SPACE_W_TENSOR] == 0 &&
                fast__space_unpack_factors(space, msg, x_out);
     if (msg->part_count == 2)
-        return unpack_entries(space, msg, count, x_out);
+        return fast__space_unpack_entries(space, msg, count, x_out);
     if (msg->part_count != 1 || msg->parts[0].size != size || msg->declared != 0)
         return false;
     *x_out = fast_msg_data(msg, 0);

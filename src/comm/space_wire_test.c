@@ -89,6 +89,51 @@ static void zeros_do_not_travel(void **state)
     assert_int_equal(less, 2 * COUNT * 4 - (4 + 8) * 8);
 }
 
+/* Actor 1 adds vectors whose places are the same, change, and are the same again. */
+static fast_err send_places(fast_actor *actor, void *ctx)
+{
+    const bool *cache = ctx;
+    static const int steps[] = { 7, 7, 7, 9, 9, 400, 7, 7 }; /* 400: two entries */
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 8 };
+    float x[COUNT], y[COUNT], sum[COUNT] = { 0 };
+    fast_space *space;
+    fast_err err = FAST_OK;
+    options.sparse = true;
+    options.cache = *cache;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (fast_actor_id(actor) == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    for (int k = 0; k < 8 && !err; k++) {
+        memset(x, 0, sizeof x);
+        for (int i = 3; i < 700; i += steps[k])
+            x[i] = (float)(i + k);
+        for (int i = 0; i < COUNT; i++)
+            sum[i] += x[i];
+        if (fast_actor_id(actor) != 1)
+            continue;
+        err = fast_sleep_until(actor, (k + 1) * (int64_t)MILLISECOND);
+        if (!err)
+            err = fast_space_add(space, 0, x, FAST_SOON);
+    }
+    if (fast_actor_id(actor) == 2 && !err)
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    if (fast_actor_id(actor) == 2 && !err && memcmp(y, sum, sizeof y) != 0)
+        err = fast__fail(FAST_EFORMAT, "another sum");
+    fast_space_close(space);
+    return err;
+}
+
+static void places_are_sent_once(void **state)
+{
+    bool cache = false;
+    const int64_t whole = run(send_places, &cache).bytes_sent;
+    (void)state;
+    cache = true;
+    /* 100 places come three times again, 78 once; a hash is 8 bytes. */
+    assert_int_equal(whole - run(send_places, &cache).bytes_sent, (3 * 100 + 78) * 4 - 4 * 8);
+}
+
 /* An update by hand, of entries. */
 static fast_err send_entries(fast_actor *actor, fast_space *space, const uint32_t *places,
                              size_t places_size, size_t values_size)
@@ -115,9 +160,10 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     fast_space *space;
     fast_err err = FAST_OK;
     (void)ctx;
-    options.sparse = true;
+    options.sparse = options.cache = true;
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (fast_actor_id(actor) == 1) {
+        FAST_TRY(send_entries(actor, space, good, 8, 12)); /* a hash of places never sent */
         FAST_TRY(send_entries(actor, space, past, 8, 8));
         FAST_TRY(send_entries(actor, space, back, 8, 8));
         FAST_TRY(send_entries(actor, space, twice, 8, 8));
@@ -127,11 +173,54 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     if (fast_actor_id(actor) == 0) {
         err = fast_space_serve(space, FAST_SOON);
         fast_space_count(space, &counters);
-        if (!err && (counters.refused != 5 || counters.applied != 0))
+        if (!err && (counters.refused != 6 || counters.applied != 0))
             err = fast__fail(FAST_EFORMAT, "%lld refused", (long long)counters.refused);
     }
     fast_space_close(space);
     return err;
+}
+
+/* Actor 1 announces an update at 1 ms and sends it at 5 ms, or leaves; actor 2 reads at 2 ms. */
+enum { SILENT, ANNOUNCED, BROKEN };
+static fast_err read_announced(fast_actor *actor, void *ctx)
+{
+    const int how = *(const int *)ctx;
+    const int64_t me = fast_actor_id(actor);
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 0 };
+    float x[COUNT] = { [7] = 1 }, y[COUNT];
+    fast_space *space;
+    fast_err err = FAST_OK;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (me == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    else
+        err = fast_sleep_until(actor, me * (int64_t)MILLISECOND);
+    if (!err && me == 1 && how != SILENT)
+        err = fast__space_announce(space, x);
+    if (!err && me == 1) /* who announced reads what there is */
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    if (!err && me == 1 && fast_now(actor) > 2 * (int64_t)MILLISECOND)
+        err = fast__fail(FAST_EFORMAT, "it waits for itself");
+    if (!err && me == 1)
+        err = fast_sleep_until(actor, 5 * (int64_t)MILLISECOND);
+    if (!err && me == 1 && how != BROKEN)
+        err = fast_space_add(space, 0, x, FAST_SOON);
+    if (!err && me == 2)
+        err = fast_space_get(space, 0, y, &read, FAST_SOON);
+    if (!err && me == 2 && read.version != (how == ANNOUNCED))
+        err = fast__fail(FAST_EFORMAT, "read version %lld", (long long)read.version);
+    if (!err && me == 2 && (fast_now(actor) > 5 * (int64_t)MILLISECOND) != (how != SILENT))
+        err = fast__fail(FAST_EFORMAT, "read at %lld ns", (long long)fast_now(actor));
+    fast_space_close(space);
+    return err;
+}
+
+static void reads_wait_for_what_is_announced(void **state)
+{
+    (void)state;
+    for (int how = SILENT; how <= BROKEN; how++)
+        run(read_announced, &how);
 }
 
 static void nonsense_is_refused(void **state)
@@ -297,8 +386,12 @@ static void eager_values_spare_the_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_do_not_travel),        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(the_stalest_is_first),       cmocka_unit_test(updates_cost_time),
+        cmocka_unit_test(zeros_do_not_travel),
+        cmocka_unit_test(places_are_sent_once),
+        cmocka_unit_test(reads_wait_for_what_is_announced),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(the_stalest_is_first),
+        cmocka_unit_test(updates_cost_time),
         cmocka_unit_test(eager_values_spare_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

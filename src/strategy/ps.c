@@ -28,6 +28,13 @@
  *   budget b     largest of it first, and no more than b bytes; the rest waits and adds up, until
  *                the last push takes all (ps_filter.c: Li et al., Gaia, Bösen). What is sent is
  *                packed where that is shorter: 8 bytes for each that is not 0
+ *   barrier b    a write of more than b bytes is announced, and others' reads of the ranges that it
+ *                changes wait until it has come (Gaia's selective barrier)
+ *   skip p       what would be sent waits by chance, and adds up; not at the last push
+ *   cache        the places of what is sent are sent again only when they change
+ *   l1, kkt      every update ends with a proximal step of weight l1, which makes weights 0; kkt:
+ *                gradients that such a step would take back are not sent. That changes nothing
+ *                where each gradient is an update of plain SGD and its weight is 0 as it was read
  *   staleness    scale of an update that is d updates late: none: 1; inverse: 1 / max(1, d), as in
  *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017);
  *                workers: 1 / workers, whatever d is (ConSGD, likewise)
@@ -96,6 +103,18 @@ static const fast_option options[] = {
                   "the step; 0: nothing"),
     FAST_OPT_INT(ps_config, budget, "0", 0, 1e15,
                  "bytes of a write, the largest changes first, 8 for each; 0: any"),
+    FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
+                 "bytes of a write that is announced: others' reads of what it changes wait for "
+                 "it; 0: none"),
+    FAST_OPT_REAL(ps_config, skip, "0", 0, 0.9999,
+                  "probability that what would be sent waits, and adds up; 0: never"),
+    FAST_OPT_REAL(ps_config, l1, "0", 0, 1e6,
+                  "servers take this, by the rate, from every weight's size after each update, "
+                  "down to 0"),
+    FAST_OPT_BOOL(ps_config, kkt, "no",
+                  "l1: of weights that are 0, gradients no larger than l1 are not sent"),
+    FAST_OPT_BOOL(ps_config, cache, "no",
+                  "filters: places of entries are not sent again while they are the same"),
     FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
                   "correct late gradients to first order with this weight (DC-ASGD); 0: not"),
     FAST_OPT_REAL(
@@ -135,6 +154,11 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
     if (c->softsync)
         return c->softsync < writers ? writers / c->softsync : 1;
     return c->aggregate ? c->aggregate : c->slack == 0 ? writers - c->backup : 1;
+}
+
+bool fast__ps_filters(const ps_config *c)
+{
+    return c->filter > 0 || c->budget > 0 || c->skip > 0 || c->kkt;
 }
 
 /* Of the members that are not synchronous. */
@@ -222,18 +246,34 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
     (void)optimizer;
-    if ((c->filter > 0 || c->budget > 0 || c->value > 0 || c->epochs < 1) && c->send != 0)
+    if ((fast__ps_filters(c) || c->l1 > 0 || c->value > 0 || c->epochs < 1) && c->send != 0)
         return fast__fail(FAST_EINVAL, "ps: %s is of gradients; leave out send",
                           c->filter > 0   ? "filter"
                           : c->budget > 0 ? "budget"
+                          : c->skip > 0   ? "skip"
+                          : c->l1 > 0     ? "l1"
                           : c->value > 0  ? "value"
                                           : "epochs");
+    if (c->barrier > 0 &&
+        (c->slack == 0 || c->eager || c->send != 0 || c->factors == FAST_FACTORS_YES || c->overlap))
+        return fast__fail(FAST_EINVAL,
+                          "ps: barrier holds reads until a whole gradient has come; leave out %s",
+                          c->slack == 0                    ? "slack=0, which does"
+                          : c->eager                       ? "eager"
+                          : c->send != 0                   ? "send"
+                          : c->factors == FAST_FACTORS_YES ? "factors"
+                                                           : "overlap");
+    if (c->cache && !fast__ps_filters(c))
+        return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
+                                       "budget, skip or kkt too");
+    if (c->kkt && c->l1 == 0)
+        return fast__fail(FAST_EINVAL, "ps: kkt foresees the step of l1; give that too");
     if (c->decay > 0 && c->compensate == 0)
         return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
     if (c->factors == FAST_FACTORS_YES && !fast__ps_may_factor(c))
         return fast__fail(FAST_EINVAL,
                           "ps: factors are of one gradient, whole; leave out send, push, filter, "
-                          "budget, value and proxies, or factors");
+                          "budget, skip, kkt, value and proxies, or factors");
     FAST_TRY(check_hierarchy(c, workers));
     return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
 }

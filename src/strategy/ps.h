@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/rng.h"
 #include "strategy/compensate.h"
 #include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
@@ -45,6 +46,11 @@ typedef struct ps_config {
     double epochs;     /* part of the workers whose end of an epoch ends it for all */
     double filter;     /* smallest relative change that is sent at step 1; 0: all */
     int64_t budget;    /* bytes of a write; 0: any */
+    int64_t barrier;   /* bytes of a write that others wait for before they read; 0: none */
+    double skip;       /* probability that what would be sent waits; 0: never */
+    double l1;         /* of the proximal step after each update; 0: none */
+    bool kkt;          /* what that step would take back is not sent */
+    bool cache;        /* places of what is sent are not sent again while they are the same */
     double compensate; /* DC-ASGD's lambda; 0: none */
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
@@ -59,6 +65,8 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers);
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
 /* Gradients that make an update, of so many writers. */
 int64_t fast__ps_batch(const ps_config *c, int64_t writers);
+/* Does a write send a part of what was learned? */
+bool fast__ps_filters(const ps_config *c);
 
 /* The tensors of the model's space; -1: it has no such tensor. */
 typedef struct ps_tensors {
@@ -125,6 +133,7 @@ typedef struct ps_client {
     int64_t writer_count;                    /* of the model */
     int64_t step;                            /* that this writer has taken */
     int64_t pushed;                          /* of them, when it last wrote */
+    uint64_t seed;                           /* of what waits by chance */
     float *g;                                /* the newest gradient; of layers: no matter what */
     ps_layers layers;                        /* that are sent as factors */
     bool pieces;                             /* gradients are sent as they become final */
@@ -167,9 +176,17 @@ fast_err fast__ps_skip(ps_client *cl);
 /* If this worker came to the end of an epoch, say so. */
 fast_err fast__ps_epoch(ps_client *cl);
 
-/* Of the sums that wait, take those to send to part, and leave the others: what would move a weight
- * by at least the part `bound`, and of those the `most` largest by their relative size. */
-void fast__ps_select(int64_t count, const float *w, float lr, float bound, int64_t most, float *sum,
+/* What is sent of the gradients that wait. */
+typedef struct ps_selection {
+    float lr;      /* rate, which stands for the rule */
+    float bound;   /* part of its weight that an update has to move it by */
+    float l1;      /* of the proximal step that is foreseen; 0: none is */
+    float skip;    /* probability to wait all the same */
+    fast_rng *rng; /* for that; else NULL */
+    int64_t most;  /* how many, the largest by their relative size */
+} ps_selection;
+/* Of the sums that wait, take those to send to part, and leave the others. */
+void fast__ps_select(int64_t count, const float *w, const ps_selection *how, float *sum,
                      float *part);
 
 /* Proxies: a worker's program, and a proxy's. */

@@ -241,13 +241,41 @@ static const float *significant(const ps_client *cl)
 {
     const ps_config *c = cl->c;
     const bool last = cl->step >= cl->t->step_count;
-    const double bound = last ? 0 : c->filter / sqrt((double)cl->step);
     const int64_t entry = sizeof(uint32_t) + sizeof(float);
-    const int64_t most = last || c->budget == 0 ? INT64_MAX : c->budget / entry;
+    fast_rng rng;
+    const ps_selection how = {
+        .lr = (float)fast_trainer_lr(cl->t, cl->step - 1),
+        .bound = last ? 0 : (float)(c->filter / sqrt((double)cl->step)),
+        .l1 = c->kkt ? (float)c->l1 : 0,
+        .skip = last ? 0 : (float)c->skip,
+        .rng = &rng,
+        .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
+    };
 
-    fast__ps_select(cl->t->count, cl->t->w, (float)fast_trainer_lr(cl->t, cl->step - 1),
-                    (float)bound, most, cl->sum, cl->part);
+    fast__rng_init(&rng, cl->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)cl->t->rank,
+                   (uint64_t)cl->step & UINT32_MAX, 0);
+    fast__ps_select(cl->t->count, cl->t->w, &how, cl->sum, cl->part);
     return cl->part;
+}
+
+/* The selective barrier (Gaia: Hsieh et al. 2017): a write that is long on its way is announced, so
+ * that no other reads the ranges that it changes before it has come. */
+static fast_err announce(ps_client *cl, const float *x)
+{
+    const int64_t count = cl->t->count, bytes = (int64_t)sizeof *x * count;
+    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_entries(x, count);
+
+    if ((packed < bytes ? packed : bytes) <= cl->c->barrier)
+        return FAST_OK;
+    for (int64_t i = 0; i <= cl->c->replicas; i++) {
+        const fast_err err = cl->spaces[i] ? fast__space_announce(cl->spaces[i], x) : FAST_OK;
+
+        if (err && (err != FAST_EPEER || is_last(cl, i)))
+            return err;
+        if (err)
+            lose(cl, i);
+    }
+    return FAST_OK;
 }
 
 /* Wait until what this writer has sent moves no weight of any other by more than the bound. */
@@ -276,6 +304,8 @@ fast_err fast__ps_push(ps_client *cl)
                                 : cl->g;
 
     fast_actor_at(t->actor, cl->step, cl->base ? "difference" : "gradient");
+    if (cl->c->barrier > 0)
+        FAST_TRY(announce(cl, x));
     if (cl->layers.count > 0)
         fast__ps_layers_take(t, &cl->layers);
     FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : cl->pieces ? add_end(cl) : add(cl, 0, x));
@@ -356,7 +386,7 @@ static fast_err client_init(ps_client *cl)
 {
     const ps_config *c = cl->c;
     const int64_t count = cl->t->count;
-    const bool parts = c->filter > 0 || c->budget > 0;
+    const bool parts = fast__ps_filters(c);
 
     if (c->send != PS_SEND_GRADIENTS)
         FAST_TRY(fast__alloc("the weights read", count, sizeof *cl->base, &cl->base));
@@ -364,6 +394,8 @@ static fast_err client_init(ps_client *cl)
         FAST_TRY(fast__alloc("gradients to push", count, sizeof *cl->sum, &cl->sum));
     if (parts)
         FAST_TRY(fast__alloc("significant gradients", count, sizeof *cl->part, &cl->part));
+    if (c->skip > 0)
+        cl->seed = fast_random(cl->t->actor);
     if (c->value > 0)
         FAST_TRY(fast__alloc("unseen updates", count, sizeof *cl->unseen, &cl->unseen));
     if (cl->t->state_count > 0)

@@ -17,8 +17,8 @@
 
 bool fast__ps_may_factor(const ps_config *c)
 {
-    return c->send == PS_SEND_GRADIENTS && c->push == 1 && c->filter == 0 && c->budget == 0 &&
-           c->value == 0 && c->proxies == 0;
+    return c->send == PS_SEND_GRADIENTS && c->push == 1 && !fast__ps_filters(c) && c->value == 0 &&
+           c->proxies == 0 && c->barrier == 0;
 }
 
 bool fast__ps_pieces(const fast_trainer *t, const ps_config *c, const ps_layers *layers)

@@ -3,14 +3,18 @@
  * Which of the gradients that wait are sent. Each would move its weight by lr |x|; its size is
  * relative to the weight: r = lr |x| / |w|.
  *
+ *     KKT            where w = 0 and |x| <= l1 the server's proximal step would leave w at 0: such
+ *                    an x is dropped, not kept (Li et al. 2014, for sparse models)
  *     significance   those with r >= bound (Li et al. 2014, "significantly modified"; Gaia: Hsieh
  *                    et al. 2017, where the bound falls with the root of the step)
+ *     skip           of those each waits by chance, with probability `skip` (Li et al.: "random
+ *                    skip"); it is not scaled up when it is sent, because nothing of it is lost
  *     budget         of those the `most` largest, ties by index (Bösen: Wei et al. 2015, which
  *                    sends updates by their relative magnitude within a budget of bandwidth)
  *
  * The others stay and add up. The budget's threshold is found exactly by three passes over the bits
- * of r, which are ordered as r is: 11, 11 and 10 bits at a time. Cost: one pass for the bound, four
- * more where the budget cuts; 8 KiB.
+ * of r, which are ordered as r is: 11, 11 and 10 bits at a time. Cost: one pass for the bound, one
+ * with a random number each for skips, four more where the budget cuts; 8 KiB.
  */
 #include "strategy/ps.h"
 
@@ -56,12 +60,41 @@ static uint32_t cut_of(int64_t count, const float *w, float lr, const float *par
     return prefix;
 }
 
-void fast__ps_select(int64_t count, const float *w, float lr, float bound, int64_t most, float *sum,
+/* Forget what would move nothing: the server's proximal step takes it back. */
+static void drop(int64_t count, const float *w, float l1, float *sum)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (w[i] == 0 && fabsf(sum[i]) <= l1)
+            sum[i] = 0;
+}
+
+/* Keep back by chance; the number of those that are still sent. */
+static int64_t skip_some(int64_t count, float skip, fast_rng *rng, float *sum, float *part)
+{
+    int64_t used = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (part[i] == 0)
+            continue;
+        if (part[i] == part[i] && fast__rng_uniform(rng) < skip) {
+            sum[i] = part[i];
+            part[i] = 0;
+        }
+        used += part[i] != 0;
+    }
+    return used;
+}
+
+void fast__ps_select(int64_t count, const float *w, const ps_selection *how, float *sum,
                      float *part)
 {
+    const float lr = how->lr, bound = how->bound;
+    const int64_t most = how->most;
     int64_t used = 0, ties = 0;
     uint32_t cut;
 
+    if (how->l1 > 0)
+        drop(count, w, how->l1, sum);
     for (int64_t i = 0; i < count; i++) {
         const bool sent = !(lr * fabsf(sum[i]) < bound * fabsf(w[i]));
 
@@ -69,6 +102,8 @@ void fast__ps_select(int64_t count, const float *w, float lr, float bound, int64
         sum[i] = sent ? 0 : sum[i];
         used += part[i] != 0;
     }
+    if (how->skip > 0)
+        used = skip_some(count, how->skip, how->rng, sum, part);
     if (used <= most)
         return;
     cut = most > 0 ? cut_of(count, w, lr, part, most, &ties) : UINT32_MAX;

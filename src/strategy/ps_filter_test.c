@@ -48,7 +48,7 @@ static void budgets_take_the_largest(void **state)
             double smallest = INFINITY, largest = 0;
 
             draw(seed);
-            fast__ps_select(SIZE, w, 0.5f, 0, budgets[b], sum, part);
+            fast__ps_select(SIZE, w, &(ps_selection){ .lr = 0.5f, .most = budgets[b] }, sum, part);
             for (int i = 0; i < SIZE; i++) {
                 assert_true(part[i] + sum[i] == x[i] && (part[i] == 0 || sum[i] == 0));
                 there += x[i] != 0;
@@ -68,7 +68,8 @@ static void filters_take_what_matters(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         draw(seed);
-        fast__ps_select(SIZE, w, 0.5f, 2, INT64_MAX, sum, part);
+        fast__ps_select(SIZE, w, &(ps_selection){ .lr = 0.5f, .bound = 2, .most = INT64_MAX }, sum,
+                        part);
         for (int i = 0; i < SIZE; i++) {
             const bool matters = 0.5f * fabsf(x[i]) >= 2 * fabsf(w[i]);
 
@@ -78,8 +79,54 @@ static void filters_take_what_matters(void **state)
     /* What is not a number is not kept back. */
     draw(1);
     sum[3] = NAN;
-    fast__ps_select(SIZE, w, 0.5f, 2, 1, sum, part);
+    fast__ps_select(SIZE, w, &(ps_selection){ .lr = 0.5f, .bound = 2, .most = 1 }, sum, part);
     assert_true(isnan(part[3]) && sum[3] == 0);
+}
+
+/* Every entry is sent or waits, to the bit, and about the right part of them waits. */
+static void skips_keep_everything(void **state)
+{
+    int64_t waiting = 0, there = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        fast_rng rng;
+
+        draw(seed);
+        sum[5] = x[5] = seed == 0 ? NAN : x[5];
+        fast__rng_init(&rng, 7, FAST_PURPOSE_TEST, 0, seed, 0);
+        fast__ps_select(
+            SIZE, w, &(ps_selection){ .lr = 0.5f, .skip = 0.75f, .rng = &rng, .most = INT64_MAX },
+            sum, part);
+        assert_true(seed > 0 || isnan(part[5])); /* what is not a number does not hide */
+        for (int i = 0; i < SIZE; i++) {
+            assert_true(isnan(x[i]) || (part[i] + sum[i] == x[i] && part[i] * sum[i] == 0));
+            waiting += sum[i] != 0;
+            there += x[i] != 0;
+        }
+    }
+    assert_true(fabs((double)waiting / (double)there - 0.75) < 0.02);
+}
+
+/* What is dropped is what a proximal step would take back; nothing of it waits. */
+static void kkt_drops_what_moves_nothing(void **state)
+{
+    const float lr = 0.5f, l1 = 2;
+    int dropped = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        draw(seed);
+        fast__ps_select(SIZE, w, &(ps_selection){ .lr = lr, .l1 = l1, .most = INT64_MAX }, sum,
+                        part);
+        for (int i = 0; i < SIZE; i++) {
+            const bool moves = w[i] != 0 || lr * fabsf(x[i]) > lr * l1;
+
+            assert_true(sum[i] == 0 && part[i] == (moves ? x[i] : 0));
+            dropped += !moves && x[i] != 0;
+        }
+    }
+    assert_true(dropped > 10);
 }
 
 int main(void)
@@ -87,6 +134,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(budgets_take_the_largest),
         cmocka_unit_test(filters_take_what_matters),
+        cmocka_unit_test(skips_keep_everything),
+        cmocka_unit_test(kkt_drops_what_moves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,10 @@
  *
  * so that it may also be negative, against the momentum that asynchrony brings by itself
  * (Mitliagkas et al., "Asynchrony begets momentum", 2016).
+ *
+ * With l1 every update ends with a proximal step, which makes weights 0 (Li et al. 2014):
+ *
+ *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
 #include "comm/sum.h"
@@ -65,6 +69,13 @@ static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t fr
     return o->config->value > 0 ? o->begun + atomic_load(&o->carried[from]) : u->clock;
 }
 
+/* w <- sign(w) max(|w| - by, 0) */
+static void shrink(int64_t count, float by, float *w)
+{
+    for (int64_t i = 0; i < count; i++)
+        w[i] = fabsf(w[i]) <= by ? 0 : w[i] - copysignf(by, w[i]);
+}
+
 /* Change the model by the sum of n writes, or by one. */
 static void change(ps_owner *o, const fast_space_update *u, int64_t step, float *w, const float *x,
                    float scale)
@@ -81,6 +92,8 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
         fast__vector_axpy(u->count, scale, x, w);
     if (o->before)
         add_momentum(o, u->count, w);
+    if (o->config->l1 > 0)
+        shrink(u->count, (float)(lr * o->config->l1), w);
     fast__implicit_see(&o->implicit, o->updates, u->read, u->x, lr * (double)scale);
 }
 
@@ -164,6 +177,10 @@ static void price(const ps_config *c, int64_t n, fast_space_options *space)
         space->operations += 4 * part;
         space->bytes += 28 * part;
     }
+    if (c->l1 > 0) {
+        space->operations += 2 * part;
+        space->bytes += 8 * part;
+    }
     if (c->compensate > 0) { /* x + how x^2 (w - past) */
         space->operations += 4;
         space->bytes += 20;
@@ -185,7 +202,8 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .owner_count = shards,
                                  .eager = c->eager,
                                  .stalest = c->stalest,
-                                 .sparse = c->filter > 0 || c->budget > 0,
+                                 .sparse = fast__ps_filters(c),
+                                 .cache = c->cache,
                                  .follows = replica > 0,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,

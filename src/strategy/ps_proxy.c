@@ -264,6 +264,7 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     float *counts = NULL;
     fast_err err;
 
+    t->step = 0; /* the group's clocks say it: of a run that goes on they may differ */
     group_of(proxy, c->proxies, t->workers, &gr.first, &gr.size);
     err = fast__alloc("what is carried", c->proxies, sizeof *counts, &counts);
     if (!err)

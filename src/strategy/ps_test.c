@@ -55,6 +55,8 @@ static void limits_are_other_members(void **state)
     same("ps:filter=1e-30", "ps", 1, NULL); /* everything is significant; zeros do not travel */
     same("ps:slack=0,filter=1e-30", "allreduce", 4, NULL);
     same("ps:filter=1e6", "ps:push=24", 1, NULL); /* all of it waits for the last push */
+    same("ps:skip=1e-12,filter=1e-30", "ps", 1, NULL);
+    same("ps:skip=0.9999,filter=1e6", "ps:push=24", 1, NULL);
     same("ps:reject=1000,staleness=none", "ps", 4, NULL);
     same("ps:slack=0,servers=0", "allreduce:algorithm=tree", 4, NULL); /* one for each worker */
 }
@@ -73,6 +75,7 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:slack=0,budget=1000000000", "allreduce:algorithm=tree", 4, NULL);
     same("ps:momentum=0", "ps", 4, hetero);
     same("ps:epochs=1", "ps", 4, hetero);
+    same("ps:barrier=1000000000", "ps", 4, hetero);
     same("ps:slack=0,eager=yes", "ps:slack=0", 4, hetero);
     same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
 }
@@ -112,12 +115,16 @@ static void threads_do_the_same(void **state)
     static const char *const others[] = { "ps:proxies=2,slack=1,filter=0.1",
                                           "ps:replicas=1,servers=2",
                                           "ps:value=0.01",
+                                          "ps:skip=0.5,l1=0.01,kkt=yes",
                                           "ps:epochs=0.5",
                                           "ps:slack=1,eager=yes,budget=400",
                                           "ps:momentum=-0.3,servers=0" };
     const uint64_t hash = train("ps:slack=0", 4, NULL).params_hash;
+    static const char *const skips = "ps:slack=0,skip=0.5,l1=0.01,kkt=yes";
 
     (void)state;
+    assert_true(train(skips, 4, NULL).params_hash ==
+                train(skips, 4, "transport=threads").params_hash);
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++)
         assert_true(train(rounds[i], 4, "transport=threads").params_hash == hash);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -183,6 +190,7 @@ static void crashes_are_survived_or_named(void **state)
                                         "ps:value=0.01",
                                         "ps:softsync=2",
                                         "ps:slack=3,eager=yes",
+                                        "ps:slack=3,barrier=1",
                                         "ps:proxies=2",
                                         "ps:slack=0,backup=1" };
     static const char *const stops[] = { "ps:slack=0", "ps:slack=3,lost=stop" };
@@ -214,6 +222,29 @@ static void nothing_is_late_alone(void **state)
     same("ps", "allreduce", 1, NULL);
 }
 
+/* What a proximal step would take back need not be sent: the model is the same, to the bit. */
+static void kkt_changes_nothing_but_bytes(void **state)
+{
+    const fast_result all = train("ps:slack=0,l1=0.02,filter=1e-30", 4, NULL),
+                      kkt = train("ps:slack=0,l1=0.02,kkt=yes", 4, NULL);
+
+    (void)state;
+    same("ps:l1=0.02,kkt=yes", "ps:l1=0.02", 1, NULL);
+    same("ps:l1=0.02,kkt=yes,servers=3", "ps:l1=0.02,filter=1e-30", 1, NULL);
+    if (!(kkt.bytes_sent < all.bytes_sent))
+        fail_msg("%lld bytes with kkt, %lld without", (long long)kkt.bytes_sent,
+                 (long long)all.bytes_sent);
+}
+
+/* Places that are sent once change nothing. */
+static void cached_places_change_nothing(void **state)
+{
+    (void)state;
+    same("ps:slack=0,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 4, NULL);
+    same("ps:slack=0,budget=400,servers=3,replicas=1,cache=yes", "ps:slack=0,budget=400", 4, NULL);
+    same("ps:slack=0,skip=0.9,cache=yes", "ps:slack=0,skip=0.9", 4, "transport=threads");
+}
+
 static void options_matter(void **state)
 {
     (void)state;
@@ -223,6 +254,9 @@ static void options_matter(void **state)
     differ("ps:compensate=5,decay=0.9", "ps:compensate=5", 4, NULL);
     differ("ps:fetch=4,push=4,send=mean", "ps:fetch=4,push=4,send=differences", 4, NULL);
     differ("ps:filter=0.1", "ps", 4, NULL);
+    differ("ps:skip=0.5", "ps", 4, NULL);
+    differ("ps:l1=0.01", "ps", 4, NULL);
+    differ("ps:slack=0,l1=0.01", "ps:slack=0", 4, NULL);
     differ("ps:staleness=workers", "ps", 4, NULL);
     differ("ps:staleness=inverse", "ps", 4, NULL);
     differ("ps:value=0.001", "ps", 4, NULL);
@@ -252,9 +286,26 @@ static void bounds_bind(void **state)
     /* What is kept back does not travel. */
     assert_true(train("ps:budget=400", 4, NULL).bytes_sent < free.bytes_sent / 10 * 7);
     assert_true(train("ps:filter=0.5", 4, NULL).bytes_sent < free.bytes_sent / 10 * 9);
+    assert_true(train("ps:skip=0.9", 4, NULL).bytes_sent < free.bytes_sent / 10 * 8);
     assert_true(free.completeness > 0.5 && free.completeness <= 1);
     assert_true(train("ps:slack=0", 4, NULL).completeness == 1);
     assert_true(train("ps:slack=0,proxies=2", 4, NULL).completeness == 1);
+}
+
+/* Over a WAN: who reads what is announced, not what was there before, is less late. */
+static void barriers_hold_reads(void **state)
+{
+    static const char *const wan = "cluster=wan";
+    const fast_result free = train("ps:proxies=2,filter=0.01", 4, wan),
+                      held = train("ps:proxies=2,filter=0.01,barrier=1", 4, wan);
+
+    (void)state;
+    if (!(held.staleness_mean < free.staleness_mean))
+        fail_msg("staleness %g with the barrier, %g without", held.staleness_mean,
+                 free.staleness_mean);
+    assert_true(held.steps == 24);
+    (void)train("ps:slack=2,servers=2,replicas=1,barrier=1", 4, wan);
+    (void)train("ps:barrier=1,budget=400,value=0.01", 4, "cluster=hetero");
 }
 
 /* The momentum of the servers is the rule's, to rounding, where nobody is late. */
@@ -310,6 +361,13 @@ static void nonsense_is_refused(void **state)
         "ps:slack=0,epochs=0.5",
         "ps:send=mean,epochs=0.5",
         "ps:send=mean,budget=9",
+        "ps:send=mean,skip=0.5",
+        "ps:send=mean,l1=0.5",
+        "ps:kkt=yes",
+        "ps:cache=yes",
+        "ps:slack=0,barrier=1",
+        "ps:slack=2,eager=yes,barrier=1",
+        "ps:barrier=1,send=mean",
         "ps:proxies=5",
         "ps:proxies=2,fetch=2",
         "ps:replicas=1,value=1",
@@ -393,8 +451,11 @@ int main(void)
         cmocka_unit_test(copies_survive_their_servers),
         cmocka_unit_test(crashes_are_survived_or_named),
         cmocka_unit_test(bounds_bind),
+        cmocka_unit_test(barriers_hold_reads),
         cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
+        cmocka_unit_test(kkt_changes_nothing_but_bytes),
+        cmocka_unit_test(cached_places_change_nothing),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(backup_workers_outrun_stragglers),
         cmocka_unit_test(nonsense_is_refused),

@@ -36,15 +36,16 @@ const fast_system fast__systems_codec[] = {
         .title = "Filters of the parameter server: what changed little is not sent",
         .by = "Li et al. 2014",
         .row = 67,
-        .flags = "strategy=ps:servers=2,slack=8,filter=0.001 codec=none+lz4",
+        .flags = "strategy=ps:servers=2,slack=8,filter=0.001,skip=0.1 codec=none+lz4",
         DATA,
         .scheduling = "bounded",
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Of each gradient the significant entries are sent, and the messages are "
-                   "compressed without loss.",
-        .missing = "random skips, the KKT filter of sparse models, and keys that are cached",
+        .remarks = "Of each gradient the significant entries are sent, some of them later by "
+                   "chance, and the messages are compressed without loss. For sparse models add "
+                   "l1=0.001,kkt=yes; without a codec, cache=yes sends keys once.",
+        .missing = "compression of messages whose keys are cached: it is one or the other",
     },
     {
         .name = "qsgd",

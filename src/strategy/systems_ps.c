@@ -67,10 +67,12 @@ const fast_system fast__systems_ps[] = {
         .exchange = "reduce, ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-                   "delay. What is not significant waits; ranges have a copy.",
-        .missing = "model parallelism, filters of the user; copies are written by the workers, not "
-                   "along a chain",
+        .remarks =
+            "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
+            "delay. What is not significant waits; ranges have a copy. Its other filters are "
+            "skip, kkt and cache.",
+        .missing = "model parallelism, filters of the user's own; copies are written by the "
+                   "workers, not along a chain",
     },
     {
         .name = "li-et-al",
@@ -85,8 +87,8 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS",
         .consistency = "bounded",
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = "model parallelism, filters of the user; copies are written by the workers, not "
-                   "along a chain",
+        .missing = "model parallelism, filters of the user's own; copies are written by the "
+                   "workers, not along a chain",
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
@@ -509,7 +511,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Approximate synchronous parallel over a WAN",
         .by = "Hsieh et al. 2017",
         .row = 38,
-        .flags = "strategy=ps:proxies=2,slack=1,filter=0.01 optimizer=sgd lr=0.2",
+        .flags = "strategy=ps:proxies=2,slack=1,filter=0.01,barrier=100000 optimizer=sgd lr=0.2",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "bounded",
@@ -518,8 +520,10 @@ const fast_system fast__systems_ps[] = {
         .consistency = "bounded",
         .remarks =
             "A proxy for each data centre. Only significant updates travel between them, packed; "
-            "the rest is used at home and adds up until it matters; the slack is the mirror clock.",
-        .missing = "the selective barrier: all proxies wait alike",
+            "the rest is used at home and adds up until it matters; the slack is the mirror clock. "
+            "A long update is announced, and others' reads of what it changes wait for it.",
+        .missing = "data centres read and write one model, instead of sending updates to each "
+                   "other's; a range of keys is a server's",
     },
     { .name = NULL },
 };
