@@ -213,7 +213,8 @@ typedef struct fast_space_options {
                                        with a codec, nor sparse */
     int64_t layer_count;            /* of them */
     bool pieces;                    /* fast_space_add_piece() may be used: owners keep a range for
-                                       each writer. Not with layers, a codec, or sparse */
+                                       each writer. Not with layers or sparse; with a
+                                       codec whole layers go, as they become whole */
     fast_space_fn *apply;           /* at the owners; NULL: w += x */
     void *ctx;                      /* for apply */
     double operations; /* of apply for each float, which simulated nodes take time for */

@@ -117,38 +117,9 @@ fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x, int64
     return update(space, FAST_SPACE_ADD, tensor, x, deadline);
 }
 
-fast_err fast_space_add_piece(fast_space *space, const float *x, int64_t offset, int64_t count)
-{
-    FAST_ASSERT(space && x && offset >= 0 && count >= 0);
-    if (!space->pieces)
-        return fast__fail(FAST_EINVAL, "space \"%s\" takes no pieces", space->name);
-    FAST_TRY(space->task.err);
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        const fast_space_owner *o = &space->owners[owner];
-        int64_t low, high;
-        fast__space_range(space, owner, 0, &low, &high);
-        high += low;
-        low = low > offset ? low : offset;
-        high = high < offset + count ? high : offset + count;
-        if (low >= high || o->store.head || o->gone || o->refused)
-            continue;
-        const int64_t words[3] = { low, high - low, 0 };
-        fast_msg *msg;
-        FAST_TRY(fast__space_message(space, FAST_SPACE_PIECE, 0, owner, words, &msg));
-        const fast_err err = fast__space_pack(space, msg, x + low, high - low);
-        if (err) {
-            fast_msg_free(msg);
-            return err;
-        }
-        const fast_err sent = fast_send(space->actor, o->id, &msg);
-        if (sent && sent != FAST_EPEER) /* The end of the update finds out. */
-            return sent;
-    }
-    return FAST_OK;
-}
-
 fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
 {
+    FAST_TRY(fast__space_pieces_end(space));
     space->ending = true;
     const fast_err err = update(space, FAST_SPACE_ADD, 0, x, deadline);
     space->ending = false;

@@ -139,17 +139,21 @@ struct fast_space {
     const float *const *factors;    /* of the layers, while they are added; else NULL */
     const int64_t *rows;            /* of those */
     bool pieces;                    /* updates may come in pieces */
-    bool ending;                    /* an update whose pieces were sent ends */
-    double composed;                /* operations of the last update's products */
-    int64_t clock;                  /* of this actor */
-    int64_t writer_count;           /* of writers; like what follows, 0 where all owners are far */
-    int64_t *writers;               /* whose clocks count */
-    bool *expected;                 /* of all actors: owners and writers */
-    int64_t far_count;              /* of owners */
-    int64_t *read;                  /* [owner][tensor]: the version that this actor last got */
-    int64_t *told;                  /* [owner][tensor]: the version that its watcher knows */
-    fast_space_get_state get;       /* far */
-    fast_space_watched *watched;    /* of all tensors; NULL until the first */
+    int64_t **missing;           /* coded pieces: [owner][block] floats that have not been given */
+    int64_t spent_ns;            /* on encodings of the pieces of this update, not yet charged */
+    int64_t spent_floats;        /* that were encoded then */
+    size_t spent_bytes;          /* that they became */
+    bool ending;                 /* an update whose pieces were sent ends */
+    double composed;             /* operations of the last update's products */
+    int64_t clock;               /* of this actor */
+    int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
+    int64_t *writers;            /* whose clocks count */
+    bool *expected;              /* of all actors: owners and writers */
+    int64_t far_count;           /* of owners */
+    int64_t *read;               /* [owner][tensor]: the version that this actor last got */
+    int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
+    fast_space_get_state get;    /* far */
+    fast_space_watched *watched; /* of all tensors; NULL until the first */
     struct fast_space_service *service; /* for far actors, where this is an owner; or NULL */
     void *memory;                       /* the own store, where it is not shared; or NULL */
 };
@@ -278,6 +282,20 @@ bool fast__space_unpack_entries(fast_space *space, const fast_msg *msg, int64_t 
                                 const float **x_out);
 void fast__space_places_free(fast_space *space);
 
+/* space_pieces.c: updates in pieces. */
+
+/* Coded ones: what is missing of each block, and that all of it is. */
+fast_err fast__space_pieces_new(fast_space *space);
+void fast__space_pieces_free(fast_space *space);
+void fast__space_pieces_reset(fast_space *space);
+/* All pieces of an update have been given: charge for them. */
+fast_err fast__space_pieces_end(fast_space *space);
+/* At an owner: is this a piece of its range? Take it to the writer's copy of the range; *floats_out
+ * is 0 if it makes no sense. */
+bool fast__space_is_piece(const fast_space *space, const fast_msg *msg);
+fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *stage,
+                                int64_t *floats_out);
+
 /* space_factors.c: updates whose layers are factors. */
 
 /* Take the layers of the options; FAST_EINVAL for what cannot be. */
@@ -299,6 +317,11 @@ void fast__space_codec_free(fast_space *space);
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
 /* True if a tensor is read as differences to what the reader holds. */
 bool fast__space_differs(const fast_space *space, int64_t tensor);
+/* The coder of what is added to an owner's range, or NULL where that is empty, with its chain and
+ * figures where those are asked for; and how far the run is, in epochs. */
+fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
+                              fast_coded_figures **figures_out);
+double fast__space_progress(const fast_space *space);
 /* A range as bytes, in a frozen buffer; charged. Where it is read as differences, for one reader,
  * an actor, to whom it must be sent. */
 fast_err fast__space_encode(fast_space *space, fast_space_way way, int64_t owner, int64_t reader,

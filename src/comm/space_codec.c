@@ -196,15 +196,32 @@ void fast__space_codec_free(fast_space *space)
     space->codec = NULL;
 }
 
+double fast__space_progress(const fast_space *space)
+{
+    const int64_t rounds = space->codec->epoch_rounds;
+    return rounds > 0 ? (double)space->clock / (double)rounds : 0;
+}
+
+fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
+                              fast_coded_figures **figures_out)
+{
+    const fast_space_codec *codec = space->codec;
+    if (chain_out)
+        *chain_out = codec->chains[FAST_SPACE_UP];
+    if (figures_out)
+        *figures_out = codec->figures;
+    return codec->coders[FAST_SPACE_UP][owner];
+}
+
 /* Encode, and pay for it: for `shadow` where differences are read. */
 static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fast_shadow *shadow,
                        const float *x, uint8_t *out, size_t *size_out)
 {
     fast_space_codec *codec = space->codec;
-    const int64_t rounds = codec->epoch_rounds, begin = fast_now(space->actor);
+    const int64_t begin = fast_now(space->actor);
+    const double progress = fast__space_progress(space);
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
-    const double progress = rounds > 0 ? (double)space->clock / (double)rounds : 0;
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clock, progress, x, out,
                                    size_out));

@@ -278,11 +278,12 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(list_tensors(space, options));
     if (options->codec || options->codec_down)
         FAST_TRY(fast__space_codec_new(space, options));
-    if (options->pieces && (options->codec || options->sparse || options->layer_count > 0))
+    if (options->pieces && (options->sparse || options->layer_count > 0))
         return fast__fail(FAST_EINVAL,
-                          "space \"%s\": pieces are added as they are; leave out the codec, sparse "
-                          "and layers",
+                          "space \"%s\": pieces are added as they are; leave out sparse and layers",
                           options->name);
+    if (options->pieces && fast__space_is_coded(space, FAST_SPACE_UP, 0))
+        FAST_TRY(fast__space_pieces_new(space));
     if (options->layer_count > 0)
         FAST_TRY(fast__space_layers_new(space, options));
     FAST_TRY(map_stores(space, near));
@@ -314,6 +315,7 @@ static void destroy(fast_space *space)
     fast__service_free(space);
     for (int64_t i = 0; i < space->owner_count; i++)
         fast_msg_free(space->owners[i].pushed);
+    fast__space_pieces_free(space);
     fast__space_codec_free(space);
     fast__space_places_free(space);
     fast__free(space->dense);

@@ -379,29 +379,18 @@ static fast_err greet(fast_space *space, const fast_msg *msg)
     return FAST_OK;
 }
 
-/* Is this a piece of the range, in place? */
-static bool is_piece(const fast_space *space, const fast_msg *msg)
-{
-    const int64_t at = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
-    int64_t offset, count;
-    fast__space_range(space, space->me, 0, &offset, &count);
-    return space->pieces && msg->words[FAST_SPACE_W_TENSOR] == 0 && n > 0 && at >= offset &&
-           n <= count && at - offset <= count - n && msg->part_count == 1 && msg->declared == 0 &&
-           msg->parts[0].size == (size_t)n * sizeof(float);
-}
-
 /* Keep a piece until its update ends. */
 static fast_err take_piece(fast_space *space, const fast_msg *msg)
 {
     caller *c = &space->service->callers[msg->from];
-    int64_t offset, count;
+    int64_t offset, count, floats;
     fast__space_range(space, space->me, 0, &offset, &count);
     if (!c->stage)
         FAST_TRY(fast__alloc("pieces of an update", count, sizeof *c->stage, &c->stage));
-    memcpy(c->stage + (msg->words[FAST_SPACE_W_A] - offset), fast_msg_data(msg, 0),
-           msg->parts[0].size);
-    c->staged += msg->words[FAST_SPACE_W_B];
-    return fast_charge(space->actor, 0, 2.0 * (double)msg->parts[0].size);
+    FAST_TRY(fast__space_take_piece(space, msg, c->stage, &floats));
+    c->staged += floats;
+    space->service->refused += floats == 0;
+    return FAST_OK;
 }
 
 /* What an update carries, or what came before it in pieces. */
@@ -435,7 +424,7 @@ static bool is_sane(fast_space *space, const fast_msg *msg, const float **x_out)
                 w[FAST_SPACE_W_C] <= atomic_load(&range_of(space, tensor)->version)) &&
                open_update(space, msg, count, x_out);
     case FAST_SPACE_PIECE:
-        return c->greeted && is_piece(space, msg);
+        return c->greeted && fast__space_is_piece(space, msg);
     case FAST_SPACE_TICK:
         return c->greeted && w[FAST_SPACE_W_A] == c->sequence + 1 && w[FAST_SPACE_W_B] >= 0;
     case FAST_SPACE_GET:
@@ -523,7 +512,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
             s->callers[msg->from].staged = 0;
             if (p.tensor == 0)
                 s->callers[msg->from].announced = false;
-            if (fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
+            if (msg->part_count > 0 &&
+                fast__space_is_coded(space, FAST_SPACE_UP, w[FAST_SPACE_W_TENSOR]))
                 FAST_TRY(fast__space_pay(space, FAST_SPACE_UP, space->me, msg->parts[0].size));
             if (space->composed > 0)
                 FAST_TRY(fast_charge(space->actor, space->composed, 0));

@@ -145,11 +145,80 @@ static void nonsense_is_refused(void **state)
     run("transport=sim", send_nonsense, NULL);
 }
 
+/* The same with a codec that loses nothing: three layers over the owners' ranges. */
+static const fast_matrix layers[] = { { 5, 5 }, { 10, 5 }, { 25, 1 } };
+static fast_err coded_program(fast_actor *actor, void *ctx)
+{
+    const int64_t *owners = ctx;
+    fast_space_options options = options_of(*owners);
+    fast_space *space;
+    options.codec = "topk:ratio=1";
+    options.codec_scope = 1;
+    options.matrices = layers;
+    options.matrix_count = 3;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    const fast_err err = fast_actor_id(actor) == OWNERS   ? add_and_read(space)
+                         : fast_actor_id(actor) < *owners ? fast_space_serve(space, FAST_SOON)
+                                                          : FAST_OK;
+    fast_space_close(space);
+    return err;
+}
+
+static void coded_pieces_are_one_update(void **state)
+{
+    (void)state;
+    for (int64_t owners = 1; owners <= OWNERS; owners++) {
+        run("transport=sim", coded_program, &owners);
+        run("transport=threads", coded_program, &owners);
+    }
+}
+
+/* Blocks that are not there, and bytes that are no encoding. */
+static fast_err send_coded_nonsense(fast_actor *actor, void *ctx)
+{
+    static const int64_t bad[][3] = { { -1, 1, 5 }, { 0, 0, 1 },         { 0, 4, 4 },
+                                      { 3, 1, 5 },  { INT64_MAX, 1, 1 }, { 0, INT64_MAX, 1 },
+                                      { 0, 1, 1 },  { 2, 1, 300 } };
+    enum { BAD = sizeof bad / sizeof bad[0] };
+    fast_space_options options = options_of(1);
+    fast_space_counters counters;
+    fast_space *space;
+    fast_err err = FAST_OK;
+    (void)ctx;
+    options.codec = "topk:ratio=1";
+    options.codec_scope = 1;
+    options.matrices = layers;
+    options.matrix_count = 3;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    for (int i = 0; i < BAD && !err && fast_actor_id(actor) == OWNERS; i++)
+        err = send(actor, space, bad[i][0], bad[i][1], (size_t)bad[i][2]);
+    if (!err && fast_actor_id(actor) == OWNERS)
+        err = send(actor, space, 0, 0, 0); /* all is missing */
+    if (fast_actor_id(actor) == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    if (!err && fast_actor_id(actor) == 0) {
+        fast_space_count(space, &counters);
+        if (counters.refused != BAD + 1 || counters.applied != 0)
+            err = fast__fail(FAST_EFORMAT, "%lld refused, %lld applied",
+                             (long long)counters.refused, (long long)counters.applied);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void coded_nonsense_is_refused(void **state)
+{
+    (void)state;
+    run("transport=sim", send_coded_nonsense, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_one_update),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(coded_pieces_are_one_update),
+        cmocka_unit_test(coded_nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

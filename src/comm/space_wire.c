@@ -48,6 +48,8 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
         msg->declared = size;
         return FAST_OK;
     }
+    if (space->ending && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD)
+        return FAST_OK;
     if (msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD &&
         fast__space_is_coded(space, FAST_SPACE_UP, msg->words[FAST_SPACE_W_TENSOR])) {
         fast_buffer *coded;
@@ -58,8 +60,6 @@ fast_err fast__space_pack(fast_space *space, fast_msg *msg, const float *x, int6
         fast_buffer_free(coded);
         return FAST_OK;
     }
-    if (space->ending && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD)
-        return FAST_OK;
     if (space->factors && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD)
         return fast__space_pack_factors(space, msg, msg->words[FAST_SPACE_W_OWNER], x);
     if (space->sparse && count < UINT32_MAX && msg->words[FAST_SPACE_W_KIND] == FAST_SPACE_ADD) {

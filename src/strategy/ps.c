@@ -46,7 +46,8 @@
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers go to the servers as factors, which multiply them out: ps_factors.c
  *   overlap      gradients go out while earlier layers are computed, and are one update when all
- *                are there (wait-free back-propagation: Zhang et al. 2017)
+ *                are there (wait-free back-propagation: Zhang et al. 2017); with a codec whole
+ *                layers do
  *   lost         whether the others go on without a worker that crashed, or stop and name it
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it

@@ -160,7 +160,7 @@ fast_err fast__ps_fetch(ps_client *cl, bool last);
 /* A range of the gradient is final: send it, with others. For reports. */
 void fast__ps_report(void *ctx, int64_t offset, int64_t count);
 /* Do gradients go out in pieces? The same at everyone. */
-bool fast__ps_pieces(const fast_trainer *t, const ps_config *c, const ps_layers *layers);
+bool fast__ps_pieces(const ps_config *c, const ps_layers *layers);
 /* A gradient was computed, at cl->g; and where differences are sent, t->w was updated by it. */
 void fast__ps_learned(ps_client *cl);
 /* Write what was learned since the last push. */

@@ -401,7 +401,7 @@ static fast_err client_init(ps_client *cl)
     if (cl->t->state_count > 0)
         FAST_TRY(fast__alloc("the state read", cl->t->state_count, sizeof *cl->seen, &cl->seen));
     FAST_TRY(fast__ps_layers_new(cl->t, c, &cl->layers));
-    cl->pieces = fast__ps_pieces(cl->t, c, &cl->layers);
+    cl->pieces = fast__ps_pieces(c, &cl->layers);
     for (int64_t i = 0; i <= c->replicas; i++)
         FAST_TRY(fast__ps_open(cl->t, c, i, &cl->layers, NULL, &cl->tensors, &cl->spaces[i]));
     if (c->epochs < 1)

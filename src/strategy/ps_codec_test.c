@@ -16,6 +16,12 @@
 
 #include <cmocka.h>
 
+#ifdef FAST_SANITIZED
+enum { BRIEF = 1 };
+#else
+enum { BRIEF = 0 };
+#endif
+
 static fast_result train(const char *strategy, const char *codec, const char *more)
 {
     char text[128];
@@ -121,6 +127,42 @@ static void differences_are_the_same_on_threads(void **state)
     }
 }
 
+/* Layers that go to servers as they become whole are the same update, sooner. */
+static void early_writes_change_no_bit(void **state)
+{
+    static const char *const codecs[] = { "codec=qsgd", "codec=topk:ratio=0.1", "codec=onebit",
+                                          "codec=terngrad+entropy" };
+    static const char *const how[] = { "", ",servers=3", ",servers=2,replicas=1" };
+    char late[64], early[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i += BRIEF ? 3 : 1) {
+        const char *const where[] = { "model=mlp:hidden=300x300", "engine=auto", "steps=6",
+                                      "cluster=ethernet-1g",      codecs[i],     "batch=16",
+                                      "codec_scope=layer",        NULL };
+        const char *const near[] = { "model=mlp:hidden=300x300", "engine=auto", "steps=6",
+                                     "transport=threads",        codecs[i],     "batch=16",
+                                     "codec_scope=layer",        NULL };
+
+        for (size_t k = 0; k < sizeof how / sizeof how[0]; k++) {
+            snprintf(late, sizeof late, "ps:slack=0%s", how[k]);
+            snprintf(early, sizeof early, "ps:slack=0,overlap=yes%s", how[k]);
+            const fast_result plain = test_small_run(late, 3, where);
+            const fast_result pieces = test_small_run(early, 3, where);
+
+            if (pieces.params_hash != plain.params_hash)
+                fail_msg("%s: %s has other bits than %s", codecs[i], early, late);
+            if (test_small_run(early, 3, near).params_hash != plain.params_hash)
+                fail_msg("%s: %s has other bits on threads", codecs[i], early);
+            if (pieces.messages_sent <= plain.messages_sent) /* a piece is a message */
+                fail_msg("%s: %s sends no pieces", codecs[i], early);
+            if (k == 0 && pieces.time_s >= plain.time_s)
+                fail_msg("%s %s: %g s, %s: %g s", codecs[i], late, plain.time_s, early,
+                         pieces.time_s);
+        }
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const options[] = {
@@ -144,6 +186,7 @@ int main(void)
         cmocka_unit_test(fewer_bytes_and_about_the_same_loss),
         cmocka_unit_test(weights_come_back_as_differences),
         cmocka_unit_test(differences_are_the_same_on_threads),
+        cmocka_unit_test(early_writes_change_no_bit),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,12 +21,9 @@ bool fast__ps_may_factor(const ps_config *c)
            c->proxies == 0 && c->barrier == 0;
 }
 
-bool fast__ps_pieces(const fast_trainer *t, const ps_config *c, const ps_layers *layers)
+bool fast__ps_pieces(const ps_config *c, const ps_layers *layers)
 {
-    const bool plain =
-        fast__ps_may_factor(c) && layers->count == 0 && fast_trainer_codes(t) == FAST_CODES_NONE;
-
-    return plain && c->overlap;
+    return c->overlap && fast__ps_may_factor(c) && layers->count == 0;
 }
 
 /* Servers that hold something of the layer: ranges are as equal as possible. */

@@ -207,7 +207,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .follows = replica > 0,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,
-                                 .pieces = fast__ps_pieces(t, c, layers),
+                                 .pieces = fast__ps_pieces(c, layers),
                                  .apply = apply,
                                  .ctx = o };
 
