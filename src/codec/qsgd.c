@@ -19,6 +19,7 @@
 #include "codec/bits.h"
 #include "codec/codecs.h"
 #include "codec/noise.h"
+#include "codec/wide.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
 
@@ -51,6 +52,11 @@ static fast_err check(const void *config)
     return fast__fail(FAST_EINVAL, "codec qsgd: bits must be 2, 4 or 8, not %lld", (long long)bits);
 }
 
+static int32_t top_of(const qsgd_config *c)
+{
+    return (1 << (c->bits - 1)) - 1;
+}
+
 /* Bytes of a bucket of n elements in fields: whole words. */
 static size_t fields_size(const qsgd_config *c, int64_t n)
 {
@@ -80,8 +86,8 @@ static size_t bound(const void *config, const fast_block *block)
 }
 
 /* Levels and signs of a bucket, a byte each: the sign in bit 7. */
-FAST_CLONES static void quantise(int64_t n, const float *x, float factor, int32_t top, uint64_t key,
-                                 uint32_t first, uint8_t *out)
+FAST_CLONES static void draw(int64_t n, const float *x, float factor, int32_t top, uint64_t key,
+                             uint32_t first, uint8_t *out)
 {
     FAST_EACH
     for (int64_t i = 0; i < n; i++) {
@@ -92,6 +98,16 @@ FAST_CLONES static void quantise(int64_t n, const float *x, float factor, int32_
         memcpy(&bits, x + i, sizeof bits);
         out[i] = (uint8_t)((uint32_t)(level < top ? level : top) | (bits >> 31) << 7);
     }
+}
+
+/* The same, and zeros where there is nothing to divide by. */
+static void quantise(int64_t n, const float *x, float factor, int32_t top, uint64_t key,
+                     uint32_t first, uint8_t *out)
+{
+    if (factor > 0)
+        draw(n, x, factor, top, key, first, out);
+    else
+        memset(out, 0, (size_t)n);
 }
 
 /* Bytes of quantise() to fields of 4 bits, 8 a word, and of 2 bits, 16 a word. */
@@ -123,6 +139,30 @@ FAST_CLONES static void put_nibbles(int64_t n, const uint8_t *q, uint8_t *out)
         out[i] = (uint8_t)((low & 7) | (low >> 4 & 8) | (high & 7) << 4 | (high & 0x80));
     }
 }
+
+#ifdef FAST_HAS_WIDE
+/* quantise() and put_nibbles() in one; n is a multiple of 16. */
+FAST_WIDE static void put_nibbles_wide(int64_t n, const float *x, float factor, int32_t top,
+                                       uint64_t key, uint32_t first, uint8_t *out)
+{
+    const __m128i weights = _mm_set1_epi16(0x1001); /* 1 and 16: two fields to a byte */
+    __m512i at = fast__wide_noise_begin(key, first);
+
+    for (int64_t i = 0; i < n; i += FAST_WIDE_LANES, out += FAST_WIDE_LANES / 2) {
+        const __m512 v = _mm512_loadu_ps(x + i);
+        const __m512i chance = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
+        const __m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(chance), _mm512_set1_ps(0x1p-24f));
+        const __m512 part = _mm512_mul_ps(_mm512_abs_ps(v), _mm512_set1_ps(factor));
+        const __m512i level = _mm512_cvttps_epi32(_mm512_add_ps(part, u));
+        const __m512i least = _mm512_min_epi32(level, _mm512_set1_epi32(top));
+        const __m512i field = _mm512_mask_add_epi32(
+            least, _mm512_movepi32_mask(_mm512_castps_si512(v)), least, _mm512_set1_epi32(8));
+        const __m128i pairs = _mm_maddubs_epi16(_mm512_cvtepi32_epi8(field), weights);
+
+        _mm_storel_epi64((__m128i *)(void *)out, _mm_cvtepi16_epi8(pairs));
+    }
+}
+#endif
 
 static void put_gamma(fast_bit_writer *w, uint32_t value)
 {
@@ -168,46 +208,61 @@ static void put_elias(fast_bit_writer *w, int64_t n, const uint8_t *q)
 
 static float norm_of(const qsgd_config *c, int64_t n, const float *x)
 {
-    const float most = fast__vector_max_abs(n, x);
+    if (c->norm == 1) {
+        const float most = fast__vector_max_abs(n, x);
 
-    if (!isfinite(most))
-        return NAN;
-    return c->norm == 1 ? most : (float)sqrt(fast__vector_norm2(n, x));
+        return isfinite(most) ? most : NAN;
+    }
+    const double square = fast__vector_norm2(n, x); /* no square of a float is beyond a double */
+    return isfinite(square) ? (float)sqrt(square) : NAN;
+}
+
+/* A bucket in fields, by way of q. */
+static void put_bucket(const qsgd_config *c, int64_t n, const float *x, float factor, uint64_t key,
+                       uint32_t first, uint8_t *q, uint8_t *out)
+{
+    const int32_t top = top_of(c);
+
+#ifdef FAST_HAS_WIDE
+    if (c->bits == 4 && n % FAST_WIDE_LANES == 0 && factor > 0 && fast__is_wide()) {
+        put_nibbles_wide(n, x, factor, top, key, first, out);
+        return;
+    }
+#endif
+    quantise(n, x, factor, top, key, first, q);
+    if (c->bits == 4 && n % 8 == 0)
+        put_nibbles(n, q, out);
+    else
+        put_fields(n, (int)c->bits, q, out);
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const qsgd_config *c = config;
-    const int32_t top = (1 << (c->bits - 1)) - 1;
     fast_bit_writer w = { .at = out };
     uint8_t q[BUCKET_MAX];
 
     for (int64_t i = 0; i < e->block.count; i += c->bucket) {
         const int64_t n = e->block.count - i < c->bucket ? e->block.count - i : c->bucket;
-        float norm = norm_of(c, n, e->x + i);
-        float factor = (float)top / norm;
+        const float *x = e->x + i;
+        float norm = norm_of(c, n, x);
+        float factor = (float)top_of(c) / norm;
         uint32_t word;
 
         if (!isfinite(factor)) { /* 0, too small to divide by, or not a number */
             norm = norm >= 0 ? 0 : norm;
             factor = 0;
         }
-        if (factor > 0)
-            quantise(n, e->x + i, factor, top, e->key, (uint32_t)i, q);
-        else
-            memset(q, 0, (size_t)n);
+        memcpy(&word, &norm, sizeof word);
         if (c->code == 1) {
-            memcpy(&word, &norm, sizeof word);
+            quantise(n, x, factor, top_of(c), e->key, (uint32_t)i, q);
             fast__bits_put(&w, word, 32);
             put_elias(&w, n, q);
-            continue;
+        } else {
+            memcpy(w.at, &word, sizeof word);
+            put_bucket(c, n, x, factor, e->key, (uint32_t)i, q, w.at + sizeof word);
+            w.at += fields_size(c, n);
         }
-        memcpy(w.at, &norm, sizeof norm);
-        if (c->bits == 4 && n % 8 == 0)
-            put_nibbles(n, q, w.at + sizeof norm);
-        else
-            put_fields(n, (int)c->bits, q, w.at + sizeof norm);
-        w.at += fields_size(c, n);
     }
     return (size_t)(fast__bits_flush(&w) - out);
 }
@@ -265,7 +320,7 @@ static void take_elias(fast_bit_reader *r, int64_t n, int32_t top, float scale, 
 
 static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
 {
-    const int32_t top = (1 << (c->bits - 1)) - 1;
+    const int32_t top = top_of(c);
     fast_bit_reader r = { .at = d->in, .end = d->in + d->size };
 
     for (int64_t i = 0; i < d->block.count && !r.bad; i += c->bucket) {
@@ -285,7 +340,7 @@ static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const qsgd_config *c = config;
-    const int32_t top = (1 << (c->bits - 1)) - 1;
+    const int32_t top = top_of(c);
     const uint8_t *at = d->in;
 
     if (c->code == 1)

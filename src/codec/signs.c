@@ -9,12 +9,7 @@
 #include "codec/signs.h"
 
 #include "base/err.h"
-
-#ifdef __x86_64__
-#include <immintrin.h>
-#define HAS_WIDE 1
-#define WIDE     __attribute__((target("avx512f,avx512dq")))
-#endif
+#include "codec/wide.h"
 
 enum { LINE = 16, LANES = 32 }; /* floats of a cache line, and of sums that go on side by side */
 
@@ -136,19 +131,9 @@ FAST_CLONES static void add(int64_t n, const uint8_t *in, const float both[2], f
     }
 }
 
-#ifdef HAS_WIDE
-/*
- * With AVX-512, by hand: it has what compilers do not find, the signs of a vector as a mask and a
- * choice by it, and the passes take half of the time while the group is in the cache. The bits are
- * those of the plain loops.
- */
-static bool is_wide(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-}
-
+#ifdef FAST_HAS_WIDE
 /* Lanes 0 to 15 and 16 to 31, folded in halves. */
-WIDE static inline float fold(__m512 low, __m512 high)
+FAST_WIDE static inline float fold(__m512 low, __m512 high)
 {
     const __m512 x = _mm512_add_ps(low, high);
     const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
@@ -159,7 +144,7 @@ WIDE static inline float fold(__m512 low, __m512 high)
 }
 
 /* v = x + e of a vector, into e, of the lanes that are there; 0 in the others. */
-WIDE static inline __m512 take(const float *x, float *e, __mmask16 there)
+FAST_WIDE static inline __m512 take(const float *x, float *e, __mmask16 there)
 {
     const __m512 v =
         _mm512_add_ps(_mm512_maskz_loadu_ps(there, x), _mm512_maskz_loadu_ps(there, e));
@@ -168,7 +153,7 @@ WIDE static inline __m512 take(const float *x, float *e, __mmask16 there)
     return v;
 }
 
-WIDE static void sum_wide(bool all, int64_t n, const float *x, float *e, fast_signs_sums *out)
+FAST_WIDE static void sum_wide(bool all, int64_t n, const float *x, float *e, fast_signs_sums *out)
 {
     __m512 sum_low = _mm512_setzero_ps(), sum_high = sum_low, size_low = sum_low,
            size_high = sum_low;
@@ -203,8 +188,8 @@ WIDE static void sum_wide(bool all, int64_t n, const float *x, float *e, fast_si
 }
 
 /* Whole words of a group with error feedback, and what comes after it is fetched meanwhile. */
-WIDE static void put_wide(int64_t n, const float *v, const float both[2], float *e,
-                          const float *ahead, uint8_t *out)
+FAST_WIDE static void put_wide(int64_t n, const float *v, const float both[2], float *e,
+                               const float *ahead, uint8_t *out)
 {
     const __m512 up = _mm512_set1_ps(both[0]);
     const __m512 down = _mm512_set1_ps(both[1]);
@@ -231,8 +216,8 @@ void fast__signs_sum(fast_signs_what what, int64_t n, const float *x, float *e,
                      fast_signs_sums *out)
 {
     FAST_ASSERT(n > 0);
-#ifdef HAS_WIDE
-    if (e && is_wide()) {
+#ifdef FAST_HAS_WIDE
+    if (e && fast__is_wide()) {
         if (what == FAST_SIGNS_ALL)
             sum_wide(true, n, x, e, out);
         else
@@ -249,8 +234,8 @@ void fast__signs_put(int64_t n, const float *v, const float *both, float *e, con
     int64_t done = 0;
 
     FAST_ASSERT(!ahead || e);
-#ifdef HAS_WIDE
-    if (e && is_wide()) {
+#ifdef FAST_HAS_WIDE
+    if (e && fast__is_wide()) {
         put_wide(n, v, both, e, ahead, out);
         done = n / FAST_SIGNS * FAST_SIGNS;
         ahead = NULL;

@@ -16,6 +16,7 @@
  */
 #include "codec/codecs.h"
 #include "codec/noise.h"
+#include "codec/wide.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
 
@@ -23,6 +24,8 @@
 #include <string.h>
 
 enum { WORD = 16, TRITS = 5, BYTES = 243 };
+
+static const float ONE = 0x1p24f; /* above all draws; what is clipped may be beyond any integer */
 
 typedef struct tern_config {
     double clip; /* standard deviations; 0: none */
@@ -58,13 +61,14 @@ static unsigned more(const void *config)
 /* The largest magnitude after clipping; NaN where an element is not finite. */
 static float scale_of(const tern_config *c, int64_t n, const float *x)
 {
-    float most = fast__vector_max_abs(n, x);
+    float most;
+    const double square = fast__vector_norm2_max(n, x, &most);
 
     if (!isfinite(most))
         return NAN;
     if (c->clip > 0) {
         /* Gradients of a layer have a mean near 0: the root of the mean square will do. */
-        const double limit = c->clip * sqrt(fast__vector_norm2(n, x) / (double)n);
+        const double limit = c->clip * sqrt(square / (double)n);
 
         if ((double)most > limit)
             most = (float)limit;
@@ -77,18 +81,18 @@ static inline __attribute__((always_inline)) uint32_t draw(float x, float invers
                                                            uint32_t i)
 {
     uint32_t bits;
-    const int32_t threshold = (int32_t)(__builtin_fabsf(x) * inverse);
+    const float part = __builtin_fabsf(x) * inverse;
+    const int32_t threshold = (int32_t)(part < ONE ? part : ONE);
     const int32_t chance = (int32_t)(fast__noise(key, i) >> 8);
 
     memcpy(&bits, &x, sizeof bits);
     return (uint32_t)(chance < threshold) | (bits >> 31) << 1;
 }
 
-FAST_CLONES static void put_bits(int64_t n, const float *x, float inverse, uint64_t key,
+/* From element i on. */
+FAST_CLONES static void put_bits(int64_t i, int64_t n, const float *x, float inverse, uint64_t key,
                                  uint8_t *out)
 {
-    int64_t i = 0;
-
     for (; i + WORD <= n; i += WORD, out += sizeof(uint32_t)) {
         uint32_t codes[WORD];
         uint32_t word = 0;
@@ -107,6 +111,28 @@ FAST_CLONES static void put_bits(int64_t n, const float *x, float inverse, uint6
         memcpy(out, &word, sizeof word);
     }
 }
+
+#ifdef FAST_HAS_WIDE
+/* Whole words. */
+FAST_WIDE static void put_bits_wide(int64_t n, const float *x, float inverse, uint64_t key,
+                                    uint8_t *out)
+{
+    const __m512 one = _mm512_set1_ps(ONE);
+    __m512i at = fast__wide_noise_begin(key, 0);
+
+    for (int64_t i = 0; i + WORD <= n; i += WORD, out += sizeof(uint32_t)) {
+        const __m512 v = _mm512_loadu_ps(x + i);
+        const __m512 part = _mm512_mul_ps(_mm512_abs_ps(v), _mm512_set1_ps(inverse));
+        const __m512i threshold = _mm512_cvttps_epi32(_mm512_min_ps(part, one));
+        const __m512i chance = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
+        const uint32_t drawn = _mm512_cmplt_epi32_mask(chance, threshold);
+        const uint32_t signs = _mm512_movepi32_mask(_mm512_castps_si512(v));
+        const uint32_t word = _pdep_u32(drawn, 0x55555555) | _pdep_u32(signs, 0xaaaaaaaa);
+
+        memcpy(out, &word, sizeof word);
+    }
+}
+#endif
 
 /* The five digits' codes of a byte, so that a loop over elements may stay simple. */
 FAST_CLONES static void put_trits(int64_t n, const float *x, float inverse, uint64_t key,
@@ -141,7 +167,15 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         memcpy(out, &none, sizeof none);
         memset(out + sizeof scale, 0, size - sizeof scale);
     } else if (c->pack == 0) {
-        put_bits(n, e->x, inverse, e->key, out + sizeof scale);
+        int64_t done = 0;
+
+#ifdef FAST_HAS_WIDE
+        if (fast__is_wide()) {
+            put_bits_wide(n, e->x, inverse, e->key, out + sizeof scale);
+            done = n / WORD * WORD;
+        }
+#endif
+        put_bits(done, n, e->x, inverse, e->key, out + size_of(c, done));
     } else {
         put_trits(n, e->x, inverse, e->key, out + sizeof scale);
     }

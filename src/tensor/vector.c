@@ -18,6 +18,8 @@
 
 #include <string.h>
 
+enum { BLOCK = 4096 }; /* floats that stay in the first-level cache between two looks at them */
+
 FAST_CLONES static void fill(int64_t n, float a, float *y)
 {
     FAST_EACH
@@ -66,10 +68,11 @@ FAST_CLONES static void dot_lanes(int64_t n, const float *x, const float *y,
     memcpy(lane, sum, sizeof sum);
 }
 
-/* The same with x = y, which is converted once. */
+/* The same with x = y, which is converted once; to what the lanes hold. */
 FAST_CLONES static void norm2_lanes(int64_t n, const float *x, double lane[FAST_LANES])
 {
-    double sum[FAST_LANES] = { 0 };
+    double sum[FAST_LANES];
+    memcpy(sum, lane, sizeof sum);
     for (int64_t i = 0; i < n; i += FAST_LANES) {
         FAST_EACH
         for (int j = 0; j < FAST_LANES; j++) {
@@ -155,9 +158,25 @@ double fast__vector_dot(int64_t n, const float *x, const float *y)
 double fast__vector_norm2(int64_t n, const float *x)
 {
     FAST_ASSERT(n >= 0);
-    double lane[FAST_LANES];
+    double lane[FAST_LANES] = { 0 };
     const int64_t whole = n - n % FAST_LANES;
     norm2_lanes(whole, x, lane);
+    return sum_lanes(n - whole, x + whole, x + whole, lane);
+}
+
+double fast__vector_norm2_max(int64_t n, const float *x, float *max_out)
+{
+    FAST_ASSERT(n >= 0);
+    double lane[FAST_LANES] = { 0 };
+    const int64_t whole = n - n % FAST_LANES;
+    uint32_t most = max_bits(n - whole, x + whole);
+    for (int64_t i = 0; i < whole; i += BLOCK) {
+        const int64_t m = whole - i < BLOCK ? whole - i : BLOCK;
+        const uint32_t bits = max_bits(m, x + i);
+        most = bits > most ? bits : most;
+        norm2_lanes(m, x + i, lane);
+    }
+    memcpy(max_out, &most, sizeof most);
     return sum_lanes(n - whole, x + whole, x + whole, lane);
 }
 

@@ -17,8 +17,9 @@ void fast__vector_add(int64_t n, const float *x, float *y);                     
 void fast__vector_axpy(int64_t n, float a, const float *x, float *y);           /* y += a x */
 void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y); /* y = a x + b y */
 double fast__vector_dot(int64_t n, const float *x, const float *y);
-double fast__vector_norm2(int64_t n, const float *x);  /* the sum of squares */
-float fast__vector_max_abs(int64_t n, const float *x); /* NaN if x has one */
+double fast__vector_norm2(int64_t n, const float *x);                     /* the sum of squares */
+float fast__vector_max_abs(int64_t n, const float *x);                    /* NaN if x has one */
+double fast__vector_norm2_max(int64_t n, const float *x, float *max_out); /* both in one pass */
 bool fast__vector_finite(int64_t n, const float *x);
 
 /*

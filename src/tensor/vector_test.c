@@ -107,6 +107,9 @@ static void test_sums(void **state)
             const float *x = v.x + offset, *y = v.y + 1;
             assert_true(fast__vector_dot(n, x, y) == sum_of_lanes(n, x, y));
             assert_true(fast__vector_norm2(n, x) == sum_of_lanes(n, x, x));
+            float most = -1;
+            assert_true(fast__vector_norm2_max(n, x, &most) == sum_of_lanes(n, x, x));
+            assert_true(most == fast__vector_max_abs(n, x));
         }
     }
     /* Where a sum of floats would stop growing. */
@@ -115,6 +118,11 @@ static void test_sums(void **state)
     assert_int_equal(fast__alloc("ones", LONG, sizeof *ones, &ones), FAST_OK);
     fast__vector_fill(LONG, 1.0f, ones);
     assert_true(fast__vector_norm2(LONG, ones) == LONG);
+    for (int i = 0; i < LONG; i += 997)
+        ones[i] = (float)(i % 1009) * -0.37f;
+    float most = 0;
+    assert_true(fast__vector_norm2_max(LONG, ones, &most) == fast__vector_norm2(LONG, ones));
+    assert_true(most == fast__vector_max_abs(LONG, ones));
     fast__free(ones);
     /* Nothing is lost where squares leave the range of floats. */
     const float large[2] = { 3e30f, 4e30f };
