@@ -40,7 +40,9 @@
 #include "base/memory.h"
 #include "tensor/fold.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LATE_DROP, LATE_ADD };
@@ -159,6 +161,16 @@ static fast_err hear(member *m, int64_t server, bool wait, fast_msg **out)
     while (wait && err == FAST_ETIMEDOUT);
     if (err)
         return err;
+    if ((*out)->words[FAST_QUORUM_KIND] == FAST_QUORUM_FEW) {
+        char why[FAST_DETAIL_MAX];
+
+        snprintf(why, sizeof why, "%.*s", (int)(*out)->parts[0].size,
+                 (const char *)fast_msg_data(*out, 0));
+        t->actor->culprit = (*out)->words[FAST_QUORUM_NUMBER];
+        fast_msg_free(*out);
+        *out = NULL;
+        return fast__fail(FAST_EPEER, "%s", why);
+    }
     if ((*out)->words[FAST_QUORUM_KIND] == FAST_QUORUM_REFUSE) {
         fast_msg_free(*out);
         *out = NULL;

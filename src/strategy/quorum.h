@@ -32,6 +32,8 @@ typedef enum fast_quorum_kind {
     FAST_QUORUM_SUM,      /* down: a stretch of the sum, and who is in it; number: whole weight */
     FAST_QUORUM_FLUSH,    /* down, of the leader: send the part that you have */
     FAST_QUORUM_END,      /* down, of the leader: all stopped; there is no such round */
+    FAST_QUORUM_FEW,      /* down, of the leader: the quorum is out of reach; why, as text; number:
+                             the actor that is to blame */
     FAST_QUORUM_REFUSE    /* down, of the leader: you missed rounds that nobody has any more */
 } fast_quorum_kind;
 

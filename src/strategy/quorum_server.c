@@ -21,6 +21,7 @@
 #include "strategy/quorum.h"
 #include "transport/transport.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What a server knows of a worker. */
@@ -256,20 +257,47 @@ static fast_err flush(server *s, const standing *now)
     return FAST_OK;
 }
 
-/* Leader: the quorum cannot be reached any more. */
-static fast_err too_few(const server *s, const standing *now)
+/* Who is down, as text. */
+static void name_lost(const server *s, char *out, size_t size)
 {
-    char name[64] = "no worker";
+    int64_t count = 0;
+    size_t used = 0;
 
-    if (s->lost >= 0) {
-        fast__actor_name(s->t->actor->world, s->t->worker_ids[s->lost], name, sizeof name);
+    for (int64_t i = 0; i < s->t->workers; i++)
+        count += s->clients[i].gone && !s->clients[i].left;
+    used = (size_t)snprintf(out, size, count == 1 ? "worker" : count ? "workers" : "nobody");
+    for (int64_t i = 0, k = 0; i < s->t->workers && used + 32 < size; i++)
+        if (s->clients[i].gone && !s->clients[i].left)
+            used +=
+                (size_t)snprintf(out + used, size - used, "%s %lld", k++ ? "," : "", (long long)i);
+    snprintf(out + used, size - used, count > 1 ? " are down" : " is down");
+}
+
+/* Leader: the quorum cannot be reached any more. Who is left is told why, so that its own failure
+ * says it. */
+static fast_err too_few(server *s, const standing *now)
+{
+    char names[160], why[FAST_DETAIL_MAX];
+    fast_buffer *text = NULL;
+
+    name_lost(s, names, sizeof names);
+    snprintf(why, sizeof why, "%s: %lld workers are left at step %lld, and the quorum is %lld",
+             names, (long long)now->up, (long long)s->round,
+             (long long)fast__quorum_of(s->config, s->t->workers));
+    if (s->lost >= 0)
         s->t->actor->culprit = s->t->worker_ids[s->lost];
+    for (int64_t i = 0; i < s->t->workers; i++) {
+        fast_msg *msg = NULL;
+
+        if (s->clients[i].gone)
+            continue;
+        FAST_TRY(fast_buffer_new(s->t->actor, sizeof why, &text));
+        memcpy(fast_buffer_data(text), why, sizeof why);
+        FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_DOWN, FAST_QUORUM_FEW, s->round,
+                                  s->t->actor->culprit, &text, &msg));
+        FAST_TRY(send_down(s, i, &msg));
     }
-    return fast__fail(FAST_EPEER,
-                      "%s is down: %lld workers are left at step %lld, and the quorum "
-                      "is %lld",
-                      name, (long long)now->up, (long long)s->round,
-                      (long long)fast__quorum_of(s->config, s->t->workers));
+    return fast__fail(FAST_EPEER, "%s", why);
 }
 
 /* Leader: decide what can be decided. */
