@@ -237,14 +237,18 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
     return fast_charge(space->actor, 0, 8.0 * (double)count);
 }
 
-/* The two halves of a get: from far owners, asked first, and near ones. */
-static fast_err get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
-                    int64_t deadline)
+/* The first half of a get: far owners are asked, near ones copied from. */
+static fast_err start_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
+                          bool sliced, int64_t deadline)
 {
     int64_t offset, count;
-    space->get = (fast_space_get_state){
-        .id = space->get.id + 1, .tensor = tensor, .x = x, .version = INT64_MAX, .clock = INT64_MAX
-    };
+    space->get = (fast_space_get_state){ .id = space->get.id + 1,
+                                         .tensor = tensor,
+                                         .x = x,
+                                         .version = INT64_MAX,
+                                         .clock = INT64_MAX,
+                                         .sliced = sliced,
+                                         .deadline = deadline };
     for (int64_t owner = 0; space->far_count > 0 && owner < space->owner_count; owner++) {
         fast__space_range(space, owner, tensor, &offset, &count);
         if (count > 0 && !space->owners[owner].store.head)
@@ -255,9 +259,16 @@ static fast_err get(fast_space *space, int64_t tensor, float *x, fast_space_read
         if (count > 0 && space->owners[owner].store.head)
             FAST_TRY(near_get(space, owner, tensor, x, read, deadline));
     }
+    return FAST_OK;
+}
+
+/* The second: what far owners answer. */
+static fast_err end_get(fast_space *space, fast_space_read *read)
+{
+    const int64_t tensor = space->get.tensor;
     if (space->get.missing > 0)
-        FAST_TRY(fast__far_get_wait(space, deadline));
-    for (int64_t owner = 0; x && owner < space->owner_count; owner++)
+        FAST_TRY(fast__far_get_wait(space, space->get.deadline));
+    for (int64_t owner = 0; space->get.x && owner < space->owner_count; owner++)
         if (!space->owners[owner].store.head &&
             fast__space_is_coded(space, FAST_SPACE_DOWN, tensor))
             FAST_TRY(fast__space_pay(space, FAST_SPACE_DOWN, owner, 0));
@@ -266,24 +277,74 @@ static fast_err get(fast_space *space, int64_t tensor, float *x, fast_space_read
     return FAST_OK;
 }
 
+/* Answers that are still on their way belong to nobody, and x is the caller's again. */
+static void leave_get(fast_space *space)
+{
+    space->get.missing = 0;
+    space->get.x = NULL;
+}
+
+/* May this actor ask for so much? */
+static fast_err begin_get(fast_space *space, int64_t tensor, fast_space_read *read)
+{
+    FAST_TRY(begin(space, tensor));
+    if (space->writer && read->clock_min > space->clock)
+        return fast__fail(FAST_EINVAL,
+                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
+                          "at %lld: it would wait for itself",
+                          space->name, (long long)read->clock_min, (long long)space->clock);
+    read->version = read->clock = INT64_MAX;
+    return FAST_OK;
+}
+
 fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
                         int64_t deadline)
 {
     fast_space_read seen = read ? *read : (fast_space_read){ 0 };
-    FAST_TRY(begin(space, tensor));
-    if (space->writer && seen.clock_min > space->clock)
-        return fast__fail(FAST_EINVAL,
-                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
-                          "at %lld: it would wait for itself",
-                          space->name, (long long)seen.clock_min, (long long)space->clock);
-    seen.version = seen.clock = INT64_MAX;
-    const fast_err err = get(space, tensor, x, &seen, fast__deadline(space->actor, deadline));
-    /* Answers that are still on their way belong to nobody, and x is the caller's again. */
-    space->get.missing = 0;
-    space->get.x = NULL;
+    FAST_TRY(begin_get(space, tensor, &seen));
+    fast_err err =
+        start_get(space, tensor, x, &seen, false, fast__deadline(space->actor, deadline));
+    if (!err)
+        err = end_get(space, &seen);
+    leave_get(space);
     FAST_TRY(err);
     if (read)
         *read = seen;
+    return FAST_OK;
+}
+
+fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
+                               int64_t deadline)
+{
+    fast_space_read seen = *read;
+    FAST_ASSERT(x != NULL);
+    if (fast__space_is_coded(space, FAST_SPACE_DOWN, 0))
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\": slices are read as they are; leave out codec_down",
+                          space->name);
+    FAST_TRY(begin_get(space, 0, &seen));
+    const fast_err err =
+        start_get(space, 0, x, &seen, true, fast__deadline(space->actor, deadline));
+    if (err)
+        leave_get(space);
+    space->get.read = seen;
+    return err;
+}
+
+fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count)
+{
+    FAST_ASSERT(space->get.sliced);
+    return space->get.missing > 0 ? fast__far_get_need(space, offset, count) : FAST_OK;
+}
+
+fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
+{
+    FAST_ASSERT(space->get.sliced);
+    const fast_err err = end_get(space, &space->get.read);
+    leave_get(space);
+    space->get.sliced = false;
+    FAST_TRY(err);
+    *read = space->get.read;
     return FAST_OK;
 }
 

@@ -18,6 +18,7 @@
 enum {
     FAST_SPACE_WINDOW = 4,         /* updates on their way from one actor to one owner */
     FAST_SPACE_SPINS = 64,         /* tries of a lock before its actor sleeps */
+    FAST_SPACE_SLICE = 32768,      /* floats of a slice */
     FAST_SPACE_NAME_MAX = 96,      /* bytes of a name with its end */
     FAST_SPACE_TENSORS_MAX = 4096, /* of a space */
 };
@@ -72,6 +73,7 @@ typedef struct fast_space_owner {
     int64_t sent;           /* far: updates and ticks sent */
     int64_t acked;          /* far: of those, how many have been applied */
     int64_t asked;          /* far: the get that it has not answered; or 0 */
+    int64_t came;           /* far: floats of that get, where it comes in slices */
     int64_t clock;          /* far: the space's, as last heard */
     bool leaving;           /* far: it was told that this actor leaves */
     bool left;              /* far: it knows that this actor left */
@@ -82,13 +84,16 @@ typedef struct fast_space_owner {
 
 /* A get under way at far owners. */
 typedef struct fast_space_get_state {
-    int64_t id;      /* of this one, from 1: answers to others are dropped */
-    int64_t tensor;  /* which */
-    float *x;        /* where to */
-    int64_t missing; /* owners that have not answered */
-    int64_t version; /* smallest so far */
-    int64_t clock;   /* likewise */
-    bool never;      /* an owner says that it cannot be answered */
+    int64_t id;           /* of this one, from 1: answers to others are dropped */
+    int64_t tensor;       /* which */
+    float *x;             /* where to */
+    int64_t missing;      /* owners that have not answered */
+    int64_t version;      /* smallest so far */
+    int64_t clock;        /* likewise */
+    bool never;           /* an owner says that it cannot be answered */
+    bool sliced;          /* answers come in slices, the first floats first */
+    fast_space_read read; /* sliced: what was wished for, and what near owners had */
+    int64_t deadline;     /* likewise: of all of it */
 } fast_space_get_state;
 
 /* A watched tensor. */
@@ -237,6 +242,8 @@ typedef enum fast_space_kind {
     FAST_SPACE_LEAVE,     /* request: nothing comes after it */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's floats */
+    FAST_SPACE_SLICED,    /* answer: id, place in the range; those floats of the VALUE that follows,
+                             which has none */
     FAST_SPACE_NOTIFY,    /* answer: 0, version, clock */
     FAST_SPACE_LEFT,      /* answer to LEAVE: nothing comes after it */
     FAST_SPACE_NEVER,     /* answer to GET: id; nobody is left who could */
@@ -258,6 +265,7 @@ enum {
     FAST_SPACE_SIZES = 1,  /* no floats are wanted */
     FAST_SPACE_WHOLE = 2,  /* no difference is wanted */
     FAST_SPACE_EITHER = 4, /* the version will do, or the clock */
+    FAST_SPACE_SLICES = 8, /* the answer comes in slices */
 };
 
 uint64_t fast__space_tag(const fast_space *space, bool answer);
@@ -353,6 +361,7 @@ fast_err fast__far_update(fast_space *space, int64_t owner, fast_space_kind kind
                           const float *x, int64_t deadline);
 fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_read *read);
 fast_err fast__far_get_wait(fast_space *space, int64_t deadline);
+fast_err fast__far_get_need(fast_space *space, int64_t offset, int64_t count);
 fast_err fast__far_watch(fast_space *space, int64_t owner, int64_t tensor);
 fast_err fast__far_advance(fast_space *space); /* take answers */
 fast_err fast__far_leave(fast_space *space);   /* tell all, and wait for their answers */
@@ -369,6 +378,14 @@ int64_t fast__service_refused(const fast_space *space);
 /* Tell far owners, before what is added next to tensor 0, that it comes: where it is not all zeros,
  * gets of others wait until it has come, or until this actor is gone. space_far.c */
 fast_err fast__space_announce(fast_space *space, const float *x);
+
+/* A get of tensor 0 that comes in slices, the first floats first, to be used as they come: start,
+ * wait for ranges, and end, which waits for all. No other get of the space meanwhile. Slices are
+ * floats: FAST_EINVAL with codec_down. space.c */
+fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
+                               int64_t deadline);
+fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count);
+fast_err fast__space_get_end(fast_space *space, fast_space_read *read);
 
 /* What was read of a tensor of `leader`, cut alike, counts as read here: this is a copy of it. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);

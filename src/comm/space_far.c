@@ -140,29 +140,49 @@ fast_err fast__far_get_start(fast_space *space, int64_t owner, const fast_space_
     msg->declared = (!space->get.x ? FAST_SPACE_SIZES
                      : read->whole ? FAST_SPACE_WHOLE
                                    : 0) +
-                    (read->either ? FAST_SPACE_EITHER : 0);
+                    (read->either ? FAST_SPACE_EITHER : 0) +
+                    (space->get.sliced ? FAST_SPACE_SLICES : 0);
     FAST_TRY(fast_send(space->actor, space->owners[owner].id, &msg));
     space->owners[owner].asked = space->get.id;
+    space->owners[owner].came = 0;
     space->get.missing++;
+    return FAST_OK;
+}
+
+/* Wait for the first `floats` of an owner's part of the get. */
+static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats, int64_t deadline)
+{
+    const fast_space_owner *o = &space->owners[owner];
+    const fast_wait wait = wait_for(space, owner, "space get", deadline);
+    while (o->asked == space->get.id && o->came < floats) {
+        FAST_TRY(fast__wait_once(space->actor, &wait));
+        FAST_TRY(check_owner(space, owner));
+        if (space->get.never)
+            return fast__fail(FAST_EPEER,
+                              "nobody is left in space \"%s\" who could bring tensor %lld to "
+                              "the version that is waited for",
+                              space->name, (long long)space->get.tensor);
+    }
     return FAST_OK;
 }
 
 fast_err fast__far_get_wait(fast_space *space, int64_t deadline)
 {
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        fast_space_owner *o = &space->owners[owner];
-        const fast_wait wait = wait_for(space, owner, "space get", deadline);
-        while (o->asked == space->get.id) {
-            FAST_TRY(fast__wait_once(space->actor, &wait));
-            FAST_TRY(check_owner(space, owner));
-            if (space->get.never)
-                return fast__fail(FAST_EPEER,
-                                  "nobody is left in space \"%s\" who could bring tensor %lld to "
-                                  "the version that is waited for",
-                                  space->name, (long long)space->get.tensor);
-        }
-    }
+    for (int64_t owner = 0; owner < space->owner_count; owner++)
+        FAST_TRY(wait_for_part(space, owner, INT64_MAX, deadline));
     FAST_ASSERT(space->get.missing == 0);
+    return FAST_OK;
+}
+
+fast_err fast__far_get_need(fast_space *space, int64_t offset, int64_t count)
+{
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        int64_t low, size;
+        fast__space_range(space, owner, 0, &low, &size);
+        const int64_t end = offset + count < low + size ? offset + count : low + size;
+        if (end > low && offset < low + size)
+            FAST_TRY(wait_for_part(space, owner, end - low, space->get.deadline));
+    }
     return FAST_OK;
 }
 
@@ -171,6 +191,25 @@ fast_err fast__far_watch(fast_space *space, int64_t owner, int64_t tensor)
     FAST_TRY(check_owner(space, owner));
     const int64_t words[3] = { 0, *fast__space_at(space, space->told, owner, tensor), 0 };
     return fast__space_tell(space, space->owners[owner].id, FAST_SPACE_WATCH, tensor, owner, words);
+}
+
+/* A slice of an owner's part of the get under way: the next one. */
+static void take_slice(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->owners[owner];
+    const fast_space_get_state *get = &space->get;
+    int64_t offset, count;
+    if (!get->sliced || get->missing == 0 || o->asked != get->id ||
+        msg->words[FAST_SPACE_W_A] != get->id || msg->words[FAST_SPACE_W_TENSOR] != 0 ||
+        msg->words[FAST_SPACE_W_B] != o->came || msg->part_count != 1 ||
+        msg->parts[0].size % sizeof *get->x != 0)
+        return;
+    const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->x);
+    fast__space_range(space, owner, 0, &offset, &count);
+    if (floats > count - o->came)
+        return;
+    memcpy(get->x + offset + o->came, fast_msg_data(msg, 0), msg->parts[0].size);
+    o->came += floats;
 }
 
 /* An owner's part of the get under way. */
@@ -185,7 +224,11 @@ static void take_value(fast_space *space, int64_t owner, const fast_msg *msg)
         msg->words[FAST_SPACE_W_TENSOR] != get->tensor || get->missing == 0)
         return;
     fast__space_range(space, owner, get->tensor, &offset, &count);
-    if (!fast__space_unpack(space, msg, count, &x) || (!x && get->x) || version < 0)
+    if (get->sliced && msg->part_count == 0 && msg->declared == 0 && o->came == count)
+        x = NULL; /* it is there */
+    else if (!fast__space_unpack(space, msg, count, &x) || (!x && get->x))
+        return;
+    if (version < 0)
         return;
     if (x && get->x)
         memcpy(get->x + offset, x, (size_t)count * sizeof *x);
@@ -224,6 +267,9 @@ static fast_err take(fast_space *space, const fast_msg *msg)
         return FAST_OK;
     case FAST_SPACE_VALUE:
         take_value(space, owner, msg);
+        return FAST_OK;
+    case FAST_SPACE_SLICED:
+        take_slice(space, owner, msg);
         return FAST_OK;
     case FAST_SPACE_NOTIFY:
         return take_notice(space, owner, msg);

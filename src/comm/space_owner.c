@@ -39,6 +39,7 @@ typedef struct parked {
     bool sizes;          /* no floats are wanted */
     bool whole;          /* no difference is wanted */
     bool either;         /* the version will do, or the clock */
+    bool sliced;         /* the answer goes in slices */
     bool waited;         /* it was counted as one that had to */
 } parked;
 
@@ -193,6 +194,22 @@ static int64_t awaited(fast_space *space, int64_t reader)
     return -1;
 }
 
+/* The slices of an answer, before its end. */
+static fast_err send_slices(fast_space *space, const parked *p, const snapshot *shot, int64_t count)
+{
+    for (int64_t at = 0; at < count; at += FAST_SPACE_SLICE) {
+        const int64_t n = count - at < FAST_SPACE_SLICE ? count - at : FAST_SPACE_SLICE;
+        const int64_t words[3] = { p->id, at, 0 };
+        fast_msg *msg;
+        FAST_TRY(fast__space_message(space, FAST_SPACE_SLICED, 0, space->me, words, &msg));
+        fast_msg_add_view(msg, shot->buffer, (size_t)at * sizeof(float), (size_t)n * sizeof(float));
+        const fast_err err = fast_send(space->actor, p->from, &msg);
+        if (err)
+            return err == FAST_EPEER ? FAST_OK : err;
+    }
+    return FAST_OK;
+}
+
 /* Answer what is parked, if it can be; *done_out tells. */
 static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
 {
@@ -232,10 +249,14 @@ static fast_err try_parked(fast_space *space, parked *p, bool *done_out)
         }
         version = shot->version;
     }
+    if (p->sliced)
+        FAST_TRY(send_slices(space, p, shot, count));
     fast_msg *msg;
     const int64_t words[3] = { p->id, version, clock };
     FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, p->tensor, space->me, words, &msg));
-    if (shot)
+    if (p->sliced)
+        FAST_ASSERT(msg->part_count == 0); /* all is there */
+    else if (shot)
         fast_msg_add_view(msg, shot->buffer, 0, shot->size);
     else
         msg->declared = (size_t)count * sizeof(float);
@@ -489,6 +510,8 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         p.sizes = (msg->declared & FAST_SPACE_SIZES) != 0;
         p.whole = (msg->declared & FAST_SPACE_WHOLE) != 0 && p.tensor == 0;
         p.either = (msg->declared & FAST_SPACE_EITHER) != 0;
+        p.sliced = (msg->declared & FAST_SPACE_SLICES) != 0 && p.tensor == 0 && !p.sizes &&
+                   !fast__space_is_coded(space, FAST_SPACE_DOWN, 0);
         s->callers[msg->from].reads |= p.tensor == 0 && !p.sizes;
         return wish(space, &p);
     case FAST_SPACE_WATCH:

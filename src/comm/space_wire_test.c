@@ -223,6 +223,55 @@ static void reads_wait_for_what_is_announced(void **state)
         run(read_announced, &how);
 }
 
+/* Slices, the first floats first: what is needed is there before the rest is. */
+enum { LARGE = 5 * FAST_SPACE_SLICE + 77 };
+static fast_err read_slices(fast_actor *actor, void *ctx)
+{
+    static float x[LARGE], y[LARGE];
+    static const fast_space_tensor tensors[] = { { "a", LARGE, NULL } };
+    const int64_t me = fast_actor_id(actor), owners = *(const int64_t *)ctx;
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 1 };
+    fast_space *space;
+    int64_t first = 0;
+    options.tensors = tensors;
+    options.owner_count = owners;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    fast_err err = me < owners ? fast_space_serve(space, FAST_SOON) : FAST_OK;
+    if (me == 2) {
+        for (int64_t i = 0; i < LARGE; i++)
+            x[i] = (float)(i % 1000);
+        err = fast_space_add(space, 0, x, FAST_SOON);
+        memset(y, 0, sizeof y);
+        if (!err)
+            err = fast__space_get_start(space, y, &read, FAST_SOON);
+        if (!err)
+            err = fast__space_get_need(space, 5, 10);
+        first = fast_now(actor);
+        if (!err && (y[14] != 14 || (owners == 1 && y[LARGE - 1] != 0)))
+            err = fast__fail(FAST_EFORMAT, "not in order");
+        if (!err)
+            err = fast__space_get_need(space, LARGE - 1, 1);
+        if (!err)
+            err = fast__space_get_end(space, &read);
+        if (!err && (memcmp(x, y, sizeof y) != 0 || read.version != 1))
+            err = fast__fail(FAST_EFORMAT, "other values, version %lld", (long long)read.version);
+        if (!err && fast_now(actor) <= first + MILLISECOND)
+            err = fast__fail(FAST_EFORMAT, "all came at once");
+        if (!err) /* the next get is as ever */
+            err = fast_space_get(space, 0, y, NULL, FAST_SOON);
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void slices_come_in_order(void **state)
+{
+    (void)state;
+    for (int64_t owners = 1; owners <= 2; owners++)
+        run(read_slices, &owners);
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -386,13 +435,10 @@ static void eager_values_spare_the_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_do_not_travel),
-        cmocka_unit_test(places_are_sent_once),
-        cmocka_unit_test(reads_wait_for_what_is_announced),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(the_stalest_is_first),
-        cmocka_unit_test(updates_cost_time),
-        cmocka_unit_test(eager_values_spare_the_way),
+        cmocka_unit_test(zeros_do_not_travel),  cmocka_unit_test(places_are_sent_once),
+        cmocka_unit_test(slices_come_in_order), cmocka_unit_test(reads_wait_for_what_is_announced),
+        cmocka_unit_test(nonsense_is_refused),  cmocka_unit_test(the_stalest_is_first),
+        cmocka_unit_test(updates_cost_time),    cmocka_unit_test(eager_values_spare_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

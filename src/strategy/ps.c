@@ -48,6 +48,8 @@
  *   overlap      gradients go out while earlier layers are computed, and are one update when all
  *                are there (wait-free back-propagation: Zhang et al. 2017); with a codec whole
  *                layers do
+ *   priority     the model is read in slices in the order of its layers, and the next step begins
+ *                when its first layer has come
  *   lost         whether the others go on without a worker that crashed, or stop and name it
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
@@ -129,6 +131,8 @@ static const fast_option options[] = {
     FAST_OPT_FACTORS(ps_config),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients to the servers while others are computed"),
+    FAST_OPT_BOOL(ps_config, priority, "no",
+                  "what the next step needs first is read first, and it begins with that"),
     FAST_OPT_END,
 };
 
@@ -264,6 +268,11 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           : c->send != 0                   ? "send"
                           : c->factors == FAST_FACTORS_YES ? "factors"
                                                            : "overlap");
+    if (c->priority && (c->replicas > 0 || c->proxies > 0 || c->eager || c->value > 0 ||
+                        c->backup > 0 || c->barrier > 0))
+        return fast__fail(FAST_EINVAL, "ps: priority reads layer by layer from the model itself; "
+                                       "leave out replicas, proxies, eager, value, backup and "
+                                       "barrier");
     if (c->cache && !fast__ps_filters(c))
         return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
                                        "budget, skip or kkt too");
@@ -328,7 +337,9 @@ static bool may_come_back(fast_trainer *t, ps_client *cl)
  * the worker's own rule. */
 static fast_err step(fast_trainer *t, ps_client *cl)
 {
-    FAST_TRY(fast_trainer_gradient(t, cl->pieces ? fast__ps_report : NULL, cl));
+    FAST_TRY(fast_trainer_gradient_when(t, cl->coming ? fast__ps_need : NULL,
+                                        cl->pieces ? fast__ps_report : NULL, cl));
+    FAST_TRY(fast__ps_arrive(cl));
     cl->step = t->step;
     fast__ps_learned(cl);
     return cl->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;

@@ -57,6 +57,7 @@ typedef struct ps_config {
     int lost;          /* PS_LOST_*: what a crash of a worker means */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
     bool overlap;      /* gradients are sent as they become final */
+    bool priority;     /* the model is read in the order in which the next step needs it */
 } ps_config;
 
 /* Owners of one copy of the model. */
@@ -151,12 +152,17 @@ typedef struct ps_client {
     bool over;       /* backup: too few workers were left for the update that was waited for */
     bool lost;       /* backup: a worker has crashed */
     int64_t version; /* of the last read */
+    bool coming;     /* parts of the model are still on their way to t->w */
 } ps_client;
 
 fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out);
 void fast__ps_client_close(ps_client *cl);
 /* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
 fast_err fast__ps_fetch(ps_client *cl, bool last);
+/* Parts of the model may be on their way after it: wait for a range (for gradients), and for all of
+ * it. */
+fast_err fast__ps_need(void *ctx, int64_t offset, int64_t count);
+fast_err fast__ps_arrive(ps_client *cl);
 /* A range of the gradient is final: send it, with others. For reports. */
 void fast__ps_report(void *ctx, int64_t offset, int64_t count);
 /* Do gradients go out in pieces? The same at everyone. */

@@ -187,6 +187,45 @@ static fast_space_read wish(const ps_client *cl)
     return (fast_space_read){ .clock_min = c->slack < 0 || c->value > 0 ? 0 : cl->step - c->slack };
 }
 
+/* Begin to read the model in the order of its layers (TicTac: Hashemi et al. 2019; P3: Jayarajan et
+ * al. 2019). The state comes before: it is as new, and one get is under way at a time. */
+static fast_err start_reading(ps_client *cl, const fast_space_read *wanted)
+{
+    fast_trainer *t = cl->t;
+    fast_space_read read = *wanted;
+
+    fast_actor_at(t->actor, cl->step, "weights");
+    if (cl->seen) {
+        FAST_TRY(get(cl, cl->tensors.state, t->s, &read));
+        memcpy(cl->seen, t->s, (size_t)t->state_count * sizeof *t->s);
+    }
+    FAST_TRY(fast__space_get_start(cl->spaces[0], t->w, wanted, FAST_SOON));
+    cl->coming = true;
+    return FAST_OK;
+}
+
+fast_err fast__ps_need(void *ctx, int64_t offset, int64_t count)
+{
+    const ps_client *cl = ctx;
+
+    return fast__space_get_need(cl->spaces[0], offset, count);
+}
+
+fast_err fast__ps_arrive(ps_client *cl)
+{
+    fast_space_read read;
+
+    if (!cl->coming)
+        return FAST_OK;
+    cl->coming = false;
+    FAST_TRY(fast__space_get_end(cl->spaces[0], &read));
+    cl->version = read.version;
+    cl->round = read.version / fast__ps_batch(cl->c, cl->writer_count);
+    if (cl->base)
+        memcpy(cl->base, cl->t->w, (size_t)cl->t->count * sizeof *cl->base);
+    return FAST_OK;
+}
+
 static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
 {
     fast_trainer *t = cl->t;
@@ -216,7 +255,7 @@ fast_err fast__ps_fetch(ps_client *cl, bool last)
     wanted.whole = last;
     if (cl->over && !last) /* somebody has to come back */
         wanted = (fast_space_read){ .version_min = wanted.version_min };
-    return read_model(cl, &wanted);
+    return cl->c->priority && !last ? start_reading(cl, &wanted) : read_model(cl, &wanted);
 }
 
 void fast__ps_learned(ps_client *cl)

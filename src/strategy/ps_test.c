@@ -191,6 +191,7 @@ static void crashes_are_survived_or_named(void **state)
                                         "ps:softsync=2",
                                         "ps:slack=3,eager=yes",
                                         "ps:slack=3,barrier=1",
+                                        "ps:slack=3,priority=yes",
                                         "ps:proxies=2",
                                         "ps:slack=0,backup=1" };
     static const char *const stops[] = { "ps:slack=0", "ps:slack=3,lost=stop" };
@@ -308,6 +309,48 @@ static void barriers_hold_reads(void **state)
     (void)train("ps:barrier=1,budget=400,value=0.01", 4, "cluster=hetero");
 }
 
+/* The next step begins with its first layers while the last are on their way: no other bits with
+ * rounds, and sooner. */
+static void layers_are_read_in_order(void **state)
+{
+    static const char *const how[] = { "", ",servers=3", ",servers=0", ",overlap=yes,servers=2" };
+    char plain[64], ordered[64], detail[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i += BRIEF ? 3 : 1) {
+        const char *const far[] = { "model=mlp:hidden=200x200x200",
+                                    "engine=auto",
+                                    "steps=8",
+                                    "cluster=ethernet-1g",
+                                    "batch=16",
+                                    "data=digits:train=640,test=32",
+                                    NULL };
+        const char *const near[] = { "model=mlp:hidden=200x200x200",
+                                     "engine=auto",
+                                     "steps=8",
+                                     "transport=threads",
+                                     "batch=16",
+                                     "data=digits:train=640,test=32",
+                                     NULL };
+
+        snprintf(plain, sizeof plain, "ps:slack=0%s", how[i]);
+        snprintf(ordered, sizeof ordered, "ps:slack=0,priority=yes%s", how[i]);
+        const fast_result a = test_small_run(plain, 3, far), b = test_small_run(ordered, 3, far);
+
+        if (a.params_hash != b.params_hash)
+            fail_msg("%s: other bits than %s", ordered, plain);
+        if (test_small_run(ordered, 3, near).params_hash != a.params_hash)
+            fail_msg("%s: other bits on threads", ordered);
+        if (i == 0 && b.time_s >= a.time_s)
+            fail_msg("%s: %g s, %s: %g s", plain, a.time_s, ordered, b.time_s);
+    }
+    same("ps:slack=0,priority=yes", "ps:slack=0", 3, "model=resnet8:width=4"); /* with state */
+    same("ps:priority=yes", "ps", 1, "evaluate=5");
+    (void)train("ps:priority=yes,filter=0.1,fetch=2,push=2", 4, "cluster=hetero");
+    (void)train("ps:priority=yes,slack=2,send=mean", 4, "cluster=hetero");
+    assert_int_equal(try("ps:priority=yes", "codec_down=fp16", detail, sizeof detail), FAST_EINVAL);
+}
+
 /* The momentum of the servers is the rule's, to rounding, where nobody is late. */
 static void momentum_is_the_rules(void **state)
 {
@@ -365,6 +408,8 @@ static void nonsense_is_refused(void **state)
         "ps:send=mean,l1=0.5",
         "ps:kkt=yes",
         "ps:cache=yes",
+        "ps:priority=yes,replicas=1",
+        "ps:priority=yes,slack=1,eager=yes",
         "ps:slack=0,barrier=1",
         "ps:slack=2,eager=yes,barrier=1",
         "ps:barrier=1,send=mean",
@@ -452,6 +497,7 @@ int main(void)
         cmocka_unit_test(crashes_are_survived_or_named),
         cmocka_unit_test(bounds_bind),
         cmocka_unit_test(barriers_hold_reads),
+        cmocka_unit_test(layers_are_read_in_order),
         cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
