@@ -24,8 +24,9 @@
  * `partial` let it have its say.
  *
  * Who crashes is not waited for; the run goes on while Q workers are left, and else stops and names
- * who is missing. A worker that restarts, or that was taken for dead, has missed updates that
- * nobody keeps: it ends. The servers must stay.
+ * who is missing. A worker that restarts, or that was taken for dead since it stood still or could
+ * not be reached, has missed updates that nobody keeps: it asks to join again, takes the model that
+ * another one has between two rounds, and goes on from there. The servers must stay.
  *
  * Stopping. A worker that is asked to stop tells the leader and takes in what is still decided; the
  * last round is of those who computed it, and all end with the same step.
@@ -42,10 +43,14 @@
 #include "tensor/vector.h"
 #include "transport/transport.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { LATE_DROP, LATE_ADD };
+
+static const int64_t ASK_NS = 100000000; /* after which one who asks to join asks again */
+static const int64_t BACK_NS = 10000000; /* between looks whether the server is back */
 
 static const fast_option options[] = {
     FAST_OPT_INT(quorum_config, quorum, "0", 0, 65536,
@@ -134,6 +139,8 @@ typedef struct member {
     int64_t next;            /* micro-batch that comes next */
     int64_t *weights;        /* [workers]: micro-batches in the last sum */
     bool over;               /* the leader said END */
+    bool refused;            /* the leader said that updates were missed */
+    int64_t joins;           /* times that it was away */
     bool encoded;            /* the last gradient is, for all servers */
     fast_quorum_code *codes; /* [2 servers]: of what goes up, and of what comes; NULL: floats */
 } member;
@@ -148,36 +155,101 @@ static fast_err tell(member *m, int64_t server, fast_quorum_kind kind)
     return fast_send(t->actor, t->server_ids[server], &msg);
 }
 
+/* Bytes of a model that is given away. */
+static size_t model_size(fast_trainer *t)
+{
+    int slots = 0;
+
+    while (fast_trainer_rule_slot(t, slots))
+        slots++;
+    return (size_t)t->workers * sizeof(double) +
+           (size_t)((slots + 1) * t->count + t->state_count) * sizeof(float);
+}
+
+/* The model lies here: copy it to `bytes`, or from there. */
+static void move_model(fast_trainer *t, void *bytes, bool out)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+    char *at = (char *)bytes + (size_t)t->workers * sizeof(double);
+    float *slot = t->w;
+
+    for (int i = 0; slot; slot = fast_trainer_rule_slot(t, i++), at += size)
+        memcpy(out ? (void *)at : slot, out ? (void *)slot : at, size);
+    if (t->state_count > 0)
+        memcpy(out ? (void *)at : t->s, out ? (void *)t->s : at,
+               (size_t)t->state_count * sizeof(float));
+}
+
+/* Give one's model, which is that of the round in `msg`, to who was away. */
+static fast_err give(member *m, const fast_msg *msg)
+{
+    fast_trainer *t = m->t;
+    const int64_t to = msg->words[FAST_QUORUM_NUMBER];
+    fast_buffer *buffer = NULL;
+    fast_msg *model = NULL;
+    fast_err err;
+
+    if (to < 0 || to >= t->workers)
+        return fast__fail(FAST_EFORMAT, "there is no worker %lld to give a model to",
+                          (long long)to);
+    FAST_TRY(fast_buffer_new(t->actor, model_size(t), &buffer));
+    memcpy(fast_buffer_data(buffer), fast_trainer_carried(t), (size_t)t->workers * sizeof(double));
+    move_model(t, fast_buffer_data(buffer), true);
+    FAST_TRY(fast__quorum_msg(t, FAST_QUORUM_MODEL, FAST_QUORUM_GIVE, msg->words[FAST_QUORUM_ROUND],
+                              0, &buffer, &model));
+    err = fast_send(t->actor, t->worker_ids[to], &model);
+    return err == FAST_EPEER ? FAST_OK : err; /* it is gone again */
+}
+
+/* The quorum is out of reach: say why, as the leader does. */
+static fast_err fail_few(const member *m, const fast_msg *msg)
+{
+    m->t->actor->culprit = msg->words[FAST_QUORUM_NUMBER];
+    return fast__fail(FAST_EPEER, "%.*s", (int)msg->parts[0].size,
+                      (const char *)fast_msg_data(msg, 0));
+}
+
+/* A message of a server that is not of a round's course; *taken_out: it was one. */
+static fast_err take_aside(member *m, const fast_msg *msg, bool *taken_out)
+{
+    const int64_t kind = msg->words[FAST_QUORUM_KIND];
+
+    *taken_out = true;
+    if (kind == FAST_QUORUM_GIVE)
+        return give(m, msg);
+    if (kind == FAST_QUORUM_FEW)
+        return fail_few(m, msg);
+    if (kind == FAST_QUORUM_REFUSE || kind == FAST_QUORUM_WELCOME) {
+        m->refused = true;
+        return fast__fail(FAST_ENOTSUP, "it was taken for dead and missed updates of the others");
+    }
+    *taken_out = false;
+    return FAST_OK;
+}
+
 /* The next message of a server. That takes as long as the slowest of the quorum does: the server,
  * which knows whom it waits for, gives up in time. */
 static fast_err hear(member *m, int64_t server, bool wait, fast_msg **out)
 {
     fast_trainer *t = m->t;
-    fast_err err;
+    fast_msg *msg = NULL;
+    bool taken = true;
+    fast_err err = FAST_OK;
 
-    do
-        err = fast_receive(t->actor, t->server_ids[server], FAST_QUORUM_DOWN,
-                           wait ? FAST_SOON : FAST_AT_ONCE, out);
-    while (wait && err == FAST_ETIMEDOUT);
-    if (err)
-        return err;
-    if ((*out)->words[FAST_QUORUM_KIND] == FAST_QUORUM_FEW) {
-        char why[FAST_DETAIL_MAX];
-
-        snprintf(why, sizeof why, "%.*s", (int)(*out)->parts[0].size,
-                 (const char *)fast_msg_data(*out, 0));
-        t->actor->culprit = (*out)->words[FAST_QUORUM_NUMBER];
-        fast_msg_free(*out);
-        *out = NULL;
-        return fast__fail(FAST_EPEER, "%s", why);
+    while (taken && !err) {
+        do
+            err = fast_receive(t->actor, t->server_ids[server], FAST_QUORUM_DOWN,
+                               wait ? FAST_SOON : FAST_AT_ONCE, &msg);
+        while (wait && err == FAST_ETIMEDOUT);
+        if (err)
+            break;
+        err = take_aside(m, msg, &taken);
+        if (taken)
+            fast_msg_free(msg);
     }
-    if ((*out)->words[FAST_QUORUM_KIND] == FAST_QUORUM_REFUSE) {
-        fast_msg_free(*out);
-        *out = NULL;
-        return fast__fail(FAST_ENOTSUP, "it was taken for dead and missed updates of the others: "
-                                        "it cannot go on");
-    }
-    return FAST_OK;
+    if (!err)
+        *out = msg;
+    return err;
 }
 
 /* The gradient of a round, whole: the mean of its micro-batches. */
@@ -303,8 +375,10 @@ static fast_err gather(member *m, int64_t round, fast_msg *first)
         fast_msg *msg = i == 0 ? first : NULL;
         fast_err err = FAST_OK;
 
-        /* What the leader said to others in the meantime is of no interest. */
-        while (!err && (!msg || msg->words[FAST_QUORUM_KIND] != FAST_QUORUM_SUM)) {
+        /* What the leader said in the meantime is of no interest, nor sums from before one was
+         * away. */
+        while (!err && (!msg || msg->words[FAST_QUORUM_KIND] != FAST_QUORUM_SUM ||
+                        msg->words[FAST_QUORUM_ROUND] < round)) {
             fast_msg_free(msg);
             msg = NULL;
             err = hear(m, i, true, &msg);
@@ -397,13 +471,11 @@ static fast_err take_round(member *m, int64_t made, int64_t weight)
     }
 }
 
-static fast_err train(member *m)
+/* Steps to the end, and the farewell. */
+static fast_err take_steps(member *m)
 {
     fast_trainer *t = m->t;
 
-    /* As if all were waited for: what a quorum saves is not foretold. */
-    fast_trainer_cost(t, &(fast_cost){ .trips = 2, .waits = 2, .served = 1, .meets = 1 });
-    FAST_TRY(tell(m, 0, FAST_QUORUM_HELLO));
     while (fast_trainer_next(t)) {
         const int64_t round = t->step;
         int64_t weight = 0;
@@ -421,6 +493,126 @@ static fast_err train(member *m)
     for (int64_t i = 0; i < t->servers; i++)
         FAST_TRY(tell(m, i, FAST_QUORUM_LEAVE));
     return FAST_OK;
+}
+
+/* The leader's answer to one who asks to join, which is asked for again while it does not come:
+ * the leader may still take this worker for dead. */
+static fast_err ask_to_join(member *m, int64_t *round_out, int64_t *donor_out)
+{
+    fast_trainer *t = m->t;
+    const int64_t last = fast__deadline(t->actor, FAST_SOON);
+    int64_t kind = FAST_QUORUM_JOIN;
+
+    m->joins++;
+    while (kind != FAST_QUORUM_WELCOME) {
+        const int64_t now = fast_now(t->actor);
+        fast_msg *msg = NULL;
+        fast_err err;
+
+        if (kind == FAST_QUORUM_JOIN) {
+            FAST_TRY(fast__quorum_msg(t, FAST_QUORUM_UP, FAST_QUORUM_JOIN, t->step,
+                                      (fast_actor_life(t->actor) + 1) << 32 | m->joins, NULL,
+                                      &msg));
+            FAST_TRY(fast_send(t->actor, t->server_ids[0], &msg));
+        }
+        err = fast_receive(t->actor, t->server_ids[0], FAST_QUORUM_DOWN,
+                           now + ASK_NS < last ? now + ASK_NS : last, &msg);
+        if (err == FAST_ETIMEDOUT && now < last) {
+            kind = FAST_QUORUM_JOIN;
+            continue;
+        }
+        FAST_TRY(err);
+        kind = msg->words[FAST_QUORUM_KIND];
+        *round_out = msg->words[FAST_QUORUM_ROUND];
+        *donor_out = msg->words[FAST_QUORUM_NUMBER];
+        if (kind == FAST_QUORUM_FEW)
+            err = fail_few(m, msg);
+        fast_msg_free(msg);
+        FAST_TRY(err);
+        if (kind == FAST_QUORUM_END || (kind == FAST_QUORUM_REFUSE && *donor_out == 1))
+            return fast__fail(FAST_ENOTSUP, "it was away, and is back too late to go on");
+        if (kind != FAST_QUORUM_WELCOME)
+            kind = FAST_QUORUM_HELLO; /* of before: read on */
+    }
+    return FAST_OK;
+}
+
+/* Take the newest model from another worker, and begin with its round. */
+static fast_err rejoin(member *m)
+{
+    fast_trainer *t = m->t;
+    int64_t round = 0, donor = -1, got = -1;
+
+    fast_actor_at(t->actor, t->step, "a model to go on with");
+    FAST_TRY(ask_to_join(m, &round, &donor));
+    m->refused = m->over = false;
+    if (donor < 0)
+        return FAST_OK;
+    while (got != round) {
+        fast_msg *msg = NULL;
+
+        FAST_TRY(fast_receive(t->actor, t->worker_ids[donor % t->workers], FAST_QUORUM_MODEL,
+                              FAST_SOON, &msg));
+        got = msg->words[FAST_QUORUM_ROUND];
+        if (msg->part_count != 1 || msg->parts[0].size != model_size(t)) {
+            fast_msg_free(msg);
+            return fast__fail(FAST_EFORMAT, "worker %lld sent no model", (long long)donor);
+        }
+        if (got == round) {
+            move_model(t, (void *)(uintptr_t)fast_msg_data(msg, 0), false);
+            fast_trainer_mix(t, 0, fast_msg_data(msg, 0), 1);
+        }
+        fast_msg_free(msg);
+    }
+    while (t->step < round && t->step < t->step_count)
+        fast_trainer_count(t);
+    t->step = round;
+    t->centre_version = round;
+    return FAST_OK;
+}
+
+/* Was this worker cut off, and is it back? It was if it lost everyone else with the server; then it
+ * waits as long as any wait may last. */
+static fast_err wait_for_return(const member *m, bool *out)
+{
+    fast_trainer *t = m->t;
+    const int64_t last = fast__deadline(t->actor, FAST_SOON);
+
+    *out = false;
+    FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + BACK_NS)); /* for the same news */
+    for (int64_t i = 0; i < t->workers; i++)
+        if (i != t->rank && !fast_member_is_down(t->actor, t->worker_ids[i]))
+            return FAST_OK;
+    while (!*out && fast_now(t->actor) < last) {
+        *out = !fast_member_is_down(t->actor, t->server_ids[0]);
+        if (!*out)
+            FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + BACK_NS));
+    }
+    return FAST_OK;
+}
+
+static fast_err train(member *m)
+{
+    fast_trainer *t = m->t;
+    bool back = fast_actor_life(t->actor) > 0;
+    fast_err err;
+
+    /* As if all were waited for: what a quorum saves is not foretold. */
+    fast_trainer_cost(t, &(fast_cost){ .trips = 2, .waits = 2, .served = 1, .meets = 1 });
+    do {
+        char why[FAST_DETAIL_MAX];
+
+        FAST_TRY(back ? rejoin(m) : tell(m, 0, FAST_QUORUM_HELLO));
+        err = take_steps(m);
+        back = m->refused;
+        if (err != FAST_EPEER || !fast_member_is_down(t->actor, t->server_ids[0]))
+            continue;
+        snprintf(why, sizeof why, "%s", fast_error_detail());
+        FAST_TRY(wait_for_return(m, &back));
+        if (!back)
+            return fast__fail(err, "%s", why);
+    } while (err && back);
+    return err;
 }
 
 /* Codecs of what goes up and comes down, of each server. */
@@ -477,9 +669,6 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
     member m;
 
-    if (fast_actor_life(t->actor) > 0)
-        return fast__fail(FAST_ENOTSUP, "a worker that restarts has missed updates of the others: "
-                                        "it cannot go on");
     FAST_TRY(member_init(t, config, &m));
     /* All replicas are one model; the newest stands for the run. */
     t->centre = t->w;

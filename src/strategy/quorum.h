@@ -18,7 +18,7 @@ typedef struct quorum_config {
 } quorum_config;
 
 /* Tags of the messages. Their words: kind, round, and a number of the kind's. */
-enum { FAST_QUORUM_UP = 1, FAST_QUORUM_DOWN };
+enum { FAST_QUORUM_UP = 1, FAST_QUORUM_DOWN, FAST_QUORUM_MODEL };
 enum { FAST_QUORUM_KIND, FAST_QUORUM_ROUND, FAST_QUORUM_NUMBER };
 
 typedef enum fast_quorum_kind {
@@ -34,8 +34,16 @@ typedef enum fast_quorum_kind {
     FAST_QUORUM_END,      /* down, of the leader: all stopped; there is no such round */
     FAST_QUORUM_FEW,      /* down, of the leader: the quorum is out of reach; why, as text; number:
                              the actor that is to blame */
-    FAST_QUORUM_REFUSE    /* down, of the leader: you missed rounds that nobody has any more */
+    FAST_QUORUM_REFUSE,   /* down, of the leader: you missed rounds; number 1: and it is too late */
+    FAST_QUORUM_JOIN,     /* up: a worker was away and asks for a model; number: which time. Leader
+                             to servers: worker `number` gets sums again */
+    FAST_QUORUM_WELCOME,  /* down, of the leader: begin with this round and the model of worker
+                             `number`; -1: with your own */
+    FAST_QUORUM_GIVE      /* down, of the leader: send worker `number` your model of this round */
 } fast_quorum_kind;
+
+/* A model that a worker gives to one who was away (tag MODEL): doubles, what it carries of each
+ * worker; then floats: w, s and the rule's vectors. Its round is the one that it begins with. */
 
 /* Gradients that end a round. */
 int64_t fast__quorum_of(const quorum_config *c, int64_t workers);

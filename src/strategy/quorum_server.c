@@ -33,6 +33,7 @@ typedef struct client {
     bool stopped;       /* it said STOP */
     bool gone;          /* it left, or is down: nothing is waited for or sent */
     bool left;          /* it said LEAVE */
+    int64_t join;       /* leader: the number of its last JOIN; 0: none */
 } client;
 
 typedef struct server {
@@ -66,12 +67,17 @@ static fast_err send_down(server *s, int64_t worker, fast_msg **move)
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
-static fast_err say(server *s, int64_t worker, fast_quorum_kind kind)
+static fast_err say_number(server *s, int64_t worker, fast_quorum_kind kind, int64_t number)
 {
     fast_msg *msg = NULL;
 
-    FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_DOWN, kind, s->round, 0, NULL, &msg));
+    FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_DOWN, kind, s->round, number, NULL, &msg));
     return send_down(s, worker, &msg);
+}
+
+static fast_err say(server *s, int64_t worker, fast_quorum_kind kind)
+{
+    return say_number(s, worker, kind, 0);
 }
 
 /* List the round's gradients, decoded where they are encoded; their number, and their weight. */
@@ -361,6 +367,41 @@ static fast_err take_gradient(server *s, int64_t i, fast_msg **move)
     return fast_send(s->t->actor, s->t->server_ids[0], &note);
 }
 
+/* Leader: a worker that was away asks for a model. It gets that of the one that is furthest, which
+ * has all rounds before this one when it is told to give it, and takes part from this round on. */
+static fast_err admit(server *s, int64_t i, const fast_msg *msg)
+{
+    const fast_trainer *t = s->t;
+    const int64_t join = msg->words[FAST_QUORUM_NUMBER];
+    client *c = &s->clients[i];
+    int64_t donor = -1;
+
+    if (c->left || (!c->gone && c->join == join)) /* it asked twice */
+        return FAST_OK;
+    if (fast_member_is_down(t->actor, t->worker_ids[i])) /* that it is back is not known yet */
+        return FAST_OK;
+    for (int64_t j = 0; j < t->workers; j++)
+        if (j != i && !s->clients[j].gone && s->clients[j].at >= 0 &&
+            (donor < 0 || s->clients[j].at > s->clients[donor].at))
+            donor = j;
+    if (s->ended || s->round >= t->step_count || (s->begun && donor < 0))
+        return say_number(s, i, FAST_QUORUM_REFUSE, 1);
+    fast_msg_free(c->gradient);
+    *c = (client){ .at = s->begun ? s->round : msg->words[FAST_QUORUM_ROUND],
+                   .had_round = -1,
+                   .join = join };
+    for (int64_t k = 1; k < t->servers; k++) {
+        fast_msg *word = NULL;
+
+        FAST_TRY(
+            fast__quorum_msg(s->t, FAST_QUORUM_UP, FAST_QUORUM_JOIN, s->round, i, NULL, &word));
+        FAST_TRY(fast_send(t->actor, t->server_ids[k], &word));
+    }
+    if (s->begun)
+        FAST_TRY(say_number(s, donor, FAST_QUORUM_GIVE, i));
+    return say_number(s, i, FAST_QUORUM_WELCOME, s->begun ? donor : -1);
+}
+
 /* The leader decided. */
 static fast_err take_decision(server *s, const fast_msg *msg)
 {
@@ -377,8 +418,12 @@ static fast_err take_word(server *s, int64_t i, fast_msg **move)
     client *c = &s->clients[i];
     const int64_t round = msg->words[FAST_QUORUM_ROUND];
 
-    if (c->gone) /* it was taken for dead: it has missed something */
-        return leads(s) && !c->left ? say(s, i, FAST_QUORUM_REFUSE) : FAST_OK;
+    if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_JOIN)
+        return admit(s, i, msg);
+    if (c->gone && leads(s)) /* it was taken for dead: it has missed something */
+        return c->left ? FAST_OK : say(s, i, FAST_QUORUM_REFUSE);
+    if (c->gone && msg->words[FAST_QUORUM_KIND] != FAST_QUORUM_GRADIENT)
+        return FAST_OK; /* but of a gradient the leader may know more */
     if (c->at < round)
         c->at = round;
     switch (msg->words[FAST_QUORUM_KIND]) {
@@ -407,6 +452,8 @@ static fast_err take_message(server *s, fast_msg **move)
         return take_word(s, i, move);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_DECIDE)
         return take_decision(s, msg);
+    if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_JOIN)
+        s->clients[msg->words[FAST_QUORUM_NUMBER] % t->workers].gone = false;
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_HAVE) {
         client *c = &s->clients[msg->words[FAST_QUORUM_NUMBER] % t->workers];
 

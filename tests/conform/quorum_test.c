@@ -22,9 +22,9 @@
 enum { OPTIONS_MAX = 32 };
 
 #ifdef FAST_SANITIZED
-enum { TRIES = 1, SCHEDULES = 5, STRIDE = 211, CRASHES = 1 };
+enum { TRIES = 1, SCHEDULES = 5, STRIDE = 211, CRASHES = 1, BRIEF = 3 };
 #else
-enum { TRIES = 8, SCHEDULES = 80, STRIDE = 5, CRASHES = 4 };
+enum { TRIES = 8, SCHEDULES = 80, STRIDE = 5, CRASHES = 4, BRIEF = 1 };
 #endif
 
 /* Every test's job; later options win. */
@@ -258,8 +258,7 @@ static void a_lost_quorum_is_told(void **state)
     }
 }
 
-/* A worker that sleeps is late, and is back with the others' model; one that is taken for dead, or
- * begins anew, ends, and the others go on. */
+/* A worker that sleeps is late, and is back with the others' model. */
 static void sleepers_catch_up(void **state)
 {
     fast_run *run = open_run(LIST("strategy=quorum:backup=1", "transport=sim", "steps=400",
@@ -271,12 +270,47 @@ static void sleepers_catch_up(void **state)
         assert_false(run->team->seats[i]->lost);
     replicas_are_equal(run);
     fast_run_close(run);
-    run = open_run(LIST("strategy=quorum:backup=1", "transport=sim", "steps=400",
-                        "faults=crash 2 at 1ms; restart 2 at 3ms"));
-    train(run);
-    assert_true(run->team->seats[2]->lost);
-    replicas_are_equal(run);
-    fast_run_close(run);
+}
+
+/* One that is taken for dead because it stood still or could not be reached, or that begins anew,
+ * takes the model of another and goes on: it comes to the end with the others' bits, the rule's
+ * state included, and contributes again. */
+static void who_was_away_joins_again(void **state)
+{
+    static const char *const faults[] = {
+        "faults=pause 2 at 250ms for 4s",
+        "faults=crash 2 at 250ms; restart 2 at 300ms",
+        "faults=crash 2 at 250ms; restart 2 at 5s",
+        "faults=partition 0,1,3|2 at 250ms for 4s",
+        "faults=crash 2 at 0s; restart 2 at 1us",
+        "faults=partition 0,1,3|2 at 250ms for 4s; pause 3 at 5s for 4s",
+    };
+    static const char *const specs[][2] = {
+        { "strategy=quorum:backup=1", "codec=none" },
+        { "strategy=quorum:backup=1,late=add,servers=2", "codec=none" },
+        { "strategy=quorum:quorum=2,partial=yes", "codec=none" },
+        { "strategy=quorum:backup=2,servers=2", "codec=topk:ratio=0.1" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (size_t k = i % BRIEF; k < sizeof faults / sizeof *faults; k += BRIEF) {
+            fast_run *run = open_run(LIST(specs[i][0], specs[i][1], faults[k], "transport=sim",
+                                          "cluster=wan", "batch=4", "accumulate=2", "timeout=60",
+                                          "steps=200", "optimizer=momentum"));
+            const double *carried;
+
+            train(run);
+            for (int r = 0; r < 4; r++)
+                if (run->team->seats[r]->lost)
+                    fail_msg("%s, %s: worker %d is lost", specs[i][0], faults[k], r);
+            replicas_are_equal(run);
+            carried = run->team->seats[0]->carried;
+            if (strstr(specs[i][0], "partial") && carried[2] < 30)
+                fail_msg("%s: worker 2 brought %g steps", faults[k], carried[2]);
+            assert_true(fast_run_result(run)->time_s < 50); /* no deadline has passed */
+            fast_run_close(run);
+        }
 }
 
 /* Random faults and speeds: it ends, and those who are left agree. */
@@ -397,6 +431,7 @@ int main(void)
         cmocka_unit_test(crashes_are_survived),
         cmocka_unit_test(a_lost_quorum_is_told),
         cmocka_unit_test(sleepers_catch_up),
+        cmocka_unit_test(who_was_away_joins_again),
         cmocka_unit_test(replicas_agree_in_every_schedule),
         cmocka_unit_test(stopped_at_any_moment),
         cmocka_unit_test(nonsense_is_refused),
