@@ -2,7 +2,7 @@
 /*
  * Learners of the caller's. Goal: one that is fed computes what the native one computes, under
  * every kind of strategy; one with batches of its own gives the same bits on every transport and
- * when it is resumed; its errors end every run with one sentence; all its calls have a thread's
+ * when it is resumed, and when asynchronous workers are replayed; its errors end every run with one sentence; all its calls have a thread's
  * stack; what makes no sense is refused; memory may run out anywhere. Method: softmax regression in
  * a few lines of C, beside FAST's network of one dense layer, and a quadratic whose gradient is
  * w - c.
@@ -139,6 +139,7 @@ typedef struct quadratic {
     atomic_llong calls;   /* of gradient */
     atomic_llong judged;  /* of evaluate */
     atomic_llong watched; /* events */
+    int64_t drift;        /* of c: another learner under the same name */
 } quadratic;
 
 /* Touch so many bytes of stack. */
@@ -171,7 +172,8 @@ static fast_err step_down(void *ctx, fast_lesson *t)
     }
     t->loss = 0;
     for (int i = 0; i < COUNT; i++) {
-        const float c = (float)((i * 7 + (t->g ? t->worker * 3 + t->step : 0) + t->seed) % 11);
+        const float c =
+            (float)((i * 7 + (t->g ? t->worker * 3 + t->step : 0) + t->seed + q->drift) % 11);
         const float d = t->w[i] - c;
 
         t->loss += (double)(d * d) / 2 / COUNT;
@@ -254,6 +256,41 @@ static void test_same_bits(void **state)
     assert_true(results[0].params_hash == results[1].params_hash);
     assert_true(results[0].params_hash != alone.params_hash);
     assert_true(results[1].virtual_time_s > 0);
+}
+
+/* What asynchronous workers on threads do is recorded, and a replay gives the same bits; one whose
+ * learner computes something else is told from it. */
+static void test_replays(void **state)
+{
+    static const char *const strategies[] = { "strategy=ps", "strategy=gossip_async",
+                                              "strategy=hogwild", "strategy=elastic",
+                                              "strategy=partial" };
+    char folder[] = "learner_test.XXXXXX", record[64], replay[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(record, sizeof record, "record=%s/r", folder);
+    snprintf(replay, sizeof replay, "replay=%s/r", folder);
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        const char *options[] = {
+            "workers=3",         "lr=0.05",     "batch=10", "steps=30", "evaluate=7steps",
+            "transport=threads", strategies[i], record,     NULL
+        };
+        fast_result first, again;
+        quadratic q = healthy, other = { .fail_worker = -2, .drift = 3 };
+
+        if (train(&q, options, &first))
+            fail_msg("%s: %s", strategies[i], fast_error_detail());
+        options[7] = replay;
+        if (train(&q, options, &again))
+            fail_msg("%s: %s", strategies[i], fast_error_detail());
+        assert_true(first.params_hash == again.params_hash && first.loss == again.loss);
+        assert_true(first.test_loss == again.test_loss && first.steps == again.steps);
+        assert_int_not_equal(train(&other, options, &again), FAST_OK);
+        assert_non_null(strstr(fast_error_detail(), "recording"));
+    }
+    assert_int_equal(unlink(record + strlen("record=")), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 static void test_resumes(void **state)
@@ -463,10 +500,15 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_like_native), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_resumes),     cmocka_unit_test(test_errors_end_the_run),
-        cmocka_unit_test(test_alone_fails), cmocka_unit_test(test_has_stack),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_cannot_predict),
+        cmocka_unit_test(test_like_native),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_replays),
+        cmocka_unit_test(test_resumes),
+        cmocka_unit_test(test_errors_end_the_run),
+        cmocka_unit_test(test_alone_fails),
+        cmocka_unit_test(test_has_stack),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_cannot_predict),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ fast_err fast__run_job(fast_run *run, char **out)
         text[used++] = '\n';
     }
     snprintf(text + used, size - used, "plan_hash=%016" PRIx64 "\ndata_hash=%016" PRIx64 "\n",
-             fast__program_head(run->program)->plan_hash, fast__run_data_hash(run));
+             fast__run_plan_hash(run), fast__run_data_hash(run));
     *out = text;
     return FAST_OK;
 }

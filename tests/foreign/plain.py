@@ -94,6 +94,20 @@ def test_trains(fast):
                     assert same.setdefault(strategy, weights(run)) == weights(run), (strategy, transport)
 
 
+def test_replays(fast):
+    """What asynchronous threads did is recorded, and a replay of it ends with the same weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        for strategy in ("ps", "gossip_async"):
+            ends = []
+            for word in ("record", "replay"):
+                squares = Squares()
+                with Run(fast, options("workers=3", "strategy=" + strategy, "transport=threads",
+                                       f"{word}={folder}/{strategy}"), squares.kind()) as run:
+                    run.train()
+                    ends.append(weights(run))
+            assert ends[0] == ends[1], strategy
+
+
 def test_deep_stack(fast):
     """Python on a simulated actor's own stack, 256 KB, would crash here."""
     for pool in ("pool=0", "pool=2"):
