@@ -94,7 +94,8 @@ static fast_err update(fast_space *space, fast_space_kind kind, int64_t tensor, 
 {
     FAST_TRY(begin(space, tensor));
     const int64_t until = fast__deadline(space->actor, deadline);
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        const int64_t owner = (space->first + i) % space->owner_count;
         int64_t offset, count;
         fast__space_range(space, owner, tensor, &offset, &count);
         if (count == 0)
@@ -254,7 +255,8 @@ static fast_err start_get(fast_space *space, int64_t tensor, float *x, fast_spac
         if (count > 0 && !space->owners[owner].store.head)
             FAST_TRY(fast__far_get_start(space, owner, read));
     }
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        const int64_t owner = (space->first + i) % space->owner_count;
         fast__space_range(space, owner, tensor, &offset, &count);
         if (count > 0 && space->owners[owner].store.head)
             FAST_TRY(near_get(space, owner, tensor, x, read, deadline));

@@ -17,7 +17,8 @@
  */
 enum {
     FAST_SPACE_WINDOW = 4,         /* updates on their way from one actor to one owner */
-    FAST_SPACE_SPINS = 64,         /* tries of a lock before its actor sleeps */
+    FAST_SPACE_SPINS = 1024,       /* tries of a lock before its actor sleeps: tens of
+                                      microseconds, which is what a sleep and a wake-up cost */
     FAST_SPACE_SLICE = 32768,      /* floats of a slice */
     FAST_SPACE_NAME_MAX = 96,      /* bytes of a name with its end */
     FAST_SPACE_TENSORS_MAX = 4096, /* of a space */
@@ -155,6 +156,7 @@ struct fast_space {
     int64_t *writers;            /* whose clocks count */
     bool *expected;              /* of all actors: owners and writers */
     int64_t far_count;           /* of owners */
+    int64_t first;               /* the owner that operations begin with; 0 where any is far */
     int64_t *read;               /* [owner][tensor]: the version that this actor last got */
     int64_t *told;               /* [owner][tensor]: the version that its watcher knows */
     fast_space_get_state get;    /* far */

@@ -187,6 +187,10 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
         if (options->owners[i] == fast_actor_id(actor))
             space->me = i;
     }
+    /* Actors that are in step would meet at every lock. Where time is simulated they do not run
+     * side by side. */
+    if (space->far_count == 0 && !actor->world->transport->virtual_clock)
+        space->first = fast_actor_id(actor) % space->owner_count;
     return FAST_OK;
 }
 

@@ -47,7 +47,7 @@ typedef struct threads_world {
     fast_lane *lanes;   /* [to][from], or NULL */
     int64_t start;      /* the clock when the run began */
     int64_t cores;      /* that this process may use */
-    int64_t core_first; /* where the first of them starts, if each has a core */
+    int64_t core_first; /* where the first actor starts; the others on the next ones, around */
     atomic_llong awake; /* actors whose programs run */
     fast_mutex mutex;   /* guards the shares */
     fast_share *shares; /* of all actors */
@@ -333,8 +333,7 @@ static void *cell_main(void *ctx)
 {
     cell *c = ctx;
     threads_world *world = world_of(&c->actor);
-    if (world->world.count <= world->cores)
-        fast__cpu_go(world->core_first, c->actor.id);
+    fast__cpu_go(world->core_first, c->actor.id);
     atomic_store(&c->core, fast__cpu_number());
     fast__actor_main(&c->actor);
     lose_all(&world->world, fast__inbox_close(&c->inbox));
