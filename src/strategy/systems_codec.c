@@ -19,7 +19,7 @@ const fast_system fast__systems_codec[] = {
         .title = "1-bit SGD: a sign for each gradient, what it lost is added to the next",
         .by = "Seide et al. 2014",
         .row = 66,
-        .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.2 "
+        .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
@@ -36,7 +36,8 @@ const fast_system fast__systems_codec[] = {
         .title = "Filters of the parameter server: what changed little is not sent",
         .by = "Li et al. 2014",
         .row = 67,
-        .flags = "strategy=ps:servers=2,slack=8,filter=0.001,skip=0.1 codec=none+lz4",
+        .flags = "strategy=ps:servers=2,slack=8,filter=0.001,skip=0.1 codec=none+lz4 optimizer=sgd "
+                 "lr=0.05",
         DATA,
         .scheduling = "bounded",
         .exchange = "ad hoc",
@@ -52,7 +53,7 @@ const fast_system fast__systems_codec[] = {
         .title = "QSGD: levels by chance, right in the mean, with Elias coding",
         .by = "Alistarh et al. 2017",
         .row = 72,
-        .flags = "strategy=allreduce codec=qsgd:bits=4,bucket=512,code=elias",
+        .flags = "strategy=allreduce codec=qsgd:bits=4,bucket=512,code=elias lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "allgather",
@@ -66,7 +67,7 @@ const fast_system fast__systems_codec[] = {
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
+        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5 lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "ad hoc",
@@ -84,7 +85,7 @@ const fast_system fast__systems_codec[] = {
         .row = 74,
         .flags =
             "strategy=allreduce codec=dgc:ratio=0.001,clip=2 optimizer=sgd:weight_decay=0.0005 "
-            "lr=0.05",
+            "lr=0.4",
         DATA,
         .scheduling = "sync.",
         .exchange = "allgather",
@@ -101,7 +102,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Tao and Li 2018",
         .row = 75,
         .flags =
-            "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.02",
+            "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.4",
         DATA,
         .scheduling = "sync.",
         .exchange = "ad hoc",
@@ -117,7 +118,7 @@ const fast_system fast__systems_codec[] = {
         .title = "TicTac: the layer that is needed first is sent first",
         .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
         .row = 77,
-        .flags = "strategy=allreduce:priority=yes",
+        .flags = "strategy=allreduce:priority=yes lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "ordered transfers",
@@ -133,7 +134,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Threshold of Strom: what has grown to tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
-        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.2 "
+        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
@@ -148,7 +149,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Relative threshold: the largest part of the gradient",
         .by = "Aji and Heafield 2017; Dryden et al. 2016",
         .row = 79,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01 lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "allgather",
@@ -161,7 +162,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Two thresholds that follow the gradient, and a mean for each side",
         .by = "Dryden et al. 2016",
         .row = 80,
-        .flags = "strategy=allreduce codec=adaptive:ratio=0.01 optimizer=sgd lr=0.2 "
+        .flags = "strategy=allreduce codec=adaptive:ratio=0.01 optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
@@ -175,7 +176,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Fixed point with stochastic rounding",
         .by = "Gupta et al. 2015",
         .row = 81,
-        .flags = "strategy=allreduce codec=fixed:bits=16,round=random",
+        .flags = "strategy=allreduce codec=fixed:bits=16,round=random lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "any",
@@ -189,7 +190,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Deep compression: pruned, quantised, entropy coded",
         .by = "Han et al. 2016",
         .row = 82,
-        .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy",
+        .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "any",
@@ -205,7 +206,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
         .row = 85,
-        .flags = "strategy=allreduce codec=flexpoint:bits=16",
+        .flags = "strategy=allreduce codec=flexpoint:bits=16 lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "any",
@@ -219,7 +220,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Local gradient accumulation: error feedback makes signs converge",
         .by = "Karimireddy et al. 2019; Stich et al. 2018",
         .row = 86,
-        .flags = "strategy=allreduce codec=sign feedback=yes optimizer=sgd lr=0.2 "
+        .flags = "strategy=allreduce codec=sign feedback=yes optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
@@ -235,7 +236,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Lin et al. 2018",
         .row = 87,
         .flags = "strategy=allreduce codec=dgc:ratio=0.01,clip=2,warmup=1 "
-                 "optimizer=sgd:weight_decay=0.0005 lr=0.05",
+                 "optimizer=sgd:weight_decay=0.0005 lr=0.4",
         DATA,
         .scheduling = "sync.",
         .exchange = "allgather",
@@ -249,7 +250,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Kylix: a sparse allreduce on a butterfly",
         .by = "Zhao and Canny 2014",
         .row = 88,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01 lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "sparse allreduce",
@@ -265,7 +266,7 @@ const fast_system fast__systems_codec[] = {
         .title = "SparCML: sparse streams that turn dense",
         .by = "Renggli et al. 2019",
         .row = 89,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 lr=0.1",
         DATA,
         .scheduling = "sync.",
         .exchange = "sparse allreduce",
@@ -295,7 +296,8 @@ const fast_system fast__systems_codec[] = {
         .title = "Structured and sketched updates of federated clients",
         .by = "Konecny et al. 2016",
         .row = 93,
-        .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes",
+        .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
+                 "optimizer=sgd lr=0.4",
         DATA,
         .scheduling = "sync.",
         .exchange = "reduce",
