@@ -173,9 +173,9 @@ typedef struct fast_column {
 /* The columns of a table, in the order of its row. [any thread] */
 FAST_API const fast_column *fast_store_columns(fast_store_table table, int64_t *count_out);
 
-/* Where a store is: `path`, or for NULL and "" $XDG_DATA_HOME/fast/runs.db, else
+/* Where a store is: `path`, or for NULL, "" and "auto" $XDG_DATA_HOME/fast/runs.db, else
  * ~/.local/share/fast/runs.db. FAST_ENOENT where no folder is known, FAST_EINVAL where it does not
- * fit. [any thread] */
+ * fit, and for "none" and "no", with which runs are not kept. [any thread] */
 FAST_API FAST_MUST_CHECK fast_err fast_store_path(const char *path, char *out, size_t size);
 
 /* Open a store, `path` as above. To write, it is made where there is none, brought to this

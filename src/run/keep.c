@@ -390,7 +390,8 @@ void fast__keep_begin(fast_run *run)
     const char *store = run->config.store;
     fast_err err = FAST_OK;
 
-    if (!store[0] || strcmp(store, "none") == 0 || !fast_run_is_first(run))
+    if (!store[0] || strcmp(store, "none") == 0 || strcmp(store, "no") == 0 ||
+        !fast_run_is_first(run))
         return;
     if (!run->keep)
         err = open_keep(run, &run->keep);

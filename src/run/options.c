@@ -87,9 +87,10 @@ const fast_option fast__run_options[] = {
                   "write the order of all that happens to this file, to repeat the run (threads)"),
     FAST_OPT_TEXT(C, replay, "", "file",
                   "repeat the run that was recorded in this file, to the bit; give its options"),
-    FAST_OPT_TEXT(C, store, "", "file",
-                  "keep the run in this file; none: nowhere; auto, as fast train does: runs.db in "
-                  "your data folder (fast runs)"),
+    FAST_OPT_TEXT(
+        C, store, "", "file",
+        "keep the run in this file; none or no: nowhere; auto, as fast train does: runs.db in "
+        "your data folder (fast runs)"),
     FAST_OPT_TEXT(C, name, "", NULL, "a name for the run in the store"),
     FAST_OPT_TEXT(C, batch_of, "", NULL, "the name of the comparison that the run is part of"),
     FAST_OPT_END,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the store is: the path that was given, else the place for a user's data that the XDG Base
- * Directory Specification names: $XDG_DATA_HOME/fast/runs.db, ~/.local/share/fast/runs.db. A
- * relative $XDG_DATA_HOME is ignored, as the specification says.
+ * Where the store is: the path that was given, else, or for "auto", the place for a user's data
+ * that the XDG Base Directory Specification names: $XDG_DATA_HOME/fast/runs.db,
+ * ~/.local/share/fast/runs.db. A relative $XDG_DATA_HOME is ignored, as the specification says.
  */
 #include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 fast_err fast_store_path(const char *path, char *out, size_t size)
 {
@@ -17,7 +18,9 @@ fast_err fast_store_path(const char *path, char *out, size_t size)
     char text[4096];
     int length;
 
-    if (path && *path)
+    if (path && (strcmp(path, "none") == 0 || strcmp(path, "no") == 0))
+        return fast__fail(FAST_EINVAL, "'%s' keeps no runs: give the path of a store", path);
+    if (path && *path && strcmp(path, "auto") != 0)
         length = snprintf(text, sizeof text, "%s", path);
     else if (data && *data == '/')
         length = snprintf(text, sizeof text, "%s/fast/runs.db", data);

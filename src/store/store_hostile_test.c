@@ -343,6 +343,19 @@ static void gone_processes(void **state)
     assert_status(f->path, id, "interrupted", "running");
 }
 
+/* Words that say where runs are kept are no names of files. */
+static void words_are_no_paths(void **state)
+{
+    char usual[256], place[256];
+
+    (void)state;
+    assert_refused("none", FAST_EINVAL);
+    assert_refused("no", FAST_EINVAL);
+    assert_ok(fast_store_path(NULL, usual, sizeof usual));
+    assert_ok(fast_store_path("auto", place, sizeof place));
+    assert_string_equal(place, usual);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(locked_store, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(gone_processes, setup, teardown),
+        cmocka_unit_test(words_are_no_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
