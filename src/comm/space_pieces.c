@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Updates that travel in pieces while the rest of them is computed. A piece is a message to each far
- * owner that it concerns, which keeps it until all of its range is there and the update ends.
+ * Updates that travel in pieces while the rest of them is computed. A piece is a message to each
+ * far owner that it concerns, which keeps it until all of its range is there and the update ends.
  *
  *     plain   any stretch of floats: its place and its length, and the floats
  *     coded   whole blocks of the writer's coder of the range, a layer each: the number of the

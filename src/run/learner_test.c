@@ -2,10 +2,10 @@
 /*
  * Learners of the caller's. Goal: one that is fed computes what the native one computes, under
  * every kind of strategy; one with batches of its own gives the same bits on every transport and
- * when it is resumed, and when asynchronous workers are replayed; its errors end every run with one sentence; all its calls have a thread's
- * stack; what makes no sense is refused; memory may run out anywhere. Method: softmax regression in
- * a few lines of C, beside FAST's network of one dense layer, and a quadratic whose gradient is
- * w - c.
+ * when it is resumed, and when asynchronous workers are replayed; its errors end every run with one
+ * sentence; all its calls have a thread's stack; what makes no sense is refused; memory may run out
+ * anywhere. Method: softmax regression in a few lines of C, beside FAST's network of one dense
+ * layer, and a quadratic whose gradient is w - c.
  */
 #include "base/memory.h"
 #include "fast/learner.h"
