@@ -19,7 +19,6 @@
 #include "codec/bits.h"
 #include "codec/codecs.h"
 #include "codec/noise.h"
-#include "codec/wide.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
 

@@ -9,7 +9,7 @@
 #include "codec/signs.h"
 
 #include "base/err.h"
-#include "codec/wide.h"
+#include "tensor/wide.h"
 
 enum { LINE = 16, LANES = 32 }; /* floats of a cache line, and of sums that go on side by side */
 

@@ -16,7 +16,6 @@
  */
 #include "codec/codecs.h"
 #include "codec/noise.h"
-#include "codec/wide.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
 

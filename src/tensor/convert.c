@@ -15,6 +15,7 @@
  */
 #include "tensor/clones.h"
 #include "tensor/vector.h"
+#include "tensor/wide.h"
 
 #include <math.h>
 #include <string.h>
@@ -148,6 +149,84 @@ static inline int64_t wide_from(float v, float limit, int64_t low, int64_t high)
 CONVERT(f32_i32, float, int32_t, (int32_t)wide_from(v, 0x1p31f, INT32_MIN, INT32_MAX))
 CONVERT(f32_i64, float, int64_t, wide_from(v, 0x1p63f, INT64_MIN, INT64_MAX))
 
+#ifdef FAST_HAS_WIDE
+/* Whole vectors of 16 elements, where halves are the machine's own; NaN as in the formulas above,
+ * since the machine would keep what tells one from another. */
+
+FAST_WIDE static void f32_f16_wide(int64_t n, const float *x, uint16_t *y)
+{
+    const __m256i sign = _mm256_set1_epi16((short)0x8000), nan = _mm256_set1_epi16(0x7e00);
+
+    for (int64_t i = 0; i + FAST_WIDE_LANES <= n; i += FAST_WIDE_LANES) {
+        const __m512 v = _mm512_loadu_ps(x + i);
+        const __m256i h = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        const __m256i other = _mm256_or_si256(_mm256_and_si256(h, sign), nan);
+
+        _mm256_storeu_si256((__m256i *)(void *)(y + i), _mm256_mask_mov_epi16(h, is_nan, other));
+    }
+}
+
+FAST_WIDE static void f16_f32_wide(int64_t n, const uint16_t *x, float *y)
+{
+    const __m512i size = _mm512_set1_epi32(0x7fff), infinity = _mm512_set1_epi32(0x7f800000);
+
+    for (int64_t i = 0; i + FAST_WIDE_LANES <= n; i += FAST_WIDE_LANES) {
+        const __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+        const __m512i u = _mm512_cvtepu16_epi32(h), rest = _mm512_and_si512(u, size);
+        const __mmask16 is_nan = _mm512_cmpgt_epi32_mask(rest, _mm512_set1_epi32(0x7c00));
+        __m512i f = _mm512_castps_si512(_mm512_cvtph_ps(h));
+
+        if (is_nan) {
+            const __m512i sign = _mm512_slli_epi32(_mm512_andnot_si512(size, u), 16);
+            const __m512i other = _mm512_or_si512(_mm512_slli_epi32(rest, 13), infinity);
+
+            f = _mm512_mask_or_epi32(f, is_nan, sign, other);
+        }
+        _mm512_storeu_si512(y + i, f);
+    }
+}
+
+FAST_WIDE static void f32_bf16_wide(int64_t n, const float *x, uint16_t *y)
+{
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+
+    for (int64_t i = 0; i + FAST_WIDE_LANES <= n; i += FAST_WIDE_LANES) {
+        const __m512 v = _mm512_loadu_ps(x + i);
+        const __m512i u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
+        const __m512i up = _mm512_add_epi32(half, _mm512_and_si512(high, one));
+        const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, up), 16);
+        const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        const __m512i h = _mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40));
+
+        _mm256_storeu_si256((__m256i *)(void *)(y + i), _mm512_cvtepi32_epi16(h));
+    }
+}
+#endif
+
+/* What of n elements is converted by hand. */
+static int64_t convert_wide(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y)
+{
+#ifdef FAST_HAS_WIDE
+    if (n >= FAST_WIDE_LANES && fast__is_wide()) {
+        const int64_t whole = n / FAST_WIDE_LANES * FAST_WIDE_LANES;
+
+        if (from == FAST_F32 && to == FAST_F16)
+            f32_f16_wide(n, x, y);
+        else if (from == FAST_F32 && to == FAST_BF16)
+            f32_bf16_wide(n, x, y);
+        else if (from == FAST_F16)
+            f16_f32_wide(n, x, y);
+        else
+            return 0;
+        return whole;
+    }
+#else
+    (void)n, (void)from, (void)x, (void)to, (void)y;
+#endif
+    return 0;
+}
+
 static void convert_from_f32(int64_t n, const void *x, fast_dtype to, void *y, float scale)
 {
     switch (to) {
@@ -215,10 +294,13 @@ void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype 
 {
     FAST_ASSERT(n >= 0);
     FAST_ASSERT(from == FAST_F32 || to == FAST_F32);
-    if (n == 0)
+    const int64_t done = convert_wide(n, from, x, to, y);
+    if (done == n)
         return;
+    x = (const char *)x + (size_t)done * fast__dtype_size(from);
+    y = (char *)y + (size_t)done * fast__dtype_size(to);
     if (from == FAST_F32)
-        convert_from_f32(n, x, to, y, scale);
+        convert_from_f32(n - done, x, to, y, scale);
     else
-        convert_to_f32(n, from, x, y, scale);
+        convert_to_f32(n - done, from, x, y, scale);
 }

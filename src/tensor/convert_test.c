@@ -246,6 +246,38 @@ static void test_unaligned(void **state)
     }
 }
 
+/* Many at once are what each is alone, to the bit: any bits, NaN of all kinds among them. */
+static void check_alone(fast_dtype dtype)
+{
+    static uint32_t x[ALL];
+    static uint16_t h[ALL];
+    static float y[ALL];
+    uint16_t half;
+    float one;
+    fast_rng rng;
+    fast__rng_init(&rng, 7, FAST_PURPOSE_SYNTHETIC, 0, 0, 0);
+    for (int i = 0; i < ALL; i++)
+        x[i] = fast__rng_u32(&rng) | (i % 8 == 0 ? 0x7f800000 : 0);
+    fast__vector_convert(ALL, FAST_F32, x, dtype, h, 0);
+    for (int i = 0; i < ALL; i++) {
+        fast__vector_convert(1, FAST_F32, &x[i], dtype, &half, 0);
+        assert_int_equal(h[i], half);
+        h[i] = (uint16_t)i;
+    }
+    fast__vector_convert(ALL, dtype, h, FAST_F32, y, 0);
+    for (int i = 0; i < ALL; i++) {
+        fast__vector_convert(1, dtype, &h[i], FAST_F32, &one, 0);
+        assert_int_equal(bits_of(y[i]), bits_of(one));
+    }
+}
+
+static void test_alone(void **state)
+{
+    (void)state;
+    check_alone(FAST_F16);
+    check_alone(FAST_BF16);
+}
+
 static void test_types(void **state)
 {
     (void)state;
@@ -266,8 +298,10 @@ static void test_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f16),  cmocka_unit_test(test_bf16),      cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_wide), cmocka_unit_test(test_unaligned), cmocka_unit_test(test_types),
+        cmocka_unit_test(test_f16),       cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_unaligned), cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
