@@ -72,7 +72,7 @@ typedef struct fast_codec_rounds {
 } fast_codec_rounds;
 
 enum {
-    FAST_CODEC_LOSSLESS = 1 << 0, /* decodes to the same bits */
+    FAST_CODEC_LOSSLESS = 1 << 0, /* decodes to the same numbers */
     FAST_CODEC_UNBIASED = 1 << 1, /* the mean over keys is x: error feedback is of no use */
     FAST_CODEC_SPARSE = 1 << 2,   /* most of what it decodes to is 0: pairs() */
     FAST_CODEC_LAYERS = 1 << 3,   /* means and norms are of a layer: by segments unless told */

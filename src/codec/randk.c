@@ -37,7 +37,11 @@ static const fast_option options[] = {
 
 static unsigned more(const void *config)
 {
-    return ((const randk_config *)config)->unbiased ? FAST_CODEC_UNBIASED : 0;
+    const randk_config *c = config;
+
+    if (c->ratio >= 1) /* all is sent, once */
+        return FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
+    return c->unbiased ? FAST_CODEC_UNBIASED : 0;
 }
 
 static int64_t count_of(const randk_config *c, int64_t n)

@@ -373,6 +373,46 @@ static void entries_are_the_decoding(void **state)
     }
 }
 
+/* Where all is sent nothing is lost, but for the sign of zeros, and nothing is kept for later. */
+static void all_is_lossless(void **state)
+{
+    static const char *const specs[] = { "topk:ratio=1", "randk:ratio=1",
+                                         "randk:ratio=1,unbiased=yes", "topk:ratio=1+lz4" };
+    static const char *const others[] = { "topk:ratio=0.999", "topk:ratio=1,value=fp16",
+                                          "randk:ratio=0.999" };
+    float x[N], y[N];
+
+    (void)state;
+    draw(3, N, x);
+    x[7] = 0;
+    x[8] = -0.0f;
+    x[9] = 1e-42f;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        int64_t count = -1;
+        flow f;
+
+        flow_open(&f, specs[i], N, 0);
+        assert_true((fast__chain_traits(f.chain) & FAST_CODEC_LOSSLESS) != 0);
+        assert_true((fast__chain_traits(f.chain) & FAST_CODEC_RAW) != 0);
+        (void)fast__coder_state(f.coder, &count);
+        assert_int_equal(count, 0);
+        for (int step = 0; step < 3; step++) {
+            memset(y, 0x7f, sizeof y);
+            pass(&f, step, 0, x, y);
+            for (int k = 0; k < N; k++)
+                assert_true(x[k] == y[k]);
+        }
+        flow_close(&f);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        flow f;
+
+        flow_open(&f, others[i], N, 0);
+        assert_true((fast__chain_traits(f.chain) & FAST_CODEC_LOSSLESS) == 0);
+        flow_close(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +424,7 @@ int main(void)
         cmocka_unit_test(sizes_are_small),
         cmocka_unit_test(significant_keeps_its_bound),
         cmocka_unit_test(randk_draws_one_of_each_run),
+        cmocka_unit_test(all_is_lossless),
         cmocka_unit_test(entries_are_the_decoding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

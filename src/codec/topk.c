@@ -26,6 +26,14 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Where all is sent nothing is lost. */
+static unsigned more(const void *config)
+{
+    const topk_config *c = config;
+
+    return c->ratio >= 1 && c->value == 0 ? FAST_CODEC_LOSSLESS | FAST_CODEC_RAW : 0;
+}
+
 static int64_t count_of(const topk_config *c, int64_t n)
 {
     const int64_t k = (int64_t)(c->ratio * (double)n + 0.5);
@@ -81,6 +89,7 @@ const fast_codec fast__codec_topk = {
     .config_size = sizeof(topk_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
     .operations = 8,
+    .more = more,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
