@@ -21,7 +21,7 @@
  *
  * Cost: the codec's, in simulated time as coded.c counts it, twice that to send a difference, which
  * is decoded there too. Memory: the codec's state; h for each flow of values, and two vectors for
- * all of them. Nothing is allocated after the first message of a flow.
+ * all of them. Nothing is allocated after a flow is made.
  */
 #include "comm/flow.h"
 
@@ -74,7 +74,7 @@ static fast_err open_codec(fast_flows *flows, const fast_coder_options *coder, f
         FAST_TRY(fast__shadows_new(coder, shadows));
     flow->shadows = *shadows;
     flow->shadow.flow = (uint32_t)flow->options.number + 1;
-    return FAST_OK;
+    return fast__shadow_reserve(flow->shadows, &flow->shadow);
 }
 
 static void flow_free(fast_flow *flow)
@@ -168,8 +168,10 @@ enum {
 /* What lasts of a flow; NULL: nothing. */
 static float *floats_of(const fast_flow *flow, int64_t *count_out)
 {
-    *count_out = flow->shadow.values ? fast__shadows_floats(flow->shadows) : 0;
-    return flow->shadows ? flow->shadow.values : fast__coder_state(flow->coder, count_out);
+    if (!flow->shadows)
+        return fast__coder_state(flow->coder, count_out);
+    *count_out = fast__shadows_floats(flow->shadows);
+    return flow->shadow.values;
 }
 
 void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
@@ -227,10 +229,8 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
         return fast__fail(FAST_EFORMAT, "%zu bytes are not what a flow keeps", record->size);
     const size_t size = record->size - sizeof words;
     FAST_TRY(fast__flows_get(flows, o, &options, &flow));
-    if (flow->shadows && size > 0)
-        FAST_TRY(fast__shadow_reserve(flow->shadows, &flow->shadow));
     float *floats = floats_of(flow, &count);
-    if (size != (size_t)count * sizeof *floats || (words[WORD_WHOLE] && size == 0))
+    if (size != (size_t)count * sizeof *floats)
         return fast__fail(FAST_EFORMAT, "flow %lld keeps %lld floats, not %zu bytes",
                           (long long)options.number, (long long)count, size);
     if (flow->shadows) {

@@ -44,6 +44,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { WALK_MAX = 4096 }; /* rounds that are looked at before the first */
+
 typedef struct gossip_config {
     int64_t period;  /* steps between exchanges */
     int first;       /* 0 combine, 1 adapt */
@@ -147,30 +149,6 @@ static fast_err open_links(mixer *m)
     return FAST_OK;
 }
 
-static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
-{
-    void *last = NULL;
-
-    *m = (mixer){ .t = t, .c = c };
-    FAST_TRY(fast_trainer_keep(t, 0, sizeof *m->last, &last));
-    m->last = last;
-    if (m->last->mass == 0)
-        m->last->mass = 1;
-    m->room = fast_topology_degree_max(t->topology);
-    if (m->room < 2) /* a ring's */
-        m->room = 2;
-    FAST_TRY(fast__neighbours_init(t, &m->to));
-    FAST_TRY(fast__neighbours_init(t, &m->from));
-    FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
-    FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->given, &m->given));
-    FAST_TRY(open_links(m));
-    /* Undirected graphs are fit for mixing. One looks for all: it takes a while on large ones. */
-    if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
-        FAST_TRY(fast_topology_check(t->topology));
-    m->seed = fast_random(t->actor);
-    return c->drop > 0 ? fast_broadcast(t->group, 0, &m->seed, sizeof m->seed, FAST_SOON) : FAST_OK;
-}
-
 /* Both ends of a link draw the same; of an undirected one for both directions. */
 static bool is_dropped(const mixer *m, int64_t from, int64_t to)
 {
@@ -233,6 +211,54 @@ static void find_links(mixer *m, bool ring)
             m->from.self = m->to.self;
     }
     m->last->round++;
+}
+
+/* Take the memory of all links that rounds will use, in the order of that use: the graph repeats.
+ * What is dropped is chance's, and a long period not worth the walk: links are made on the way. */
+static fast_err reserve_links(mixer *m)
+{
+    const gossip_config *c = m->c;
+    const int64_t each = c->rounds + c->correct, begin = m->last->round;
+    const int64_t period = fast_topology_period(m->t->topology);
+    fast_err err = FAST_OK;
+
+    if (!m->links.coded || c->sends == 1 || c->drop > 0 || period > WALK_MAX / each)
+        return FAST_OK;
+    m->last->round = 0;
+    while (!err && m->last->round < period * each) {
+        find_links(m, m->last->round % each >= c->rounds);
+        for (int64_t i = 0; i < m->to.count && !err; i++)
+            err = fast__links_reserve(&m->links, m->to.ranks[i], false);
+        for (int64_t i = 0; i < m->from.count && !err; i++)
+            err = fast__links_reserve(&m->links, m->from.ranks[i], true);
+    }
+    m->last->round = begin;
+    return err;
+}
+
+static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
+{
+    void *last = NULL;
+
+    *m = (mixer){ .t = t, .c = c };
+    FAST_TRY(fast_trainer_keep(t, 0, sizeof *m->last, &last));
+    m->last = last;
+    if (m->last->mass == 0)
+        m->last->mass = 1;
+    m->room = fast_topology_degree_max(t->topology);
+    if (m->room < 2) /* a ring's */
+        m->room = 2;
+    FAST_TRY(fast__neighbours_init(t, &m->to));
+    FAST_TRY(fast__neighbours_init(t, &m->from));
+    FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
+    FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->given, &m->given));
+    FAST_TRY(open_links(m));
+    /* Undirected graphs are fit for mixing. One looks for all: it takes a while on large ones. */
+    if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
+        FAST_TRY(fast_topology_check(t->topology));
+    m->seed = fast_random(t->actor);
+    FAST_TRY(reserve_links(m));
+    return c->drop > 0 ? fast_broadcast(t->group, 0, &m->seed, sizeof m->seed, FAST_SOON) : FAST_OK;
 }
 
 /* Begin a round: x goes out. One copy is shared by all messages, unless links are apart. */

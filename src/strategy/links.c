@@ -26,8 +26,9 @@
  * the same, with h_ij instead of h_i.
  *
  * Cost: the codec's for each encoding, a decoding for each message. Memory: a vector for each
- * worker that one hears of, and for each flow that one sends; a link's is taken when it is first
- * used.
+ * worker that one hears of, and for each flow that one sends. Those of a graph that repeats are
+ * taken before the first step; where chance chooses whom one meets, each when it is first used: most
+ * of all pairs may never meet.
  */
 #include "strategy/links.h"
 
@@ -91,6 +92,15 @@ static fast_err flow_from(fast_links *l, int64_t rank, fast_flow **out)
         FAST_TRY(fast_trainer_flow(l->t, &options, &l->in[i]));
     *out = l->in[i];
     return FAST_OK;
+}
+
+fast_err fast__links_reserve(fast_links *l, int64_t rank, bool in)
+{
+    fast_flow *flow;
+
+    if (!l->coded)
+        return FAST_OK;
+    return in ? flow_from(l, rank, &flow) : flow_to(l, rank, &flow);
 }
 
 fast_err fast__links_pack(fast_links *l, int64_t rank, const float *x, fast_buffer **out,

@@ -480,6 +480,40 @@ static void canceled_runs_go_on(void **state)
     }
 }
 
+/* Bytes of all that the links of a worker hold after so many steps. */
+static size_t memory_after(const char *strategy, const char *topology, const char *steps)
+{
+    fast_run *run = NULL;
+    fast_pack pack = { 0 };
+
+    assert_int_equal(open_run(LIST(strategy, topology, steps, "codec=topk:ratio=0.1", "workers=8",
+                                   "transport=sim"),
+                              &run),
+                     FAST_OK);
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    fast__flows_pack(&run->team->seats[3]->flows, &pack, 0);
+    fast_run_close(run);
+    return pack.size;
+}
+
+/* A graph that changes takes the memory of all its links before the first step, and no more. */
+static void links_are_there_before_the_first_step(void **state)
+{
+    static const char *const members[][2] = {
+        { "strategy=gossip", "topology=pairs" },
+        { "strategy=gossip:push=yes", "topology=exponential:one=yes" },
+        { "strategy=gossip:correct=1", "topology=hypercube:one=yes" },
+    };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
+        const char *strategy = members[m][0], *topology = members[m][1];
+        const size_t first = memory_after(strategy, topology, "steps=1");
+
+        assert_true(first > 0 && memory_after(strategy, topology, "steps=14") == first);
+    }
+}
+
 static void refuse(const char *reason, bool late, const char *const *options)
 {
     fast_run *run = NULL;
@@ -524,6 +558,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
         cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(links_are_there_before_the_first_step),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
