@@ -27,8 +27,8 @@
  *
  * Cost: the codec's for each encoding, a decoding for each message. Memory: a vector for each
  * worker that one hears of, and for each flow that one sends. Those of a graph that repeats are
- * taken before the first step; where chance chooses whom one meets, each when it is first used: most
- * of all pairs may never meet.
+ * taken before the first step; where chance chooses whom one meets, each when it is first used:
+ * most of all pairs may never meet.
  */
 #include "strategy/links.h"
 

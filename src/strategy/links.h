@@ -28,8 +28,8 @@ typedef struct fast_links {
  * run has arrived, because workers go in step. */
 fast_err fast__links_init(fast_trainer *t, bool apart, bool sure, double gamma, fast_links *out);
 void fast__links_fini(fast_links *links);
-/* Take the memory of a link now, to a worker or (`in`) from one, and not when it is first used. Links
- * are asked for in the order of that use. FAST_ENOMEM. */
+/* Take the memory of a link now, to a worker or (`in`) from one, and not when it is first used.
+ * Links are asked for in the order of that use. FAST_ENOMEM. */
 fast_err fast__links_reserve(fast_links *links, int64_t rank, bool in);
 /* x for a worker, or, unless apart, for all: as fast__replica_pack(); *gamma_out is how much of it
  * is to be taken. */
