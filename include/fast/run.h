@@ -89,7 +89,8 @@ typedef struct fast_result {
 /* What happened: given to the callback of fast_run_watch(). */
 typedef enum fast_event_kind {
     FAST_EVENT_START,    /* everything is open; training begins */
-    FAST_EVENT_PROGRESS, /* at most ten a second */
+    FAST_EVENT_PROGRESS, /* at most ten a second; and with `text` before an evaluation that may be
+                            long: what goes on instead of training */
     FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new */
     FAST_EVENT_SAVE,     /* a file was written: `text` is its path */
     FAST_EVENT_NOTE      /* `text` says something that the user should know */
@@ -103,7 +104,7 @@ typedef struct fast_event {
     int64_t epoch;             /* from 0 */
     double seconds_left;       /* estimate; NAN at first */
     const fast_result *result; /* what was measured so far */
-    const char *text;          /* SAVE, NOTE; otherwise NULL */
+    const char *text;          /* SAVE, NOTE, some PROGRESS; otherwise NULL */
 } fast_event;
 
 /* It may call fast_run_cancel() and what takes a const fast_run, and nothing else on the run. */

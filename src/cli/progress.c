@@ -90,7 +90,10 @@ static void draw(cli_progress *progress, const fast_event *event)
     int count = 0;
     char left[32];
     where_text(progress, event, false, where);
-    snprintf(parts[count++], sizeof parts[0], " loss %.4f", r->loss);
+    if (event->text) /* what goes on meanwhile */
+        snprintf(parts[count++], sizeof parts[0], "  %s", event->text);
+    if (isfinite(r->loss) || !event->text)
+        snprintf(parts[count++], sizeof parts[0], " loss %.4f", r->loss);
     if (isfinite(r->train_accuracy))
         snprintf(parts[count++], sizeof parts[0], "  acc %.1f%%", 100 * r->train_accuracy);
     if (isfinite(r->samples_per_s))

@@ -152,6 +152,7 @@ typedef struct fast_run_times {
     int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
     int64_t evaluate_ns; /* the part of it that is evaluation */
     int64_t evaluations; /* their number */
+    int64_t tested_ns;   /* that the last of them took, by the machine's clock */
     int64_t total_ns;    /* of finished calls of fast_run_train() */
     int64_t progress_ns; /* when the last progress event was, or the call began */
     int64_t samples;     /* trained by this process */

@@ -137,9 +137,13 @@ static void *tell_main(void *ctx)
 
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
+    const bool pause = kind == FAST_EVENT_PROGRESS && text; /* there is nothing new to keep */
+
     fast__run_measure(run);
-    fast__keep_event(run, kind, text);
-    fast__board_event(run, kind);
+    if (!pause) {
+        fast__keep_event(run, kind, text);
+        fast__board_event(run, kind);
+    }
     if (!run->watch)
         return;
     const fast_event event = { .kind = kind,
@@ -224,6 +228,11 @@ static void look_at_target(fast_run *run)
 
 fast_err fast__run_evaluate(fast_run *run)
 {
+    const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
+
+    if (run->times.evaluations == 0 || run->times.tested_ns >= slow_ns)
+        fast__run_tell(run, FAST_EVENT_PROGRESS, "testing");
+    const int64_t wall_ns = fast__run_wall();
     const int64_t begin_ns = fast__run_now(run);
     fast_evaluation evaluation = { 0 };
     if (fast__members_stand(run))
@@ -231,6 +240,7 @@ fast_err fast__run_evaluate(fast_run *run)
     else
         FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
     const int64_t spent_ns = fast__run_now(run) - begin_ns;
+    run->times.tested_ns = fast__run_wall() - wall_ns;
     run->times.pause_ns += spent_ns;
     run->times.evaluate_ns += spent_ns;
     run->times.evaluations++;
