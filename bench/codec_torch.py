@@ -6,8 +6,8 @@
 
 Encodes and decodes a vector like a gradient with torch (Debian: python3-torch), right after
 `fast bench codec` measured the codec of the same name, and prints both speeds in GB/s of input
-and how many times faster fast is. Each time is the fastest of seven, as in fast's own
-benchmark: other work on the machine only slows one down.
+and how many times faster fast is, encoding, decoding and both one after the other. Each time is
+the fastest of seven, as in fast's own benchmark: other work on the machine only slows one down.
 
 What torch does is the same work: the cast; the signs, packed to bits, with a mean magnitude for
 each 1,024 and error feedback; the signs alone (vote), in bytes; top 1% with indices and values, and error feedback; QSGD with 4 bits,
@@ -153,15 +153,16 @@ def main():
     codecs = [("fp16", Cast(torch.float16)), ("bf16", Cast(torch.bfloat16)), ("sign", Sign(x)),
               ("vote", Vote()), ("topk", TopK(x)), ("qsgd", Qsgd()), ("terngrad", TernGrad(x))]
     print(f"torch {torch.__version__}, one thread, {size} bytes; GB/s of input")
-    print(f"{'codec':10}{'fast enc':>10}{'dec':>8}{'torch enc':>11}{'dec':>8}{'times enc':>11}{'dec':>8}")
+    print(f"{'codec':10}{'fast enc':>10}{'dec':>8}{'torch enc':>11}{'dec':>8}{'times enc':>11}{'dec':>8}{'both':>8}")
     for name, codec in codecs:
         out = subprocess.run([fast, "bench", "codec", "--json", "--codec", name, "--bytes", str(size)],
                              check=True, capture_output=True, text=True).stdout
         own = json.loads(out.splitlines()[-1])
         enc, dec = (size / s * 1e-9 for s in measure(codec, x))
         mine = own["encode_gb_per_s"], own["decode_gb_per_s"]
+        both = (1 / enc + 1 / dec) / (1 / mine[0] + 1 / mine[1])
         print(f"{name:10}{mine[0]:10.2f}{mine[1]:8.2f}{enc:11.2f}{dec:8.2f}"
-              f"{mine[0] / enc:11.1f}{mine[1] / dec:8.1f}")
+              f"{mine[0] / enc:11.1f}{mine[1] / dec:8.1f}{both:8.1f}")
 
 
 if __name__ == "__main__":
