@@ -59,7 +59,7 @@ DEGRADE = {
 }
 # What is tried for presets that are below with the best rate: {preset: [options in place of its own]}.
 AGAIN = {
-    "dynsgd": ["lr=0.2"],
+    "dynsgd": ["lr=0.2", "batch=8 lr=0.2"],
     "crossbow": ["lr=0.05", "lr=0.025"],
     "ad-psgd": ["lr=0.1"],
     "malt": ["lr=0.1"],
@@ -67,13 +67,14 @@ AGAIN = {
               "batch=4 lr=0.2 strategy=elastic:period=10", "batch=4 lr=0.2 strategy=elastic:period=4"],
     "eamsgd": ["batch=8 lr=0.025 strategy=elastic:period=10", "batch=8 lr=0.025 strategy=elastic:period=4",
                "batch=8 lr=0.05 strategy=elastic:period=4"],
-    "sync-easgd": ["batch=8 lr=0.1 strategy=elastic_sync:period=1", "batch=8 lr=0.2 strategy=elastic_sync:period=1"],
+    "sync-easgd": ["batch=8 lr=0.1 strategy=elastic_sync:period=1", "batch=8 lr=0.2 strategy=elastic_sync:period=1",
+                   "batch=4 lr=0.2 strategy=elastic_sync:period=4"],
     "tree-easgd": ["batch=8 lr=0.2", "batch=4 lr=0.1", "batch=4 lr=0.2"],
     "dc-asgd": ["lr=0.05", "batch=8 lr=0.05", "batch=8 lr=0.1"],
-    "agn": ["batch=8 lr=0.1", "batch=8 lr=0.2", "batch=4 lr=0.1"],
-    "ako": ["batch=8 lr=0.2", "batch=4 lr=0.1", "batch=4 lr=0.2"],
-    "statement-1": ["batch=8 lr=0.1", "batch=4 lr=0.05", "batch=4 lr=0.1"],
-    "variance-batch": ["batch=8 lr=0.05", "batch=8 lr=0.1", "batch=4 lr=0.05"],
+    "agn": ["batch=8 lr=0.1", "batch=8 lr=0.2"],
+    "ako": ["batch=8 lr=0.2", "batch=4 lr=0.2"],
+    "statement-1": ["batch=8 lr=0.1", "batch=4 lr=0.1"],
+    "variance-batch": ["batch=8 lr=0.05", "batch=8 lr=0.1"],
     "distillation": ["batch=8 lr=0.05 strategy=distill:temperature=2,share=0.5,teach=0.4",
                      "batch=8 lr=0.05 strategy=distill:temperature=2,share=0.5,teach=0.25"],
 }
