@@ -55,6 +55,7 @@ DEGRADE = {
     "corrected-gossip": "a fifth of the links carry nothing",
     "gosgd": "one contact in ten steps (Blot et al. 2016: consensus takes longer)",
     "keuper-asgd": "half of the model goes to one peer, and only where its step agrees",
+    "distillation": "a part of the steps goes to members that see their share of the data each; the student has the rest",
     "lars-32k": "made for batches of thousands",
 }
 # What is tried for presets that are below with the best rate: {preset: [options in place of its own]}.

@@ -136,7 +136,8 @@ const fast_system fast__systems_local[] = {
         .title = "A batch that grows with the variance of gradients",
         .by = "Friedlander and Schmidt 2012; Byrd et al. 2012",
         .row = 106,
-        .flags = "strategy=local:period=1,delay=yes,noise=1,longest=4 schedule=constant batch=8",
+        .flags =
+            "strategy=local:period=1,delay=yes,noise=1,longest=4 lr=0.1 schedule=constant batch=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
@@ -151,7 +152,8 @@ const fast_system fast__systems_local[] = {
         .title = "Batch sizes by an estimate of the noise",
         .by = "Orr 1996",
         .row = 108,
-        .flags = "strategy=local:period=1,delay=yes,noise=1,longest=4 schedule=constant batch=8",
+        .flags =
+            "strategy=local:period=1,delay=yes,noise=1,longest=4 lr=0.1 schedule=constant batch=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
