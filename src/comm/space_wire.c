@@ -95,8 +95,8 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, int64_t count, c
     if (msg->part_count == 2 && space->layers)
         return kind == FAST_SPACE_ADD && msg->words[FAST_SPACE_W_TENSOR] == 0 &&
                fast__space_unpack_factors(space, msg, x_out);
-    if (msg->part_count == 2)
-        return fast__space_unpack_entries(space, msg, count, x_out);
+    if (msg->part_count == 2) /* what an owner has room for is its own range */
+        return kind == FAST_SPACE_ADD && fast__space_unpack_entries(space, msg, count, x_out);
     if (msg->part_count != 1 || msg->parts[0].size != size || msg->declared != 0)
         return false;
     *x_out = fast_msg_data(msg, 0);

@@ -272,10 +272,55 @@ static void slices_come_in_order(void **state)
         run(read_slices, &owners);
 }
 
+/* Owner 1 reads, and owner 0, whose range is longer by one, answers by hand with entries: nobody
+ * sends those. Then there is something to read. */
+static fast_err answer_nonsense(fast_actor *actor, void *ctx)
+{
+    static const fast_space_tensor tensors[] = { { "a", COUNT + 1, NULL } };
+    const int64_t me = fast_actor_id(actor), words[3] = { 1, 5, 5 };
+    const uint32_t places[3] = { 0, 1, COUNT / 2 };
+    const float values[3] = { 7, 7, 7 };
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 1 };
+    float x[COUNT + 1] = { 1 };
+    fast_space *space;
+    fast_err err = FAST_OK;
+    (void)ctx;
+    options.tensors = tensors;
+    options.owner_count = 2;
+    options.sparse = options.cache = true;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (me == 0) {
+        fast_buffer *a, *b;
+        fast_msg *msg;
+        FAST_TRY(fast_sleep_until(actor, MILLISECOND));
+        FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, 0, words, &msg));
+        FAST_TRY(fast_buffer_new(actor, sizeof places, &a));
+        FAST_TRY(fast_buffer_new(actor, sizeof values, &b));
+        memcpy(fast_buffer_data(a), places, sizeof places);
+        memcpy(fast_buffer_data(b), values, sizeof values);
+        fast_msg_add(msg, &a);
+        fast_msg_add(msg, &b);
+        FAST_TRY(fast_send(actor, 1, &msg));
+    }
+    if (me == 1)
+        err = fast_space_get(space, 0, x, &read, FAST_SOON);
+    if (me == 1 && !err && (read.version != 1 || x[0] != 1 || x[COUNT / 2] != 0))
+        err = fast__fail(FAST_EFORMAT, "read %g of version %lld", (double)x[0],
+                         (long long)read.version);
+    if (me == 2)
+        err = fast_sleep_until(actor, 2 * (int64_t)MILLISECOND);
+    if (me == 2 && !err)
+        err = fast_space_add(space, 0, x, FAST_SOON);
+    fast_space_close(space);
+    return err;
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
     run(send_nonsense, NULL);
+    run(answer_nonsense, NULL);
 }
 
 /* Whose updates came in which order. */
