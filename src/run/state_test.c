@@ -5,12 +5,13 @@
  * neighbours hold. A run that was stopped and goes on ends with the bits of the one that was not.
  * Method: small runs of every such member of the families, with and without codecs, in sim and on
  * threads, are canceled at evaluations and go on; or another run resumes a copy of a checkpoint
- * that they made on their way, or of the one that a cancel left. Then phases, damage, weights that
- * are loaded, and memory that ends. With the argument "mpi", under mpirun: checkpoints of several
- * processes.
+ * that they made on their way, or of the one that a cancel left. Then phases, damage, forged
+ * numbers, weights that are loaded, and memory that ends. With the argument "mpi", under mpirun:
+ * checkpoints of several processes.
  */
 #include "base/memory.h"
 #include "fast/run.h"
+#include "strategy/strategy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -328,6 +329,61 @@ static void memory_may_end(void **state)
     assert_true(failed > 0);
 }
 
+/* Numbers that a forged checkpoint gives a strategy. */
+typedef struct forgery {
+    const char *strategy;
+    int64_t words; /* of 8 bytes that it keeps as number 0 */
+    int64_t at;    /* which of them is not what it left */
+    int64_t value; /* but this */
+} forgery;
+
+static const forgery forgeries[] = {
+    { "gossip", 2, 1, -3 },
+    { "gossip", 2, 1, INT64_MAX },
+    { "local", 6, 1, INT64_MAX },
+    { "local", 6, 2, -1 },
+    { "local", 6, 3, INT64_MAX },
+    { "local", 6, 4, INT64_MAX },
+    { "local", 6, 5, -1 },
+    { "elastic_sync", 8, 6, INT64_MIN },
+    { "elastic_sync", 8, 7, INT64_MAX },
+};
+static const forgery *forged;
+static const fast_strategy *begins; /* the strategy that it names */
+
+/* As the strategy would begin after such a checkpoint. */
+static fast_err begin_forged(fast_trainer *t, const void *config)
+{
+    void *memory = NULL;
+    FAST_TRY(fast_trainer_keep(t, 0, (size_t)forged->words * sizeof(int64_t), &memory));
+    ((int64_t *)memory)[forged->at] = forged->value;
+    return begins->worker(t, config);
+}
+
+static void forged_numbers_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        static const char *const options[] = {
+            "data=digits:train=48,test=8", "workers=2",  "batch=8",       "steps=2",
+            "model=mlp:hidden=4",          "engine=ref", "transport=sim", NULL
+        };
+        forged = &forgeries[i];
+        for (int k = 0; fast__strategies[k]; k++)
+            if (strcmp(fast__strategies[k]->name, forged->strategy) == 0)
+                begins = fast__strategies[k];
+        fast_strategy strategy = *begins;
+        strategy.name = "forged";
+        strategy.worker = begin_forged;
+        fast_run *run = NULL;
+        assert_int_equal(fast_run_open_strategy(options, &strategy, &run), FAST_OK);
+        const fast_err err = fast_run_train(run);
+        if (err != FAST_EFORMAT)
+            fail_msg("%s, word %d: %s", forged->strategy, (int)forged->at, fast_err_name(err));
+        fast_run_close(run);
+    }
+}
+
 static bool is_first; /* this process has worker 0 */
 
 /* Ranks see one folder; the model of the run is at the first. */
@@ -378,7 +434,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_canceled_run_goes_on), cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(phases_are_resumed),     cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(memory_may_end),
+        cmocka_unit_test(memory_may_end),         cmocka_unit_test(forged_numbers_are_refused),
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0) {

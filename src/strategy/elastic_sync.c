@@ -94,7 +94,7 @@ typedef struct ledger {
 
 /* What lasts as long as a worker's replica, besides the centre. */
 typedef struct lasting {
-    bool begun;        /* it does */
+    int64_t begun;     /* 1: it does */
     ledger l;          /* what is carried */
     double lr;         /* the rate at the last restart */
     int64_t restarted; /* the step of it */
@@ -168,11 +168,18 @@ static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_
     if (c->mu > 0)
         FAST_TRY(fast_trainer_keep(t, 2, size, &z_before));
     *out = k;
+    if ((*out)->restarted < 0 || (*out)->restarted > t->step || (*out)->versions < 0 ||
+        (*out)->versions > t->step) /* of a checkpoint, which may be forged */
+        return fast__fail(FAST_EFORMAT,
+                          "elastic_sync: worker %lld cannot go on from move %lld of the centre and "
+                          "a restart at step %lld",
+                          (long long)t->rank, (long long)(*out)->versions,
+                          (long long)(*out)->restarted);
     if (!(*out)->begun) {
         memcpy(z, t->w, size);
         if (z_before)
             memcpy(z_before, t->w, size);
-        **out = (lasting){ .begun = true, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
+        **out = (lasting){ .begun = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
     }
     e->z = z;
     e->z_before = z_before;

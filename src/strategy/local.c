@@ -81,7 +81,7 @@ static const fast_option options[] = {
 
 /* Numbers that last as long as a worker's replica. */
 typedef struct lasting {
-    bool begun;         /* they do */
+    int64_t begun;      /* 1: they do */
     int64_t sum_count;  /* gradients since the last exchange */
     int64_t mean_count; /* models in the mean over time */
     int64_t versions;   /* of that mean */
@@ -131,6 +131,20 @@ static fast_err keep_vector(fast_trainer *t, const outer *o, int64_t number, con
     return FAST_OK;
 }
 
+/* Of a checkpoint, which may be forged: all are counted in steps, but for the period. */
+static fast_err check_numbers(const fast_trainer *t, const lasting *k)
+{
+    const int64_t most = INT64_C(1) << 40;
+
+    if (k->sum_count >= 0 && k->sum_count <= t->step && k->mean_count >= 0 &&
+        k->mean_count <= t->step && k->versions >= 0 && k->versions <= t->step && k->grown >= 0 &&
+        k->grown <= t->step && k->period >= 0 && k->period <= most)
+        return FAST_OK;
+    return fast__fail(FAST_EFORMAT,
+                      "local: worker %lld cannot go on with %lld gradients of a period of %lld",
+                      (long long)t->rank, (long long)k->sum_count, (long long)k->period);
+}
+
 static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
 {
     enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN };
@@ -139,6 +153,7 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     *o = (outer){ 0 };
     FAST_TRY(fast_trainer_keep(t, NUMBERS, sizeof *o->last, &last));
     o->last = last;
+    FAST_TRY(check_numbers(t, o->last));
     if (c->outer != 0)
         FAST_TRY(keep_vector(t, o, LAST, t->w, &o->z));
     if (c->outer != 0)
@@ -153,7 +168,7 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
         t->centre_version = o->last->versions;
     }
     if (!o->last->begun)
-        *o->last = (lasting){ .begun = true, .period = c->period };
+        *o->last = (lasting){ .begun = 1, .period = c->period };
     return FAST_OK;
 }
 
