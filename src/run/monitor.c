@@ -310,7 +310,8 @@ static fast_err take_states(fast_seat *seat, int64_t step)
         if (err == FAST_EPEER)
             continue;
         FAST_TRY(err);
-        if (msg->words[0] != step || (size_t)msg->words[1] > msg->parts[0].size)
+        if (msg->words[0] != step || msg->part_count != 1 ||
+            (size_t)msg->words[1] > msg->parts[0].size)
             err = fast__fail(FAST_EFORMAT, "worker %lld sent what it keeps at step %lld, not %lld",
                              (long long)i, (long long)msg->words[0], (long long)step);
         fast__mutex_lock(&team->mutex);

@@ -204,6 +204,8 @@ static fast_err give(member *m, const fast_msg *msg)
 /* The quorum is out of reach: say why, as the leader does. */
 static fast_err fail_few(const member *m, const fast_msg *msg)
 {
+    if (msg->part_count != 1)
+        return fast__fail(FAST_EFORMAT, "the first server does not say why it gives up");
     m->t->actor->culprit = msg->words[FAST_QUORUM_NUMBER];
     return fast__fail(FAST_EPEER, "%.*s", (int)msg->parts[0].size,
                       (const char *)fast_msg_data(msg, 0));

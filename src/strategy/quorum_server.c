@@ -447,15 +447,19 @@ static fast_err take_message(server *s, fast_msg **move)
     const fast_trainer *t = s->t;
     const fast_msg *msg = *move;
     const int64_t i = fast_actor_index(t->actor, msg->from);
+    const int64_t whose = msg->words[FAST_QUORUM_NUMBER];
 
     if (strcmp(fast_actor_role(t->actor, msg->from), "worker") == 0)
         return take_word(s, i, move);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_DECIDE)
         return take_decision(s, msg);
+    if (whose < 0 || whose >= t->workers)
+        return fast__fail(FAST_EFORMAT, "server %lld speaks of worker %lld of %lld", (long long)i,
+                          (long long)whose, (long long)t->workers);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_JOIN)
-        s->clients[msg->words[FAST_QUORUM_NUMBER] % t->workers].gone = false;
+        s->clients[whose].gone = false;
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_HAVE) {
-        client *c = &s->clients[msg->words[FAST_QUORUM_NUMBER] % t->workers];
+        client *c = &s->clients[whose];
 
         if (c->had_round != msg->words[FAST_QUORUM_ROUND])
             c->had = 0;
