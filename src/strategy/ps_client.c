@@ -443,6 +443,9 @@ static fast_err client_init(ps_client *cl)
     cl->pieces = fast__ps_pieces(c, &cl->layers);
     for (int64_t i = 0; i <= c->replicas; i++)
         FAST_TRY(fast__ps_open(cl->t, c, i, &cl->layers, NULL, &cl->tensors, &cl->spaces[i]));
+    if (c->priority && fast__space_is_coded(cl->spaces[0], FAST_SPACE_DOWN, 0))
+        return fast__fail(FAST_EINVAL, "ps: priority reads the weights as they are; leave out "
+                                       "codec_down, or priority");
     if (c->epochs < 1)
         FAST_TRY(
             fast__alloc("ends of epochs", cl->tensors.epochs_len, sizeof *cl->ends, &cl->ends));

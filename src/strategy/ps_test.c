@@ -351,6 +351,7 @@ static void layers_are_read_in_order(void **state)
     (void)train("ps:priority=yes,filter=0.1,fetch=2,push=2", 4, "cluster=hetero");
     (void)train("ps:priority=yes,slack=2,send=mean", 4, "cluster=hetero");
     assert_int_equal(try("ps:priority=yes", "codec_down=fp16", detail, sizeof detail), FAST_EINVAL);
+    assert_non_null(strstr(detail, "priority reads the weights as they are"));
 }
 
 /* The momentum of the servers is the rule's, to rounding, where nobody is late. */
