@@ -94,7 +94,9 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
         add_momentum(o, u->count, w);
     if (o->config->l1 > 0)
         shrink(u->count, (float)(lr * o->config->l1), w);
-    fast__implicit_see(&o->implicit, o->updates, u->read, u->x, lr * (double)scale);
+    /* By the space's numbers: those of a server that begins anew go on where its node's memory is
+     * left. */
+    fast__implicit_see(&o->implicit, u->version + 1, u->read, u->x, lr * (double)scale);
 }
 
 /* How much an update counts that is so many updates late. */

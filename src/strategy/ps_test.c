@@ -208,6 +208,13 @@ static void crashes_are_survived_or_named(void **state)
         if (!strstr(detail, "worker 2"))
             fail_msg("%s does not name worker 2: %s", stops[i], detail);
     }
+    /* A server that begins anew, beside a worker that does; a copy has the model. */
+    assert_int_equal(try("ps:servers=2,replicas=1,fetch=4,push=2",
+                         "faults=crash 0 at 3ms; restart 0 at 3100us", detail, sizeof detail),
+                     FAST_OK);
+    assert_int_equal(try("ps:servers=2,replicas=1,fetch=4,push=2,compensate=0.1",
+                         "faults=crash 0 at 3ms; restart 0 at 3100us", detail, sizeof detail),
+                     FAST_OK);
     /* Without a copy the model is gone. */
     assert_true(try("ps", "faults=crash 0 at 3ms", detail, sizeof detail) != FAST_OK);
 }
