@@ -281,7 +281,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Activations and errors instead of gradients of dense layers",
         .by = "Chilimbi et al. 2014",
         .row = 92,
-        .flags = "strategy=ps:factors=auto optimizer=sgd",
+        .flags = "strategy=ps:factors=auto optimizer=sgd lr=0.05",
         DATA,
         .scheduling = "async.",
         .exchange = "ad hoc",
