@@ -46,6 +46,7 @@ DEGRADE = {
     "ensemble": "one member stands for the run, and has seen its own share of the data only",
     "sparknet": "50 steps between averages take more epochs than synchronous SGD (Moritz et al. 2016)",
     "fedavg": "20 local steps from an empty momentum",
+    "konecny": "as fedavg, with sketched updates",
     "diloco": "100 steps between averages, for runs of many thousand steps",
     "downpour": "unbounded staleness, with several gradients in a push (Dean et al. 2012; Zhang et al. 2015)",
     "distbelief": "as downpour",
