@@ -65,6 +65,7 @@ AGAIN = {
     "crossbow": ["lr=0.05", "lr=0.025"],
     "ad-psgd": ["lr=0.1"],
     "malt": ["lr=0.1"],
+    "terngrad": ["lr=0.05"],
     "activation-exchange": ["lr=0.05"],
     "easgd": ["batch=8 lr=0.2 strategy=elastic:period=4", "batch=4 lr=0.1 strategy=elastic:period=10",
               "batch=4 lr=0.2 strategy=elastic:period=10", "batch=4 lr=0.2 strategy=elastic:period=4"],

@@ -67,7 +67,7 @@ const fast_system fast__systems_codec[] = {
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5 lr=0.1",
+        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
         DATA,
         .scheduling = "sync.",
         .exchange = "ad hoc",
