@@ -342,11 +342,12 @@ def table(args):
     lines = ["# Which systems learn", "", "```", "tools/learn.py run --jobs 16 --out learn.csv",
              "tools/learn.py table --out learn.csv > docs/learning.md", "```", "",
              "Every preset of [systems.md](systems.md) with its documented settings: lenet on Fashion-MNIST, 4 epochs, "
-             f"batches of 16, {places}.",
+             f"{places}.",
              "The difference is to synchronous SGD (`bsp`) in the same run, in points of test accuracy. "
              f"Within {WITHIN} points is expected; `degrades` are those of which the literature says so, below the table.",
-             "Learning rates were chosen by one rule for all, without the test set: "
-             "`tools/learn.py tune` ([the rule](../tools/learn.py)).", "",
+             "Batches are of 16 samples a worker unless the preset has its own; learning rates were chosen by one rule for all, "
+             "and those that stayed below got other settings, without the test set: `tools/learn.py tune` and "
+             "`tools/learn.py again` ([the rules](../tools/learn.py)). A cell that is empty was not measured.", "",
              "| system | " + " | ".join(f"{t}, {w}" for t, w in runs) + " | |",
              "|---|" + "---:|" * len(runs) + "---|"]
     seen = set()
