@@ -66,6 +66,7 @@ AGAIN = {
     "ad-psgd": ["lr=0.1"],
     "malt": ["lr=0.1"],
     "terngrad": ["lr=0.05"],
+    "strom": ["lr=0.8", "codec=threshold:tau=0.004+entropy"],
     "dgc": ["lr=0.2", "codec=dgc:ratio=0.001"],
     "activation-exchange": ["lr=0.05"],
     "easgd": ["batch=8 lr=0.2 strategy=elastic:period=4", "batch=4 lr=0.1 strategy=elastic:period=10",

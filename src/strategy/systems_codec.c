@@ -134,7 +134,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Threshold of Strom: what has grown to tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
-        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.4 "
+        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.8 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
