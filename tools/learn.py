@@ -58,14 +58,38 @@ DEGRADE = {
     "keuper-asgd": "half of the model goes to one peer, and only where its step agrees",
     "lars-32k": "made for batches of thousands",
 }
-# What is tried for presets that are below with the best rate: {preset: [options in place of its own]}.
+# What is tried for presets that are below, or close to it, with the best rate: {preset: [options in place of its own]}.
 AGAIN = {
+    "bsp": [""],
     "dynsgd": ["lr=0.2", "batch=8 lr=0.2"],
-    "crossbow": ["lr=0.05", "lr=0.025"],
+    "crossbow": ["lr=0.05", "lr=0.025", "batch=8 lr=0.05", "batch=8 lr=0.025"],
     "ad-psgd": ["lr=0.1"],
     "malt": ["lr=0.1"],
     "terngrad": ["lr=0.05"],
-    "strom": ["lr=0.8", "codec=threshold:tau=0.004+entropy"],
+    "strom": ["lr=0.8", "codec=threshold:tau=0.004+entropy", "lr=0.8 codec=threshold:tau=0.004+entropy",
+              "batch=8 lr=0.4", "batch=8 lr=0.8"],
+    "sparknet": ["batch=8", "batch=4", "batch=4 lr=0.025"],
+    "fedavg": ["batch=8", "batch=8 lr=0.2", "batch=4 lr=0.2"],
+    "konecny": ["batch=8", "batch=8 lr=0.2", "batch=4 lr=0.2"],
+    "diloco": ["batch=8", "batch=8 lr=0.002", "batch=4 lr=0.002"],
+    "downpour": ["batch=4", "batch=4 lr=0.0025", "batch=4 lr=0.01"],
+    "gpu-a-sgd": ["batch=8", "batch=8 lr=0.05", "batch=4"],
+    "gosgd": ["batch=8 lr=0.05", "batch=4 lr=0.05", "batch=4 lr=0.025"],
+    "keuper-asgd": ["batch=8", "batch=8 lr=0.2", "batch=4 lr=0.2"],
+    "partial-comm": ["", "lr=0.1", "lr=0.05", "batch=8 lr=0.05"],
+    "ensemble": ["batch=8", "batch=4", "batch=4 lr=0.025"],
+    "eager-sgd": ["", "lr=0.05", "batch=8", "batch=8 lr=0.05"],
+    "neighbour-exchange": ["", "lr=0.1", "batch=8 lr=0.1"],
+    "post-local-sgd": ["", "batch=8", "batch=8 lr=0.05"],
+    "slowmo": ["", "batch=8", "batch=8 lr=0.025"],
+    "petuum": ["", "batch=8", "batch=8 lr=0.025"],
+    "essp": ["", "batch=8", "batch=8 lr=0.025"],
+    "bosen": ["", "batch=8", "batch=8 lr=0.025"],
+    "stalest-first": ["", "batch=8", "batch=8 lr=0.025"],
+    "d-psgd": ["", "batch=8", "batch=8 lr=0.2"],
+    "mpca-sgd": ["", "batch=8", "batch=8 lr=0.2"],
+    "momentum-correction": ["", "batch=8", "batch=8 lr=0.2"],
+    "bunch": ["", "lr=0.1", "batch=4 lr=0.1"],
     "dgc": ["lr=0.2", "codec=dgc:ratio=0.001"],
     "activation-exchange": ["lr=0.05"],
     "easgd": ["batch=8 lr=0.2 strategy=elastic:period=4", "batch=4 lr=0.1 strategy=elastic:period=10",
@@ -83,7 +107,7 @@ AGAIN = {
     "distillation": ["batch=8 lr=0.05 strategy=distill:temperature=2,share=0.5,teach=0.4",
                      "batch=8 lr=0.05 strategy=distill:temperature=2,share=0.5,teach=0.25"],
 }
-FIELDS = ["system", "transport", "workers", "accuracy", "difference", "seconds", "verdict"]
+FIELDS = ["system", "seed", "transport", "workers", "accuracy", "difference", "seconds", "verdict"]
 AGAIN_FIELDS = ["system", "settings", "transport", "workers", "accuracy", "seconds"]
 TUNE_FIELDS = ["system", "lr", "transport", "workers", "accuracy", "seconds"]
 
@@ -189,26 +213,32 @@ def run(args):
     reference = {"name": "bsp", "flags": ""}
     transports = [r for r in RUNS if args.transport in ("all", r[0])]
 
-    def piece(system, transport, workers):
+    def piece(system, seed, transport, workers):
         def work(slots):
-            if out.find(system=system["name"], transport=transport, workers=workers):
+            where = {"seed": seed, "transport": transport, "workers": workers}
+            if out.find(system=system["name"], **where):
                 return
-            got = train(args, slots, system, transport, workers)
-            base = out.find(system="bsp", transport=transport, workers=workers)
+            got = train(args, slots, system, transport, workers, "--seed", str(seed))
+            base = out.find(system="bsp", **where)
             accuracy = 100 * got["accuracy"]
             difference = accuracy - (float(base[0]["accuracy"]) if base else accuracy)
-            out.add(system=system["name"], transport=transport, workers=workers, accuracy=f"{accuracy:.2f}",
-                    difference=f"{difference:+.2f}", seconds=f"{got['seconds']:.1f}",
-                    verdict=verdict_of(system["name"], accuracy, difference))
+            out.add(system=system["name"], **where, accuracy=f"{accuracy:.2f}", difference=f"{difference:+.2f}",
+                    seconds=f"{got['seconds']:.1f}", verdict=verdict_of(system["name"], accuracy, difference))
         return work
 
-    each(args, [piece(reference, *where) for where in transports])
-    each(args, [piece(s, *where) for where in transports for s in systems
-                if not s["alias_of"] and s["name"] != "bsp"])
+    others = sorted((s for s in systems if not s["alias_of"] and s["name"] != "bsp"), key=smallest_first)
+    each(args, [piece(reference, seed, *where) for seed in args.seeds for where in transports])
+    each(args, [piece(s, seed, *where) for seed in args.seeds for where in transports for s in others])
     bad = [row for row in out.rows if row["verdict"] in ("below", "failed")]
     for row in bad:
-        print(f"{row['system']} on {row['transport']}: {row['verdict']}, {row['difference']} points")
+        print(f"{row['system']} on {row['transport']}, seed {row['seed']}: {row['verdict']}, {row['difference']} points")
     return 1 if bad else 0
+
+
+def smallest_first(system):
+    """A key by which presets of small batches, which take longest, come first."""
+    found = re.search(r"batch=([0-9]+)", system["flags"])
+    return (int(found[1]) if found else 16, "strategy=distill" not in system["flags"])
 
 
 # ---- learning rates ------------------------------------------------------------------------------
@@ -275,8 +305,9 @@ def again(args):
         return work
 
     named = {s["name"]: s for s in systems_of(args)}
-    each(args, [piece(named[name], settings, *where) for where in transports for name, tried in AGAIN.items()
-                if name in named for settings in tried])
+    trials = [(named[name], settings) for name, tried in AGAIN.items() if name in named for settings in tried]
+    trials.sort(key=lambda trial: smallest_first({"flags": trial[1]}))
+    each(args, [piece(*trial, *where) for where in transports for trial in trials])
     return 0
 
 
@@ -377,6 +408,7 @@ def main():
     parser.add_argument("--only", default="", help="systems whose names match")
     parser.add_argument("--out", help="CSV file; learn.csv, tune.csv or again.csv")
     parser.add_argument("--transport", choices=["all", "threads", "sim"], default="all", help="run: of these runs")
+    parser.add_argument("--seeds", default="2", help="run: of the weights and orders, as in 2,3 [2]")
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--model", default="lenet")
     parser.add_argument("--batch", type=int, default=16, help="samples of a worker's step [16]")
@@ -384,6 +416,7 @@ def main():
     parser.add_argument("--limit", type=float, default=1800, help="seconds that a run takes at most")
     args = parser.parse_args()
     args.epochs = args.epochs or (1 if args.what == "tune" else 4)
+    args.seeds = [int(seed) for seed in args.seeds.split(",")]
     args.fast = os.path.join(args.build, "fast")
     args.out = args.out or {"tune": "tune.csv", "apply": "tune.csv", "again": "again.csv"}.get(args.what, "learn.csv")
     return {"run": run, "tune": tune, "again": again, "apply": apply, "table": table}[args.what](args)
