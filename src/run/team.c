@@ -320,6 +320,19 @@ static void trace_path(const fast_team *team, char *text, size_t size)
         snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phase, dot ? dot : "");
 }
 
+/* The cluster that is simulated where none is given: of one node where any strategy of the run
+ * writes to one memory; "": the transport's own. */
+static const char *cluster_of(const fast_team *team)
+{
+    bool near = false;
+
+    for (int64_t i = 0; i < team->phase_count; i++)
+        near = near || team->phases[i].strategy->near;
+    if (!near || !is_sim(team) || team->run->config.cluster[0])
+        return team->run->config.cluster;
+    return "laptop";
+}
+
 static fast_err open_world(fast_team *team)
 {
     const fast_run_config *c = &team->run->config;
@@ -330,7 +343,7 @@ static fast_err open_world(fast_team *team)
     memset(&config, 0, sizeof config);
     fast__options_default(fast__actors_options, &config);
     snprintf(config.transport, sizeof config.transport, "%s", c->transport);
-    snprintf(config.cluster, sizeof config.cluster, "%s", c->cluster);
+    snprintf(config.cluster, sizeof config.cluster, "%s", cluster_of(team));
     snprintf(config.faults, sizeof config.faults, "%s", c->faults);
     trace_path(team, config.trace, sizeof config.trace);
     snprintf(config.record, sizeof config.record, "%s", c->record);

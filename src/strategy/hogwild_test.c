@@ -86,6 +86,11 @@ static void memory_must_be_shared(void **state)
     (void)state;
     assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
     assert_non_null(strstr(fast_error_detail(), "workers 0 and 1 do not share memory"));
+    options[6] = NULL; /* where no cluster is given, it is one that has shared memory */
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    fast_run_close(run);
+    options[6] = "cluster=ideal";
     options[3] = "workers=1"; /* nobody to share it with */
     assert_int_equal(fast_run_open(options, &run), FAST_OK);
     assert_int_equal(fast_run_train(run), FAST_OK);

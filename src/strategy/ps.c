@@ -8,6 +8,10 @@
  *
  *   slack s      0: bulk synchronous (BSP); > 0: stale synchronous (SSP, Ho et al. 2013: Petuum,
  *                Cui et al., GeePS); -1: unbounded (Downpour, Dean et al. 2012)
+ *   global       slack counts from the last round that all have met in: every s + 1 rounds each
+ *                worker, not only who is ahead, waits for all others (SSP as Ben-Nun and Hoefler
+ *                2019 describe it); no update is more than (P - 1)(s + 1) updates late
+ *   warm         epochs of worker 0 before the others begin (Downpour's warm start, Dean et al.)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
  *                takes the newest that came, if it is new enough, which may lack the worker's
  *                own last s updates (ESSP: Dai et al. 2015)
@@ -76,6 +80,10 @@ static const fast_option options[] = {
                  "groups of workers, each with a proxy that speaks for it; 0: none"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: any"),
+    FAST_OPT_BOOL(ps_config, global, "no",
+                  "slack: every slack + 1 rounds all wait for all, not only who is ahead"),
+    FAST_OPT_REAL(ps_config, warm, "0", 0, 1e9,
+                  "epochs in which worker 0 trains before the others begin (warm start)"),
     FAST_OPT_INT(ps_config, aggregate, "0", 0, 65536,
                  "gradients in an update; 0: all workers' with slack 0, else 1"),
     FAST_OPT_INT(ps_config, softsync, "0", 0, 65536,
@@ -187,11 +195,26 @@ static fast_err check_asynchronous(const ps_config *c)
     if (c->eager && c->slack < 0)
         return fast__fail(FAST_EINVAL, "ps: eager values are as old as the slack allows; give a "
                                        "slack of 0 or more");
+    if (c->global && c->slack < 0)
+        return fast__fail(FAST_EINVAL, "ps: global is where the slack ends; give slack too");
     if (c->value > 0 && c->slack > 0)
         return fast__fail(FAST_EINVAL,
                           "ps: value bounds what is not seen, slack=%lld rounds: each may wait "
                           "for the other; leave out one",
                           (long long)c->slack);
+    return FAST_OK;
+}
+
+/* Of one worker that goes ahead. */
+static fast_err check_warm(const ps_config *c)
+{
+    if (c->warm > 0 && (c->slack >= 0 || c->value > 0 || c->proxies > 0))
+        return fast__fail(FAST_EINVAL,
+                          "ps: warm=%g lets one worker go ahead of the others; leave out %s",
+                          c->warm,
+                          c->slack >= 0  ? "slack"
+                          : c->value > 0 ? "value"
+                                         : "proxies");
     return FAST_OK;
 }
 
@@ -285,6 +308,7 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "ps: factors are of one gradient, whole; leave out send, push, filter, "
                           "budget, skip, kkt, value and proxies, or factors");
     FAST_TRY(check_hierarchy(c, workers));
+    FAST_TRY(check_warm(c));
     return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
 }
 
@@ -360,6 +384,7 @@ static void tell_cost(fast_trainer *t, const ps_config *c)
 static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
 {
     tell_cost(t, c);
+    FAST_TRY(fast__ps_warm(cl));
     while (fast_trainer_next(t)) {
         FAST_TRY(look_for_lost(t, c));
         FAST_TRY(fast__ps_skip(cl));

@@ -32,6 +32,8 @@ typedef struct ps_config {
     int64_t replicas;  /* copies of the model besides the first */
     int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
     int64_t slack;     /* -1: unbounded */
+    bool global;       /* at the bound all wait for all */
+    double warm;       /* epochs of the first worker before the others begin */
     int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
     int64_t softsync;  /* n of n-softsync; 0: by aggregate */
     int64_t backup;    /* workers whose gradients a round does not wait for */
@@ -157,6 +159,8 @@ typedef struct ps_client {
 
 fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out);
 void fast__ps_client_close(ps_client *cl);
+/* Let the first worker take its first steps alone. */
+fast_err fast__ps_warm(ps_client *cl);
 /* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
 fast_err fast__ps_fetch(ps_client *cl, bool last);
 /* Parts of the model may be on their way after it: wait for a range (for gradients), and for all of

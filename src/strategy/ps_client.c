@@ -26,6 +26,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const int64_t WARM_NS = 100000000; /* between looks whether who goes ahead is there */
+
 /* Copy `i` has lost an owner: leave it. What is left of it is of no use to anybody. */
 static void lose(ps_client *cl, int64_t i)
 {
@@ -184,7 +186,10 @@ static fast_space_read wish(const ps_client *cl)
                                       (cl->round + 1) * fast__ps_batch(c, cl->writer_count),
                                   .clock_min = cl->round + 1,
                                   .either = true };
-    return (fast_space_read){ .clock_min = c->slack < 0 || c->value > 0 ? 0 : cl->step - c->slack };
+    if (c->slack < 0 || c->value > 0)
+        return (fast_space_read){ .clock_min = 0 };
+    return (fast_space_read){ .clock_min = c->global ? cl->step - cl->step % (c->slack + 1)
+                                                     : cl->step - c->slack };
 }
 
 /* Begin to read the model in the order of its layers (TicTac: Hashemi et al. 2019; P3: Jayarajan et
@@ -256,6 +261,25 @@ fast_err fast__ps_fetch(ps_client *cl, bool last)
     if (cl->over && !last) /* somebody has to come back */
         wanted = (fast_space_read){ .version_min = wanted.version_min };
     return cl->c->priority && !last ? start_reading(cl, &wanted) : read_model(cl, &wanted);
+}
+
+/* Should the first worker go away, the others begin without it; one that comes back finds what was
+ * learned. */
+fast_err fast__ps_warm(ps_client *cl)
+{
+    fast_trainer *t = cl->t;
+    const double wanted = cl->c->warm * (double)t->epoch_steps, most = (double)t->step_count;
+    const int64_t steps = (int64_t)(wanted < most ? wanted : most);
+    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
+
+    fast_actor_at(t->actor, t->step, "the first steps of worker 0");
+    while (err == FAST_ETIMEDOUT && !fast_member_is_down(t->actor, t->worker_ids[0])) {
+        fast_space_read read = { .version_min = steps / cl->c->push };
+
+        err = fast_space_get(cl->spaces[cl->first], 0, t->w, &read, fast_now(t->actor) + WARM_NS);
+    }
+    /* A server that is down is met again by the next read, which knows of copies. */
+    return err == FAST_ETIMEDOUT || err == FAST_EPEER ? FAST_OK : err;
 }
 
 void fast__ps_learned(ps_client *cl)

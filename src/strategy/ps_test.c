@@ -76,6 +76,9 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:momentum=0", "ps", 4, hetero);
     same("ps:epochs=1", "ps", 4, hetero);
     same("ps:barrier=1000000000", "ps", 4, hetero);
+    same("ps:slack=1000000,global=yes", "ps", 4, hetero); /* nobody comes to a meeting */
+    same("ps:slack=0,global=yes", "ps:slack=0", 4, hetero);
+    same("ps:warm=1", "ps", 1, NULL);
     same("ps:slack=0,eager=yes", "ps:slack=0", 4, hetero);
     same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
 }
@@ -300,6 +303,24 @@ static void bounds_bind(void **state)
     assert_true(train("ps:slack=0,proxies=2", 4, NULL).completeness == 1);
 }
 
+/* A warm start: while worker 0 is alone, slow as it may be, nothing is late. If it crashes the
+ * others begin. */
+static void the_first_goes_ahead(void **state)
+{
+    static const char *const slow = "faults=slow 0 at 0s by 100";
+    char detail[256];
+
+    (void)state;
+    assert_true(train("ps", 4, slow).staleness_max > 3);
+    assert_true(train("ps:warm=2.4", 4, slow).staleness_max <= 3); /* epochs of 10 steps */
+    assert_true(train("ps:warm=2.4", 4, slow).staleness[0] >= 24);
+    assert_true(train("ps:warm=0.8", 4, NULL).virtual_time_s > train("ps", 4, NULL).virtual_time_s);
+    assert_true(train("ps:warm=100,push=2,fetch=2", 4, slow).staleness_max <= 3);
+    assert_int_equal(train("ps:warm=0.8", 4, "transport=threads").steps, 24);
+    assert_int_equal(try("ps:warm=2.4,replicas=1", "faults=crash 0 at 1ms", detail, sizeof detail),
+                     FAST_OK);
+}
+
 /* Over a WAN: who reads what is announced, not what was there before, is less late. */
 static void barriers_hold_reads(void **state)
 {
@@ -409,6 +430,10 @@ static void nonsense_is_refused(void **state)
         "ps:slack=0,aggregate=2",
         "ps:slack=0,push=2,fetch=2",
         "ps:eager=yes",
+        "ps:global=yes",
+        "ps:slack=1,warm=2",
+        "ps:value=1,warm=2",
+        "ps:proxies=2,warm=2",
         "ps:slack=1,value=1",
         "ps:slack=0,value=1",
         "ps:slack=0,epochs=0.5",
@@ -506,6 +531,7 @@ int main(void)
         cmocka_unit_test(copies_survive_their_servers),
         cmocka_unit_test(crashes_are_survived_or_named),
         cmocka_unit_test(bounds_bind),
+        cmocka_unit_test(the_first_goes_ahead),
         cmocka_unit_test(barriers_hold_reads),
         cmocka_unit_test(layers_are_read_in_order),
         cmocka_unit_test(momentum_is_the_rules),
