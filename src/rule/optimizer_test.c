@@ -145,6 +145,64 @@ static void test_momentum_formula(void **state)
 }
 
 /* Clipping by norm leaves a shorter gradient alone to the bit and scales a longer one. */
+/* RMSProp that turns into SGD: long before the middle the one, long after it the other; and in
+ * between the formula, by hand. */
+static void test_rmsprop_turns_into_sgd(void **state)
+{
+    static const struct {
+        const char *spec, *same; /* to rounding */
+        double lr;               /* of `same`, where the other has 0.01 */
+    } limits[] = {
+        { "rmsprop:sgd=30,center=1000000", "rmsprop", 0.01 },
+        { "rmsprop:sgd=30,center=1000000,momentum=0.9", "rmsprop:momentum=0.9", 0.01 },
+        { "rmsprop:sgd=30,center=0,width=1", "sgd", 0.3 },
+        { "rmsprop:sgd=30,center=0,width=1,momentum=0.9", "momentum:momentum=0.9", 0.3 },
+    };
+    fast_optimizer *one;
+    double w0 = 1, square = 0;
+    float a[COUNT], b[COUNT], g[COUNT];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        fast_optimizer *x = make(limits[i].spec), *y = make(limits[i].same);
+
+        fill(a, COUNT, 1);
+        fill(b, COUNT, 1);
+        for (int64_t step = 1; step <= 20; step++) {
+            fill(g, COUNT, (uint64_t)step + 1);
+            fast__optimizer_apply(x, step, 0.01, a, g, 0, COUNT);
+            fast__optimizer_apply(y, step, limits[i].lr, b, g, 0, COUNT);
+        }
+        for (int k = 0; k < COUNT; k++)
+            assert_true(fabs((double)(a[k] - b[k])) < 1e-4);
+        fast__optimizer_free(x);
+        fast__optimizer_free(y);
+    }
+    one = make("rmsprop:sgd=30,center=5,width=4,alpha=0.9,eps=0.01");
+    fill(a, COUNT, 0);
+    a[0] = 1;
+    for (int64_t step = 1; step <= 9; step++) {
+        static const double said[] = { 0.0676676416183064,
+                                       0.111565080074215,
+                                       0.183939720585721,
+                                       0.303265329856317,
+                                       0.5,
+                                       0.75,
+                                       1,
+                                       1,
+                                       1 };
+        const double say = said[step - 1], grad = (double)step / 4;
+
+        fill(g, COUNT, 1);
+        g[0] = (float)grad;
+        square = 0.9 * square + 0.1 * grad * grad;
+        w0 -= 0.01 * (30 * say + (1 - say) / (sqrt(square) + 0.01)) * grad;
+        fast__optimizer_apply(one, step, 0.01, a, g, 0, COUNT);
+        assert_true(fabs((double)a[0] - w0) < 1e-5);
+    }
+    fast__optimizer_free(one);
+}
+
 static void test_clip_norm(void **state)
 {
     static float a[COUNT], b[COUNT], g[COUNT];
@@ -410,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_descends),
         cmocka_unit_test(test_momentum_formula),
+        cmocka_unit_test(test_rmsprop_turns_into_sgd),
         cmocka_unit_test(test_clip_norm),
         cmocka_unit_test(test_clip_value),
         cmocka_unit_test(test_decay_flags),

@@ -8,6 +8,15 @@
  *   v = mu v + g / d ;  w -= lr v                 with momentum
  *   w -= lr g / d                                 without
  *
+ * With `sgd` it turns into SGD during the run (Akiba, Suzuki and Fukuda, "Extremely Large Minibatch
+ * SGD: Training ResNet-50 on ImageNet in 15 Minutes", 2017): g / d becomes
+ *
+ *   (sgd a + (1 - a) / d) g         a = exp(2 x) / 2           x = (step - center) / width < 0
+ *                                       min(1/2 + x, 1)        x >= 0
+ *
+ * lr is RMSProp's rate, and sgd lr that of SGD in the end; the paper has 10 epochs for the centre
+ * and 5 for the width, of 90. Steps are counted, since a rule does not know epochs.
+ *
  * Slots: s, then v where mu > 0, then a where centered. 20 to 36 bytes of traffic a parameter.
  * Tieleman and Hinton, "Lecture 6.5 - rmsprop", 2012; centered: Graves, "Generating Sequences With
  * Recurrent Neural Networks", 2013. As PyTorch writes it.
@@ -20,6 +29,9 @@ typedef struct rmsprop_config {
     double eps;
     double momentum;
     bool centered;
+    double sgd;     /* SGD's rate by RMSProp's; 0: RMSProp to the end */
+    int64_t center; /* step at which both have half a say */
+    int64_t width;  /* steps that the change takes, about */
 } rmsprop_config;
 
 static const fast_option rmsprop_options[] = {
@@ -27,6 +39,10 @@ static const fast_option rmsprop_options[] = {
     FAST_OPT_REAL(rmsprop_config, eps, "1e-8", 0, 1, "added to the root of the mean"),
     FAST_OPT_REAL(rmsprop_config, momentum, "0", 0, 1, "what is kept of the last velocity"),
     FAST_OPT_BOOL(rmsprop_config, centered, "no", "divide by the deviation from the mean gradient"),
+    FAST_OPT_REAL(rmsprop_config, sgd, "0", 0, 1e9,
+                  "turn into SGD with a rate of so many times lr; 0: never"),
+    FAST_OPT_INT(rmsprop_config, center, "200", 0, 1e12, "sgd: the step in the middle of that"),
+    FAST_OPT_INT(rmsprop_config, width, "100", 1, 1e12, "sgd: steps that it takes, about"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
 };
@@ -38,9 +54,11 @@ typedef struct rmsprop_step {
     float take; /* 1 - alpha */
     float eps;
     float mu;
-    float *s; /* mean of squares */
-    float *v; /* velocity, or NULL */
-    float *a; /* mean of gradients, or NULL */
+    float sgd;  /* what SGD adds to 1 / d */
+    float part; /* of 1 / d: 1 without SGD */
+    float *s;   /* mean of squares */
+    float *v;   /* velocity, or NULL */
+    float *a;   /* mean of gradients, or NULL */
 } rmsprop_step;
 
 FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restrict g,
@@ -48,7 +66,7 @@ FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restric
                               bool centered)
 {
     const float lr = step->lr, alpha = step->alpha, take = step->take, eps = step->eps;
-    const float mu = step->mu;
+    const float mu = step->mu, sgd = step->sgd, part = step->part;
     float *restrict s = step->s;
     float *restrict v = step->v;
     float *restrict a = step->a;
@@ -66,7 +84,8 @@ FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restric
             square -= mean * mean;
             square = square < 0.0f ? 0.0f : square; /* rounding only */
         }
-        update = grad / (sqrtf(square) + eps);
+        /* Without SGD that is grad / d to the bit. */
+        update = part * grad / (sqrtf(square) + eps) + sgd * grad;
         if (velocity) {
             update += mu * v[i];
             v[i] = update;
@@ -88,17 +107,28 @@ FAST_CLONES static void rmsprop_update(int64_t n, float *w, const float *g, rmsp
         rmsprop_loop(n, w, g, &step, &terms, true, true);
 }
 
+/* How much of a step is SGD's. */
+static double sgd_say(const rmsprop_config *c, int64_t step)
+{
+    const double x = (double)(step - c->center) / (double)c->width;
+
+    return x < 0 ? 0.5 * exp(2 * x) : fmin(0.5 + x, 1);
+}
+
 static void rmsprop_apply(const void *config, const fast_rule_slice *slice)
 {
     const rmsprop_config *c = config;
     const fast_rule_terms terms = fast__rule_terms(&c->common, slice, slice->decay);
     const bool velocity = c->momentum > 0;
+    const double say = c->sgd > 0 ? sgd_say(c, slice->step) : 0;
     const rmsprop_step step = {
         .lr = (float)slice->lr,
         .alpha = (float)c->alpha,
         .take = (float)(1.0 - c->alpha),
         .eps = (float)c->eps,
         .mu = (float)c->momentum,
+        .sgd = (float)(c->sgd * say),
+        .part = (float)(1.0 - say),
         .s = slice->state[0],
         .v = velocity ? slice->state[1] : NULL,
         .a = c->centered ? slice->state[velocity ? 2 : 1] : NULL,

@@ -8,6 +8,7 @@
  *   step        gamma^floor(s / every)                           every in steps, from step 0
  *   polynomial  floor + (1 - floor) (1 - t)^power                t = (s - W) / (steps - W)
  *   cosine      floor + (1 - floor) (1 + cos(pi t)) / 2
+ *               with restarts: t = (s - W - B) / T, the k-th lasts T = period grow^k from B on
  *   cyclic      floor + (1 - floor) gamma^k (1 - |2 x - 1|)    (s - W) / period = k + x, x < 1
  *
  * The rate falls below its floor only in the warm-up. Linear scaling and warm-up: Goyal et al.,
@@ -30,6 +31,7 @@ typedef struct schedule_config {
     double gamma;
     double every;  /* epochs */
     double period; /* epochs */
+    double grow;   /* of the period, from one restart to the next */
     double power;
     double floor;
 } schedule_config;
@@ -71,11 +73,28 @@ static double polynomial_factor(const schedule_config *config, const schedule_po
     return config->floor + (1 - config->floor) * pow(1 - point->t, config->power);
 }
 
+/* The part of the time between two restarts that is done: they come after T, T + T g, ... epochs.
+ * The small term keeps a restart at its step when T is not exact in binary. */
+static double since_restart(const schedule_config *config, const schedule_point *point)
+{
+    const double length = config->period * point->epoch_steps, grow = config->grow;
+    const double times = (point->s - point->from) / length;
+    double k;
+
+    if (grow == 1) {
+        k = floor(times + 1e-9);
+        return fmax(times - k, 0);
+    }
+    k = floor(log1p(times * (grow - 1)) / log(grow) + 1e-9);
+    return fmax((times - (pow(grow, k) - 1) / (grow - 1)) / pow(grow, k), 0);
+}
+
 static double cosine_factor(const schedule_config *config, const schedule_point *point)
 {
     const double pi = 3.14159265358979323846;
+    const double t = config->period > 0 ? since_restart(config, point) : point->t;
 
-    return config->floor + (1 - config->floor) * (1 + cos(pi * point->t)) / 2;
+    return config->floor + (1 - config->floor) * (1 + cos(pi * t)) / 2;
 }
 
 static double cyclic_factor(const schedule_config *config, const schedule_point *point)
@@ -114,6 +133,9 @@ static const fast_option polynomial_options[] = {
 
 static const fast_option cosine_options[] = {
     FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "where it ends, as a part of the rate"),
+    FAST_OPT_REAL(schedule_config, period, "0", 0, 1e6,
+                  "epochs after which it begins anew (SGDR); 0: it falls once"),
+    FAST_OPT_REAL(schedule_config, grow, "1", 1, 100, "what each restart multiplies the period by"),
     SCHEDULE_COMMON,
 };
 
@@ -130,7 +152,7 @@ static const fast_part schedule_parts[SCHEDULE_COUNT] = {
     { "constant", "the same rate throughout", constant_options },
     { "step", "falls by a factor every few epochs", step_options },
     { "polynomial", "falls along a power of the time left", polynomial_options },
-    { "cosine", "falls along half a cosine", cosine_options },
+    { "cosine", "falls along half a cosine, once or again and again", cosine_options },
     { "cyclic", "rises and falls in triangles", cyclic_options },
 };
 

@@ -91,6 +91,22 @@ static void test_cosine(void **state)
             check("cosine:warmup=0.5,floor=0.01", 40, 10, s,
                   0.5 * (0.01 + 0.99 * 0.5 * (1 + cos(pi * (double)(s - 5) / 35))));
     }
+    /* Restarts (Loshchilov and Hutter 2017): every 3 steps; and after 10, 20, 40 steps. */
+    for (int64_t s = 0; s < 70; s++) {
+        const int64_t begin = s < 10   ? 0
+                              : s < 30 ? 10
+                                       : 30,
+                      length = s < 10   ? 10
+                               : s < 30 ? 20
+                                        : 40;
+
+        check("cosine:period=0.3", 70, 10, s, 0.25 * (1 + cos(pi * (double)(s % 3) / 3)));
+        check("cosine:period=1,grow=2,floor=0.2", 70, 10, s,
+              0.1 + 0.2 * (1 + cos(pi * (double)(s - begin) / (double)length)));
+        if (s >= 5)
+            check("cosine:period=1,warmup=0.5", 70, 10, s,
+                  0.25 * (1 + cos(pi * (double)((s - 5) % 10) / 10)));
+    }
     check("cosine", 40, 10, 0, 0.5);
     check("cosine", 40, 10, 20, 0.25);
     check("cosine", 40, 10, 40, 0.0);
@@ -132,6 +148,7 @@ static void test_hostile(void **state)
         { "cosin", "cosine" },
         { "cosine:flor=0.1", "floor" },
         { "cosine:floor=2", "floor" },
+        { "cosine:grow=0.5", "grow" },
         { "cosine:floor=nan", "floor" },
         { "step:every=0", "every" },
         { "step:power=2", "power" },

@@ -221,24 +221,25 @@ const fast_system fast__systems_allreduce[] = {
         .exchange = "allreduce",
         .topology = "replicated PS",
         .consistency = "synchronous",
-        .remarks = "The rate goes up and down between two bounds; no schedule has to be tuned.",
+        .remarks = "The rate goes up and down between two bounds; no schedule has to be tuned. "
+                   "Cosines with warm restarts (SGDR) are --schedule cosine:period=1,grow=2.",
     },
     {
         .name = "akiba",
         .title = "Extremely large minibatches",
         .by = "Akiba et al. 2017",
         .row = 109,
-        .flags = "strategy=allreduce:algorithm=hierarchical optimizer=rmsprop:momentum=0.9 "
-                 "lr=0.0005 schedule=polynomial:warmup=1",
+        .flags = "strategy=allreduce:algorithm=hierarchical "
+                 "optimizer=rmsprop:momentum=0.9,sgd=200 lr=0.0005 schedule=polynomial:warmup=1",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
         .exchange = "allreduce",
         .topology = "replicated PS",
         .consistency = "synchronous",
-        .remarks = "ImageNet in 15 minutes on 1,024 GPUs. PowerAI DDL is the same with an "
-                   "allreduce that knows the network.",
-        .missing = "the transition from RMSProp to SGD: it is RMSProp with momentum to the end",
+        .remarks = "ImageNet in 15 minutes on 1,024 GPUs: RMSProp for the first steps, then over "
+                   "to SGD. PowerAI DDL is the same with an allreduce that knows the network.",
+        .missing = "its rates by epochs (slow start); batch norm without moving averages",
     },
     { .name = NULL },
 };
