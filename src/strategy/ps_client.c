@@ -5,6 +5,7 @@
  *
  * Copies. Every write and tick goes to all copies, a read to the first that is whole. An owner that
  * is down loses its copy, no more: the writers go on with the others, which hold the same updates.
+ * One that comes back is not used again: there is one copy less from then on.
  * With slack 0 the rounds of all copies are summed in the canonical order: they are equal to the
  * bit, and a crash changes nothing. Cost: the writes once more for each copy.
  *

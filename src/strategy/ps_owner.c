@@ -303,6 +303,10 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     fast_space *space = NULL;
     fast_err err;
 
+    /* The writers have left this copy when its server crashed, and go on with the others: what it
+     * would begin with is of no use to those who come later. */
+    if (c->replicas > 0 && fast_actor_life(t->actor) > 0)
+        return FAST_OK;
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
     if (!err)
