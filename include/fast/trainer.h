@@ -157,6 +157,11 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_finish(fast_trainer *t, int64
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
                                                      const fast_space_options *options,
                                                      fast_space **out);
+/* Close it as fast_space_close() does, which is enough elsewhere; the space may be NULL. A strategy
+ * that can be resumed finds there, when it opens its spaces again in the same order, what codecs
+ * owed and readers held, and at owners the values, where they begin with t->w and t->s. An owner
+ * serves before. FAST_ENOMEM: that is lost. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
 
 /* Flows: vectors in messages of the strategy's own, encoded where the run has a codec. One sends,
  * any number receive. Where the same bytes go to all, a sender has one flow; where they differ, one
@@ -252,7 +257,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
 /* Memory that lasts as long as the worker's replica: `size` bytes by a number, first 0. A program
  * that begins again because the run goes on after a cancel, or is resumed from a checkpoint, finds
  * there what it left, for all that a strategy keeps from one step to the next besides w, s and the
- * rule's state. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if it left another size.
+ * rule's state; likewise at servers. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if it left another size.
  */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
                                                     void **out);
@@ -302,8 +307,10 @@ typedef struct fast_strategy {
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
     bool resumes;               /* between steps all that a worker keeps is its replica, the rule's
-                                   state, what fast_trainer_keep() gave and what sums and flows owe:
-                                   checkpoints hold it. Synchronous ones only */
+                                   state, what fast_trainer_keep() gave and what sums, flows and
+                                   spaces owe; what servers keep, likewise, changes only when all
+                                   workers have gone on: checkpoints hold it. Synchronous ones
+                                   only */
     bool near;                  /* its workers must share memory */
     bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
                                    servers through a space of fast_trainer_space() */
@@ -316,6 +323,9 @@ typedef struct fast_strategy {
                                    of all */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */
 
+    /* The member of its family that the options make, where its declaration is another one: of the
+     * same name, options and programs. NULL: this one. */
+    const struct fast_strategy *(*member)(const void *config);
     /* What it sends, where the options say it; NULL: `sends`. */
     const char *(*sends_by)(const void *config);
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */

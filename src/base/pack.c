@@ -57,6 +57,25 @@ bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *ou
     return true;
 }
 
+size_t fast__pack_empty(void *bytes, size_t size, int64_t kind)
+{
+    fast_record record;
+    size_t from = 0, at = 0;
+
+    while (fast__pack_next(bytes, size, &at, &record)) {
+        uint8_t *begin = (uint8_t *)bytes + from;
+        const int64_t head[3] = { kind, record.number, 0 };
+
+        if (record.kind == kind) {
+            memcpy(begin, head, sizeof head);
+            memmove(begin + HEAD, (uint8_t *)bytes + at, size - at);
+            return size - (at - from - HEAD);
+        }
+        from = at;
+    }
+    return size;
+}
+
 bool fast__pack_is_whole(const void *bytes, size_t size)
 {
     fast_record record;

@@ -31,5 +31,7 @@ void *fast__pack_add(fast_pack *pack, int64_t kind, int64_t number, size_t size)
 void fast__pack_put(fast_pack *pack, int64_t kind, int64_t number, const void *data, size_t size);
 /* The record at *at, which moves behind it; false at the end, and where no whole record follows. */
 bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *out);
+/* The first record of a kind loses its data; what follows moves up. The new size comes out. */
+size_t fast__pack_empty(void *bytes, size_t size, int64_t kind);
 /* True if the block is made of whole records. */
 bool fast__pack_is_whole(const void *bytes, size_t size);

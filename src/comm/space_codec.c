@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "codec/shadow.h"
 #include "comm/space.h"
+#include "comm/space_keep.h"
 
 #include <string.h>
 
@@ -42,6 +43,21 @@ void fast__space_figures(fast_space *space, fast_coded_figures *figures)
 {
     if (space->codec)
         space->codec->figures = figures;
+}
+
+bool fast__space_flows(const fast_space *space, fast_space_flows *out)
+{
+    fast_space_codec *codec = space->codec;
+    *out = (fast_space_flows){ .actors = 0 };
+    if (!codec)
+        return false;
+    *out = (fast_space_flows){ .coders = { codec->coders[FAST_SPACE_UP],
+                                           codec->coders[FAST_SPACE_DOWN] },
+                               .shadows = codec->shadows,
+                               .held = codec->held,
+                               .readers = codec->readers,
+                               .actors = codec->actors };
+    return true;
 }
 
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)

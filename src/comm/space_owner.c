@@ -391,7 +391,8 @@ static fast_err greet(fast_space *space, const fast_msg *msg)
         return answer(space, msg->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
     unpark(s, msg->from, NULL);
-    fast__space_forget(space, msg->from);
+    if (life > 0) /* what it held before is gone; at first it may hold what it left */
+        fast__space_forget(space, msg->from);
     s->callers[msg->from] = (caller){ .greeted = true,
                                       .due = s->callers[msg->from].due,
                                       .stage = s->callers[msg->from].stage };

@@ -254,7 +254,8 @@ static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int6
     return FAST_OK;
 }
 
-fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *options,
+                                fast_space **out)
 {
     fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
@@ -262,7 +263,6 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     fast_matrix *matrices = NULL;
     fast_err err;
 
-    FAST_ASSERT(options->tensors[0].count == t->count);
     if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
         return fast_space_open(t->actor, options, out);
     FAST_TRY(list_matrices(fast__run_params(run), &matrices, &o.matrix_count));

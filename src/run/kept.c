@@ -52,8 +52,5 @@ void fast__kept_drop(fast_seat *seat)
 
 fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size, void **out)
 {
-    fast_seat *seat = t->run;
-
-    FAST_ASSERT(seat->learner != NULL);
-    return fast__kept_get(seat, number, size, out);
+    return fast__kept_get(t->run, number, size, out);
 }

@@ -36,7 +36,7 @@
 #include <string.h>
 
 enum { AGREE = 32 };
-enum { TAG_STATE = 0x7ffffffc, TAG_VOTE, TAG_STOP, TAG_LAST }; /* messages between processes */
+enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
 static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
@@ -114,8 +114,7 @@ static fast_replica replica_of(const fast_seat *seat)
                            .centre_version = t->centre_version };
 }
 
-/* A worker of this process takes part in a vote. The mutex is held. */
-static void cast(fast_vote *vote, const fast_seat *seat)
+void fast__monitor_cast(fast_vote *vote, const fast_seat *seat)
 {
     const fast_replica replica = replica_of(seat);
 
@@ -226,7 +225,7 @@ static bool vote_once(fast_seat *seat, int64_t step)
     }
     vote = vote_of(team, step < 0 ? team->vote_step : step);
     if (vote) {
-        cast(vote, seat);
+        fast__monitor_cast(vote, seat);
         fast__measure_vote(seat);
         seat->step_judged = t->step;
         if (vote->near >= team->workers_up)
@@ -268,116 +267,6 @@ static void judge_alone(fast_seat *seat, int64_t step)
     }
     seat->step_judged = step;
     fast__team_unlock(seat);
-}
-
-/* Workers of other processes send worker 0 what they keep. */
-static fast_err send_state(fast_seat *seat, int64_t step)
-{
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
-    const fast_blob *blob = &team->owed.blobs[t->rank];
-    fast_buffer *buffer;
-    fast_msg *msg;
-    fast_err err;
-
-    FAST_TRY(fast__owed_pack(team, t->rank, step));
-    FAST_TRY(fast_msg_new(t->actor, TAG_STATE, &msg));
-    err = fast_buffer_new(t->actor, blob->size, &buffer);
-    if (err) {
-        fast_msg_free(msg);
-        return err;
-    }
-    memcpy(fast_buffer_data(buffer), blob->bytes, blob->size);
-    msg->words[0] = step;
-    msg->words[1] = (int64_t)blob->size;
-    fast_msg_add(msg, &buffer);
-    return fast_send(t->actor, t->worker_ids[0], &msg);
-}
-
-/* Worker 0 takes it in, whenever it comes; what is missing is noticed when it is to be saved. */
-static fast_err take_states(fast_seat *seat, int64_t step)
-{
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
-
-    for (int64_t i = 0; i < team->workers; i++) {
-        fast_err err = team->seats[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_msg *msg = NULL;
-
-        fast_actor_at(t->actor, t->step, "what a far worker keeps");
-        while (err == FAST_ETIMEDOUT)
-            err = fast_receive(t->actor, t->worker_ids[i], TAG_STATE, FAST_SOON, &msg);
-        if (err == FAST_EPEER)
-            continue;
-        FAST_TRY(err);
-        if (msg->words[0] != step || msg->part_count != 1 ||
-            (size_t)msg->words[1] > msg->parts[0].size)
-            err = fast__fail(FAST_EFORMAT, "worker %lld sent what it keeps at step %lld, not %lld",
-                             (long long)i, (long long)msg->words[0], (long long)step);
-        fast__mutex_lock(&team->mutex);
-        if (!err)
-            err = fast__owed_take(team, i, step, fast_msg_data(msg, 0), (size_t)msg->words[1]);
-        fast__mutex_unlock(&team->mutex);
-        fast_msg_free(msg);
-        FAST_TRY(err);
-    }
-    return FAST_OK;
-}
-
-/* All have put in what they keep: save it as of worker 0's step. The mutex is held. */
-static fast_err save_owed(fast_seat *seat, int64_t step)
-{
-    fast_team *team = seat->team;
-    fast_run *run = team->run;
-    const int64_t before = run->step;
-    const fast_run_sums sums = run->sums;
-    fast_err err;
-
-    if (team->owed.votes)
-        fast__vote_count(team, &team->owed.vote);
-    if (!run->is_virtual)
-        fast__world_hold(team->world, INT64_MAX);
-    run->actor = seat->trainer.actor;
-    run->step = step;
-    run->sums = team->owed.sums;
-    err = fast__run_keep_due(run);
-    run->step = before > step ? before : step;
-    run->sums = sums;
-    run->actor = NULL;
-    if (!run->is_virtual)
-        fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
-    return err;
-}
-
-/* A checkpoint is due that holds what workers keep: each puts its own in, and the last one saves
- * it. One that is ahead waits until an earlier one is whole. */
-static fast_err put_owed(fast_seat *seat, int64_t step)
-{
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
-    bool turn = false, last = false;
-    fast_err err;
-
-    seat->step_judged = step;
-    if (!team->first)
-        return send_state(seat, step);
-    while (!turn) {
-        fast__team_lock(seat);
-        turn = fast__owed_turn(team, step);
-        fast__team_unlock(seat);
-        if (!turn)
-            FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
-    }
-    if (!team->alone && t->rank == 0)
-        FAST_TRY(take_states(seat, step));
-    fast__team_lock(seat);
-    if (team->owed.votes)
-        cast(&team->owed.vote, seat);
-    err = fast__owed_arrive(seat, step, &last);
-    if (!err && last && !team->run->finished)
-        err = save_owed(seat, step);
-    fast__team_unlock(seat);
-    return err;
 }
 
 /* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
@@ -607,7 +496,7 @@ static bool synchronous_next(fast_seat *seat)
         if (!seat->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
             fast__owed_is_due(team, t->step))
-            seat->err = put_owed(seat, t->step);
+            seat->err = fast__gather_due(seat, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
     stop = is_last_step(seat);
@@ -704,8 +593,7 @@ fast_err fast__monitor_leave(fast_seat *seat)
     fast__team_unlock(seat);
     if (team->alone || seat->lost || (team->first && seat->trainer.rank != 0))
         return FAST_OK;
-    if (fast__owed_is_due(team, step))
-        FAST_TRY(team->first ? take_states(seat, step) : send_state(seat, step));
+    FAST_TRY(fast__gather_leave(seat, step));
     if (team->strategy->identical)
         return FAST_OK;
     return team->first ? take_replicas(seat, TAG_LAST, &team->last) : send_replica(seat, TAG_LAST);
@@ -725,7 +613,7 @@ static void take_ends(fast_team *team)
         return;
     for (int64_t i = 0; i < team->workers; i++)
         if (team->seats[i] && !team->seats[i]->lost)
-            cast(vote, team->seats[i]);
+            fast__monitor_cast(vote, team->seats[i]);
     if (vote->count > 0)
         fast__vote_count(team, vote);
 }

@@ -61,6 +61,19 @@ static const job jobs[] = {
     { "strategy=elastic_sync:mu=0.9,period=2", "seed=1", "codec=qsgd" },
     { "strategy=elastic_sync:period=2", "seed=1", "codec=powersgd" },
     { "strategy=allreduce", "optimizer=momentum", "codec=onebit" },
+    { "strategy=ps:slack=0", "optimizer=momentum", "codec=none" },
+    { "strategy=ps:slack=0,servers=2", "optimizer=adam", "codec=none" },
+    { "strategy=ps:slack=0,servers=0,momentum=0.3", "optimizer=momentum", "codec=topk:ratio=0.1" },
+    { "strategy=ps:slack=0,servers=2", "codec_down=topk:ratio=0.2", "codec=qsgd" },
+    { "strategy=ps:slack=0,servers=0", "codec_down=powersgd", "codec=none" },
+    { "strategy=ps:slack=0,overlap=yes", "optimizer=momentum", "codec=onebit" },
+    { "strategy=ps:slack=0,servers=2,priority=yes,overlap=yes", "optimizer=adam", "codec=none" },
+    { "strategy=ps:slack=0,factors=yes,servers=3", "optimizer=momentum", "codec=none" },
+    { "strategy=ps:slack=0,filter=0.3,cache=yes,l1=0.001", "seed=2", "codec=none" },
+    { "strategy=ps:slack=0,budget=400,skip=0.3,replicas=1", "optimizer=adam", "codec=none" },
+    { "strategy=ps:slack=0,stalest=yes", "codec_down=qsgd", "codec=powersgd" },
+    { "strategy=ps:slack=0", "codec_down=int8", "codec=dgc:ratio=0.05,momentum=0.5" },
+    { "strategy=ps:slack=0,servers=2", "model=resnet8:width=4", "codec=none" },
 };
 
 /* Who cancels a run at evaluations. */
@@ -98,6 +111,10 @@ static fast_run *open_job(const job *j, const char *const *extra)
 
     if (strncmp(j->more, "optimizer=", 10) == 0) { /* an option is given once */
         options[8] = j->more;
+        options[11] = "seed=1";
+    }
+    if (strncmp(j->more, "model=", 6) == 0) {
+        options[1] = j->more;
         options[11] = "seed=1";
     }
     for (; *extra; extra++)
@@ -247,6 +264,8 @@ static void phases_are_resumed(void **state)
         { "strategy=gossip", "then=allreduce@step=9", "codec=none" },
         { "strategy=allreduce", "then=elastic_sync:mu=0.9@step=6", "codec=onebit" },
         { "strategy=gossip:push=yes", "then=local:outer=nesterov@step=9", "codec=none" },
+        { "strategy=ps:slack=0,servers=2", "then=allreduce@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=local:period=3", "then=ps:slack=0,momentum=0.5@step=9", "codec=qsgd" },
     };
 
     (void)state;

@@ -45,6 +45,7 @@ static void seat_free(const fast_run *run, fast_seat *seat)
     fast__coded_free(seat->coded);
     fast__flows_drop(&seat->flows);
     fast__kept_drop(seat);
+    fast__spaces_drop(seat);
     fast__factors_free(seat);
     fast__free(seat->first);
     fast__free(seat->centre);
@@ -69,6 +70,7 @@ static void seat_reset(fast_seat *seat)
         fast__coded_restart(seat->coded, run->step);
     fast__flows_drop(&seat->flows);
     fast__kept_drop(seat);
+    fast__spaces_drop(seat);
     fast__codec_uncut(seat);
     fast__factors_forget(seat);
     seat->settle = NULL;
@@ -165,8 +167,7 @@ static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
         return err;
     }
     seat_reset(seat);
-    if (worker)
-        err = fast__owed_begin(seat);
+    err = fast__owed_begin(seat);
     if (err)
         seat_free(run, seat);
     else
@@ -185,6 +186,8 @@ static fast_seat *sit_down(fast_team *team, fast_actor *actor)
     seat->err = FAST_OK;
     seat->owed = 0;
     seat->done_count = 0;
+    for (fast_left *left = seat->spaces; left; left = left->next)
+        left->space = NULL;         /* of a program that did not come to its end */
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         seat_reset(seat);
     return seat;
@@ -235,7 +238,8 @@ static fast_err server_main(fast_actor *actor, void *ctx)
         return fast__phase_meet(seat);
     if (seat->trainer.rank >= seat->trainer.servers) /* another phase's */
         return FAST_OK;
-    return team->strategy->server(&seat->trainer, team->config);
+    fast__gather_serve(seat);
+    return fast__gather_served(seat, team->strategy->server(&seat->trainer, team->config));
 }
 
 /* The team. */

@@ -19,6 +19,8 @@
  *   factors.c   gradients that are left as factors
  *   codec.c     codecs: checks, and sums that they make shorter
  *   kept.c      what strategies keep from one step to the next
+ *   spaces.c    their spaces, and what those leave
+ *   owed.c      all that actors keep, in checkpoints; gather.c: how it comes together
  *   together.c  one model for all workers of a process
  *   measure.c   what the result says of several workers
  *   monitor.c   between steps: evaluation of the representative model, target, cancel, progress
@@ -62,6 +64,22 @@ typedef struct fast_kept {
     void *data;             /* what it keeps */
 } fast_kept;
 
+/* What one actor keeps, in records. */
+typedef struct fast_blob {
+    uint8_t *bytes; /* of them; NULL: none yet */
+    size_t size;    /* that is used */
+    size_t room;    /* that there is */
+    int64_t step;   /* that it is of; -1: none */
+} fast_blob;
+
+/* A space of a strategy, or what one left (spaces.c). */
+typedef struct fast_left {
+    struct fast_left *next; /* of the actor's */
+    int64_t number;         /* of its name */
+    fast_space *space;      /* while it is open; NULL: it is not */
+    fast_blob blob;         /* what it left when it was closed */
+} fast_left;
+
 typedef struct fast_seat {
     fast_trainer trainer;       /* what the strategy sees; trainer.run is the seat */
     struct fast_team *team;     /* that it belongs to */
@@ -72,6 +90,8 @@ typedef struct fast_seat {
     fast_coded *coded;          /* what sums of its vectors go through; NULL: none was yet */
     fast_flows flows;           /* that its strategy asked for, and of which phase */
     fast_kept *kept;            /* what its strategy keeps; NULL: nothing */
+    fast_left *spaces;          /* its strategy's spaces, and what they left; NULL: none */
+    fast_task asked;            /* a server of another process: asks of worker 0 */
     int64_t step_begun;         /* the step that its replica is from */
     fast_coded_figures figures; /* what all of its codecs did */
     float *first;               /* servers: memory of w and s */
@@ -121,21 +141,14 @@ typedef struct fast_epoch_sums {
     int64_t positions; /* judged */
 } fast_epoch_sums;
 
-/* What one worker keeps, in records. */
-typedef struct fast_blob {
-    uint8_t *bytes; /* of them; NULL: none yet */
-    size_t size;    /* that is used */
-    size_t room;    /* that there is */
-    int64_t step;   /* that it is of; -1: none */
-} fast_blob;
-
 /* What all workers keep, for checkpoints (owed.c). */
 typedef struct fast_owed {
     bool open;          /* checkpoints are asked for */
     bool on;            /* workers keep something in the phase that goes on */
     bool votes;         /* their replicas differ: there is a vote */
     fast_vote vote;     /* which model stands for those of the step */
-    fast_blob *blobs;   /* [workers]; NULL: nobody asks */
+    fast_blob *blobs;   /* [workers, servers]; NULL: nobody asks */
+    int64_t servers;    /* that keep something in the phase that goes on */
     int64_t step;       /* that is collected, or was; -1: none */
     int64_t arrived;    /* workers of this process that have put theirs in */
     int64_t whole;      /* the step at which all had; -1: none */
@@ -285,6 +298,20 @@ fast_err fast__owed_begin(fast_seat *seat);
 /* codec.c: take over a record of the worker's sums, or of one of its flows. */
 fast_err fast__codec_unpack(fast_seat *seat, bool flow, const fast_record *record);
 
+/* Room for so many bytes. FAST_ENOMEM. */
+fast_err fast__blob_reserve(fast_blob *blob, size_t size);
+/* A seat's space of this number was opened: what the other ends of its flows left. */
+fast_err fast__owed_others(const fast_seat *seat, int64_t number, fast_space *space);
+
+/* spaces.c: what a space of this number left; all of it is given back; pack it, or what open ones
+ * hold now. */
+fast_err fast__spaces_leave(fast_seat *seat, int64_t number, const void *bytes, size_t size);
+void fast__spaces_drop(fast_seat *seat);
+void fast__spaces_pack(const fast_seat *seat, fast_pack *pack, int64_t kind);
+/* codec.c: open a space with the run's codecs. */
+fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *options,
+                                fast_space **out);
+
 /* kept.c: the memory of this number, made if there is none; all of it is given back. */
 fast_err fast__kept_get(fast_seat *seat, int64_t number, size_t size, void **out);
 void fast__kept_drop(fast_seat *seat);
@@ -319,6 +346,19 @@ fast_err fast__team_can_record(const fast_team *team);
 /* Where an actor's program begins and ends: in a replay its weights must be those of then. */
 void fast__team_compare(fast_seat *seat, const char *when);
 
+/* gather.c: a checkpoint is due that holds what actors keep: this worker puts its own in, and the
+ * last one saves it. */
+fast_err fast__gather_due(fast_seat *seat, int64_t step);
+/* The program of a worker is over, and the team is in several processes: what those of others keep
+ * comes to worker 0. */
+fast_err fast__gather_leave(fast_seat *seat, int64_t step);
+/* A server's program begins, and is over with `err`: likewise, and in between when worker 0 asks.
+ */
+void fast__gather_serve(fast_seat *seat);
+fast_err fast__gather_served(fast_seat *seat, fast_err err);
+
+/* A worker of this process takes part in a vote. The mutex is held. */
+void fast__monitor_cast(fast_vote *vote, const fast_seat *seat);
 /* Between steps of a worker: false if it is to stop. */
 bool fast__monitor_next(fast_seat *seat);
 /* A gradient was computed; NULL: a step was counted without one. */

@@ -303,6 +303,7 @@ static void take_over(fast_seat *seat)
     t->centre = NULL;
     t->centre_version = 0;
     fast__kept_drop(seat); /* it was the strategy's before */
+    fast__spaces_drop(seat);
     fast__codec_uncut(seat);
     fast__coded_free(seat->coded); /* what was owed is of other sums */
     seat->coded = NULL;

@@ -381,6 +381,41 @@ static void tell_cost(fast_trainer *t, const ps_config *c)
     fast_trainer_cost(t, &cost);
 }
 
+/* Are steps rounds, which all workers take together and of which each is the work of all? Then
+ * servers and workers can be kept between any two of them. */
+static bool by_rounds(const ps_config *c)
+{
+    return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
+}
+
+/* What is on its way comes in before somebody looks. */
+static fast_err settle(void *ctx)
+{
+    return fast__ps_arrive(ctx);
+}
+
+/* Rounds. The model is read at the end of each, so that nobody is let to the next one before all
+ * have ended this one, and between two of them all hold what the servers do. With priority parts of
+ * it may still be on their way then, and others be a step ahead. */
+static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_client *cl)
+{
+    tell_cost(t, c);
+    t->apart = c->priority;
+    fast_trainer_settle(t, settle, cl);
+    FAST_TRY(fast__ps_begin(cl));
+    while (fast_trainer_next(t)) {
+        FAST_TRY(look_for_lost(t, c));
+        FAST_TRY(step(t, cl));
+        FAST_TRY(fast__ps_push(cl));
+        FAST_TRY(fast__ps_tick(cl));
+        FAST_TRY(fast__ps_fetch(cl, t->step >= t->step_count));
+        fast_trainer_average(t);
+    }
+    fast_trainer_settle(t, NULL, NULL);
+    FAST_TRY(fast__ps_arrive(cl));
+    return fast_trainer_end(t);
+}
+
 static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
 {
     tell_cost(t, c);
@@ -421,9 +456,9 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_client_open(t, c, t->g, &cl));
-    err = train(t, c, &cl);
-    fast__ps_client_close(&cl);
-    return err;
+    err = by_rounds(c) ? train_rounds(t, c, &cl) : train(t, c, &cl);
+    const fast_err last = fast__ps_client_close(&cl);
+    return err ? err : last;
 }
 
 static const char *sends_by(const void *config)
@@ -433,17 +468,19 @@ static const char *sends_by(const void *config)
     return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
 }
 
-const fast_strategy fast__strategy_ps = {
-    .name = "ps",
-    .summary = "parameter servers: synchronous, bounded staleness, or asynchronous",
-    .options = options,
-    .config_size = sizeof(ps_config),
-    .codes = true,
-    .sends = "gradients",
-    .answers = "weights",
-    .sends_by = sends_by,
-    .servers = servers,
-    .check = check,
-    .worker = worker,
-    .server = server,
-};
+/* Rounds are synchronous, and can be resumed. */
+static const fast_strategy *member_of(const void *config);
+
+#define FAMILY                                                                                     \
+    .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
+    .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
+    .answers = "weights", .member = member_of, .sends_by = sends_by, .servers = servers,           \
+    .check = check, .worker = worker, .server = server
+
+static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
+const fast_strategy fast__strategy_ps = { FAMILY };
+
+static const fast_strategy *member_of(const void *config)
+{
+    return by_rounds(config) ? &rounds : &fast__strategy_ps;
+}

@@ -112,7 +112,9 @@ typedef struct ps_owner {
     fast_implicit implicit;   /* measures the momentum */
     float *sum;               /* of the gradients that wait for an update; NULL where none does */
     float *before;            /* the model before an update; NULL without momentum */
-    float *velocity;          /* the last change of the model, likewise */
+    float *velocity;          /* the last change of the model, likewise; kept */
+    float *state;             /* slack 0: [writers][its range] changes of the state; else NULL */
+    int64_t states;           /* slack 0: of them, that came in this round */
     int64_t pending;          /* gradients in sum */
     int64_t begun;            /* steps of the run before this server began */
     int64_t updates;          /* made since */
@@ -143,24 +145,28 @@ typedef struct ps_client {
     int64_t low, high;                       /* what is final and not sent; empty where equal */
     fast_err err;                            /* the first failure to send it */
     char why[FAST_DETAIL_MAX];               /* its detail */
-    float *sum;      /* gradients since the last push; NULL where each is pushed */
-    float *part;     /* what of it is sent; NULL without a filter */
-    float *base;     /* the weights that were read, where differences are sent; else NULL */
-    float *unseen;   /* what others have not seen; NULL without a value bound */
-    float *ends;     /* of epochs; NULL where all workers end theirs */
-    float *seen;     /* the state that was read; NULL without any */
-    int64_t round;   /* slack 0: updates that the last read held */
-    bool begun;      /* it has written since it came */
-    bool over;       /* backup: too few workers were left for the update that was waited for */
-    bool lost;       /* backup: a worker has crashed */
+    float *sum;    /* gradients since the last push, with slack 0 kept; NULL where each is pushed */
+    float *part;   /* what of it is sent; NULL without a filter */
+    float *base;   /* the weights that were read, where differences are sent; else NULL */
+    float *unseen; /* what others have not seen; NULL without a value bound */
+    float *ends;   /* of epochs; NULL where all workers end theirs */
+    float *seen;   /* the state that was read; NULL without any */
+    int64_t round; /* slack 0: updates that the last read held */
+    bool begun;    /* it has written since it came */
+    bool over;     /* backup: too few workers were left for the update that was waited for */
+    bool lost;     /* backup: a worker has crashed */
     int64_t version; /* of the last read */
     bool coming;     /* parts of the model are still on their way to t->w */
+    int64_t *held;   /* slack 0, kept: 1 + the step whose model t->w is; else NULL */
 } ps_client;
 
 fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out);
-void fast__ps_client_close(ps_client *cl);
 /* Let the first worker take its first steps alone. */
 fast_err fast__ps_warm(ps_client *cl);
+/* FAST_ENOMEM: what is to be kept is lost. */
+fast_err fast__ps_client_close(ps_client *cl);
+/* Rounds: read the model, unless a run that goes on brought it. */
+fast_err fast__ps_begin(ps_client *cl);
 /* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
 fast_err fast__ps_fetch(ps_client *cl, bool last);
 /* Parts of the model may be on their way after it: wait for a range (for gradients), and for all of

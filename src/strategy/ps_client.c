@@ -29,10 +29,13 @@
 
 static const int64_t WARM_NS = 100000000; /* between looks whether who goes ahead is there */
 
+/* What is kept with slack 0, by number. */
+enum { KEPT_HELD, KEPT_SUM };
+
 /* Copy `i` has lost an owner: leave it. What is left of it is of no use to anybody. */
 static void lose(ps_client *cl, int64_t i)
 {
-    fast_space_close(cl->spaces[i]);
+    (void)!fast_trainer_space_close(cl->t, cl->spaces[i]); /* nobody goes on from there */
     cl->spaces[i] = NULL;
     while (cl->first < cl->c->replicas && !cl->spaces[cl->first])
         cl->first++;
@@ -254,6 +257,27 @@ static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
     return FAST_OK;
 }
 
+/* Reads of rounds. */
+static fast_err read_round(ps_client *cl, const fast_space_read *wanted, bool last)
+{
+    FAST_TRY(cl->c->priority && !last ? start_reading(cl, wanted) : read_model(cl, wanted));
+    if (cl->held)
+        *cl->held = cl->step + 1;
+    return FAST_OK;
+}
+
+fast_err fast__ps_begin(ps_client *cl)
+{
+    const fast_trainer *t = cl->t;
+
+    FAST_ASSERT(cl->held != NULL);
+    if (*cl->held != t->step + 1)
+        return fast__ps_fetch(cl, false);
+    if (cl->seen)
+        memcpy(cl->seen, t->s, (size_t)t->state_count * sizeof *t->s);
+    return FAST_OK;
+}
+
 fast_err fast__ps_fetch(ps_client *cl, bool last)
 {
     fast_space_read wanted = wish(cl);
@@ -261,7 +285,7 @@ fast_err fast__ps_fetch(ps_client *cl, bool last)
     wanted.whole = last;
     if (cl->over && !last) /* somebody has to come back */
         wanted = (fast_space_read){ .version_min = wanted.version_min };
-    return cl->c->priority && !last ? start_reading(cl, &wanted) : read_model(cl, &wanted);
+    return read_round(cl, &wanted, last);
 }
 
 /* Should the first worker go away, the others begin without it; one that comes back finds what was
@@ -445,6 +469,16 @@ fast_err fast__ps_epoch(ps_client *cl)
     return add(cl, cl->tensors.epochs, cl->ends);
 }
 
+/* Memory that lasts; *out is a pointer of any kind. */
+static fast_err keep(fast_trainer *t, int64_t number, size_t size, void *out)
+{
+    void *memory = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, number, size, &memory));
+    memcpy(out, &memory, sizeof memory);
+    return FAST_OK;
+}
+
 /* The vectors that the options need. */
 static fast_err client_init(ps_client *cl)
 {
@@ -454,8 +488,12 @@ static fast_err client_init(ps_client *cl)
 
     if (c->send != PS_SEND_GRADIENTS)
         FAST_TRY(fast__alloc("the weights read", count, sizeof *cl->base, &cl->base));
+    else if (parts && c->slack == 0)
+        FAST_TRY(keep(cl->t, KEPT_SUM, (size_t)count * sizeof *cl->sum, &cl->sum));
     else if (c->push > 1 || parts)
         FAST_TRY(fast__alloc("gradients to push", count, sizeof *cl->sum, &cl->sum));
+    if (c->slack == 0)
+        FAST_TRY(keep(cl->t, KEPT_HELD, sizeof *cl->held, &cl->held));
     if (parts)
         FAST_TRY(fast__alloc("significant gradients", count, sizeof *cl->part, &cl->part));
     if (c->skip > 0)
@@ -488,14 +526,18 @@ fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_
     if (!err && t->step > 0 && c->backup == 0) /* a run that goes on: its clocks do too */
         err = fast__ps_tick(out);
     if (err)
-        fast__ps_client_close(out);
+        (void)!fast__ps_client_close(out); /* what is left is of no use */
     return err;
 }
 
-void fast__ps_client_close(ps_client *cl)
+fast_err fast__ps_client_close(ps_client *cl)
 {
-    for (int64_t i = 0; i <= PS_REPLICAS_MAX; i++) {
-        fast_space_close(cl->spaces[i]);
+    fast_err last = FAST_OK;
+
+    for (int64_t i = 0; i <= PS_REPLICAS_MAX && cl->t; i++) {
+        const fast_err err = fast_trainer_space_close(cl->t, cl->spaces[i]);
+
+        last = last ? last : err;
         cl->spaces[i] = NULL;
     }
     for (int64_t i = 0; i < cl->layers.count; i++) {
@@ -503,11 +545,13 @@ void fast__ps_client_close(ps_client *cl)
         FAST_ASSERT(!err || !cl->layers.factors[i]);
     }
     fast__ps_layers_free(&cl->layers);
-    fast__free(cl->sum);
+    if (cl->t && cl->c->slack != 0)
+        fast__free(cl->sum);
     fast__free(cl->part);
     fast__free(cl->base);
     fast__free(cl->unseen);
     fast__free(cl->ends);
     fast__free(cl->seen);
     cl->sum = cl->part = cl->base = cl->unseen = cl->ends = cl->seen = NULL;
+    return last;
 }

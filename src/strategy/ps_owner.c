@@ -107,10 +107,25 @@ static float scale_of(const ps_owner *o, int64_t late)
     return o->config->staleness == 1 && late > 1 ? 1.0f / (float)late : 1.0f;
 }
 
+/* Rounds change the state as they change the model: when all have come, in their order. */
+static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
+{
+    memcpy(o->state + from * u->count, u->x, (size_t)u->count * sizeof *u->x);
+    if (++o->states < o->writer_count)
+        return;
+    for (int64_t i = 0; i < o->writer_count; i++)
+        fast__vector_add(u->count, o->state + i * u->count, w);
+    o->states = 0;
+}
+
 /* Tensors besides the model: what it holds of whom is written when somebody asks by adding to it;
  * all else is added as it is. */
-static bool apply_other(const ps_owner *o, const fast_space_update *u, float *w)
+static bool apply_other(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
+    if (u->tensor == o->tensors.state && o->state) {
+        collect_state(o, u, from, w);
+        return true;
+    }
     if (u->tensor != o->tensors.carried) {
         fast__vector_add(u->count, u->x, w);
         return true;
@@ -130,9 +145,10 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     const float *x = u->x;
     int64_t step;
 
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
     if (u->tensor != 0)
-        return apply_other(o, u, w);
-    FAST_ASSERT(from >= 0 && from < o->writer_count && late >= 0);
+        return apply_other(o, u, from, w);
+    FAST_ASSERT(late >= 0);
     if (c->reject >= 0 && late > c->reject)
         return false;
     /* With backup workers a round takes one gradient of each, and none of an older round. */
@@ -242,7 +258,7 @@ static void owner_fini(ps_owner *o)
     fast__free(o->carried);
     fast__free(o->sum);
     fast__free(o->before);
-    fast__free(o->velocity);
+    fast__free(o->state);
     fast__past_fini(&o->past);
     fast__implicit_fini(&o->implicit);
 }
@@ -264,6 +280,7 @@ static fast_err owner_init(ps_owner *o)
     const ps_config *c = o->config;
     const int64_t shards = fast__ps_shards(c, o->t->workers);
     const int64_t room = (o->t->count + shards - 1) / shards;
+    void *kept = NULL;
     const bool simple = c->slack != 0 && c->send == PS_SEND_GRADIENTS;
 
     FAST_TRY(fast__alloc("what is carried", o->writer_count, sizeof *o->carried, &o->carried));
@@ -271,9 +288,14 @@ static fast_err owner_init(ps_owner *o)
         FAST_TRY(fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum));
     if (c->slack == 0)
         FAST_TRY(round_init(o, room));
+    if (c->slack == 0 && c->backup == 0 && o->t->state_count > 0)
+        FAST_TRY(fast__alloc("a round's state",
+                             o->writer_count * ((o->t->state_count + shards - 1) / shards),
+                             sizeof *o->state, &o->state));
     if (c->momentum != 0) {
         FAST_TRY(fast__alloc("the model before", room, sizeof *o->before, &o->before));
-        FAST_TRY(fast__alloc("the velocity", room, sizeof *o->velocity, &o->velocity));
+        FAST_TRY(fast_trainer_keep(o->t, 0, (size_t)room * sizeof *o->velocity, &kept));
+        o->velocity = kept;
     }
     /* Measured where each update is one gradient. */
     if (simple && o->first && fast__ps_batch(c, o->writer_count) == 1)
@@ -318,7 +340,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
         err = fast_space_serve(space, INT64_MAX);
     if (!err && o.first)
         tell_momentum(&o);
-    fast_space_close(space);
+    const fast_err last = fast_trainer_space_close(t, space);
     owner_fini(&o);
-    return err;
+    return err ? err : last;
 }

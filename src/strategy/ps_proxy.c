@@ -276,8 +276,8 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     if (!err)
         err = serve_group(&cl, &gr, space, counts);
     fast_space_close(space);
-    fast__ps_client_close(&cl);
+    const fast_err last = fast__ps_client_close(&cl);
     group_fini(&gr);
     fast__free(counts);
-    return err;
+    return err ? err : last;
 }

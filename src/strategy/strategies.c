@@ -66,7 +66,7 @@ fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const f
         fast__free(config);
         return err;
     }
-    *out = strategy;
+    *out = strategy->member ? strategy->member(config) : strategy;
     *config_out = config;
     return FAST_OK;
 }

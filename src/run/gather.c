@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How what workers and servers keep comes together for a checkpoint (owed.c).
+ *
+ *   one process          a worker that comes to the step puts its own in; the last one takes what
+ *                        the servers keep, which stays as it is until it goes on, and saves
+ *   several processes    far workers send theirs to worker 0 in a message. When all workers have
+ *                        come, worker 0 asks far servers, which answer in their waits
+ *   at the end           far workers send theirs with their last words; a far server waits for
+ *                        worker 0's, which says whether it is wanted
+ *
+ * Cost: one copy of all that is kept, and over processes one message for each actor.
+ */
+#include "run/team.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { TAG_END = 0x7ffffffa, TAG_ASK, TAG_STATE }; /* messages between processes */
+
+/* An actor of another process sends worker 0 what it keeps. */
+static fast_err send_state(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    const int64_t i = fast_actor_id(t->actor);
+    const fast_blob *blob = &team->owed.blobs[i];
+    fast_buffer *buffer;
+    fast_msg *msg;
+    fast_err err;
+
+    FAST_TRY(fast__owed_pack(team, i, step));
+    FAST_TRY(fast_msg_new(t->actor, TAG_STATE, &msg));
+    err = fast_buffer_new(t->actor, blob->size, &buffer);
+    if (err) {
+        fast_msg_free(msg);
+        return err;
+    }
+    memcpy(fast_buffer_data(buffer), blob->bytes, blob->size);
+    msg->words[0] = step;
+    msg->words[1] = (int64_t)blob->size;
+    fast_msg_add(msg, &buffer);
+    return fast_send(t->actor, t->worker_ids[0], &msg);
+}
+
+/* Worker 0 takes in what actor i keeps, if it is there. */
+static fast_err take_state(fast_seat *seat, int64_t i, int64_t step)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    fast_err err = FAST_ETIMEDOUT;
+    fast_msg *msg = NULL;
+
+    fast_actor_at(t->actor, t->step, "what a far actor keeps");
+    while (err == FAST_ETIMEDOUT)
+        err = fast_receive(t->actor, team->ids[i], TAG_STATE, FAST_SOON, &msg);
+    if (err == FAST_EPEER)
+        return FAST_OK;
+    FAST_TRY(err);
+    if (msg->words[0] != step || msg->part_count != 1 || msg->words[1] < 0 ||
+        (size_t)msg->words[1] > msg->parts[0].size)
+        err = fast__fail(FAST_EFORMAT, "actor %lld sent what it keeps at step %lld, not %lld",
+                         (long long)i, (long long)msg->words[0], (long long)step);
+    fast__mutex_lock(&team->mutex);
+    if (!err)
+        err = fast__owed_take(team, i, step, fast_msg_data(msg, 0), (size_t)msg->words[1]);
+    fast__mutex_unlock(&team->mutex);
+    fast_msg_free(msg);
+    return err;
+}
+
+/* Those of all far workers, whenever they come; what is missing is noticed when it is to be saved.
+ */
+static fast_err take_workers(fast_seat *seat, int64_t step)
+{
+    const fast_team *team = seat->team;
+
+    for (int64_t i = 0; i < team->workers; i++)
+        if (!team->seats[i])
+            FAST_TRY(take_state(seat, i, step));
+    return FAST_OK;
+}
+
+/* Worker 0 writes to all far servers, with a step if it wants to have what they keep, and takes
+ * that in. */
+static fast_err take_servers(fast_seat *seat, uint64_t tag, int64_t step)
+{
+    const fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    const int64_t end = team->workers + team->owed.servers;
+
+    for (int64_t i = team->workers; i < end; i++) {
+        fast_msg *msg;
+
+        if (team->seats[i])
+            continue;
+        FAST_TRY(fast_msg_new(t->actor, tag, &msg));
+        msg->words[0] = step;
+        const fast_err err = fast_send(t->actor, team->ids[i], &msg);
+        if (err && err != FAST_EPEER)
+            return err;
+    }
+    for (int64_t i = team->workers; step >= 0 && i < end; i++)
+        if (!team->seats[i])
+            FAST_TRY(take_state(seat, i, step));
+    return FAST_OK;
+}
+
+static bool has_far_servers(const fast_team *team)
+{
+    for (int64_t i = team->workers; i < team->workers + team->owed.servers; i++)
+        if (!team->seats[i])
+            return true;
+    return false;
+}
+
+/* Worker 0: all other workers of this process have put theirs in. */
+static fast_err wait_for_near(fast_seat *seat)
+{
+    const fast_team *team = seat->team;
+    bool here = false;
+
+    while (!here) {
+        fast__team_lock(seat);
+        here = team->owed.arrived >= team->workers_up - 1;
+        fast__team_unlock(seat);
+        if (!here)
+            FAST_TRY(
+                fast_sleep_until(seat->trainer.actor, fast_now(seat->trainer.actor) + 1000000));
+    }
+    return FAST_OK;
+}
+
+/* Worker 0 takes in what is far. */
+static fast_err take_far(fast_seat *seat, int64_t step)
+{
+    FAST_TRY(take_workers(seat, step));
+    if (!has_far_servers(seat->team))
+        return FAST_OK;
+    FAST_TRY(wait_for_near(seat));
+    return take_servers(seat, TAG_ASK, step);
+}
+
+/* All have put in what they keep: save it as of worker 0's step. The mutex is held. */
+static fast_err save(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    fast_run *run = team->run;
+    const int64_t before = run->step;
+    const fast_run_sums sums = run->sums;
+    fast_err err;
+
+    if (team->owed.votes)
+        fast__vote_count(team, &team->owed.vote);
+    if (!run->is_virtual)
+        fast__world_hold(team->world, INT64_MAX);
+    run->actor = seat->trainer.actor;
+    run->step = step;
+    run->sums = team->owed.sums;
+    err = fast__run_keep_due(run);
+    run->step = before > step ? before : step;
+    run->sums = sums;
+    run->actor = NULL;
+    if (!run->is_virtual)
+        fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
+    return err;
+}
+
+/* One that is ahead waits until an earlier checkpoint is whole. */
+fast_err fast__gather_due(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    const fast_trainer *t = &seat->trainer;
+    bool turn = false, last = false;
+    fast_err err;
+
+    seat->step_judged = step;
+    if (!team->first)
+        return send_state(seat, step);
+    while (!turn) {
+        fast__team_lock(seat);
+        turn = fast__owed_turn(team, step);
+        fast__team_unlock(seat);
+        if (!turn)
+            FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
+    }
+    if (!team->alone && t->rank == 0)
+        FAST_TRY(take_far(seat, step));
+    fast__team_lock(seat);
+    if (team->owed.votes)
+        fast__monitor_cast(&team->owed.vote, seat);
+    err = fast__owed_arrive(seat, step, &last);
+    if (!err && last && !team->run->finished)
+        err = save(seat, step);
+    fast__team_unlock(seat);
+    return err;
+}
+
+fast_err fast__gather_leave(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+    const bool due = fast__owed_is_due(team, step);
+
+    if (due && !team->first)
+        return send_state(seat, step);
+    if (due)
+        FAST_TRY(take_workers(seat, step));
+    return team->first ? take_servers(seat, TAG_END, due ? step : -1) : FAST_OK;
+}
+
+/* A server that worker 0 may ask. */
+static bool is_asked(const fast_seat *seat)
+{
+    const fast_team *team = seat->team;
+
+    return !team->alone && !team->first && seat->trainer.rank < team->owed.servers;
+}
+
+/* In the server's waits. */
+static fast_err answer(fast_actor *actor, fast_task *task, bool *done)
+{
+    fast_seat *seat = (fast_seat *)((char *)task - offsetof(fast_seat, asked));
+    fast_msg *msg;
+
+    *done = false;
+    while ((msg = fast__take(actor, seat->trainer.worker_ids[0], TAG_ASK)) != NULL) {
+        const int64_t step = msg->words[0];
+
+        fast_msg_free(msg);
+        if (step < 0 || !fast__owed_is_due(seat->team, step))
+            return fast__fail(FAST_EFORMAT, "worker 0 asks for step %lld", (long long)step);
+        FAST_TRY(send_state(seat, step));
+    }
+    return FAST_OK;
+}
+
+void fast__gather_serve(fast_seat *seat)
+{
+    if (!is_asked(seat))
+        return;
+    seat->asked = (fast_task){ .advance = answer, .background = true };
+    fast__post(seat->trainer.actor, &seat->asked);
+}
+
+fast_err fast__gather_served(fast_seat *seat, fast_err err)
+{
+    fast_actor *actor = seat->trainer.actor;
+    fast_err heard = FAST_ETIMEDOUT;
+    fast_msg *msg = NULL;
+
+    if (!is_asked(seat))
+        return err;
+    fast__unpost(actor, &seat->asked);
+    FAST_TRY(err);
+    FAST_TRY(seat->asked.err);
+    while (heard == FAST_ETIMEDOUT)
+        heard = fast_receive(actor, seat->trainer.worker_ids[0], TAG_END, FAST_SOON, &msg);
+    if (heard == FAST_EPEER)
+        return FAST_OK;
+    FAST_TRY(heard);
+    const int64_t step = msg->words[0];
+    fast_msg_free(msg);
+    return step >= 0 && fast__owed_is_due(seat->team, step) ? send_state(seat, step) : FAST_OK;
+}
