@@ -257,8 +257,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
 /* Memory that lasts as long as the worker's replica: `size` bytes by a number, first 0. A program
  * that begins again because the run goes on after a cancel, or is resumed from a checkpoint, finds
  * there what it left, for all that a strategy keeps from one step to the next besides w, s and the
- * rule's state; likewise at servers. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if it left another size.
- */
+ * rule's state; likewise at servers. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if
+ * it left another size. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
                                                     void **out);
 
