@@ -70,7 +70,7 @@ static const job jobs[] = {
     { "strategy=ps:slack=0,servers=2,priority=yes,overlap=yes", "optimizer=adam", "codec=none" },
     { "strategy=ps:slack=0,factors=yes,servers=3", "optimizer=momentum", "codec=none" },
     { "strategy=ps:slack=0,filter=0.3,cache=yes,l1=0.001", "seed=2", "codec=none" },
-    { "strategy=ps:slack=0,budget=400,skip=0.3,replicas=1", "optimizer=adam", "codec=none" },
+    { "strategy=ps:slack=0,budget=400,skip=0.3,servers=3", "optimizer=adam", "codec=none" },
     { "strategy=ps:slack=0,stalest=yes", "codec_down=qsgd", "codec=powersgd" },
     { "strategy=ps:slack=0", "codec_down=int8", "codec=dgc:ratio=0.05,momentum=0.5" },
     { "strategy=ps:slack=0,servers=2", "model=resnet8:width=4", "codec=none" },
