@@ -9,7 +9,7 @@
  * Bounded staleness is a read with a clock: clock_min = own clock - s lets the fastest writer be at
  * most s rounds ahead of the slowest (Ho et al. 2013, stale synchronous parallel).
  */
-#include "comm/space.h"
+#include "comm/space_visit.h"
 
 #include "base/memory.h"
 
@@ -54,6 +54,18 @@ static fast_err begin(fast_space *space, int64_t tensor)
     return space->task.err;
 }
 
+/* Take a near range that is locked, and count it. */
+static void near_take(fast_space *space, int64_t owner, int64_t tensor, float *x)
+{
+    fast_space_range *range = &space->owners[owner].store.ranges[tensor];
+    int64_t offset, count;
+    fast__space_range(space, owner, tensor, &offset, &count);
+    if (x)
+        memcpy(x + offset, fast__space_values(space, owner, tensor), (size_t)count * sizeof *x);
+    *fast__space_at(space, space->read, owner, tensor) = atomic_load(&range->version);
+    atomic_fetch_add(&range->gets, 1);
+}
+
 /* Update a near range: in place, in this thread. */
 static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t tensor,
                             const float *x, int64_t deadline)
@@ -71,6 +83,8 @@ static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t 
     const fast_err err = fast__space_lock(space, owner, tensor, true, deadline);
     if (!err) {
         fast__space_apply(space, owner, put, &update);
+        if (space->back)
+            near_take(space, owner, tensor, space->back);
         fast__space_unlock(space, owner, tensor, true);
         fast__space_changed(space, &space->owners[owner].store);
     }
@@ -125,6 +139,31 @@ fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
     const fast_err err = update(space, FAST_SPACE_ADD, 0, x, deadline);
     space->ending = false;
     return err;
+}
+
+bool fast__space_is_at_hand(const fast_space *space)
+{
+    return space->far_count == 0 && !space->actor->world->transport->virtual_clock &&
+           !fast__space_is_coded(space, FAST_SPACE_DOWN, 0);
+}
+
+fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_t *version_out,
+                             int64_t deadline)
+{
+    FAST_ASSERT(x && w && fast__space_is_at_hand(space));
+    space->back = w;
+    const fast_err err = update(space, FAST_SPACE_ADD, 0, x, deadline);
+    space->back = NULL;
+    FAST_TRY(err);
+    *version_out = INT64_MAX;
+    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+        const int64_t version = *fast__space_at(space, space->read, owner, 0);
+        int64_t offset, count;
+        fast__space_range(space, owner, 0, &offset, &count);
+        if (count > 0 && version < *version_out)
+            *version_out = version;
+    }
+    return FAST_OK;
 }
 
 fast_err fast_space_tick(fast_space *space, int64_t clock)
@@ -205,7 +244,6 @@ static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,
 static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float *x,
                          fast_space_read *read, int64_t deadline)
 {
-    fast_space_range *range = &space->owners[owner].store.ranges[tensor];
     int64_t offset, count, clock;
     fast__space_range(space, owner, tensor, &offset, &count);
     FAST_TRY(fast__space_ready(space, owner, deadline));
@@ -216,16 +254,13 @@ static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float
         FAST_TRY(near_wait(space, owner, tensor, read, deadline, &clock));
     fast__space_begin(space, owner);
     const fast_err err = fast__space_lock(space, owner, tensor, false, deadline);
-    const int64_t version = atomic_load(&range->version);
     if (!err) {
-        if (x)
-            memcpy(x + offset, fast__space_values(space, owner, tensor), (size_t)count * sizeof *x);
+        near_take(space, owner, tensor, x);
         fast__space_unlock(space, owner, tensor, false);
-        atomic_fetch_add(&range->gets, 1);
     }
     fast__space_end(space);
     FAST_TRY(err);
-    *fast__space_at(space, space->read, owner, tensor) = version;
+    const int64_t version = *fast__space_at(space, space->read, owner, tensor);
     read->version = version < read->version ? version : read->version;
     read->clock = clock < read->clock ? clock : read->clock;
     if (x && fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)) {

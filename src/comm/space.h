@@ -150,6 +150,7 @@ struct fast_space {
     int64_t spent_floats;        /* that were encoded then */
     size_t spent_bytes;          /* that they became */
     bool ending;                 /* an update whose pieces were sent ends */
+    float *back;                 /* where what is updated is got to in the same visit; or NULL */
     double composed;             /* operations of the last update's products */
     int64_t clock;               /* of this actor */
     int64_t writer_count;        /* of writers; like what follows, 0 where all owners are far */
@@ -228,8 +229,8 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
 int64_t fast__space_behind(fast_space *space, fast_space_store *store, int64_t reader);
 /* An actor other than `reader` that is in the space or will come; or -1. */
 int64_t fast__space_hope(fast_space *space, fast_space_store *store, int64_t reader);
-/* An actor left: it holds nobody back. */
-void fast__space_left(fast_space *space, fast_space_store *store, int64_t id);
+/* An actor left an owner's store: it holds nobody back. */
+void fast__space_left(fast_space *space, int64_t owner, int64_t id);
 
 /* space_wire.c: messages. Requests go to owners, answers come back. */
 typedef enum fast_space_kind {

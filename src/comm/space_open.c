@@ -391,17 +391,17 @@ static fast_err leave(fast_space *space)
         if (!space->owners[i].store.head)
             continue;
         fast__space_begin(space, i);
-        fast__space_left(space, &space->owners[i].store, fast_actor_id(space->actor));
+        fast__space_left(space, i, fast_actor_id(space->actor));
         fast__space_end(space);
     }
     return space->far_count > 0 ? fast__far_leave(space) : FAST_OK;
 }
 
-/* Someone else who is still in, and to be woken when that changes. */
+/* Someone else who is still in. An owner is woken when that changes, and not by updates: where it
+ * does nothing else it would keep the writers from their cores. */
 static int64_t look_for_others(fast_space *space, fast_space_store *store, int64_t me)
 {
     fast__space_begin(space, space->me);
-    fast__space_arm(space, store);
     const int64_t other = fast__space_hope(space, store, me);
     fast__space_end(space);
     return other;

@@ -525,7 +525,7 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
         s->callers[msg->from].announced = false;
         unpark(s, msg->from, NULL);
         s->callers[msg->from].greeted = false;
-        fast__space_left(space, store, msg->from);
+        fast__space_left(space, space->me, msg->from);
         FAST_TRY(pay(space));
         return answer(space, msg->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
     default: /* an update */

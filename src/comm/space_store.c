@@ -381,8 +381,11 @@ int64_t fast__space_hope(fast_space *space, fast_space_store *store, int64_t rea
     return store->hope;
 }
 
-void fast__space_left(fast_space *space, fast_space_store *store, int64_t id)
+void fast__space_left(fast_space *space, int64_t owner, int64_t id)
 {
+    fast_space_store *store = &space->owners[owner].store;
     atomic_fetch_or(&store->slots[id].member, 1);
     fast__space_changed(space, store);
+    if (owner != space->me) /* it may serve until all have left */
+        space->actor->world->transport->wake(space->actor, space->owners[owner].id);
 }

@@ -156,6 +156,8 @@ typedef struct ps_client {
     bool over;     /* backup: too few workers were left for the update that was waited for */
     bool lost;     /* backup: a worker has crashed */
     int64_t version; /* of the last read */
+    bool near;       /* a write and the read after it may be one visit of the model */
+    bool got;        /* and the last was */
     bool coming;     /* parts of the model are still on their way to t->w */
     int64_t *held;   /* slack 0, kept: 1 + the step whose model t->w is; else NULL */
 } ps_client;

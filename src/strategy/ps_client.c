@@ -19,7 +19,7 @@
  * there is no deadlock.
  */
 #include "base/memory.h"
-#include "comm/space.h"
+#include "comm/space_visit.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 
@@ -241,7 +241,11 @@ static fast_err read_model(ps_client *cl, const fast_space_read *wanted)
     fast_space_read read = *wanted;
 
     fast_actor_at(t->actor, cl->step, "weights");
-    FAST_TRY(get(cl, 0, t->w, &read));
+    if (cl->got)
+        read.version = cl->version;
+    else
+        FAST_TRY(get(cl, 0, t->w, &read));
+    cl->got = false;
     FAST_TRY(follow(cl, wanted));
     cl->version = read.version;
     cl->over = wanted->either && read.version < wanted->version_min;
@@ -283,6 +287,7 @@ fast_err fast__ps_fetch(ps_client *cl, bool last)
     fast_space_read wanted = wish(cl);
 
     wanted.whole = last;
+    cl->got = cl->got && !last;
     if (cl->over && !last) /* somebody has to come back */
         wanted = (fast_space_read){ .version_min = wanted.version_min };
     return read_round(cl, &wanted, last);
@@ -383,6 +388,12 @@ static fast_err hold_value(ps_client *cl, const float *x)
     return FAST_OK;
 }
 
+/* May the model be read as it is when it is written, and is it read next? */
+static bool joins(const ps_client *cl)
+{
+    return cl->near && cl->t->step % cl->c->fetch == 0 && cl->t->step < cl->t->step_count;
+}
+
 fast_err fast__ps_push(ps_client *cl)
 {
     fast_trainer *t = cl->t;
@@ -396,7 +407,11 @@ fast_err fast__ps_push(ps_client *cl)
         FAST_TRY(announce(cl, x));
     if (cl->layers.count > 0)
         fast__ps_layers_take(t, &cl->layers);
-    FAST_TRY(cl->layers.count > 0 ? add_factors(cl) : cl->pieces ? add_end(cl) : add(cl, 0, x));
+    cl->got = joins(cl);
+    FAST_TRY(cl->got ? fast__space_add_get(cl->spaces[0], x, t->w, &cl->version, FAST_SOON)
+             : cl->layers.count > 0 ? add_factors(cl)
+             : cl->pieces           ? add_end(cl)
+                                    : add(cl, 0, x));
     cl->pushed = cl->step;
     cl->begun = true;
     if (cl->seen) { /* of the state, each writer's change counts 1/P */
@@ -509,6 +524,9 @@ static fast_err client_init(ps_client *cl)
     if (c->priority && fast__space_is_coded(cl->spaces[0], FAST_SPACE_DOWN, 0))
         return fast__fail(FAST_EINVAL, "ps: priority reads the weights as they are; leave out "
                                        "codec_down, or priority");
+    cl->near = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
+               c->epochs == 1 && !c->priority && !cl->pieces && cl->layers.count == 0 &&
+               fast__space_is_at_hand(cl->spaces[0]);
     if (c->epochs < 1)
         FAST_TRY(
             fast__alloc("ends of epochs", cl->tensors.epochs_len, sizeof *cl->ends, &cl->ends));

@@ -8,7 +8,7 @@
  * on threads and in the simulator, there with several seeds. Under mpirun the program takes "mpi"
  * as its argument and runs the same over MPI.
  */
-#include "comm/space.h"
+#include "comm/space_visit.h"
 
 #include "base/memory.h"
 
@@ -218,6 +218,49 @@ static void one_reads_what_one_wrote(void **state)
 {
     (void)state;
     run_with(write_and_read, NULL, 4);
+}
+
+/* Add ones and get in one visit, where that can be: what is got holds what was added, of each range
+ * one version; and an owner that only serves does not ask to be woken by updates. */
+static fast_err visit(fast_actor *actor, void *ctx)
+{
+    const scenario *s = ctx;
+    fast_space *space;
+    float x[LARGE], y[LARGE];
+    int64_t version = 0, last = 0;
+    FAST_TRY(open_space(actor, s, NULL, &space));
+    for (int64_t i = 0; i < LARGE; i++)
+        x[i] = 1;
+    const bool serves = fast_actor_id(actor) < s->owners;
+    fast_err err = serves ? fast_space_serve(space, FAST_SOON) : FAST_OK;
+    for (int64_t r = 0; !serves && r < rounds && !err && fast__space_is_at_hand(space); r++) {
+        err = fast__space_add_get(space, x, y, &version, FAST_SOON);
+        float least = y[0];
+        for (int64_t o = 0; o < s->owners && !err; o++) {
+            int64_t offset, count;
+            fast__space_range(space, o, 0, &offset, &count);
+            for (int64_t i = offset; i < offset + count && !err; i++)
+                if (y[i] != y[offset])
+                    err = wrong("a torn visit", (double)y[i], (double)y[offset]);
+            least = y[offset] < least ? y[offset] : least;
+            if (!err && *fast__space_at(space, space->read, o, 0) != (int64_t)y[offset])
+                err = wrong("what counts as read", (double)y[offset], (double)version);
+            if (!err && atomic_load(&space->owners[o].store.slots[o].armed) != 0)
+                err = wrong("an owner that is woken by updates", 1, 0);
+        }
+        if (!err && (version != (int64_t)least || version <= last))
+            err = wrong("the version", (double)version, (double)least);
+        last = version;
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void an_add_and_a_get_are_one_visit(void **state)
+{
+    (void)state;
+    run_with(visit, &(scenario){ .owners = 1 }, 3);
+    run_with(visit, &(scenario){ .owners = 2 }, ACTORS);
 }
 
 /* Check what a read of the large tensor saw: ranges are not torn, nothing is older than asked. */
@@ -703,6 +746,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adds_lose_nothing),
         cmocka_unit_test(one_reads_what_one_wrote),
+        cmocka_unit_test(an_add_and_a_get_are_one_visit),
         cmocka_unit_test(reads_are_as_new_as_asked),
         cmocka_unit_test(owners_apply_and_reject),
         cmocka_unit_test(owners_answer_after_updates_of_their_own),
