@@ -134,7 +134,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Threshold of Strom: what has grown to tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
-        .flags = "strategy=allreduce codec=threshold:tau=0.002+entropy optimizer=sgd lr=0.8 "
+        .flags = "strategy=allreduce codec=threshold:tau=0.004+entropy optimizer=sgd lr=0.8 "
                  "schedule=cosine:warmup=1",
         DATA,
         .scheduling = "sync.",
@@ -236,7 +236,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Lin et al. 2018",
         .row = 87,
         .flags = "strategy=allreduce codec=dgc:ratio=0.01,clip=2,warmup=1 "
-                 "optimizer=sgd:weight_decay=0.0005 lr=0.4",
+                 "optimizer=sgd:weight_decay=0.0005 lr=0.4 batch=8",
         DATA,
         .scheduling = "sync.",
         .exchange = "allgather",
@@ -297,7 +297,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Konecny et al. 2016",
         .row = 93,
         .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
-                 "optimizer=sgd lr=0.4",
+                 "optimizer=sgd lr=0.2 batch=4",
         DATA,
         .scheduling = "sync.",
         .exchange = "reduce",
