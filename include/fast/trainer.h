@@ -317,17 +317,18 @@ typedef struct fast_strategy {
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences"; "values", weights
                                    of which a message may be the only one; "nothing" */
-    const char *answers; /* what comes back in messages of their own, by codec_down: "weights";
-                                   "values", which are weights that may get lost; "sums" of what was
-                                   sent; "nothing" between workers alone. NULL: only the sum
-                                   of all */
+    const char *answers;        /* what comes back in messages of their own, by codec_down:
+                                   "weights"; "slices" of them, as they are; "values", which are
+                                   weights that may get lost; "sums" of what was sent; "nothing"
+                                   between workers alone. NULL: only the sum of all */
     const char *representative; /* the policy that "auto" stands for; NULL: centre or mean */
 
     /* The member of its family that the options make, where its declaration is another one: of the
      * same name, options and programs. NULL: this one. */
     const struct fast_strategy *(*member)(const void *config);
-    /* What it sends, where the options say it; NULL: `sends`. */
+    /* What it sends, and what comes back, where the options say it; NULL: `sends`, `answers`. */
     const char *(*sends_by)(const void *config);
+    const char *(*answers_by)(const void *config);
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
     int64_t (*servers)(const void *config, int64_t workers);
     /* Refuse what makes no sense, with a reason: FAST_EINVAL. May be NULL. */

@@ -158,14 +158,20 @@ static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, 
 }
 
 /* Of strategies whose messages each stand alone. */
-static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what)
+static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what,
+                              const char *answers)
 {
     const unsigned exact = FAST_CODEC_RAW | FAST_CODEC_LOSSLESS;
     const unsigned down = fast__chain_traits(run->codec_down);
-    const bool values = strcmp(strategy->answers, "values") == 0;
+    const bool values = strcmp(answers, "values") == 0;
 
-    if (strcmp(strategy->answers, "nothing") == 0)
+    if (strcmp(answers, "nothing") == 0)
         return check_peers(run, strategy, what);
+    if (strcmp(answers, "slices") == 0 && !fast__chain_is_none(run->codec_down))
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s: priority reads the weights in slices as they are; leave "
+                          "out codec_down=%s, or priority",
+                          strategy->name, fast__chain_text(run->codec_down));
     if (what && strcmp(what, "weights") == 0) {
         FAST_TRY(fast__shadow_check(run->codec, "codec"));
         if (run->config.feedback != 0)
@@ -179,9 +185,8 @@ static fast_err check_answers(const fast_run *run, const fast_strategy *strategy
                           "answers of strategy %s may get lost, so they are weights as they are, "
                           "which codec_down=%s does not keep; take fp16, bf16 or int8",
                           strategy->name, fast__chain_text(run->codec_down));
-    return strcmp(strategy->answers, "weights") == 0
-               ? fast__shadow_check(run->codec_down, "codec_down")
-               : FAST_OK;
+    return strcmp(answers, "weights") == 0 ? fast__shadow_check(run->codec_down, "codec_down")
+                                           : FAST_OK;
 }
 
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
@@ -189,6 +194,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
 {
     const fast_coded_options options = options_of(run, NULL, 0);
     const char *what = strategy->sends_by ? strategy->sends_by(config) : strategy->sends;
+    const char *answers = strategy->answers_by ? strategy->answers_by(config) : strategy->answers;
 
     if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
         return FAST_OK;
@@ -196,7 +202,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
         return refuse(run, strategy);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
-    return strategy->answers ? check_answers(run, strategy, what) : fast__coded_check(&options);
+    return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
 }
 
 fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fast_flow **out)

@@ -61,6 +61,8 @@ static const job jobs[] = {
     { "strategy=elastic_sync:mu=0.9,period=2", "seed=1", "codec=qsgd" },
     { "strategy=elastic_sync:period=2", "seed=1", "codec=powersgd" },
     { "strategy=allreduce", "optimizer=momentum", "codec=onebit" },
+    { "strategy=distill", "optimizer=momentum", "codec=none" },
+    { "strategy=distill:teach=0.4,fresh=no", "optimizer=adam", "codec=onebit" },
     { "strategy=ps:slack=0", "optimizer=momentum", "codec=none" },
     { "strategy=ps:slack=0,servers=2", "optimizer=adam", "codec=none" },
     { "strategy=ps:slack=0,servers=0,momentum=0.3", "optimizer=momentum", "codec=topk:ratio=0.1" },
@@ -74,6 +76,7 @@ static const job jobs[] = {
     { "strategy=ps:slack=0,stalest=yes", "codec_down=qsgd", "codec=powersgd" },
     { "strategy=ps:slack=0", "codec_down=int8", "codec=dgc:ratio=0.05,momentum=0.5" },
     { "strategy=ps:slack=0,servers=2", "model=resnet8:width=4", "codec=none" },
+    { "strategy=distill:teach=0.7", "optimizer=momentum", "codec=none" },
 };
 
 /* Who cancels a run at evaluations. */
@@ -408,7 +411,7 @@ static bool is_first; /* this process has worker 0 */
 /* Ranks see one folder; the model of the run is at the first. */
 static void ranks_are_resumed(void **state)
 {
-    static const size_t some[] = { 1, 4, 6, 8, 12, 13, 17, 19, 20, 21, 22, 23, 24, 26, 30, 32 };
+    static const size_t some[] = { 1, 4, 6, 8, 12, 13, 17, 19, 20, 21, 23, 24, 25, 26, 28, 32, 34 };
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {

@@ -14,15 +14,14 @@
  * T^2). The schedule of the learning rate is run through twice, once for each part.
  *
  * While members train the representative is the ensemble, later the student, which costs at run
- * time what one member does. A run that is stopped in the first part and goes on takes for the
- * first weights those that worker 0 had then; one that is stopped in the second part has lost its
- * members: the student learns from the labels from there on.
+ * time what one member does. A run that is stopped and goes on, or is resumed, is equal to the bit:
+ * each worker keeps the first weights and the member that it was, and all send theirs once more.
  *
  * Codecs encode the student's gradients, step by step. Members travel once, as they are: a teacher
  * that is off teaches so for the rest of the run.
  *
- * Cost per worker: an allgather of P models and a broadcast of one, once; an allreduce of the
- * gradient in a student's step; P forward passes besides the student's; memory: P + 1 models.
+ * Cost per worker: an allgather of P models, once; an allreduce of the gradient in a student's
+ * step; P forward passes besides the student's; memory: P + 2 models.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -54,7 +53,9 @@ static const fast_option options[] = {
 typedef struct lesson {
     fast_trainer *t;
     const distill_config *c;
-    float *first;   /* [w and s]: what the student begins with */
+    int64_t *begun; /* kept: 0 before the first step, then 1, with the student 2 */
+    float *first;   /* kept, [w and s]: what the student begins with */
+    float *member;  /* kept, [w and s]: what this worker was when the student began */
     float *models;  /* [workers][w and s]: the members */
     int64_t change; /* step after which the student learns */
 } lesson;
@@ -69,27 +70,37 @@ static double rate_of(const lesson *l, int64_t step)
     return fast_trainer_lr(l->t, (int64_t)(((double)step - from) * all / span));
 }
 
-/* Everyone gets all members, and becomes the student. */
+/* Everyone gets all members, which teach from now on. */
+static fast_err meet_members(const lesson *l)
+{
+    fast_trainer *t = l->t;
+    const int64_t size = t->count + t->state_count;
+
+    memcpy(l->models + t->rank * size, l->member, (size_t)size * sizeof *l->member);
+    fast_actor_at(t->actor, t->step, "members");
+    FAST_TRY(fast_allgather(t->group, l->models, t->workers * size, FAST_SOON));
+    return fast_trainer_teach(t, l->models, t->workers, l->c->temperature, l->c->share);
+}
+
+/* The member becomes the student. */
 static fast_err begin_student(const lesson *l)
 {
     fast_trainer *t = l->t;
     const int64_t size = t->count + t->state_count;
-    float *own = l->models + t->rank * size;
 
-    memcpy(own, t->w, (size_t)t->count * sizeof *own);
-    memcpy(own + t->count, t->s, (size_t)t->state_count * sizeof *own);
-    fast_actor_at(t->actor, t->step, "members");
-    FAST_TRY(fast_allgather(t->group, l->models, t->workers * size, FAST_SOON));
+    memcpy(l->member, t->w, (size_t)t->count * sizeof *t->w);
+    memcpy(l->member + t->count, t->s, (size_t)t->state_count * sizeof *t->s);
+    FAST_TRY(meet_members(l));
     if (!l->c->fresh) {
         memset(l->first, 0, (size_t)size * sizeof *l->first);
         for (int64_t m = 0; m < t->workers; m++)
             fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
-    } else /* after a stop they are different: worker 0's of then */
-        FAST_TRY(fast_broadcast(t->group, 0, l->first, (size_t)size * sizeof *l->first, FAST_SOON));
+    }
     memcpy(t->w, l->first, (size_t)t->count * sizeof *t->w);
     memcpy(t->s, l->first + t->count, (size_t)t->state_count * sizeof *t->s);
     fast_trainer_reset_rule(t);
-    return fast_trainer_teach(t, l->models, t->workers, l->c->temperature, l->c->share);
+    *l->begun = 2;
+    return FAST_OK;
 }
 
 /* A step of the student: the mean gradient of all workers, and the mean of what is not trained. */
@@ -117,6 +128,8 @@ static fast_err train(const lesson *l)
     /* Members wait for one another where the student begins, and after that at each step. */
     t->period = t->step < l->change ? l->change : 1;
     t->apart = t->step < l->change;
+    if (*l->begun == 2 && t->step >= l->change)
+        FAST_TRY(meet_members(l));
     while (fast_trainer_next(t)) {
         const bool member = t->step < l->change;
 
@@ -138,6 +151,26 @@ static fast_err train(const lesson *l)
     return fast_trainer_end(t);
 }
 
+/* What lasts, and is there before the first step. */
+static fast_err keep(lesson *l)
+{
+    const fast_trainer *t = l->t;
+    const size_t size = (size_t)(t->count + t->state_count) * sizeof(float);
+    void *memory[3] = { NULL };
+
+    for (int i = 0; i < 3; i++)
+        FAST_TRY(fast_trainer_keep(l->t, i, i == 0 ? sizeof *l->begun : size, &memory[i]));
+    l->begun = memory[0];
+    l->first = memory[1];
+    l->member = memory[2];
+    if (*l->begun != 0)
+        return FAST_OK;
+    memcpy(l->first, t->w, (size_t)t->count * sizeof(float));
+    memcpy(l->first + t->count, t->s, (size_t)t->state_count * sizeof(float));
+    *l->begun = 1;
+    return FAST_OK;
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const int64_t size = t->count + t->state_count;
@@ -147,16 +180,12 @@ static fast_err worker(fast_trainer *t, const void *config)
     l.change = (int64_t)(l.c->teach * (double)t->step_count);
     if (l.change < 1)
         l.change = 1;
-    err = fast__alloc("the student", size, sizeof(float), &l.first);
+    err = fast__alloc("all members", t->workers * size, sizeof(float), &l.models);
     if (!err)
-        err = fast__alloc("all members", t->workers * size, sizeof(float), &l.models);
-    if (!err) {
-        memcpy(l.first, t->w, (size_t)t->count * sizeof(float));
-        memcpy(l.first + t->count, t->s, (size_t)t->state_count * sizeof(float));
+        err = keep(&l);
+    if (!err)
         err = train(&l);
-    }
     last = t->step >= l.change ? fast_trainer_teach(t, NULL, 0, 1, 0) : FAST_OK;
-    fast__free(l.first);
     fast__free(l.models);
     return err ? err : last;
 }
@@ -167,6 +196,7 @@ const fast_strategy fast__strategy_distill = {
     .options = options,
     .config_size = sizeof(distill_config),
     .synchronous = true,
+    .resumes = true,
     .codes = true,
     .sends = "gradients",
     .representative = "ensemble",

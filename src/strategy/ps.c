@@ -296,6 +296,10 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
         return fast__fail(FAST_EINVAL, "ps: priority reads layer by layer from the model itself; "
                                        "leave out replicas, proxies, eager, value, backup and "
                                        "barrier");
+    if (c->overlap && (!fast__ps_may_factor(c) || c->factors == FAST_FACTORS_YES))
+        return fast__fail(FAST_EINVAL, "ps: overlap sends one gradient as it is while it is "
+                                       "computed; leave out send, push, filter, budget, skip, "
+                                       "kkt, value, proxies and factors, or overlap");
     if (c->cache && !fast__ps_filters(c))
         return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
                                        "budget, skip or kkt too");
@@ -468,14 +472,21 @@ static const char *sends_by(const void *config)
     return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
 }
 
+static const char *answers_by(const void *config)
+{
+    const ps_config *c = config;
+
+    return c->priority ? "slices" : "weights";
+}
+
 /* Rounds are synchronous, and can be resumed. */
 static const fast_strategy *member_of(const void *config);
 
 #define FAMILY                                                                                     \
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
-    .answers = "weights", .member = member_of, .sends_by = sends_by, .servers = servers,           \
-    .check = check, .worker = worker, .server = server
+    .answers = "weights", .member = member_of, .sends_by = sends_by, .answers_by = answers_by,     \
+    .servers = servers, .check = check, .worker = worker, .server = server
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
 const fast_strategy fast__strategy_ps = { FAMILY };

@@ -521,9 +521,6 @@ static fast_err client_init(ps_client *cl)
     cl->pieces = fast__ps_pieces(c, &cl->layers);
     for (int64_t i = 0; i <= c->replicas; i++)
         FAST_TRY(fast__ps_open(cl->t, c, i, &cl->layers, NULL, &cl->tensors, &cl->spaces[i]));
-    if (c->priority && fast__space_is_coded(cl->spaces[0], FAST_SPACE_DOWN, 0))
-        return fast__fail(FAST_EINVAL, "ps: priority reads the weights as they are; leave out "
-                                       "codec_down, or priority");
     cl->near = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                c->epochs == 1 && !c->priority && !cl->pieces && cl->layers.count == 0 &&
                fast__space_is_at_hand(cl->spaces[0]);

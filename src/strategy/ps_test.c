@@ -362,7 +362,7 @@ static void layers_are_read_in_order(void **state)
 {
     static const char *const how[] = { "", ",servers=3", ",servers=0", ",overlap=yes,servers=2" };
     static const char *const state_too[] = { "model=resnet8:width=4", "steps=3", NULL };
-    char plain[64], ordered[64], detail[256];
+    char plain[64], ordered[64];
 
     (void)state;
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i += BRIEF ? 3 : 1) {
@@ -397,8 +397,6 @@ static void layers_are_read_in_order(void **state)
     same("ps:priority=yes", "ps", 1, "evaluate=5");
     (void)train("ps:priority=yes,filter=0.1,fetch=2,push=2", 4, "cluster=hetero");
     (void)train("ps:priority=yes,slack=2,send=mean", 4, "cluster=hetero");
-    assert_int_equal(try("ps:priority=yes", "codec_down=fp16", detail, sizeof detail), FAST_EINVAL);
-    assert_non_null(strstr(detail, "priority reads the weights as they are"));
 }
 
 /* The momentum of the servers is the rule's, to rounding, where nobody is late. */
@@ -431,6 +429,25 @@ static void backup_workers_outrun_stragglers(void **state)
     (void)train("ps:slack=0,backup=3", 4, slow);
     (void)train("ps:slack=0,backup=2,servers=0", 5, slow);
     (void)train("ps:slack=0,backup=1,servers=3", 5, "cluster=hetero");
+}
+
+/* Slices are read as they are: known before anything runs. */
+static void slices_are_not_encoded(void **state)
+{
+    static const char *const options[] = { "strategy=ps:slack=0,priority=yes",
+                                           "workers=2",
+                                           "model=mlp:hidden=4",
+                                           "data=digits:train=64,test=16",
+                                           "engine=ref",
+                                           "batch=8",
+                                           "codec_down=fp16",
+                                           NULL };
+    fast_run *run = NULL;
+
+    (void)state;
+    assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+    if (!strstr(fast_error_detail(), "priority reads the weights in slices"))
+        fail_msg("%s", fast_error_detail());
 }
 
 static void nonsense_is_refused(void **state)
@@ -472,6 +489,11 @@ static void nonsense_is_refused(void **state)
         "ps:replicas=1,value=1",
         "ps:slack=0,lost=go",
         "ps:slack=1,eager=yes,replicas=1",
+        "ps:overlap=yes,filter=0.1",
+        "ps:slack=0,overlap=yes,proxies=2",
+        "ps:overlap=yes,push=2",
+        "ps:overlap=yes,value=1",
+        "ps:overlap=yes,factors=yes",
     };
 
     (void)state;
@@ -483,12 +505,15 @@ static void nonsense_is_refused(void **state)
                                   "transport=sim",
                                   "data=digits:train=64,test=16",
                                   "engine=ref",
+                                  "batch=8",
                                   NULL };
         fast_run *run = NULL;
 
         snprintf(text, sizeof text, "strategy=%s", bad[i]);
         if (fast_run_open(options, &run) != FAST_EINVAL)
             fail_msg("%s is not refused", bad[i]);
+        if (strncmp(fast_error_detail(), "ps: ", 4) != 0) /* and for its own sake */
+            fail_msg("%s: %s", bad[i], fast_error_detail());
         assert_null(run);
     }
 }
@@ -561,6 +586,7 @@ int main(void)
         cmocka_unit_test(options_matter),
         cmocka_unit_test(backup_workers_outrun_stragglers),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(slices_are_not_encoded),
         cmocka_unit_test(compensation_is_its_formula),
         cmocka_unit_test(memory_may_run_out),
     };
