@@ -176,7 +176,7 @@ const fast_system fast__systems_ps[] = {
         .title = "ESSP: eager stale synchronous parallel",
         .by = "Dai et al. 2015",
         .row = 28,
-        .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.025 batch=4",
+        .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "bounded",
