@@ -90,8 +90,6 @@ AGAIN = {
     "petuum": ["", "batch=8", "batch=8 lr=0.025"],
     "essp": ["", "batch=8", "batch=8 lr=0.025",
             "batch=4 lr=0.0125", "batch=4 lr=0.025"],
-    "bosen": ["", "batch=8", "batch=8 lr=0.025",
-            "batch=4 lr=0.0125"],
     "stalest-first": ["", "batch=8", "batch=8 lr=0.025"],
     "d-psgd": ["", "batch=8", "batch=8 lr=0.2"],
     "mpca-sgd": ["", "batch=8", "batch=8 lr=0.2",
