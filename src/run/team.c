@@ -272,10 +272,11 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
 {
     if (can_resume(team->strategy))
         return FAST_OK;
-    return fast__fail(FAST_ENOTSUP,
-                      "strategy %s keeps more than replicas between steps, which a checkpoint does "
-                      "not hold: leave out %s",
-                      team->strategy->name, option);
+    return fast__fail(
+        FAST_ENOTSUP,
+        "strategy %s keeps more than replicas between steps, which workers do not take "
+        "together, and a checkpoint does not hold that: leave out %s",
+        team->strategy->name, option);
 }
 
 static fast_err open_memory(fast_team *team)
