@@ -68,7 +68,7 @@ AGAIN = {
     "terngrad": ["lr=0.05"],
     "mxnet": ["lr=0.1", "batch=8 lr=0.1", "batch=8 lr=0.05"],
     "project-adam": ["lr=0.05", "batch=8 lr=0.05", "batch=8 lr=0.025"],
-    "lars-32k": ["lr=1", "lr=2.5"],
+    "lars-32k": ["lr=1", "lr=2.5", "batch=8 lr=2.5", "batch=8 lr=5 optimizer=lars:weight_decay=0.0005"],
     "strom": ["lr=0.8", "codec=threshold:tau=0.004+entropy", "lr=0.8 codec=threshold:tau=0.004+entropy",
               "batch=8 lr=0.4", "batch=8 lr=0.8"],
     "sparknet": ["batch=8", "batch=4", "batch=4 lr=0.025",
