@@ -199,7 +199,8 @@ const fast_system fast__systems_allreduce[] = {
         .title = "LARS: a rate for each layer, for batches of 32k",
         .by = "You et al. 2017",
         .row = 104,
-        .flags = "strategy=allreduce optimizer=lars schedule=polynomial:power=2,warmup=1",
+        .flags =
+            "strategy=allreduce optimizer=lars lr=2.5 schedule=polynomial:power=2,warmup=1 batch=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "sync.",
