@@ -61,11 +61,34 @@ static void forged_blocks_are_found(void **state)
     }
 }
 
+/* What follows a record that is emptied stays whole. */
+static void a_record_may_be_emptied(void **state)
+{
+    _Alignas(8) uint8_t bytes[ROOM];
+    const size_t size = fill(bytes);
+    fast_record record;
+    size_t at = 0;
+    int64_t count = 0;
+
+    (void)state;
+    assert_int_equal(fast__pack_empty(bytes, size, COUNT + 1), size); /* there is none */
+    const size_t less = fast__pack_empty(bytes, size, 2);
+    assert_int_equal(less, size - 8);
+    assert_true(fast__pack_is_whole(bytes, less));
+    for (; fast__pack_next(bytes, less, &at, &record); count++) {
+        assert_int_equal(record.number, -count);
+        assert_int_equal(record.size, count == 2 ? 0 : 2 * count);
+        assert_memory_equal(record.data, "some data", record.size);
+    }
+    assert_int_equal(count, COUNT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_come_back),
         cmocka_unit_test(forged_blocks_are_found),
+        cmocka_unit_test(a_record_may_be_emptied),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
