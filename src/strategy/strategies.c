@@ -11,6 +11,7 @@
 extern const fast_strategy fast__strategy_allreduce;
 extern const fast_strategy fast__strategy_quorum;
 extern const fast_strategy fast__strategy_local;
+extern const fast_strategy fast__strategy_federated;
 extern const fast_strategy fast__strategy_ps;
 extern const fast_strategy fast__strategy_elastic;
 extern const fast_strategy fast__strategy_elastic_sync;
@@ -25,14 +26,23 @@ extern const fast_strategy fast__strategy_gossip_async;
 extern const fast_strategy fast__strategy_partial;
 
 const fast_strategy *const fast__strategies[] = {
-    &fast__strategy_allreduce,    &fast__strategy_quorum,
-    &fast__strategy_local,        &fast__strategy_ps,
-    &fast__strategy_elastic,      &fast__strategy_elastic_sync,
-    &fast__strategy_elastic_tree, &fast__strategy_mpca,
-    &fast__strategy_hogwild,      &fast__strategy_dogwild,
-    &fast__strategy_ensemble,     &fast__strategy_distill,
-    &fast__strategy_gossip,       &fast__strategy_gossip_async,
-    &fast__strategy_partial,      NULL,
+    &fast__strategy_allreduce,
+    &fast__strategy_quorum,
+    &fast__strategy_local,
+    &fast__strategy_federated,
+    &fast__strategy_ps,
+    &fast__strategy_elastic,
+    &fast__strategy_elastic_sync,
+    &fast__strategy_elastic_tree,
+    &fast__strategy_mpca,
+    &fast__strategy_hogwild,
+    &fast__strategy_dogwild,
+    &fast__strategy_ensemble,
+    &fast__strategy_distill,
+    &fast__strategy_gossip,
+    &fast__strategy_gossip_async,
+    &fast__strategy_partial,
+    NULL,
 };
 
 static const char *name_at(const void *ctx, int64_t i)

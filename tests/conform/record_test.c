@@ -138,6 +138,7 @@ static void families(void **state)
         { "elastic:period=2", 4 },
         { "elastic_tree", 4 },
         { "mpca", 3 },
+        { "federated:period=2,part=0.5", 3 },
         { "hogwild:chunk=512", 3 },
         { "hogwild:clusters=2,period=2", 4 },
         { "dogwild", 3 },

@@ -47,6 +47,8 @@ static const char *const specs[] = {
     "elastic_sync:period=4",
     "elastic_tree",
     "mpca",
+    "federated:period=4",
+    "federated:period=2,part=0.5",
     "hogwild",
     "dogwild",
     "ensemble",

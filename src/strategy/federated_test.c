@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Federated rounds. Goal: with everyone they are `local`; the number of devices, the window and the
+ * least number of reports do what they say; devices may come and go. Method: small runs on the
+ * simulator with slow and crashing devices, beside runs without.
+ */
+#include "small_run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static fast_result train(const char *strategy, const char *more)
+{
+    const char *const list[] = { more, NULL };
+
+    return test_small_run(strategy, 4, list);
+}
+
+static void everyone_is_local(void **state)
+{
+    static const char *const more[] = { NULL, "transport=threads", "optimizer=momentum", "steps=22",
+                                        "codec=none+lz4" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        const fast_result a = train("federated:period=4,over=1", more[i]),
+                          b = train("local:period=4,state=reset", more[i]);
+
+        assert_true(fabs(a.test_loss - b.test_loss) < 1e-5);
+        assert_true(a.steps == b.steps && a.completeness == 1 && a.divergence == 0);
+    }
+    /* What is not trained is averaged as well. */
+    const fast_result a = train("federated:period=4,over=1", "model=resnet8:width=2"),
+                      b = train("local:period=4,state=reset", "model=resnet8:width=2");
+    assert_true(fabs(a.test_loss - b.test_loss) < 1e-3);
+}
+
+/* A round of two of four devices sends half as much, and takes half of the steps. */
+static void few_are_chosen(void **state)
+{
+    const fast_result all = train("federated:period=4,over=1", NULL),
+                      half = train("federated:period=4,over=1,part=0.5", NULL),
+                      more = train("federated:period=4,over=1.5,part=0.5", NULL);
+
+    (void)state;
+    assert_true(half.bytes_sent < 0.7 * (double)all.bytes_sent);
+    assert_true(half.bytes_sent < more.bytes_sent && more.bytes_sent < all.bytes_sent);
+    assert_true(half.samples > 0 && half.samples < 0.6 * (double)all.samples);
+    assert_true(half.params_hash == train("federated:period=4,over=1,part=0.5", NULL).params_hash);
+    assert_true(half.params_hash !=
+                train("federated:period=4,over=1,part=0.5", "seed=2").params_hash);
+}
+
+/* Who is slow is not waited for where more are chosen than needed, or by the window. */
+static void the_slow_are_left_out(void **state)
+{
+    static const char *const slow = "faults=slow 3 at 0s by 1000";
+    const double waits = train("federated:period=4,over=1", slow).virtual_time_s;
+
+    (void)state;
+    assert_true(train("federated:period=4,part=0.75,over=1.4", slow).virtual_time_s < 0.7 * waits);
+    assert_true(train("federated:period=4,over=1,window=0.002", slow).virtual_time_s < 0.7 * waits);
+}
+
+/* Rounds without enough reports change nothing. */
+static void rounds_are_given_up(void **state)
+{
+    static const char *const slow[] = { "faults=slow 3 at 0s by 1000", "lr=0", NULL };
+    const uint64_t first = test_small_run("local", 4, slow).params_hash;
+
+    (void)state;
+    assert_true(train("federated:period=24,over=1,window=0.003,least=1", slow[0]).params_hash ==
+                first);
+    assert_true(train("federated:period=24,over=1,window=0.003,least=0.75", slow[0]).params_hash !=
+                first);
+    assert_true(train("federated:period=24,over=1,least=1", slow[0]).params_hash != first);
+}
+
+static fast_err try(const char *strategy, const char *faults)
+{
+    const char *options[] = { strategy,
+                              faults,
+                              "workers=4",
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "transport=sim",
+                              "timeout=5",
+                              "batch=4",
+                              "steps=60",
+                              "evaluate=end",
+                              "optimizer=sgd",
+                              NULL };
+    fast_run *run = NULL;
+    fast_err err = fast_run_open(options, &run);
+
+    if (!err)
+        err = fast_run_train(run);
+    fast_run_close(run);
+    return err;
+}
+
+static void devices_come_and_go(void **state)
+{
+    static const char *const faults[] = {
+        "faults=crash 2 at 2ms",
+        "faults=crash 2 at 2ms; restart 2 at 3ms",
+        "faults=crash 1 at 1ms; crash 2 at 2ms; crash 3 at 3ms",
+        "faults=pause 1 at 1ms for 20ms; crash 3 at 1ms; restart 3 at 5ms",
+    };
+    static const char *const members[] = { "strategy=federated:period=4",
+                                           "strategy=federated:period=4,part=0.5,window=0.004",
+                                           "strategy=federated:period=3,part=0.5,over=1" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        for (size_t k = 0; k < sizeof members / sizeof members[0]; k++)
+            if (try(members[k], faults[i]) != FAST_OK)
+                fail_msg("%s, %s: %s", members[k], faults[i], fast_error_detail());
+    assert_true(try(members[0], "faults=crash 0 at 2ms") != FAST_OK); /* the server's node */
+    assert_int_equal(try("strategy=federated:part=0", NULL), FAST_EINVAL);
+    assert_int_equal(try("strategy=federated:part=0.01", NULL), FAST_OK); /* one */
+}
+
+/* Devices that come back hold nothing of what the server sent before. */
+static void codecs_survive_that(void **state)
+{
+    static const char *const codecs[] = { "codec=int8", "codec_down=topk:ratio=0.1", NULL };
+    const char *const more[] = { codecs[0], codecs[1], "faults=crash 2 at 2ms; restart 2 at 2500us",
+                                 NULL };
+
+    (void)state;
+    test_small_run("federated:period=2,part=0.75", 4, codecs);
+    test_small_run("federated:period=2,part=0.75", 4, more);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everyone_is_local),     cmocka_unit_test(few_are_chosen),
+        cmocka_unit_test(the_slow_are_left_out), cmocka_unit_test(rounds_are_given_up),
+        cmocka_unit_test(devices_come_and_go),   cmocka_unit_test(codecs_survive_that),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
