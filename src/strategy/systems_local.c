@@ -37,7 +37,8 @@ const fast_system fast__systems_local[] = {
         .consistency = "periodic",
         .remarks =
             "SparkNet for production, with 5 steps between averages, of the rule's state too.",
-        .missing = "the asynchronous mode with Strom's threshold codec",
+        .missing = "its asynchronous mode, with Strom's codec, which is another strategy: "
+                   "partial:how=parts,parts=1 with --codec threshold",
     },
     {
         .name = "parallel-sgd",
@@ -89,17 +90,17 @@ const fast_system fast__systems_local[] = {
         .title = "Federated averaging at scale",
         .by = "Bonawitz et al. 2019; McMahan et al. 2017",
         .row = 35,
-        .flags = "strategy=local:period=20,state=reset optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=federated:part=0.75 optimizer=sgd lr=0.2 batch=4",
         .parallelism = "DP",
         .optimisation = "decentral",
         .scheduling = "sync.",
         .exchange = "reduce",
         .topology = "star",
         .consistency = "periodic",
-        .remarks = "Rounds of devices that train alone on data of their own; give --shard "
-                   "dirichlet for uneven data.",
-        .missing = "the choice of devices, the window in which they report, the minimal fraction, "
-                   "secure aggregation",
+        .remarks = "Rounds of chosen devices that train alone on data of their own; who reports "
+                   "after three quarters of all, or after federated:window seconds, is left out. "
+                   "Give --shard dirichlet for uneven data.",
+        .missing = "pace steering, secure aggregation",
     },
     {
         .name = "bunch",

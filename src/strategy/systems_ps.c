@@ -53,7 +53,8 @@ const fast_system fast__systems_ps[] = {
         .consistency = "asynchronous",
         .remarks = "Push gradients, pull weights, by key; the optimizer is at the server; a proxy "
                    "speaks for the workers of a machine. Its synchronous mode is bigdl.",
-        .missing = "model parallelism, the 2-bit codec",
+        .missing = "model parallelism; its 2-bit codec, of zero or a threshold with either sign, "
+                   "is --codec threshold, which sends a list of entries instead",
     },
     {
         .name = "parameter-server",
@@ -72,7 +73,7 @@ const fast_system fast__systems_ps[] = {
             "delay. What is not significant waits; ranges have a copy. Its other filters are "
             "skip, kkt and cache.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain",
+                   "workers, not along a chain, and a server that comes back is not used again",
     },
     {
         .name = "li-et-al",
@@ -88,7 +89,7 @@ const fast_system fast__systems_ps[] = {
         .consistency = "bounded",
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain",
+                   "workers, not along a chain, and a server that comes back is not used again",
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
@@ -126,17 +127,15 @@ const fast_system fast__systems_ps[] = {
         .title = "SSP with a global synchronisation at the bound",
         .by = "Ho et al. 2013",
         .row = 36,
-        .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,global=yes optimizer=sgd lr=0.05",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "bounded",
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Who reaches the bound waits for all.",
-        .missing = "the global synchronisation: only who is ahead waits",
-        .alias_of = "ssp",
-        .differs = "everyone, not only the fast worker, synchronises at the bound",
+        .remarks = "Every s + 1 rounds all wait for all, so that nobody is ever more than s ahead; "
+                   "with ssp only who is ahead waits.",
     },
     {
         .name = "delay-bound",
@@ -374,7 +373,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Downpour SGD",
         .by = "Dean et al. 2012",
         .row = 23,
-        .flags = "strategy=ps:servers=2,fetch=5,push=5 optimizer=adagrad lr=0.005 batch=4",
+        .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.005 batch=4",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "async.",
@@ -382,15 +381,14 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS",
         .consistency = "asynchronous",
         .remarks = "Replicas fetch and push every few steps and wait for nobody; Adagrad at the "
-                   "servers steadies it.",
-        .missing = "the warm start with one replica",
+                   "servers steadies it, and a warm start: one replica begins, the others follow.",
     },
     {
         .name = "distbelief",
         .title = "DistBelief",
         .by = "Dean et al. 2012",
         .row = 7,
-        .flags = "strategy=ps:servers=2,fetch=5,push=5 optimizer=adagrad lr=0.005 batch=4",
+        .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.005 batch=4",
         .parallelism = "MP + DP",
         .optimisation = "central",
         .scheduling = "async.",
@@ -523,8 +521,9 @@ const fast_system fast__systems_ps[] = {
             "A proxy for each data centre. Only significant updates travel between them, packed; "
             "the rest is used at home and adds up until it matters; the slack is the mirror clock. "
             "A long update is announced, and others' reads of what it changes wait for it.",
-        .missing = "data centres read and write one model, instead of sending updates to each "
-                   "other's; a range of keys is a server's",
+        .missing = "a model at each data centre: here all read one, which with plain SGD has the "
+                   "same values but travels whole where only changes would; --codec-down "
+                   "topk:ratio=0.05 sends those. A range of keys is a server's",
     },
     { .name = NULL },
 };
