@@ -163,7 +163,7 @@ const fast_system fast__systems_elastic[] = {
         .title = "Knowledge distillation: a student learns what an ensemble knows",
         .by = "Hinton et al. 2015",
         .row = 158,
-        .flags = "strategy=distill:temperature=2,share=0.5,teach=0.25 batch=8",
+        .flags = "strategy=distill:temperature=2,share=0.25,teach=0.25 batch=8",
         .parallelism = "DP",
         .optimisation = "-",
         .scheduling = "sync.",
