@@ -6,9 +6,10 @@
  * costs the same wherever it lies, workers need not agree on anything but the options, and a
  * resumed run continues by asking for the next step.
  *
- * A step's length is the same for all shards: count / (workers * batch) steps make an epoch. Where
- * each worker has its own part, it goes through it again and again at its own pace, shuffled anew
- * each time; with `partial` an epoch is one pass over that part.
+ * A step's length is the same for all shards: count / (workers * batch) steps make an epoch, and
+ * count / batch where every worker has the whole set. Where each worker has its own part, it goes
+ * through it again and again at its own pace, shuffled anew each time; with `partial` an epoch is
+ * one pass over that part.
  *
  * Making a batch: sample numbers first, then the gather with normalisation, then labels, then
  * augmentation. With prefetching a thread does this for the steps to come, in a ring of slots;
@@ -126,6 +127,12 @@ static void make(void *ctx, int64_t step, int64_t index)
                             s->samples[i], s->x + i * data->features, loader->scratch);
 }
 
+/* Workers that one pass over the set is divided among. */
+static int64_t sharers(const fast_loader_options *o)
+{
+    return o->shard == FAST_SHARD_ALL ? 1 : o->workers;
+}
+
 static fast_err check_options(const fast_data *data, const fast_loader_options *o)
 {
     if (o->batch < 1 || o->batch > BATCH_MAX)
@@ -140,21 +147,21 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
     if (o->prefetch < 0 || o->prefetch > PREFETCH_MAX)
         return fast__fail(FAST_EINVAL, "prefetch=%lld is not in 0 to %d", (long long)o->prefetch,
                           PREFETCH_MAX);
-    if (o->shard < FAST_SHARD_SAMPLE || o->shard > FAST_SHARD_DIRICHLET)
+    if (o->shard < FAST_SHARD_SAMPLE || o->shard > FAST_SHARD_ALL)
         return fast__fail(FAST_EINVAL, "no shard %d", (int)o->shard);
     if (o->shard == FAST_SHARD_DIRICHLET && !(o->alpha > 0 && o->alpha <= 1e6))
         return fast__fail(FAST_EINVAL, "alpha=%g is not in (0, 1e6]", o->alpha);
-    if (!o->partial && o->batch > data->count / o->workers / o->accumulate)
+    if (!o->partial && o->batch > data->count / sharers(o) / o->accumulate)
         return fast__fail(
             FAST_EINVAL, "a batch of %lld for each of %lld workers does not fit in %lld samples",
-            (long long)(o->batch * o->accumulate), (long long)o->workers, (long long)data->count);
+            (long long)(o->batch * o->accumulate), (long long)sharers(o), (long long)data->count);
     return FAST_OK;
 }
 
 static int64_t count_steps(const fast_loader *loader)
 {
     const fast_loader_options *o = &loader->options;
-    const int64_t all = o->batch * o->workers * o->accumulate;
+    const int64_t all = o->batch * sharers(o) * o->accumulate;
     if (!o->partial)
         return loader->data->count / all;
     if (loader->own == NULL)

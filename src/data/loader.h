@@ -11,6 +11,7 @@
  *   shard sample:      global position p = (step * workers + worker) * batch + i of the epochs'
  *                      permutations, one after the other; an epoch's incomplete last global batch
  *                      is dropped, as PyTorch's drop_last
+ *   shard all:         each worker shuffles the whole set; an epoch is a pass of each of them
  *   the others:        each worker shuffles its own fixed part
  *
  * With `accumulate` = K a step has K batches (micro-batches), which are asked for by
@@ -21,7 +22,8 @@ typedef enum fast_shard {
     FAST_SHARD_SAMPLE,     /* deal the global shuffle out */
     FAST_SHARD_CONTIGUOUS, /* worker k owns the k-th run of samples */
     FAST_SHARD_LABEL,      /* sorted by label, then contiguous */
-    FAST_SHARD_DIRICHLET   /* each label's samples split by Dirichlet(alpha) */
+    FAST_SHARD_DIRICHLET,  /* each label's samples split by Dirichlet(alpha) */
+    FAST_SHARD_ALL         /* every worker has the whole set, in an order of its own */
 } fast_shard;
 
 typedef struct fast_loader_options {

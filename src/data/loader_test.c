@@ -238,6 +238,39 @@ static void shards_are_disjoint_and_complete(void **state)
     fast_data_free(data);
 }
 
+/* Shard all: an epoch shows every worker every sample once, each in an order of its own. */
+static void everyone_has_all(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    fast_data *data = numbered(COUNT, 3);
+    int first[2] = { 0 };
+    for (int64_t worker = 0; worker < 2; worker++) {
+        fast_loader *loader = open_loader(data, (fast_loader_options){ .seed = 3,
+                                                                       .batch = 30,
+                                                                       .workers = 9,
+                                                                       .worker = worker,
+                                                                       .shard = FAST_SHARD_ALL,
+                                                                       .shuffle = true });
+        int seen[COUNT] = { 0 };
+        assert_int_equal(fast__loader_steps(loader), 2);
+        for (int64_t step = 0; step < 2; step++) {
+            const fast_batch *batch;
+            assert_int_equal(fast__loader_get(loader, step, &batch), FAST_OK);
+            for (int64_t i = 0; i < 30; i++) {
+                seen[(int)batch->x[i]]++;
+                if (step == 0) /* a hash of the order */
+                    first[worker] = (31 * first[worker] + (int)batch->x[i]) % 1000003;
+            }
+        }
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(seen[i], 1);
+        fast__loader_free(loader);
+    }
+    assert_int_not_equal(first[0], first[1]);
+    fast_data_free(data);
+}
+
 /* Without `partial` a worker goes through its own part again and again: each pass complete. */
 static void own_parts_go_round(void **state)
 {
@@ -426,6 +459,9 @@ static void wrong_options_are_refused(void **state)
     refuse(data, (fast_loader_options){ .batch = 26, .workers = 4 }, "does not fit");
     refuse(data, (fast_loader_options){ .batch = 1, .workers = 4, .worker = 4 }, "worker 4 of 4");
     refuse(data, (fast_loader_options){ .batch = 1, .shard = FAST_SHARD_DIRICHLET }, "alpha=0");
+    refuse(data, (fast_loader_options){ .batch = 1, .shard = FAST_SHARD_ALL + 1 }, "no shard");
+    refuse(data, (fast_loader_options){ .batch = data->count + 1, .shard = FAST_SHARD_ALL },
+           "does not fit");
     refuse(data, (fast_loader_options){ .batch = 1, .prefetch = -1 }, "prefetch=-1");
     refuse(data, (fast_loader_options){ .batch = 1, .augment = "shift:2" }, "needs images");
     refuse(data, (fast_loader_options){ .batch = 1, .augment = "nois:1" }, "noise");
@@ -438,7 +474,7 @@ static void out_of_memory_is_survived(void **state)
 {
     (void)state;
     fast_data *data = numbered(100, 10);
-    for (int shard = FAST_SHARD_SAMPLE; shard <= FAST_SHARD_DIRICHLET; shard++) {
+    for (int shard = FAST_SHARD_SAMPLE; shard <= FAST_SHARD_ALL; shard++) {
         const fast_loader_options options = { .batch = 8,
                                               .workers = 2,
                                               .shard = (fast_shard)shard,
@@ -470,6 +506,7 @@ int main(void)
         cmocka_unit_test(every_sample_once),
         cmocka_unit_test(epochs_differ_and_seeds_differ),
         cmocka_unit_test(shards_are_disjoint_and_complete),
+        cmocka_unit_test(everyone_has_all),
         cmocka_unit_test(own_parts_go_round),
         cmocka_unit_test(labels_shard_is_sorted),
         cmocka_unit_test(dirichlet_skews),

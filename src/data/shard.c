@@ -189,6 +189,10 @@ fast_err fast__shard_own(const fast_data *data, const fast_loader_options *optio
 {
     FAST_ASSERT(options->shard != FAST_SHARD_SAMPLE);
     FAST_ASSERT(options->worker >= 0 && options->worker < options->workers);
+    if (options->shard == FAST_SHARD_ALL) {
+        const fast_loader_options alone = { .shard = FAST_SHARD_CONTIGUOUS, .workers = 1 };
+        return pick(data, &alone, NULL, NULL, out, count_out);
+    }
     if (options->workers > data->count)
         return fast__fail(FAST_EINVAL, "%lld samples do not give each of %lld workers one",
                           (long long)data->count, (long long)options->workers);

@@ -149,14 +149,16 @@ const fast_system fast__systems_elastic[] = {
         .title = "Ensembles: independent members",
         .by = "Hansen and Salamon 1990",
         .row = 157,
-        .flags = "strategy=ensemble",
+        .flags = "strategy=ensemble shard=all",
         .parallelism = "DP",
         .optimisation = "-",
         .scheduling = "-",
         .exchange = "none",
         .topology = "none",
         .consistency = "none",
-        .remarks = "Members learn alone; the mean of their predictions stands for the run.",
+        .remarks =
+            "Members learn alone, each from the whole set, in N times the work of one; the mean "
+            "of their predictions stands for the run.",
     },
     {
         .name = "distillation",
