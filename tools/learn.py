@@ -74,7 +74,8 @@ AGAIN = {
     "keuper-asgd": ["batch=8", "batch=8 lr=0.2", "batch=4 lr=0.2",
             "batch=4 lr=0.1",
                     "batch=8 lr=0.2 strategy=partial:how=states,part=1",
-                    "batch=4 lr=0.2 strategy=partial:how=states,part=1"],
+                    "batch=4 lr=0.2 strategy=partial:how=states,part=1",
+                    "batch=8 lr=0.025 optimizer=momentum", "batch=8 lr=0.05 optimizer=momentum"],
     "partial-comm": ["", "lr=0.1", "lr=0.05", "batch=8 lr=0.05"],
     "ensemble": ["batch=8", "batch=4", "batch=4 lr=0.025"],  # with --shard sample; it has all now
     "eager-sgd": ["", "lr=0.05", "batch=8", "batch=8 lr=0.05"],
