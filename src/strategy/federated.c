@@ -38,8 +38,9 @@
 
 enum { TAG_UP = 1, TAG_DOWN = 2 };
 enum { KIND_HELLO, KIND_REPORT, KIND_MODEL, KIND_OVER };
-/* Words of a message; the version counts rounds that were merged. */
-enum { WORD_KIND, WORD_STEP, WORD_VERSION };
+/* Words of a message. The version counts rounds that were merged; the life is the device's: what
+ * was sent to an earlier one may be a difference to what that one held. */
+enum { WORD_KIND, WORD_STEP, WORD_VERSION, WORD_LIFE, WORDS };
 
 static const int64_t LOOK_NS = 5000000; /* between looks at who is still there */
 
@@ -78,7 +79,7 @@ static size_t head_size(const fast_trainer *t)
 
 /* Send that, or where x is NULL words alone. *share, if not NULL, is kept for the next that is the
  * same. */
-static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const int64_t words[3],
+static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const int64_t words[WORDS],
                      fast_flow *flow, const float *x, const double *carried, fast_buffer **share)
 {
     const size_t head = head_size(t), counts = (size_t)t->workers * sizeof *carried;
@@ -101,7 +102,7 @@ static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const int64_t wo
     if (!err)
         err = fast_msg_new(t->actor, tag, &msg);
     if (!err) {
-        memcpy(msg->words, words, 3 * sizeof *words);
+        memcpy(msg->words, words, WORDS * sizeof *words);
         if (x)
             fast_msg_add_view(msg, buffer, 0, head + size);
     }
@@ -130,6 +131,7 @@ typedef struct coordinator {
     double *carried; /* [2 workers]: what z carries of each worker, and the sum of the reports' */
     bool *present;   /* [workers]: it has checked in and waits */
     bool *chosen;    /* [workers]: it was chosen for the round that goes on, and has not reported */
+    int64_t *life;   /* [workers]: in which it has checked in */
     int64_t *order;  /* [workers]: those who wait, drawn by lot */
     fast_flow **to;  /* [workers + 1]: z to each; the last is of all reports. NULL: no codecs */
     int64_t reports; /* of the round */
@@ -196,6 +198,7 @@ static fast_err hear(fast_trainer *t, coordinator *k, int64_t deadline)
     }
     k->present[i] = true;
     k->chosen[i] = false;
+    k->life[i] = msg->words[WORD_LIFE];
     fast_msg_free(msg);
     return err;
 }
@@ -204,7 +207,7 @@ static fast_err hear(fast_trainer *t, coordinator *k, int64_t deadline)
 static fast_err choose(fast_trainer *t, coordinator *k)
 {
     const int64_t most = (int64_t)ceil(k->c->over * (double)wanted(k->c, t) - 1e-9);
-    const int64_t words[3] = { KIND_MODEL, k->step, k->version };
+    int64_t words[WORDS] = { KIND_MODEL, k->step, k->version, 0 };
     fast_buffer *share = NULL;
     fast_err err = FAST_OK;
     int64_t waiting = 0;
@@ -217,6 +220,7 @@ static fast_err choose(fast_trainer *t, coordinator *k)
         const int64_t device = k->order[other];
 
         k->order[other] = k->order[i];
+        words[WORD_LIFE] = k->life[device];
         err = send(t, t->worker_ids[device], TAG_DOWN, words, k->to[device], t->w, k->carried,
                    &share);
         k->present[device] = false;
@@ -292,7 +296,7 @@ static fast_err hold_round(fast_trainer *t, coordinator *k)
 /* All rounds; then everyone gets the last model, who is late as soon as it comes. */
 static fast_err coordinate(fast_trainer *t, coordinator *k)
 {
-    int64_t words[3] = { KIND_OVER, t->step_count, 0 };
+    int64_t words[WORDS] = { KIND_OVER, t->step_count, 0, 0 };
     fast_buffer *share = NULL;
     fast_err err = FAST_OK;
 
@@ -305,6 +309,7 @@ static fast_err coordinate(fast_trainer *t, coordinator *k)
             if (!k->present[i])
                 continue;
             k->present[i] = false;
+            words[WORD_LIFE] = k->life[i];
             err = send(t, t->worker_ids[i], TAG_DOWN, words, k->to[i], t->w, k->carried, &share);
             if (err == FAST_EPEER)
                 err = FAST_OK;
@@ -340,6 +345,8 @@ static fast_err server(fast_trainer *t, const void *config)
     if (!err)
         err = fast__alloc("devices of a round", t->workers, sizeof *k.chosen, &k.chosen);
     if (!err)
+        err = fast__alloc("lives of devices", t->workers, sizeof *k.life, &k.life);
+    if (!err)
         err = fast__alloc("a lot", t->workers, sizeof *k.order, &k.order);
     if (!err)
         err = fast__alloc("flows of devices", t->workers + 1, sizeof(fast_flow *), &k.to);
@@ -351,6 +358,7 @@ static fast_err server(fast_trainer *t, const void *config)
     fast__free(k.carried);
     fast__free(k.present);
     fast__free(k.chosen);
+    fast__free(k.life);
     fast__free(k.order);
     fast__free(k.to);
     return err;
@@ -374,9 +382,11 @@ static fast_err await(fast_trainer *t, device *v, bool *over_out)
     fast_err err;
 
     fast_actor_at(t->actor, t->step, "a round");
-    do
+    do {
+        fast_msg_free(msg);
+        msg = NULL;
         err = fast_receive(t->actor, t->server_ids[0], TAG_DOWN, FAST_SOON, &msg);
-    while (err == FAST_ETIMEDOUT);
+    } while (err == FAST_ETIMEDOUT || (!err && msg->words[WORD_LIFE] != fast_actor_life(t->actor)));
     FAST_TRY(err);
     err = check_message(t, msg, v->from != NULL);
     data = err ? NULL : fast_msg_data(msg, 0);
@@ -401,7 +411,8 @@ static fast_err await(fast_trainer *t, device *v, bool *over_out)
 static fast_err take_part(fast_trainer *t, const federated_config *c, const device *v,
                           bool *over_out)
 {
-    const int64_t words[3] = { KIND_REPORT, t->step, t->centre_version };
+    const int64_t words[WORDS] = { KIND_REPORT, t->step, t->centre_version,
+                                   fast_actor_life(t->actor) };
     const int64_t left = t->step_count - t->step,
                   end = t->step + (left < c->period ? left : c->period);
 
@@ -421,7 +432,8 @@ static fast_err take_part(fast_trainer *t, const federated_config *c, const devi
 
 static fast_err train(fast_trainer *t, const federated_config *c, device *v)
 {
-    const int64_t hello[3] = { KIND_HELLO, t->step, 0 };
+    const int64_t hello[WORDS] = { KIND_HELLO, t->step, 0, fast_actor_life(t->actor) };
+    const bool rounds = t->step < t->step_count;
     const double rate = 1 / (double)c->period;
     bool over = false;
 
@@ -433,6 +445,9 @@ static fast_err train(fast_trainer *t, const federated_config *c, device *v)
     FAST_TRY(send(t, t->server_ids[0], TAG_UP, hello, NULL, NULL, NULL, NULL));
     while (!over) {
         FAST_TRY(await(t, v, &over));
+        if (over && rounds && t->centre_version == 0)
+            fast_trainer_note(t, "no round had enough reports, and the model is as it was; give "
+                                 "federated a longer window or a smaller least");
         if (!over)
             FAST_TRY(take_part(t, c, v, &over));
     }

@@ -10,6 +10,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -84,10 +86,25 @@ static void rounds_are_given_up(void **state)
     assert_true(train("federated:period=24,over=1,least=1", slow[0]).params_hash != first);
 }
 
-static fast_err try(const char *strategy, const char *faults)
+/* Counts the notes that have a text in them. */
+typedef struct notes {
+    const char *text; /* that is looked for */
+    int64_t count;    /* of notes that have it */
+} notes;
+
+static void watch(void *ctx, const fast_event *event)
+{
+    notes *n = ctx;
+
+    n->count += event->kind == FAST_EVENT_NOTE && strstr(event->text, n->text);
+}
+
+/* `n` may be NULL. */
+static fast_err try_with(const char *strategy, const char *faults, const char *codec, notes *n)
 {
     const char *options[] = { strategy,
                               faults,
+                              codec,
                               "workers=4",
                               "model=mlp:hidden=12",
                               "data=digits:train=160,test=32",
@@ -103,10 +120,17 @@ static fast_err try(const char *strategy, const char *faults)
     fast_run *run = NULL;
     fast_err err = fast_run_open(options, &run);
 
+    if (!err && n)
+        fast_run_watch(run, watch, n);
     if (!err)
         err = fast_run_train(run);
     fast_run_close(run);
     return err;
+}
+
+static fast_err try(const char *strategy, const char *faults)
+{
+    return try_with(strategy, faults, "codec=none", NULL);
 }
 
 static void devices_come_and_go(void **state)
@@ -143,12 +167,57 @@ static void codecs_survive_that(void **state)
     test_small_run("federated:period=2,part=0.75", 4, more);
 }
 
+/* One that waits, and is back so soon that the server has not seen it go, is sent a model that only
+ * its last life could read: it waits for the next. */
+static void nobody_stumbles_over_its_last_life(void **state)
+{
+#ifdef FAST_SANITIZED
+    const int stride = 300;
+#else
+    const int stride = 50;
+#endif
+
+    (void)state;
+    for (int at = 400; at < 2000; at += stride) {
+        notes n = { .text = "did not come to the end" };
+        char faults[200];
+
+        snprintf(faults, sizeof faults,
+                 "faults=crash 1 at %dus; restart 1 at %dus; crash 2 at %dus; restart 2 at %dus",
+                 at, at + 1, at + 20, at + 25);
+        assert_int_equal(try_with("strategy=federated:period=2,part=0.25,over=1", faults,
+                                  "codec_down=topk:ratio=0.1", &n),
+                         FAST_OK);
+        if (n.count > 0)
+            fail_msg("%s: a device did not come to the end", faults);
+    }
+}
+
+/* A model that no round has changed is not handed over in silence. */
+static void rounds_in_vain_are_told(void **state)
+{
+    notes n = { .text = "no round" };
+
+    (void)state;
+    assert_int_equal(
+        try_with("strategy=federated:period=4,window=1e-9", "seed=1", "codec=none", &n), FAST_OK);
+    assert_int_equal(n.count, 1);
+    assert_int_equal(try_with("strategy=federated:period=4,part=0.5", "seed=1", "codec=none", &n),
+                     FAST_OK);
+    assert_int_equal(n.count, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everyone_is_local),     cmocka_unit_test(few_are_chosen),
-        cmocka_unit_test(the_slow_are_left_out), cmocka_unit_test(rounds_are_given_up),
-        cmocka_unit_test(devices_come_and_go),   cmocka_unit_test(codecs_survive_that),
+        cmocka_unit_test(everyone_is_local),
+        cmocka_unit_test(few_are_chosen),
+        cmocka_unit_test(the_slow_are_left_out),
+        cmocka_unit_test(rounds_are_given_up),
+        cmocka_unit_test(devices_come_and_go),
+        cmocka_unit_test(codecs_survive_that),
+        cmocka_unit_test(nobody_stumbles_over_its_last_life),
+        cmocka_unit_test(rounds_in_vain_are_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
