@@ -189,6 +189,9 @@ static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
     fast__options_default(schedule_parts[kind].options, &schedule->config);
     FAST_TRY(fast__options_parse(where, schedule_parts[kind].options, &schedule->config, options));
     schedule->factor = schedule_factors[kind];
+    if (schedule->config.grow > 1 && schedule->config.period == 0)
+        return fast__fail(FAST_EINVAL, "%s: grow=%g is of restarts; give period too", where,
+                          schedule->config.grow);
     return FAST_OK;
 }
 

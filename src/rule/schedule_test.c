@@ -149,6 +149,7 @@ static void test_hostile(void **state)
         { "cosine:flor=0.1", "floor" },
         { "cosine:floor=2", "floor" },
         { "cosine:grow=0.5", "grow" },
+        { "cosine:grow=2", "period" },
         { "cosine:floor=nan", "floor" },
         { "step:every=0", "every" },
         { "step:power=2", "power" },
