@@ -26,3 +26,8 @@ typedef struct fast_space_flows {
     int64_t actors;                             /* of them */
 } fast_space_flows;
 bool fast__space_flows(const fast_space *space, fast_space_flows *out);
+
+/* Open a space; `first`, if not NULL, has it before anybody else can. */
+typedef fast_err fast_space_first_fn(void *ctx, fast_space *space);
+fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
+                          fast_space_first_fn *first, void *ctx, fast_space **out);

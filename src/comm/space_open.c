@@ -8,7 +8,7 @@
  * they may still read what it holds. All tell before they wait, so those who are owners and writers
  * at once do not wait for each other in a ring.
  */
-#include "comm/space.h"
+#include "comm/space_keep.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -271,7 +271,8 @@ static int64_t largest_range(const fast_space *space)
     return largest;
 }
 
-static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks)
+static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
+                      fast_space_first_fn *first, void *ctx)
 {
     bool near, far;
     fast_actor *actor = space->actor;
@@ -298,6 +299,8 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
             fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
     space->shared = near;
     FAST_TRY(enter(space));
+    if (first)
+        FAST_TRY(first(ctx, space));
     if (space->me >= 0) {
         fast__space_store_fill(space, options);
         meet(space);
@@ -336,7 +339,8 @@ static void destroy(fast_space *space)
     fast__free(space);
 }
 
-fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
+fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
+                          fast_space_first_fn *first, void *ctx, fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
     if (!options->name || options->name[0] == 0 || strlen(options->name) >= FAST_SPACE_NAME_MAX)
@@ -370,7 +374,7 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);
     if (!err)
-        err = build(space, options, marks);
+        err = build(space, options, marks, first, ctx);
     fast__free(marks);
     if (err) {
         destroy(space);
@@ -380,6 +384,11 @@ fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, f
     fast__post(actor, &space->task);
     *out = space;
     return FAST_OK;
+}
+
+fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
+{
+    return fast__space_open(actor, options, NULL, NULL, out);
 }
 
 /* Say goodbye to every owner; far ones have applied everything when they answer. */

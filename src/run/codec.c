@@ -261,7 +261,7 @@ static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int6
 }
 
 fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *options,
-                                fast_space **out)
+                                fast_space_first_fn *first, void *ctx, fast_space **out)
 {
     fast_seat *seat = t->run;
     const fast_run *run = seat->team->run;
@@ -270,7 +270,7 @@ fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *optio
     fast_err err;
 
     if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
-        return fast_space_open(t->actor, options, out);
+        return fast__space_open(t->actor, options, first, ctx, out);
     FAST_TRY(list_matrices(fast__run_params(run), &matrices, &o.matrix_count));
     o.matrices = matrices;
     o.codec = fast__chain_text(run->codec);
@@ -279,7 +279,7 @@ fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *optio
     o.codec_scope = run->config.codec_scope;
     o.codec_small = run->config.codec_small;
     o.epoch_rounds = t->epoch_steps;
-    err = fast_space_open(t->actor, &o, out);
+    err = fast__space_open(t->actor, &o, first, ctx, out);
     if (!err)
         fast__space_figures(*out, &seat->figures);
     fast__free(matrices);

@@ -87,27 +87,39 @@ static fast_err begin_values(fast_seat *seat, const fast_left *left, const fast_
     return FAST_OK;
 }
 
+/* A space that is opened, and its place. */
+typedef struct place {
+    fast_seat *seat; /* whose */
+    fast_left *left; /* its entry */
+} place;
+
+/* Others find a space whole and in its place: at a checkpoint another thread packs an owner's,
+ * which serves from the moment that it is open. */
+static fast_err begin_space(void *ctx, fast_space *space)
+{
+    const place *p = ctx;
+    const fast_blob *blob = &p->left->blob;
+    const int64_t me = fast_actor_id(p->seat->trainer.actor);
+
+    FAST_TRY(fast__space_load(space, me, blob->bytes, blob->size));
+    FAST_TRY(fast__owed_others(p->seat, p->left->number, space));
+    p->left->space = space;
+    return FAST_OK;
+}
+
 fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
 {
     fast_seat *seat = t->run;
-    fast_space *space = NULL;
-    fast_left *left = NULL;
+    place p = { .seat = seat };
     fast_err err;
 
     FAST_ASSERT(options->tensors[0].count == t->count);
-    FAST_TRY(find(seat, (int64_t)fast__hash(options->name, strlen(options->name), 0), &left));
-    FAST_TRY(begin_values(seat, left, options));
-    FAST_TRY(fast__codec_space_open(t, options, &space));
-    err = fast__space_load(space, fast_actor_id(t->actor), left->blob.bytes, left->blob.size);
-    if (!err)
-        err = fast__owed_others(seat, left->number, space);
-    if (err) {
-        fast_space_close(space);
-        return err;
-    }
-    left->space = space;
-    *out = space;
-    return FAST_OK;
+    FAST_TRY(find(seat, (int64_t)fast__hash(options->name, strlen(options->name), 0), &p.left));
+    FAST_TRY(begin_values(seat, p.left, options));
+    err = fast__codec_space_open(t, options, begin_space, &p, out);
+    if (err)
+        p.left->space = NULL;
+    return err;
 }
 
 fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space)

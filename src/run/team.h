@@ -4,6 +4,7 @@
 #include "base/pack.h"
 #include "base/thread.h"
 #include "comm/flow.h"
+#include "comm/space_keep.h"
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"
@@ -310,7 +311,7 @@ void fast__spaces_drop(fast_seat *seat);
 void fast__spaces_pack(const fast_seat *seat, fast_pack *pack, int64_t kind);
 /* codec.c: open a space with the run's codecs. */
 fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *options,
-                                fast_space **out);
+                                fast_space_first_fn *first, void *ctx, fast_space **out);
 
 /* kept.c: the memory of this number, made if there is none; all of it is given back. */
 fast_err fast__kept_get(fast_seat *seat, int64_t number, size_t size, void **out);
