@@ -341,7 +341,8 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.05",
+        .flags =
+            "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "bounded",
@@ -356,7 +357,8 @@ const fast_system fast__systems_ps[] = {
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.05",
+        .flags =
+            "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
         .parallelism = "DP",
         .optimisation = "central",
         .scheduling = "bounded",
