@@ -95,6 +95,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t num
 /* Count a step: of the parts since the last, or, where there were none, one that the others took
  * and this worker missed. lr becomes that step's. */
 FAST_API void fast_trainer_count(fast_trainer *t);
+/* Go on at another step, from 0 to step_count: those between are left out, or taken again. */
+FAST_API void fast_trainer_move(fast_trainer *t, int64_t step);
 
 /* A layer whose gradient is a sum of outer products, one for each sample of the batch: its part of
  * g, [outputs][inputs] row major, has the element sum over r < rows of u[r][o] v[r][i]. */

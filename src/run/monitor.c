@@ -88,6 +88,17 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
     fast__team_unlock(seat);
 }
 
+void fast__monitor_move(fast_seat *seat, int64_t step)
+{
+    fast_team *team = seat->team;
+
+    fast__team_lock(seat);
+    team->steps_sum += step - seat->trainer.step;
+    team->run->step = team->steps_sum / team->here;
+    seat->trainer.step = step;
+    fast__team_unlock(seat);
+}
+
 /* The newest epoch that has sums becomes the run's. The mutex is held. */
 static void take_sums(fast_team *team)
 {

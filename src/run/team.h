@@ -364,6 +364,8 @@ void fast__monitor_cast(fast_vote *vote, const fast_seat *seat);
 bool fast__monitor_next(fast_seat *seat);
 /* A gradient was computed; NULL: a step was counted without one. */
 void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient);
+/* The worker goes on at another step. */
+void fast__monitor_move(fast_seat *seat, int64_t step);
 /* The worker's program begins once more: its node was restarted. */
 void fast__monitor_return(fast_seat *seat);
 /* The worker's program is over. Its replica, and those of far workers that end up here, are kept

@@ -257,6 +257,12 @@ void fast_trainer_count(fast_trainer *t)
     seat->done_count = 0;
 }
 
+void fast_trainer_move(fast_trainer *t, int64_t step)
+{
+    FAST_ASSERT(step >= 0 && step <= t->step_count);
+    fast__monitor_move(seat_of(t), step);
+}
+
 fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
 {
     fast_seat *seat = seat_of(t);

@@ -118,7 +118,8 @@ static fast_err check_message(const fast_trainer *t, const fast_msg *msg, bool c
 {
     const size_t head = head_size(t), whole = head + (size_t)t->count * sizeof(float);
 
-    if (msg->part_count == 1 && (coded ? msg->parts[0].size >= head : msg->parts[0].size == whole))
+    if (msg->part_count == 1 && msg->words[WORD_STEP] >= 0 &&
+        (coded ? msg->parts[0].size >= head : msg->parts[0].size == whole))
         return FAST_OK;
     return fast__fail(FAST_EFORMAT, "a message of actor %lld has no model of this run",
                       (long long)msg->from);
@@ -399,7 +400,8 @@ static fast_err await(fast_trainer *t, device *v, bool *over_out)
         memcpy(t->s, data + counts, head - counts);
         fast_trainer_mix(t, 0, (const double *)(const void *)data, 1);
         fast_trainer_reset_rule(t);
-        t->step = msg->words[WORD_STEP] < t->step_count ? msg->words[WORD_STEP] : t->step_count;
+        fast_trainer_move(t, msg->words[WORD_STEP] < t->step_count ? msg->words[WORD_STEP]
+                                                                   : t->step_count);
         t->centre_version = msg->words[WORD_VERSION];
         *over_out = msg->words[WORD_KIND] == KIND_OVER;
     }
