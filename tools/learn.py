@@ -119,8 +119,8 @@ RULES = ("Batches are of 16 samples a worker unless the preset has its own; lear
          "trials on held-out data (`tools/learn.py tune`). Presets that were below or close to it got a second chance with "
          "other settings, on held-out data too but not in equal number (`tools/learn.py again`; [the rules](../tools/learn.py)), "
          "and which ones did was decided by figures on the test set: with seed 1 for most, with seed 2 for `mxnet`, "
-         "`project-adam`, `mpca-sgd`, `essp`, `easgd`, `eamsgd`, `sync-easgd`, `lars-32k`, `downpour` and `ensemble`. That flatters "
-         "them. Synchronous SGD itself has 89.5% with one of the seeds and 90.2% with the other, so that a difference of one "
+         "`project-adam`, `mpca-sgd`, `essp`, `easgd`, `eamsgd`, `sync-easgd`, `lars-32k`, `downpour`, `bosen` and `ensemble`. "
+         "That flatters them. The cells are of two machines and of several builds. Synchronous SGD itself has 89.5% with one of the seeds and 90.2% with the other, so that a difference of one "
          "seed is good to about half a point. Members of `ensemble` do N times the work, as `--shard all` gives each the whole set.")
 FIELDS = ["system", "seed", "transport", "workers", "accuracy", "difference", "seconds", "verdict"]
 AGAIN_FIELDS = ["system", "settings", "transport", "workers", "accuracy", "seconds"]
