@@ -93,7 +93,8 @@ void fast__monitor_move(fast_seat *seat, int64_t step)
     fast_team *team = seat->team;
 
     fast__team_lock(seat);
-    team->steps_sum += step - seat->trainer.step;
+    if (step < seat->trainer.step) /* what is left out is not counted, what comes again not twice */
+        team->steps_sum -= seat->trainer.step - step;
     team->run->step = team->steps_sum / team->here;
     seat->trainer.step = step;
     fast__team_unlock(seat);
