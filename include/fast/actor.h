@@ -7,11 +7,18 @@
  *     static fast_err hello(fast_actor *actor, void *ctx)
  *     {
  *         fast_msg *msg = NULL;
- *         if (fast_actor_id(actor) == 0)
- *             return fast_receive(actor, FAST_ANY, 7, FAST_SOON, &msg) ...
+ *         fast_err err = FAST_OK;
+ *         if (fast_actor_id(actor) == 1) {
+ *             err = fast_msg_new(actor, 7, &msg);
+ *             return err ? err : fast_send(actor, 0, &msg);
+ *         }
+ *         err = fast_receive(actor, 1, 7, FAST_SOON, &msg);
+ *         fast_msg_free(msg);
+ *         return err;
  *     }
- *     const fast_role roles[] = { { "worker", 4, hello, NULL } };
- *     fast_actors_run((const char *[]){ "transport=sim", NULL }, roles, 1, NULL);
+ *     const fast_role roles[] = { { "worker", 2, hello, NULL } };
+ *     if (fast_actors_run((const char *[]){ "transport=sim", NULL }, roles, 1, NULL) != FAST_OK)
+ *         puts(fast_error_detail());
  *
  * An actor is a sequential program with a number, a role, a mailbox, a clock and a random stream;
  * it lives on a node. It is written as a blocking straight-line program. The transport decides what

@@ -9,9 +9,11 @@
  *
  *     static fast_err gradient(void *ctx, fast_lesson *lesson)
  *     {
- *         ...                          g <- d loss / d w, the mean over a batch
- *         lesson->loss = loss;
- *         lesson->samples = lesson->count;
+ *         const float *target = ctx; // of w: the loss is (w[0] - target)^2 / 2
+ *         const float error = lesson->w[0] - *target;
+ *         lesson->g[0] = error; // g <- d loss / d w, the mean over a batch
+ *         lesson->loss = 0.5 * (double)error * (double)error;
+ *         lesson->samples = lesson->batch;
  *         return FAST_OK;
  *     }
  *

@@ -10,12 +10,15 @@
  *
  *     static fast_err synchronous(fast_trainer *t, const void *config)
  *     {
- *         while (fast_trainer_next(t)) {
- *             FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
- *             FAST_TRY(fast_trainer_sum(t, t->g));
- *             FAST_TRY(fast_trainer_update(t, t->g, 1.0f / (float)t->workers));
+ *         fast_err err = FAST_OK;
+ *         while (!err && fast_trainer_next(t)) {
+ *             err = fast_trainer_gradient(t, NULL, NULL);
+ *             if (!err)
+ *                 err = fast_trainer_sum(t, t->g);
+ *             if (!err)
+ *                 err = fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
  *         }
- *         return fast_trainer_end(t);
+ *         return err ? err : fast_trainer_end(t);
  *     }
  */
 
