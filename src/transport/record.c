@@ -111,9 +111,8 @@ __attribute__((format(printf, 2, 3))) static void fall_out(fast_world *world, co
 static const char *kind_text(fast_tape_kind kind)
 {
     static const char *const texts[] = { "reads the clock", "takes a message",
-                                         "comes back from a "
-                                         "wait",
-                                         "uses shared memory", "looks at a flag" };
+                                         "comes back from a wait", "uses shared memory",
+                                         "looks at a flag" };
     return texts[kind];
 }
 
