@@ -129,6 +129,19 @@ fast_err fast__quorum_msg(fast_trainer *t, uint64_t tag, fast_quorum_kind kind, 
     return FAST_OK;
 }
 
+fast_err fast__quorum_check(const int64_t *weights, int64_t workers)
+{
+    int64_t all = 0;
+
+    for (int64_t i = 0; i < workers; i++) {
+        if (weights[i] < 0 || weights[i] > INT32_MAX)
+            return fast__fail(FAST_EFORMAT, "a round with %lld micro-batches of worker %lld",
+                              (long long)weights[i], (long long)i);
+        all += weights[i];
+    }
+    return all > 0 ? FAST_OK : fast__fail(FAST_EFORMAT, "a round without any micro-batch");
+}
+
 /* A worker's memory besides its replica. */
 typedef struct member {
     fast_trainer *t;
@@ -363,6 +376,7 @@ static fast_err take(member *m, int64_t server, int64_t round, const fast_msg *m
         return fast__fail(FAST_EFORMAT, "server %lld sent no sum of step %lld", (long long)server,
                           (long long)round);
     memcpy(m->weights, fast_msg_data(msg, 1), msg->parts[1].size);
+    FAST_TRY(fast__quorum_check(m->weights, t->workers));
     if (m->codes)
         return fast__quorum_unpack(m->t, &m->codes[t->servers + server], msg, m->sum + first);
     memcpy(m->sum + first, fast_msg_data(msg, 0), msg->parts[0].size);
@@ -547,6 +561,9 @@ static fast_err rejoin(member *m)
 
     fast_actor_at(t->actor, t->step, "a model to go on with");
     FAST_TRY(ask_to_join(m, &round, &donor));
+    if (round < 0 || round > t->step_count)
+        return fast__fail(FAST_EFORMAT, "the first server lets it begin at step %lld of %lld",
+                          (long long)round, (long long)t->step_count);
     m->refused = m->over = false;
     if (donor < 0)
         return FAST_OK;

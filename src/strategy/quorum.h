@@ -54,6 +54,9 @@ void fast__quorum_range(const fast_trainer *t, int64_t server, int64_t *first_ou
 fast_err fast__quorum_msg(fast_trainer *t, uint64_t tag, fast_quorum_kind kind, int64_t round,
                           int64_t number, fast_buffer **move, fast_msg **out);
 
+/* Are these the micro-batches of each worker in a round, at least one in all? FAST_EFORMAT. */
+fast_err fast__quorum_check(const int64_t *weights, int64_t workers);
+
 /* quorum_code.c: a server's stretch, where the run has codecs. */
 typedef struct fast_quorum_code {
     bool on;         /* the run has codecs */

@@ -90,7 +90,10 @@ static fast_err list_round(server *s, int64_t *count_out, int64_t *weight_out)
 
         if (s->weights[i] == 0)
             continue;
-        FAST_ASSERT(msg != NULL);
+        if (!msg) /* the leader counts what all servers have */
+            return fast__fail(FAST_EFORMAT,
+                              "the first server counts a gradient of worker %lld that never came",
+                              (long long)i);
         if (x)
             FAST_TRY(fast__quorum_unpack(s->t, &s->codes[0], msg, x));
         s->x[(*count_out)++] = x ? x : fast_msg_data(msg, 0);
@@ -352,7 +355,7 @@ static fast_err take_gradient(server *s, int64_t i, fast_msg **move)
 
     if ((*move)->part_count != 1 ||
         (!s->decoded && (*move)->parts[0].size != (size_t)s->count * sizeof(float)) ||
-        (*move)->words[FAST_QUORUM_NUMBER] < 1)
+        (*move)->words[FAST_QUORUM_NUMBER] < 1 || (*move)->words[FAST_QUORUM_NUMBER] > INT32_MAX)
         return fast__fail(FAST_EFORMAT, "worker %lld sent no gradient of %lld numbers",
                           (long long)i, (long long)s->count);
     if (leads(s) && (*move)->words[FAST_QUORUM_ROUND] < s->round) /* its round is over */
@@ -408,6 +411,7 @@ static fast_err take_decision(server *s, const fast_msg *msg)
     if (msg->part_count != 1 || msg->parts[0].size != (size_t)s->t->workers * sizeof *s->weights)
         return fast__fail(FAST_EFORMAT, "the first server sent no list of workers");
     memcpy(s->weights, fast_msg_data(msg, 0), msg->parts[0].size);
+    FAST_TRY(fast__quorum_check(s->weights, s->t->workers));
     return close_round(s, msg->words[FAST_QUORUM_ROUND]);
 }
 
@@ -447,8 +451,11 @@ static fast_err take_message(server *s, fast_msg **move)
     const fast_trainer *t = s->t;
     const fast_msg *msg = *move;
     const int64_t i = fast_actor_index(t->actor, msg->from);
-    const int64_t whose = msg->words[FAST_QUORUM_NUMBER];
+    const int64_t whose = msg->words[FAST_QUORUM_NUMBER], round = msg->words[FAST_QUORUM_ROUND];
 
+    if (round < 0 || round > t->step_count)
+        return fast__fail(FAST_EFORMAT, "a message of step %lld, and the run has %lld",
+                          (long long)round, (long long)t->step_count);
     if (strcmp(fast_actor_role(t->actor, msg->from), "worker") == 0)
         return take_word(s, i, move);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_DECIDE)
