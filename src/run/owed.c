@@ -403,7 +403,8 @@ fast_err fast__owed_load(fast_run *run, const fast_tensors *tensors)
         const size_t size = (size_t)t->count * sizeof(float);
 
         FAST_TRY(fast__blob_reserve(&o->blobs[i], size));
-        memcpy(o->blobs[i].bytes, t->data, size);
+        if (size > 0) /* a forged file's may be empty */
+            memcpy(o->blobs[i].bytes, t->data, size);
         o->blobs[i].step = o->step = o->loaded = run->step;
     }
     for (int64_t i = 0; team && i + 1 < team->phase_count; i++) {
