@@ -3,7 +3,7 @@
 CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: all run test soak install format clean asan tsan
+.PHONY: all run test soak install format clean asan tsan coverage
 
 all: build/release/build.ninja
 	cmake --build --preset release
@@ -29,6 +29,15 @@ asan tsan:
 	cmake --preset $@ $(CMAKE_FLAGS)
 	cmake --build --preset $@
 	ctest --preset $@ -j 2 --no-tests=error
+
+# Line coverage of src without the program, by folder. Counts of an older run are forgotten.
+coverage:
+	tools/packages coverage
+	cmake --preset coverage $(CMAKE_FLAGS)
+	cmake --build --preset coverage
+	find build/coverage -name '*.gcda' -delete
+	ctest --preset coverage -j 2 --no-tests=error
+	tools/coverage.py build/coverage
 
 # Hours, not minutes: fuzzing, builds without the optional libraries, aarch64, fresh oracles.
 soak:

@@ -14,15 +14,17 @@ tidy = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tidy)
 
 
-def needed(path):
-    """The symbols that an object file needs from elsewhere."""
-    listing = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True)
-    return {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines() if line.split()}
+def needed(paths):
+    """The symbols that object files need from elsewhere: (path, symbol) of each."""
+    listing = subprocess.run(["nm", "-A", "-u", "-P", *paths], capture_output=True, text=True, check=True)
+    for line in listing.stdout.splitlines():
+        path, symbol = line.split()[:2]
+        yield path.removesuffix(":"), symbol.split("@")[0]
 
 
 def complaints(tree):
     """Of all object files under tree/src, which mirrors the sources; and how many were looked at."""
-    found, count = [], 0
+    sources = {}
     for folder, _, files in os.walk(os.path.join(tree, "src")):
         for name in sorted(files):
             path = os.path.relpath(os.path.join(folder, name), tree)
@@ -33,11 +35,10 @@ def complaints(tree):
                 continue
             if tree == objects and not os.path.exists(os.path.join(root, source)):
                 continue  # left by an older build
-            count += 1
-            for symbol in sorted(needed(os.path.join(tree, path))):
-                if tidy.system_kind(symbol):
-                    found.append(f"{source} needs {symbol}: {tidy.system_kind(symbol)}")
-    return found, count
+            sources[os.path.join(tree, path)] = source
+    found = [f"{sources[path]} needs {symbol}: {tidy.system_kind(symbol)}"
+             for path, symbol in needed(sources) if tidy.system_kind(symbol)]
+    return sorted(found), len(sources)
 
 
 def check_that_it_complains():
