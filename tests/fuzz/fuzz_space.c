@@ -9,9 +9,6 @@
 #include "comm/space.h"
 #include "forge.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ACTORS = 3, COUNT = 40, SMALL = 8, MESSAGES_MAX = 64 };
@@ -117,7 +114,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (const char *[]){ "transport=sim", "cluster=ethernet-1g", "timeout=5", NULL }, roles, 1,
         NULL);
     FAST_ASSERT(!err || fast_error_detail()[0] != '\0');
-    if (getenv("FUZZ_SAYS"))
-        fprintf(stderr, "%d: %s: %s\n", s.form, fast_err_name(err), err ? fast_error_detail() : "");
     return 0;
 }
