@@ -334,6 +334,11 @@ def is_plugin_pair(a, b):
     return len(a) == len(b) == 4 and a[:2] == b[:2] and a[2] != b[2]
 
 
+def is_contract_pair(a, b):
+    """A contract's header (src/comm/topology.h) and its implementation one folder below."""
+    return os.path.dirname(os.path.dirname(b)) == os.path.dirname(a)
+
+
 def clash(paths):
     """Is there a pair among them that is not of two plug-ins?"""
     return any(not is_plugin_pair(a, b) for i, a in enumerate(paths) for b in paths[:i])
@@ -346,6 +351,7 @@ class Proportions:
         self.tags = collections.defaultdict(list)   # tag: (path, line, body)
         self.fields = collections.Counter()         # tag
         self.stems = collections.defaultdict(set)   # stem: folder/stem of the files that have it
+        self.sources = set()                        # folder/stem of those that are more than a header
         self.lines = collections.Counter()          # (folder, "code" or "comment")
         self.functions = collections.Counter()      # folder
         self.assertions = collections.Counter()     # folder
@@ -360,8 +366,9 @@ class Proportions:
                 complain(path, line_of(code, position), f"struct {tag} has {fields} fields, limit {FIELDS_MAX}", "fields")
         if parts[0] != "src":
             return
-        stem = os.path.splitext(path)[0]
+        stem, ending = os.path.splitext(path)
         self.stems[os.path.basename(stem)].add(stem)
+        self.sources.update({stem} if ending == ".c" else {})
         folder = parts[1]
         for plain, stripped in zip(source.split("\n"), code.split("\n")):
             self.lines[folder, "code"] += bool(stripped.strip())
@@ -376,7 +383,8 @@ class Proportions:
                 for path, line, _ in places:
                     complain(path, line, f"struct {tag} is defined {len(places)} times", "tags")
         for name, stems in sorted(self.stems.items()):
-            if clash(sorted(stems)):
+            above = {a for a in stems - self.sources for b in stems if is_contract_pair(a, b)}
+            if clash(sorted(stems - above)):
                 for stem in sorted(stems):
                     complain(stem, 1, f"file stem {name} exists {len(stems)} times", "stems")
         for tag in FIELDS_ALLOWED:
