@@ -4,7 +4,7 @@
 The question: samples/s of one worker, one thread, batch 64, on Fashion-MNIST, for mlp, lenet and
 resnet8, FAST and PyTorch (Debian's python3-torch) alternating in the same run, so that a noisy
 machine hurts both; the medians' ratio is the answer. The expected answer and the bounds are in
-docs/performance.md. With --epochs 3 or so it also compares the test accuracies.
+results/performance.md. With --epochs 3 or so it also compares the test accuracies.
 
 usage: bench/peer.py [--fast build/release/fast] [--rounds 3] [--epochs 1] [--seeds] [MODEL ...]
 FMNIST in the environment names the folder of the data set.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""store - what keeping runs costs. Usage: bench/store.py FAST [STEPS]
+"""store - the cost of the run store. Usage: bench/store.py FAST [STEPS]
 
-Two questions of docs/runs.md:
+Two questions of results/store.md:
 
 1. What does the writer take from a training at ten rows a second? Expected: less than 1%. A run of
    lenet with one worker has two threads, the one that trains and the one that writes; the kernel
