@@ -12,12 +12,12 @@ enum { WORKERS = 4, PERIOD = 4 };
 
 static fast_err follow(fast_trainer *t, const void *config)
 {
-    float loss[WORKERS] = { 0 }; /* of all workers, each a running mean */
+    float loss[WORKERS] = { 0 }; /* running mean of each worker */
     float mine = 0;
     fast_err err = FAST_OK;
 
     (void)config;
-    t->period = PERIOD; /* where all may stop together */
+    t->period = PERIOD; /* steps between points where all workers may stop together */
     while (!err && fast_trainer_next(t)) {
         err = fast_trainer_gradient(t, NULL, NULL);
         err = err ? err : fast_trainer_update(t, t->g, 1);
