@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 06_strategy - a strategy of your own: follow the leader. Workers train alone; every few steps all
- * of them take the model of the one whose loss is lowest. It runs on every transport.
+ * workers take the model of the worker with the lowest loss. It runs on every transport.
  *
  *     cc 06_strategy.c -o 06_strategy $(pkg-config --cflags --libs fast) && ./06_strategy sim
  */
