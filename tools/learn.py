@@ -410,8 +410,8 @@ def table(args):
     notes = [said] + [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if name in seen]
     notes += [note for note in old if not note.startswith("Presets with flags") and " degrades" not in note]
     commands = [f"tools/learn.py run --jobs 16 --transport {r[0]} --seeds {','.join(seeds[r])} --out learn.csv" for r in runs]
-    head = {"date": results.today(), "command": commands + ["tools/learn.py table --out learn.csv"], "note": notes,
-            "code": "system"}
+    head = {"machine": results.machine(), "date": results.today(), "note": notes, "code": "system",
+            "command": commands + ["tools/learn.py table --out learn.csv"]}
     results.publish([("learning", head, ["system", *(f"{t}, {w} workers" for t, w in runs), "verdict"], rows)])
     return 0
 
