@@ -32,7 +32,7 @@ SEEDS = [1, 2, 3]
 TRIAL = ["--epochs", "2", "--holdout", "0.1", "--seed", "1000"]
 
 # Every codec, and none, gets the same number of trials: the run's own rule (momentum) at three rates, and plain SGD with a
-# warm-up at three: codecs that keep much of a gradient back often want that, as momentum adds up once more what is sent late.
+# warm-up at three: codecs that delay much of a gradient often need that, as momentum adds delayed parts once more.
 # Late gradients need smaller rates than those that are waited for.
 MOMENTUM = {"--optimizer": "momentum:weight_decay=0.0005"}
 PLAIN = {"--optimizer": "sgd:weight_decay=0.0005"}
@@ -78,7 +78,7 @@ CANDIDATES = [("none", "none"), ("bf16", "none"), ("int8", "none"), ("int8", "in
 
 
 class Known(Runs):
-    """Runs nothing: what is not known yet is an error."""
+    """Runs nothing: a run that is not in the file is an error."""
 
     def run(self, flags):
         return self.known.get(self.command(flags)) or {

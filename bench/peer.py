@@ -70,7 +70,7 @@ def torch_train(model, epochs, batch, lr, seed):
     seconds = 0.0
     for epoch in range(epochs):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed * 1000 + epoch))
-        begin = time.time()
+        start = time.time()
         net.train()
         for i in range(0, len(x) - batch + 1, batch):
             index = order[i:i + batch]
@@ -78,7 +78,7 @@ def torch_train(model, epochs, batch, lr, seed):
             rule.zero_grad(set_to_none=True)
             loss.backward()
             rule.step()
-        seconds += time.time() - begin
+        seconds += time.time() - start
     net.eval()
     with torch.no_grad():
         right = sum((net(test_x[i:i + 500]).argmax(1) == test_y[i:i + 500]).sum().item()

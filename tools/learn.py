@@ -41,7 +41,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WITHIN = 1.5  # points of accuracy
 RUNS = [("threads", 4), ("sim", 8)]
 FACTORS = [1 / 4, 1 / 2, 1, 2, 4]
-FURTHER = 2  # times that the factors go on where the best is the first or the last
+FURTHER = 2  # further factors, at most, where the best is the first or the last
 TRIALS = [("sim", 8)]
 # Presets that lose accuracy according to the literature, and where it says so: reported, not failed.
 DEGRADE = {

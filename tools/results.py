@@ -5,7 +5,7 @@
     tools/results.py            write results/*.md
     tools/results.py --check    write nothing; exit 1 if a page or a table is not in its generated form
 
-A table is one CSV file. It begins with lines "# key: text", which say what was measured:
+A table is one CSV file. It starts with lines "# key: text":
 
     page      the page that shows the table: results/<page>.md
     order     the place of the table on that page

@@ -28,7 +28,7 @@ def slug(heading):
 
 
 def outside_fences(text):
-    """The text with fenced blocks blanked out, line structure kept."""
+    """The text with fenced blocks blanked out, line structure unchanged."""
     return re.sub(r"^```.*?^```$", lambda match: "\n" * match.group(0).count("\n"), text, flags=re.M | re.S)
 
 
