@@ -78,7 +78,7 @@ def check(root):
     """The mistakes of a tree."""
     errors.clear()
     for path in files(root):
-        if not path.endswith(TEXT) or path == "tests/house/pages.py":
+        if not path.endswith(TEXT) or path.startswith("tests/house/"):  # tests name pages that do not exist
             continue
         text = open(os.path.join(root, path), encoding="utf-8", errors="replace").read()
         check_names(root, path, text)
