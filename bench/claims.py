@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the literature claims of ways of training, measured in the simulator.
+"""Claims of the literature about strategies, measured in the simulator.
 
     bench/claims.py                       all claims, about two hours of a core
     bench/claims.py ssp gossip --jobs 16  some of them, 16 runs at a time
-    bench/claims.py --report docs/claims.md   write the page from what was measured
+    bench/claims.py --report              write results/claim-*.csv and the pages from the runs that are there
 
 Every arm of a claim gets the same number of tuning trials: one a learning rate of the same grid, on
 a tenth of the training set that is held out (--holdout), with a seed that is not reported. The rate
 that reached the target first (else: that ended with the best accuracy) is then run with each of
 the seeds, on the test set. Time is virtual: the simulator's, hence the same on every machine.
-Results are kept as JSON lines; what is there is not run again.
+Results are JSON lines in a file; a run that is there is not repeated.
 """
 import argparse
 import concurrent.futures
@@ -20,6 +20,9 @@ import statistics
 import subprocess
 import sys
 import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tools"))
+import results as tables  # noqa: E402
 
 RATES = ["0.0125", "0.025", "0.05", "0.1", "0.2", "0.4", "0.8"]
 TUNING_SEED = 1000
@@ -184,7 +187,7 @@ def claims():
                           f"**{correlation(r, lambda x: x['divergence'], accuracy_of):.2f}**")
     for rule, rates in (("momentum", RATES), ("adam", ["0.00025", "0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"])):
         yield Claim(f"state-{rule}", f"Where {rule}'s state belongs under partial communication: with the "
-                    f"worker, averaged like the weights, begun anew, or at the server (8 workers, "
+                    f"worker, averaged like the weights, reset, or at the server (8 workers, "
                     f"period 8; gossip drops half of the links).",
                     PLAIN + ["--optimizer", rule, "--cluster", "hetero"],
                     {**{f"local, {s}": ["--strategy", f"local:period=8,state={s}"]
@@ -230,7 +233,7 @@ def crashes(flags, part):
 # ---- running -------------------------------------------------------------------------------------
 
 class Runs:
-    """Runs `fast train`, once for each command ever; keeps results in a file of JSON lines."""
+    """Runs `fast train`, once for each command ever, and appends the results to a file of JSON lines."""
 
     def __init__(self, program, path, jobs, fields=FIELDS):
         self.program, self.path, self.fields = program, path, fields
@@ -312,7 +315,7 @@ def measure(claim, runs):
     return chosen, results
 
 
-# ---- the page ------------------------------------------------------------------------------------
+# ---- the tables ------------------------------------------------------------------------------------
 
 def spread(values, form):
     values = [v for v in values if v is not None]
@@ -322,48 +325,35 @@ def spread(values, form):
     return form.format(mid) if low == high else f"{form.format(mid)} ({form.format(low)} to {form.format(high)})"
 
 
-def page(claim, chosen, results):
-    lines = [f"## {claim.name}", "", claim.says, "",
-             f"Measured: {claim.verdict(results)}.", "",
-             "| arm | rate | test accuracy, % | reached target | time to it, s | virtual time, s | "
-             "MB sent | staleness | divergence | completeness |", "|---|---|---|---|---|---|---|---|---|---|"]
+COLUMNS = ["arm", "learning rate", "test accuracy, %", "reached target", "time to it, s", "virtual time, s",
+           "MB sent", "staleness", "divergence", "completeness"]
+
+
+def table(claim, order, chosen, results):
+    """The table of a claim: name, head, columns and rows."""
+    rows = []
     for arm, runs in results.items():
         errors = [r["error"] for r in runs if "error" in r]
         if errors:
-            lines.append(f"| {arm} | {chosen[arm] or '-'} | failed {len(errors)} of {len(runs)}: "
-                         f"{errors[0]} | | | | | | | |")
+            rows.append([arm, chosen[arm] or "-", f"failed {len(errors)} of {len(runs)}: {errors[0]}"] + [""] * 7)
             continue
         reached = [r["time_to_target_s"] for r in runs if r["time_to_target_s"] is not None]
         timed = "--target" in claim.job
-        lines.append(" | ".join([
-            f"| {arm}", chosen[arm] or "0.1", spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
+        rows.append([
+            arm, chosen[arm] or "0.1", spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
             f"{len(reached)} of {len(runs)}" if timed else "-",
             spread(reached, "{:.2f}") if timed else "-",
             spread([r["virtual_time_s"] for r in runs], "{:.2f}"),
             spread([(r["bytes_sent"] or 0) / 1e6 for r in runs], "{:.0f}"),
             spread([r["staleness_mean"] for r in runs], "{:.1f}"),
             spread([r["divergence"] for r in runs], "{:.3g}"),
-            spread([r["completeness"] for r in runs], "{:.3f}")]) + " |")
+            spread([r["completeness"] for r in runs], "{:.3f}")])
     first = next(iter(claim.arms))
-    lines += ["", f"Again: `bench/claims.py {claim.name}`. One run of it:", "", "```", results[first][0]["command"],
-              "```", ""]
-    return "\n".join(lines)
-
-
-HEAD = """# Claims of the literature, measured
-
-Generated by `bench/claims.py --report docs/claims.md`; do not edit. Each claim is one command, `bench/claims.py NAME`.
-
-All runs are in the simulator, in virtual time: how busy or fast the machine is does not matter, and a run repeats to the bit on the same
-kind of machine (another processor may round otherwise, and learn a little otherwise). The job is lenet on 12,000 rendered digits
-with SGD at a constant rate and 16 samples a worker and step, unless the claim says otherwise. **Every arm of a claim got the same
-tuning**: one trial for each of the same rates ({rates}), with seed {tuning} on a tenth of the training set that was held out; the rate that
-reached the target first, else the one with the best accuracy, was then run with the first 3 or all 5 of the seeds {seeds} on the test
-set. A claim *holds* if all seeds say so, *leans* if most do. Figures are medians over the seeds, with the smallest and the largest.
-
-What this cannot say: the job is small, the rates are seven, and a system's other settings are those of its preset or paper.
-
-"""
+    head = {"page": "claims", "order": str(order), "title": claim.name, "question": "Claim: " + claim.says,
+            "machine": tables.VIRTUAL, "date": tables.today(),
+            "command": [f"bench/claims.py {claim.name}", results[first][0]["command"]],
+            "note": [f"Measured: {claim.verdict(results)}."]}
+    return f"claim-{claim.name}", head, COLUMNS, rows
 
 
 def main():
@@ -372,7 +362,8 @@ def main():
     parser.add_argument("--fast", default="build/release/fast", help="the program [%(default)s]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time [all cores]")
     parser.add_argument("--results", default="claims.jsonl", help="file of results [%(default)s]")
-    parser.add_argument("--report", help="write the page of all claims to this file")
+    parser.add_argument("--report", nargs="?", const=tables.HERE, metavar="ROOT",
+                        help="write the tables to ROOT/results, and make the pages [this repository]")
     args = parser.parse_args()
     everything = list(claims())
     wanted = [c for c in everything if not args.names or any(c.name.startswith(n) for n in args.names)]
@@ -381,12 +372,11 @@ def main():
     runs = Runs(args.fast, args.results, args.jobs)
     with concurrent.futures.ThreadPoolExecutor(len(wanted)) as side_by_side:
         measured = list(side_by_side.map(lambda claim: measure(claim, runs), wanted))
-    pages = [page(claim, *m) for claim, m in zip(wanted, measured)]
-    print("\n".join(pages))
+    numbers = {claim.name: number for number, claim in enumerate(everything, 1)}
+    made = [table(claim, numbers[claim.name], *m) for claim, m in zip(wanted, measured)]
+    print("\n".join(line for one in made for line in tables.page_of_table(tables.Table(*one))))
     if args.report:
-        with open(args.report, "w", encoding="utf-8") as out:
-            out.write(HEAD.format(rates=", ".join(RATES), tuning=TUNING_SEED,
-                                  seeds=", ".join(map(str, SEEDS))) + "\n".join(pages))
+        tables.publish(made, args.report)
 
 
 if __name__ == "__main__":

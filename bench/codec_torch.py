@@ -62,7 +62,7 @@ class Cast:
 
 
 class Feedback:
-    """Error feedback: e is what was lost."""
+    """Error feedback: e is the residual."""
 
     def __init__(self, x):
         self.e = torch.zeros_like(x)
@@ -136,11 +136,11 @@ def measure(codec, x):
     """Seconds to encode and to decode."""
     encode = decode = math.inf
     for _ in range(ROUNDS):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         code = codec.encode(x)
         middle = time.perf_counter()
         codec.decode(code, x.numel())
-        encode = min(encode, middle - begin)
+        encode = min(encode, middle - start)
         decode = min(decode, time.perf_counter() - middle)
     return encode, decode
 

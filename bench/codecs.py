@@ -5,18 +5,18 @@
     bench/codecs.py                    everything, about three hours of a core
     bench/codecs.py learns --jobs 2    accuracy of every codec beside none, two runs at a time
     bench/codecs.py pays               time to 88% on slow links: candidates, none, and auto
-    bench/codecs.py --report docs/codec-figures.md    write the page from what was measured
+    bench/codecs.py --report           write results/codec-*.csv and the pages from the runs that are there
 
-Rule and rate of each codec are chosen on held-out data, with as many trials for each. Time is
-virtual: the simulator's, hence the same on every machine. Results are kept as JSON lines; what is
-there is not run again, so that a run that was stopped goes on.
+Rule and learning rate of each codec are chosen on held-out data, with as many trials for each. Time
+is virtual: the simulator's, hence the same on every machine. Results are JSON lines in a file; a run
+that is there is not repeated, so that a stopped measurement continues.
 """
 import argparse
 import os
 import statistics
 import sys
 
-from claims import Runs, accuracy_of
+from claims import Runs, accuracy_of, tables
 
 FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "bytes_sent", "codec", "codec_down",
           "codec_ratio", "codec_s", "compute_s", "exchange_s", "wait_s", "break_even_mbit_per_s",
@@ -32,7 +32,7 @@ SEEDS = [1, 2, 3]
 TRIAL = ["--epochs", "2", "--holdout", "0.1", "--seed", "1000"]
 
 # Every codec, and none, gets the same number of trials: the run's own rule (momentum) at three rates, and plain SGD with a
-# warm-up at three: codecs that keep much of a gradient back often want that, as momentum adds up once more what is sent late.
+# warm-up at three: codecs that delay much of a gradient often need that, as momentum adds delayed parts once more.
 # Late gradients need smaller rates than those that are waited for.
 MOMENTUM = {"--optimizer": "momentum:weight_decay=0.0005"}
 PLAIN = {"--optimizer": "sgd:weight_decay=0.0005"}
@@ -78,7 +78,7 @@ CANDIDATES = [("none", "none"), ("bf16", "none"), ("int8", "none"), ("int8", "in
 
 
 class Known(Runs):
-    """Runs nothing: what is not known yet is an error."""
+    """Runs nothing: a run that is not in the file is an error."""
 
     def run(self, flags):
         return self.known.get(self.command(flags)) or {
@@ -126,38 +126,33 @@ def learns(runs):
                 runs.submit(merged(JOB, EPOCHS, SIDES[side], choice,
                                    ["--codec", codec, "--feedback", feedback, "--seed", str(seed)])) for seed in SEEDS]
     results = {key: [future.result() for future in futures] for key, futures in waiting.items()}
-    lines = ["## Learns", "",
-             "lenet on Fashion-MNIST, 4 workers, 5 epochs, one parameter server that waits for all workers (`ps:slack=0`) or for "
-             "none (`ps`): test accuracy in percent, the mean of seeds "
-             f"{', '.join(map(str, SEEDS))} and their spread (largest less smallest). *Behind* is the distance to no codec; a "
-             "codec should be within one point.", "",
-             "Each codec, and none, got the same six trials of rule and rate, of two epochs on a held-out tenth of the training "
-             "set with another seed; the best of them are the settings here. Settings with which no codec, or one that only rounds "
-             "(`fp16`, `bf16`, `int8`), diverged in its trial are out for all: so is momentum 0.1, with which synchronous training without a codec is at the "
-             "edge, and where it goes well gets half a point more. The trials never saw "
-             "the test set, but the rule did: without that exclusion the largest rates won, and on the test set 5 of 22 codecs "
-             "(`fp16`, `natural`, `dorefa`, `sketch`, `significant`) diverged with some seed when synchronous, 3 (`bf16`, `qsgd`, "
-             "`sketch`) when asynchronous, where no codec reached 89.38 at twice the rate of this table; the exclusion came "
-             "after, and so did smaller rates for `vote`, which was 5.4 and 6.8 behind.", ""]
+    made = []
     for side in SIDES:
         base = mean_of(results[side, "none", "auto"])
-        lines += [f"### {side}", "",
-                  "| codec | rule and rate | times smaller | accuracy | spread | behind | within a point | without feedback |",
-                  "|---|---|---:|---:|---:|---:|---|---:|"]
+        rows = []
         for codec in LEARNS:
             got = results[side, codec, "auto"]
             failed = next((entry["error"] for entry in got if "error" in entry), None)
             if failed:
-                lines.append(f"| `{codec}` | | | {failed} | | | | |")
+                rows.append([codec, "", "", failed, "", "", "", ""])
                 continue
             without = results.get((side, codec, "no"))
             reached = [accuracy_of(entry) for entry in got]
             gap = base - mean_of(got)
-            lines.append(f"| `{codec}` | {spoken(chosen[side, codec])} | {got[0]['codec_ratio'] or 1:.1f} | "
-                         f"{points(mean_of(got))} | {100 * (max(reached) - min(reached)):.2f} | {100 * gap:.2f} | "
-                         f"{'yes' if gap <= POINT + 1e-9 else '**no**'} | {points(mean_of(without)) if without else ''} |")
-        lines.append("")
-    return lines
+            rows.append([codec, spoken(chosen[side, codec]), f"{got[0]['codec_ratio'] or 1:.1f}", points(mean_of(got)),
+                         f"{100 * (max(reached) - min(reached)):.2f}", f"{100 * gap:.2f}",
+                         "yes" if gap <= POINT + 1e-9 else "**no**", points(mean_of(without)) if without else ""])
+        waits = "all workers (`ps:slack=0`)" if side == "synchronous" else "no worker (`ps`)"
+        made.append((f"codec-accuracy-{side}", {
+            "page": "codecs", "order": str(1 + list(SIDES).index(side)), "title": f"Accuracy, {side} servers",
+            "question": "What does a codec cost in accuracy? lenet on Fashion-MNIST, 4 workers, 5 epochs, one parameter server "
+                        f"that waits for {waits}: test accuracy in percent, the mean of seeds {', '.join(map(str, SEEDS))}, and "
+                        "their spread (largest less smallest). *Behind* is the distance to no codec; a codec should be within "
+                        "one point.",
+            "machine": tables.VIRTUAL, "date": tables.today(), "command": ["bench/codecs.py learns"], "code": "codec"},
+            ["codec", "rule and learning rate", "times smaller", "accuracy", "spread", "behind", "within a point",
+             "without feedback"], rows))
+    return made
 
 
 def mean_of(entries):
@@ -207,19 +202,13 @@ def pays(runs):
     def name(up, down):
         return f"`{up}`" if down == "none" or up == "auto" else f"`{up}`, back `{down}`"
 
-    lines = ["## Pays", "", f"Virtual seconds to {float(TARGET):.0%} in the simulator, 4 workers, tested six times an epoch; and "
-             "what `--codec auto --codec-down auto` picks, which should be at most 10% behind the best of all that were tried. "
-             "Synchronous training does not depend on the cluster, so each codec is trained once; its steps to the target, times "
-             "the step time that the simulator has for it on each cluster, are the figures.", ""]
+    made = []
     for way in WAYS:
-        lines += [f"### {way}: `{' '.join(WAYS[way])}`", "", "| codec | steps | " + " | ".join(CLUSTERS) + " |",
-                  "|---|---|" + "---|" * len(CLUSTERS)]
+        rows, notes = [], []
         for up, down in [*CANDIDATES, ("auto", "auto")]:
             got = trained.get((way, up, down), {})
             cells = [f"{seconds(cluster, way, up, down):.1f}".replace("inf", "not reached") for cluster in CLUSTERS]
-            lines.append(f"| {name(up, down)} | {got.get('steps', '') if got.get('stop') == 'target' else '-'} | "
-                         + " | ".join(cells) + " |")
-        lines.append("")
+            rows.append([name(up, down), got.get("steps", "") if got.get("stop") == "target" else "-", *cells])
         for cluster in CLUSTERS:
             times = {pair: seconds(cluster, way, *pair) for pair in CANDIDATES}
             best = min(times, key=times.get)
@@ -227,20 +216,22 @@ def pays(runs):
                 continue
             auto = seconds(cluster, way, "auto", "auto")
             ratio = auto / times[best]
-            lines.append(f"- {cluster}: best is {name(*best)}, {times['none', 'none'] / times[best]:.2f} times as fast as no codec; "
+            notes.append(f"{cluster}: best is {name(*best)}, {times['none', 'none'] / times[best]:.2f} times as fast as no codec; "
                          f"`auto` takes {name(*chosen[cluster, way])}, {100 * (ratio - 1):+.1f}% of the best"
                          f"{'' if ratio <= 1.1 else ' (**more than 10%**)'}.")
-        lines.append("")
-    return lines
+        notes.append("Synchronous training does not depend on the cluster, so each codec is trained once, with seed 1. The figures "
+                     "are its steps to the target times the step time of the simulator on each cluster.")
+        made.append((f"codec-time-{way}", {
+            "page": "codecs", "order": str(3 + list(WAYS).index(way)), "title": f"Time to {float(TARGET):.0%}, {way}",
+            "question": f"Which codec reaches {float(TARGET):.0%} first on slow links, with `{' '.join(WAYS[way])}`? Virtual "
+                        "seconds, 4 workers, tested six times an epoch. `auto` should be at most 10% behind the best of all "
+                        "codecs that were tried.",
+            "machine": tables.VIRTUAL, "date": tables.today(), "command": ["bench/codecs.py pays"], "note": notes},
+            ["codec", "steps", *CLUSTERS], rows))
+    return made
 
 
 PARTS = {"learns": learns, "pays": pays}
-HEAD = """# Codecs, measured
-
-Generated by `bench/codecs.py --report docs/codec-figures.md`; do not edit. `bench/codecs.py learns` and `bench/codecs.py pays` measure
-again what is not known yet. Runs are in the simulator, in virtual time, which repeats on the same kind of machine; *pays* is one run each, with seed 1.
-
-"""
 
 
 def main():
@@ -249,18 +240,18 @@ def main():
     parser.add_argument("--fast", default="build/release/fast", help="the program [%(default)s]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time [all cores]")
     parser.add_argument("--results", default="codecs.jsonl", help="file of results [%(default)s]")
-    parser.add_argument("--report", help="write the page of all parts to this file")
-    parser.add_argument("--known", action="store_true", help="run nothing: a page of what is known")
+    parser.add_argument("--report", nargs="?", const=tables.HERE, metavar="ROOT",
+                        help="write the tables to ROOT/results, and make the pages [this repository]")
+    parser.add_argument("--known", action="store_true", help="run nothing: tables of the runs that are there")
     args = parser.parse_args()
     wanted = [part for name, part in PARTS.items() if not args.names or name in args.names]
     if not wanted:
         sys.exit("no such part; there are: " + ", ".join(PARTS))
     runs = (Known if args.known else Runs)(args.fast, args.results, args.jobs, FIELDS)
-    pages = [line for part in wanted for line in part(runs)]
-    print("\n".join(pages))
+    made = [table for part in wanted for table in part(runs)]
+    print("\n".join(line for one in made for line in tables.page_of_table(tables.Table(*one))))
     if args.report:
-        with open(args.report, "w", encoding="utf-8") as out:
-            out.write(HEAD + "\n".join(pages))
+        tables.publish(made, args.report)
 
 
 if __name__ == "__main__":

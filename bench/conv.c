@@ -44,7 +44,7 @@ static float *take(int64_t count)
     return memory;
 }
 
-/* What other programs take does not count. */
+/* Return the processor time of this thread, which other programs do not add to. */
 static int64_t busy_ns(void)
 {
     struct timespec now;

@@ -4,7 +4,7 @@
 The question: samples/s of one worker, one thread, batch 64, on Fashion-MNIST, for mlp, lenet and
 resnet8, FAST and PyTorch (Debian's python3-torch) alternating in the same run, so that a noisy
 machine hurts both; the medians' ratio is the answer. The expected answer and the bounds are in
-docs/performance.md. With --epochs 3 or so it also compares the test accuracies.
+results/performance.md. With --epochs 3 or so it also compares the test accuracies.
 
 usage: bench/peer.py [--fast build/release/fast] [--rounds 3] [--epochs 1] [--seeds] [MODEL ...]
 FMNIST in the environment names the folder of the data set.
@@ -70,7 +70,7 @@ def torch_train(model, epochs, batch, lr, seed):
     seconds = 0.0
     for epoch in range(epochs):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed * 1000 + epoch))
-        begin = time.time()
+        start = time.time()
         net.train()
         for i in range(0, len(x) - batch + 1, batch):
             index = order[i:i + batch]
@@ -78,7 +78,7 @@ def torch_train(model, epochs, batch, lr, seed):
             rule.zero_grad(set_to_none=True)
             loss.backward()
             rule.step()
-        seconds += time.time() - begin
+        seconds += time.time() - start
     net.eval()
     with torch.no_grad():
         right = sum((net(test_x[i:i + 500]).argmax(1) == test_y[i:i + 500]).sum().item()

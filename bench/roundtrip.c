@@ -4,7 +4,7 @@
  * Bound: four transfers of a cache line between the cores, two each way (the inbox and the
  * message), 50 to 100 ns each on the machines that we know. Method: rounds of many round trips;
  * the best and the median round count, since other programs disturb some of them. Then the same
- * with 8 bytes in a buffer, and with 64 actors that take turns in pairs on the cores there are.
+ * with 8 bytes in a buffer, and with 64 actors in pairs that share the cores.
  * An argument names another transport: mpirun -n 2 bench_roundtrip transport=mpi.
  * bench/peer_roundtrip.c asks Open MPI the same. Expected: no slower than Open MPI's shared memory
  * in the same run.

@@ -11,7 +11,7 @@ second, and how often those of one worker of the same round.
 
 `ensemble` exchanges nothing: what the machine's cores, caches and memory allow at most. Workers are
 2, 4, 8, ... up to the cores, and their number. Evaluation is left out. --markdown prints the table
-as the documentation has it.
+as Markdown, --report writes it to results/workers-two-busy.csv, or to the table that it names.
 """
 import argparse
 import json
@@ -20,6 +20,10 @@ import statistics
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tools"))
+import results  # noqa: E402
+
+COLUMNS = ["model", "workers", "strategy", "samples/s", "times one worker", "in each round"]
 STRATEGIES = ["ensemble", "allreduce:share=no", "allreduce:share=yes", "hogwild", "ps", "local"]
 STEPS = {"lenet": 200, "mlp": 400}
 
@@ -54,15 +58,15 @@ def measure(options, model):
 
 
 def show(options, model, rates):
-    """Print the table of a model."""
-    one = rates[1, ""]
+    """Print the table of a model and return its rows."""
+    one, rows = rates[1, ""], []
     line = "| {} | {} | {} | {} | {} | {} |" if options.markdown else "{:8} {:>7} {:24} {:>10} {:>7}   {}"
     for (workers, strategy), values in rates.items():
         ratios = [value / alone for value, alone in zip(values, one)]
-        print(line.format(model, workers, strategy or "one worker",
-                          f"{statistics.median(values) / 1e3:.1f} k",
-                          f"{statistics.median(ratios):.2f}",
-                          " ".join(f"{ratio:.2f}" for ratio in sorted(ratios))), flush=True)
+        rows.append([model, workers, f"`{strategy}`" if strategy else "one worker", f"{statistics.median(values) / 1e3:.1f} k",
+                     f"{statistics.median(ratios):.2f}", " ".join(f"{ratio:.2f}" for ratio in sorted(ratios))])
+        print(line.format(*rows[-1]).replace("`", "" if not options.markdown else "`"), flush=True)
+    return rows
 
 
 def main():
@@ -75,6 +79,8 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="of a run; 0: about a second's")
     parser.add_argument("--data", default="digits:train=12800,test=100")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--report", nargs="?", const="workers-two-busy", metavar="TABLE",
+                        help="write a table of results/, and make the pages [%(const)s]")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     options.workers = ([int(n) for n in options.workers.split(",")] if options.workers
@@ -83,10 +89,12 @@ def main():
 
     print(f"{cores} cores; {options.rounds} rounds; the ratios of all rounds are behind the median")
     if options.markdown:
-        print("\n| model | workers | strategy | samples/s | times one worker | in each round |\n"
-              "|---|---|---|---|---|---|")
-    for model in options.models.split(","):
-        show(options, model, measure(options, model))
+        print("\n| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+    rows = [row for model in options.models.split(",") for row in show(options, model, measure(options, model))]
+    if options.report:
+        head = {"machine": results.machine(), "date": results.today(), "note": [],
+                "command": ["nice -n -19 bench/scale.py " + " ".join(sys.argv[1:])]}
+        results.publish([(options.report, head, COLUMNS, rows)])
 
 
 if __name__ == "__main__":

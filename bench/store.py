@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""store - what keeping runs costs. Usage: bench/store.py FAST [STEPS]
+"""store - the cost of the run store. Usage: bench/store.py FAST [STEPS]
 
-Two questions of docs/runs.md:
+Two questions of results/store.md:
 
 1. What does the writer take from a training at ten rows a second? Expected: less than 1%. A run of
    lenet with one worker has two threads, the one that trains and the one that writes; the kernel
    counts the time of each (/proc/PID/task/TID/schedstat), which other programs do not disturb.
 2. How long does `fast runs` take with 10,000 runs of 100 metrics each? Expected: less than 200 ms,
-   as a list in the order of an index reads only what it shows.
+   as a list in the order of an index reads only the rows that it shows.
 """
 import json
 import os
@@ -71,9 +71,9 @@ def fill(store):
 def median_ms(command):
     times = []
     for _ in range(REPEATS):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        times.append(1000 * (time.perf_counter() - begin))
+        times.append(1000 * (time.perf_counter() - start))
     return sorted(times)[len(times) // 2]
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 01_train - train a network in a few lines. The options are the flags of `fast train`, so what
- * works on the command line works here: try "model=resnet8", or "data=spirals" with "model=mlp".
+ * 01_train - train a network in a few lines. The options are the flags of `fast train`, as text:
+ * try "model=resnet8", or "data=spirals" with "model=mlp".
  *
  *     cc 01_train.c -o 01_train $(pkg-config --cflags --libs fast) && ./01_train
  */
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* Called as the run goes on: one line after every evaluation. */
+/* Print one line after every evaluation. */
 static void watch(void *ctx, const fast_event *event)
 {
     (void)ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 02_own_data - bring your own data: any array of floats with labels (or targets, for regression).
- * Here: is a point inside a ring? Then ask the trained network about two points.
+ * Here: is a point inside a ring? The trained network predicts two points.
  */
 #include <fast/run.h>
 
@@ -13,7 +13,7 @@ enum { COUNT = 4000, TEST = 1000 };
 static float x[COUNT][2];
 static int32_t labels[COUNT];
 
-/* Points of a low-discrepancy sequence, so that no random generator is needed. */
+/* Points of a low-discrepancy sequence, which needs no random generator. */
 static void make_ring(void)
 {
     for (int i = 0; i < COUNT; i++) {

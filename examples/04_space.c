@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 04_space - actors share a tensor: four workers throw darts at a quarter of a disc and add what
- * they hit to a space. None is more than two rounds ahead of the slowest: bounded staleness.
+ * 04_space - actors share a tensor: four workers throw darts at a quarter of a disc and add their
+ * hits to a space. None is more than two rounds ahead of the slowest: bounded staleness.
  *
  *     cc 04_space.c -o 04_space $(pkg-config --cflags --libs fast)
  *     ./04_space threads; ./04_space sim; mpirun -n 2 ./04_space mpi
@@ -23,7 +23,7 @@ static fast_err play(fast_actor *actor, fast_space *space)
         }
         err = fast_space_add(space, 0, add, FAST_SOON);
         err = err ? err : fast_space_tick(space, round);
-        /* The last read waits for everyone; the others let the slowest be two rounds behind. */
+        /* The last read waits for all workers; earlier ones allow a slack of two rounds. */
         fast_space_read read = { .clock_min = round < ROUNDS ? round - AHEAD : ROUNDS };
         err = err ? err : fast_space_get(space, 0, sum, &read, FAST_SOON);
         if (!err && fast_actor_id(actor) == 0 && round % 5 == 0)
@@ -47,7 +47,7 @@ static fast_err work(fast_actor *actor, void *ctx)
 int main(int argc, char **argv)
 {
     const fast_space_tensor tensor = { "hits and darts", 2, NULL };
-    const int64_t ids[WORKERS] = { 0, 1, 2, 3 }; /* actor 0 owns it, the clocks of all count */
+    const int64_t ids[WORKERS] = { 0, 1, 2, 3 }; /* actor 0 owns it, all are writers */
     fast_space_options board = { "board", &tensor, 1, ids, 1, false, ids, WORKERS, .ctx = NULL };
     char transport[32];
     snprintf(transport, sizeof transport, "transport=%s", argc > 1 ? argv[1] : "threads");

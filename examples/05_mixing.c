@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 05_mixing - actors agree on a mean by talking to their neighbours only. Each begins with its own
- * number and mixes it, step by step, with its neighbours' by the weights of a topology; the largest
- * distance from the mean shrinks by the factor 1 - gap or faster.
+ * 05_mixing - actors agree on a mean by messages to their neighbours only. Each starts with its own
+ * number and mixes it at each step with those of its neighbours, by the weights of a topology. The
+ * largest distance from the mean shrinks by the factor 1 - gap or faster.
  *
  *     cc 05_mixing.c -o 05_mixing $(pkg-config --cflags --libs fast)
  *     ./05_mixing threads ring 8        ./05_mixing sim exponential:one=yes 1000
@@ -15,7 +15,7 @@
 
 enum { STEPS = 20, DEGREE_MAX = 4096 };
 
-/* What all actors share: the graph, which nobody changes. */
+/* Shared by all actors, read-only: the graph. */
 static fast_err mix(fast_actor *actor, void *ctx)
 {
     const fast_topology *graph = ctx;
@@ -26,7 +26,7 @@ static fast_err mix(fast_actor *actor, void *ctx)
     fast_err err = fast_group_all(actor, "worker", &group);
     const int64_t rank = group ? fast_group_rank(group) : 0;
     const float mean = (float)(fast_topology_size(graph) - 1) / 2;
-    float x = (float)rank; /* what it begins with */
+    float x = (float)rank; /* initial value */
 
     for (int64_t step = 0; step < STEPS && err == FAST_OK; step++) {
         const int64_t out = fast_topology_out(graph, step, rank, to, share, &self);
@@ -39,7 +39,7 @@ static fast_err mix(fast_actor *actor, void *ctx)
             sum += share[i] * y[i];
         x = (float)sum;
     }
-    farthest = fabsf(x - mean); /* the sum of all distances will do */
+    farthest = fabsf(x - mean); /* summed over all actors below */
     if (err == FAST_OK)
         err = fast_allreduce(group, &farthest, 1, FAST_SOON);
     if (err == FAST_OK && rank == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 06_strategy - a strategy of your own: follow the leader. Workers train alone; every few steps all
- * of them take the model of the one whose loss is lowest. It runs on every transport.
+ * workers take the model of the worker with the lowest loss. It runs on every transport.
  *
  *     cc 06_strategy.c -o 06_strategy $(pkg-config --cflags --libs fast) && ./06_strategy sim
  */
@@ -12,12 +12,12 @@ enum { WORKERS = 4, PERIOD = 4 };
 
 static fast_err follow(fast_trainer *t, const void *config)
 {
-    float loss[WORKERS] = { 0 }; /* of all workers, each a running mean */
+    float loss[WORKERS] = { 0 }; /* running mean of each worker */
     float mine = 0;
     fast_err err = FAST_OK;
 
     (void)config;
-    t->period = PERIOD; /* where all may stop together */
+    t->period = PERIOD; /* steps between points where all workers may stop together */
     while (!err && fast_trainer_next(t)) {
         err = fast_trainer_gradient(t, NULL, NULL);
         err = err ? err : fast_trainer_update(t, t->g, 1);

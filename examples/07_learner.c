@@ -24,7 +24,7 @@ static fast_err learn(void *ctx, fast_lesson *t)
         t->g[k] = 0;
     for (int64_t i = first; i < first + count; i++) {
         float x[INPUTS], sum = 0, z = 0;
-        for (int k = 0; k < INPUTS; k++) { /* any numbers will do */
+        for (int k = 0; k < INPUTS; k++) { /* a hash of the sample's number */
             x[k] = sinf((float)(i % 9973) * 7.1f * (float)(k + 1));
             sum += x[k];
             z += t->w[k] * x[k];
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     const fast_learner_kind kind = { sizeof kind,       "logistic",       .params = &w,
                                      .param_count = 1,  .samples = TRAIN, .operations = 99,
                                      .gradient = learn, .evaluate = learn };
-    const char *options[32] = { "workers=2", "epochs=4" }; /* then more, as `fast train` has them */
+    const char *options[32] = { "workers=2", "epochs=4" }; /* and the arguments */
     fast_run *run = NULL;
 
     for (int i = 1; i < argc && i < 28; i++)

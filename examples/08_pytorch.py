@@ -24,7 +24,7 @@ class Tensor(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("rank", c_int64), ("shape", c_int64 * 4), ("initial", c_void_p)]
 
 
-class Lesson(ctypes.Structure):
+class Request(ctypes.Structure):
     _fields_ = [("worker", c_int64), ("workers", c_int64), ("step", c_int64), ("seed", c_int64),
                 ("batch", c_int64), ("w", c_void_p), ("g", c_void_p), ("s", c_void_p),
                 ("count", c_int64), ("features", c_int64), ("targets", c_int64),
@@ -32,7 +32,7 @@ class Lesson(ctypes.Structure):
                 ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("judged", c_int64), ("error", c_char * 256)]
 
 
-Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Lesson))
+Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Request))
 
 
 class Kind(ctypes.Structure):
@@ -58,13 +58,13 @@ def library():
 
 
 def guarded(function):
-    """An exception must not leave a callback: it becomes the lesson's error, and ends the run."""
-    def answer(_, lesson):
+    """An exception must not leave a callback: it becomes the error of the request, and ends the run."""
+    def answer(_, request):
         try:
-            function(lesson.contents)
+            function(request.contents)
             return 0
         except BaseException as e:
-            lesson.contents.error = f"{type(e).__name__}: {e}".encode()[:255]
+            request.contents.error = f"{type(e).__name__}: {e}".encode()[:255]
             return -2  # FAST_EINVAL
     return Function(answer)
 
@@ -98,24 +98,24 @@ class TorchLearner:
                     param_count=len(named), operations=13.7e6,
                     gradient=self.function, evaluate=self.function)
 
-    def learn(self, lesson):
-        if lesson.worker not in self.models:  # one for each worker: their calls overlap
-            self.models[lesson.worker] = self.make()
-        model, at = self.models[lesson.worker], 0
+    def learn(self, request):
+        if request.worker not in self.models:  # one for each worker: their calls overlap
+            self.models[request.worker] = self.make()
+        model, at = self.models[request.worker], 0
         for p in model.parameters():
-            p.data = vector(lesson.w + at, p.numel()).view(p.shape)
-            p.grad = vector(lesson.g + at, p.numel()).view(p.shape).zero_() if lesson.g else None
+            p.data = vector(request.w + at, p.numel()).view(p.shape)
+            p.grad = vector(request.g + at, p.numel()).view(p.shape).zero_() if request.g else None
             at += 4 * p.numel()
-        x = vector(lesson.x, lesson.count * lesson.features).view(lesson.count, 1, 28, 28)
-        labels = vector(lesson.labels, lesson.count, "int32").long()
-        with torch.set_grad_enabled(bool(lesson.g)):
+        x = vector(request.x, request.count * request.features).view(request.count, 1, 28, 28)
+        labels = vector(request.labels, request.count, "int32").long()
+        with torch.set_grad_enabled(bool(request.g)):
             outputs = model(x)
             loss = nn.functional.cross_entropy(outputs, labels)
-        if lesson.g:
+        if request.g:
             loss.backward()
-        lesson.loss, lesson.judged = loss.item(), lesson.count
-        lesson.correct = int((outputs.argmax(1) == labels).sum())
-        lesson.samples = lesson.count
+        request.loss, request.judged = loss.item(), request.count
+        request.correct = int((outputs.argmax(1) == labels).sum())
+        request.samples = request.count
 
 
 def train(fast, kind, options):

@@ -7,22 +7,22 @@
     tools/learn.py tune   choose each preset's learning rate, by one rule for all
     tools/learn.py again  try other settings (AGAIN) of presets whose rate alone does not do
     tools/learn.py apply  write the chosen rates to the presets' flags, in src/strategy/systems_*.c
-    tools/learn.py table  what `run` measured as Markdown: docs/learning.md
+    tools/learn.py table  write what `run` measured to results/learning.csv, and make its page
 
 The rule of `tune`: every preset gets the same trials, the standard rate of its update rule times 1/4, 1/2, 1, 2 and 4,
 and a next one, twice at most, where the best so far is the first or the last of them; each with 8 simulated workers for
 an epoch (two where a preset warms up, in its rate or its codec), tested on a tenth of the training set that is held out (--holdout). The rate with the best accuracy wins, of
 equal ones the lower.
 
-Presets that stay below with that get a second chance: AGAIN has for each the settings that were tried, smaller batches,
+Presets that stay below with that get further trials: AGAIN has for each the settings that were tried, smaller batches,
 shorter periods, or half the rate where the chosen one is at the edge, 4 epochs each on the same held-out data. The best
-are written to the presets by hand. No trial has seen the test set; which presets got a second chance, and how many
-settings, was decided by what `run` found there.
+are written to the presets by hand. No trial has seen the test set; the results of `run` on the test set decided which
+presets got further trials, and how many.
 
 Batches are of 16 samples a worker, as 8 workers of the usual 64 take too few steps in 4 epochs; a preset that is about
-the batch keeps its own.
+the batch has its own.
 
-What is in the output file is not run again. A run on threads takes as many of the jobs as it has workers.
+A run that is in the output file is not repeated. A run on threads takes as many of the jobs as it has workers.
 """
 import argparse
 import concurrent.futures
@@ -35,20 +35,22 @@ import sys
 import threading
 import time
 
+import results
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WITHIN = 1.5  # points of accuracy
 RUNS = [("threads", 4), ("sim", 8)]
 FACTORS = [1 / 4, 1 / 2, 1, 2, 4]
-FURTHER = 2  # times that the factors go on where the best is the first or the last
+FURTHER = 2  # further factors, at most, where the best is the first or the last
 TRIALS = [("sim", 8)]
-# What the literature says loses accuracy, and where: reported, not failed.
+# Presets that lose accuracy according to the literature, and where it says so: reported, not failed.
 DEGRADE = {
     "parallel-sgd": "averages once, at the end: models of a network that is not convex have drifted apart "
                     "(Ben-Nun and Hoefler 2019, section 7.4.2)",
-    "sparknet": "50 steps between averages (Ben-Nun and Hoefler 2019, section 7.4.2)",
-    "downpour": "unbounded staleness, with several gradients in a push (Zhang et al. 2015; Langer et al. 2020, section 3.3.3)",
+    "sparknet": "has 50 steps between averages (Ben-Nun and Hoefler 2019, section 7.4.2)",
+    "downpour": "has unbounded staleness, with several gradients in a push (Zhang et al. 2015; Langer et al. 2020, section 3.3.3)",
 }
-# What is tried for presets that are below, or close to it, with the best rate: {preset: [options in place of its own]}.
+# Further trials of presets that are below, or close to it, with the best rate: {preset: [options in place of its own]}.
 AGAIN = {
     "bsp": [""],
     "dynsgd": ["lr=0.2", "batch=8 lr=0.2"],
@@ -114,14 +116,6 @@ AGAIN = {
                      "batch=8 lr=0.05 strategy=distill:temperature=2,share=0.25,teach=0.25",
                      "batch=4 lr=0.025 strategy=distill:temperature=2,share=0.5,teach=0.25"],
 }
-# How the settings came about, for the page.
-RULES = ("Batches are of 16 samples a worker unless the preset has its own; learning rates were chosen by one rule for all, by "
-         "trials on held-out data (`tools/learn.py tune`). Presets that were below or close to it got a second chance with "
-         "other settings, on held-out data too but not in equal number (`tools/learn.py again`; [the rules](../tools/learn.py)), "
-         "and which ones did was decided by figures on the test set: with seed 1 for most, with seed 2 for `mxnet`, "
-         "`project-adam`, `mpca-sgd`, `essp`, `easgd`, `eamsgd`, `sync-easgd`, `lars-32k`, `downpour`, `bosen` and `ensemble`. "
-         "That flatters them. The cells are of two machines and of several builds. Synchronous SGD itself has 89.5% with one of the seeds and 90.2% with the other, so that a difference of one "
-         "seed is good to about half a point. Members of `ensemble` do N times the work, as `--shard all` gives each the whole set.")
 FIELDS = ["system", "seed", "transport", "workers", "accuracy", "difference", "seconds", "verdict"]
 AGAIN_FIELDS = ["system", "settings", "transport", "workers", "accuracy", "seconds"]
 TUNE_FIELDS = ["system", "lr", "transport", "workers", "accuracy", "seconds"]
@@ -378,7 +372,7 @@ def apply(args):
     return 0
 
 
-# ---- the page ------------------------------------------------------------------------------------
+# ---- the table ------------------------------------------------------------------------------------
 
 def cell_of(out, name, transport, workers):
     """(mean accuracy, mean difference to bsp of the same seed, seeds) of a preset; None where it was not run."""
@@ -393,18 +387,7 @@ def table(args):
     systems = systems_of(args)
     runs = [r for r in RUNS if out.find(transport=r[0], workers=r[1])]
     seeds = {r: cell_of(out, "bsp", *r)[2] for r in runs}
-    places = " and ".join(f"{workers} workers on {transport} (seed {', '.join(seeds[transport, workers])})"
-                          for transport, workers in runs)
-    lines = ["# Which systems learn", "", "```"]
-    lines += [f"tools/learn.py run --jobs 16 --transport {r[0]} --seeds {','.join(seeds[r])} --out learn.csv" for r in runs]
-    lines += ["tools/learn.py table --out learn.csv > docs/learning.md", "```", "",
-              "Every preset of [systems.md](systems.md) with its documented settings: lenet on Fashion-MNIST, 4 epochs, "
-              f"{places}, the mean where there are several seeds.",
-              "The difference is to synchronous SGD (`bsp`) with the same seed on the same transport, in points of test accuracy. "
-              f"Within {WITHIN} points is expected; `degrades` are those that lose by what they do, below the table.",
-              "", RULES, "",
-              "| system | " + " | ".join(f"{t}, {w}" for t, w in runs) + " | |",
-              "|---|" + "---:|" * len(runs) + "---|"]
+    rows = []
     seen, counts = set(), {}
     for system in systems:
         name = system["alias_of"] or system["name"]
@@ -419,12 +402,17 @@ def table(args):
             counts[worst] = counts.get(worst, 0) + 1
         seen.add(name if worst == "degrades" else "")
         note = f"as `{system['alias_of']}`" if system["alias_of"] else worst or "not measured"
-        lines.append(f"| `{system['name']}` | " + " | ".join(cells) + f" | {note} |")
-    lines += ["", "Presets with flags of their own: " + ", ".join(f"{count} {what or 'not measured'}"
-                                                                  for what, count in counts.items()) + ".",
-              "", "What is said of those that degrade:", ""]
-    lines += [f"- `{name}`: {why}" for name, why in DEGRADE.items() if name in seen]
-    print("\n".join(lines))
+        rows.append([system["name"], *cells, note])
+    said = "Presets with flags of their own: " + ", ".join(f"{count} {what or 'not measured'}"
+                                                           for what, count in counts.items()) + "."
+    # Notes on how settings were chosen are the file's own; those on the verdicts are made here.
+    old = results.read_table(os.path.join(HERE, "results", "learning.csv")).head["note"]
+    notes = [said] + [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if name in seen]
+    notes += [note for note in old if not note.startswith("Presets with flags") and " degrades" not in note]
+    commands = [f"tools/learn.py run --jobs 16 --transport {r[0]} --seeds {','.join(seeds[r])} --out learn.csv" for r in runs]
+    head = {"machine": results.machine(), "date": results.today(), "note": notes, "code": "system",
+            "command": commands + ["tools/learn.py table --out learn.csv"]}
+    results.publish([("learning", head, ["system", *(f"{t}, {w} workers" for t, w in runs), "verdict"], rows)])
     return 0
 
 

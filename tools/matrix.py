@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""docs/matrix.md from the lines that matrix_test writes: tools/matrix.py FILE... > docs/matrix.md
-Its part on codecs from those of codec_matrix_test: tools/matrix.py --codecs FILE PAGE > docs/matrix.md
+# SPDX-License-Identifier: Apache-2.0
+"""results/matrix-strategies.csv from the lines that matrix_test writes: tools/matrix.py FILE...
+results/matrix-codecs.csv from those of codec_matrix_test: tools/matrix.py --codecs FILE
 
 A line is a cell: strategy, topology, update rule, transport, outcome, reason, with tabs between. Several files may hold
-the same cell, of ranks: the worst outcome counts. Rows and columns of equal cells are one."""
+the same cell, of ranks: the worst outcome counts. Equal cells are one row."""
 import sys
 
+import results
+
 WORST = {"ran": 0, "refused": 1, "failed": 2}
-MARK = {"ran": "●", "failed": "✗"}
 
 
 def read(paths):
@@ -30,7 +32,7 @@ def code(names):
 
 
 def general(reason, where):
-    """A reason without what is the cell's own, so that equal ones are one footnote."""
+    """A reason without the names of its cell, so that cells with the same reason are equal."""
     reason = reason.removeprefix("worker 0: ").removeprefix("worker 1: ").removeprefix("server 0: ")
     return reason.replace(f"topology={where[1]}", "topology")
 
@@ -43,111 +45,92 @@ def group(keys, content):
     return list(groups.items())
 
 
-class Notes:
-    def __init__(self):
-        self.numbers = {}
-
-    def mark(self, reason):
-        return f"[{self.numbers.setdefault(reason, len(self.numbers) + 1)}]"
+def words(names):
+    return " ".join(names)
 
 
-def table(cells, members, topologies, rules, transports, notes):
+def outcome_text(marks, transports):
+    """One outcome where all transports agree, else one for each."""
+    return marks[0] if len(set(marks)) == 1 else " ".join(f"{t} {m}" for t, m in zip(transports, marks))
+
+
+def mark(outcome, reason):
+    return outcome if outcome == "ran" else f"{outcome}: {reason}"
+
+
+def counted(cells):
+    count = {word: sum(outcome == word for outcome, _ in cells.values()) for word in WORST}
+    return (f"Of {len(cells):,} cells {count['ran']:,} ran, {count['refused']:,} are refused with a reason"
+            f"{', ' + str(count['failed']) + ' FAILED' if count['failed'] else ''}.")
+
+
+def family_rows(cells, family, members, topologies, rules, transports):
+    """Rows of one strategy: members and topologies with equal outcomes for a set of update rules stand together."""
     def text(member, topology, rule):
-        marks = []
-        for transport in transports:
-            where = (member, topology, rule, transport)
-            outcome, reason = cells[where]
-            marks.append(MARK.get(outcome) or notes.mark(general(reason, where)))
-        return marks[0] if len(set(marks)) == 1 else " ".join(f"{t} {m}" for t, m in zip(transports, marks))
+        places = [(member, topology, rule, transport) for transport in transports]
+        return outcome_text([mark(cells[place][0], general(cells[place][1], place)) for place in places], transports)
 
-    rows = [(m, t) for m in members for t in topologies]
-    columns = group(rules, lambda rule: tuple(text(m, t, rule) for m, t in rows))
-    by_row = group(rows, lambda row: tuple(text(*row, names[0]) for _, names in columns))
-    lines = ["| member | topology | " + " | ".join(code(names) for _, names in columns) + " |",
-             "|---|---|" + "---|" * len(columns)]
-    for marks, places in by_row:
-        # Of the members that share these marks, those with the same topologies stand together.
+    pairs = [(m, t) for m in members for t in topologies]
+    out = []
+    for marks, places in group(pairs, lambda pair: tuple(text(*pair, rule) for rule in rules)):
+        # Of the members that share these outcomes, those with the same topologies stand together.
         for names, same in group(dict.fromkeys(m for m, _ in places),
                                  lambda m: tuple(t for n, t in places if n == m)):
             which = "all others" if len(names) > 1 and set(names) == set(topologies[1:]) else \
-                "all" if list(names) == topologies else code(names)
-            who = "all" if len(members) > 1 and same == members else code(same)
-            lines.append(f"| {who} | {which} | " + " | ".join(marks) + " |")
-    return lines
+                "all" if list(names) == topologies else words(names)
+            for outcome, equal in group(rules, lambda rule: marks[rules.index(rule)]):
+                out.append([family, words(same), which, words(equal), outcome])
+    return out
 
 
-def codecs(path, page):
-    """The page with a new part on codecs: a table a direction, strategies by codecs."""
+def codecs(path):
+    """The table of codecs: direction, strategies, codecs."""
     cells = read([path])
     strategies, names, ways, transports = (in_order(cells, i) for i in range(4))
-    count = {word: sum(outcome == word for outcome, _ in cells.values()) for word in WORST}
-    notes = Notes()
-
-    def general_codec(reason, codec):
-        for text in sorted({codec, reason_spec(reason, codec)}, key=len, reverse=True):
-            reason = reason.replace(f"={text}", "").replace(f"codec {text}", "the codec")
-        return reason
 
     def reason_spec(reason, codec):
         """The codec as it was given: with the options of a small model."""
         at = reason.find(codec + ":")
         return reason[at:].split(";")[0].split(" ")[0].rstrip(",") if at >= 0 else codec
 
+    def general_codec(reason, codec):
+        for text in sorted({codec, reason_spec(reason, codec)}, key=len, reverse=True):
+            reason = reason.replace(f"={text}", "").replace(f"codec {text}", "the codec")
+        return reason
+
     def text(strategy, codec, way):
         marks = []
         for transport in transports:
             outcome, reason = cells[strategy, codec, way, transport]
             reason = general_codec(reason, codec).replace(f"strategy {strategy}", "the strategy")
-            marks.append(MARK.get(outcome) or notes.mark(reason))
-        return marks[0] if len(set(marks)) == 1 else " ".join(f"{t} {m}" for t, m in zip(transports, marks))
+            marks.append(mark(outcome, reason))
+        return outcome_text(marks, transports)
 
-    out = ["## Codecs", "",
-           f"Every codec, and every stage alone, with every strategy of standard options, on what workers send (up), on what comes "
-           f"back (down) and on both ways; plain SGD, four workers, on {code(transports)}.",
-           f"Of {len(cells):,} cells {count['ran']:,} ran, {count['refused']:,} are refused with a reason"
-           f"{', ' + str(count['failed']) + ' FAILED' if count['failed'] else ''}. {code(names)}."]
+    rows = []
     for way in ways:
-        columns = group(names, lambda name: tuple(text(s, name, way) for s in strategies))
-        rows = group(strategies, lambda s: tuple(text(s, same[0], way) for _, same in columns))
-        out += ["", f"### {way}", "",
-                "| strategy | " + " | ".join(code(same) for _, same in columns) + " |",
-                "|---|" + "---|" * len(columns)]
-        out += [f"| {code(same)} | " + " | ".join(marks) + " |" for marks, same in rows]
-    out += ["", "Reasons, with codecs:", ""]
-    out += [f"{number}. {reason}" for reason, number in notes.numbers.items()]
-    with open(page, encoding="utf-8") as old:
-        print(old.read().split("\n## Codecs\n")[0].rstrip("\n") + "\n\n" + "\n".join(out))
+        for outcomes, same in group(strategies, lambda s: tuple(text(s, name, way) for name in names)):
+            for outcome, equal in group(names, lambda name: outcomes[names.index(name)]):
+                rows.append([way, words(same), words(equal), outcome])
+    head = {"date": results.today(), "note": [counted(cells)]}
+    results.publish([("matrix-codecs", head, ["direction", "strategies", "codecs", "outcome"], rows)])
 
 
 def main():
     if sys.argv[1] == "--codecs":
-        codecs(*sys.argv[2:])
+        codecs(sys.argv[2])
         return
     cells = read(sys.argv[1:])
     strategies, topologies, rules, transports = (in_order(cells, i) for i in range(4))
     transports.sort(key=["threads", "sim", "mpi"].index)
-    count = {word: sum(outcome == word for outcome, _ in cells.values()) for word in WORST}
     if len(cells) != len(strategies) * len(topologies) * len(rules) * len(transports):
         sys.exit("cells are missing")
-    notes = Notes()
-    out = ["# What goes with what", "",
-           "```", "tools/soak matrix    # runs every cell, and writes this page", "```", "",
-           "Every strategy with every topology, update rule and transport, on four workers (mpi: two ranks). "
-           "Each cell is a run of milliseconds:",
-           "the loss of its model is finite and falls; in `sim` two runs give the same bits.",
-           "Members of a strategy are it alone and what the presets of the [named systems](systems.md) choose; "
-           "topology `auto` is the strategy's own.",
-           "Strategies that need shared memory run in `sim` on a cluster of one machine (`laptop`).",
-           f"Of {len(cells):,} cells {count['ran']:,} ran, {count['refused']:,} are refused with a reason"
-           f"{', ' + str(count['failed']) + ' FAILED' if count['failed'] else ''}.", "",
-           f"- topologies: {code(topologies)}", f"- update rules: {code(rules)}", f"- transports: {code(transports)}", "",
-           "● ran and learned on all transports; a number: refused, for the reason below."]
-    families = group(strategies, lambda s: s.split(":")[0])
-    for family, members in families:
-        out += ["", f"## {family}", "", f"Members: {code(members)}", ""] + table(cells, members, topologies, rules, transports, notes)
-    out += ["", "## Reasons", ""]
-    out += [f"{number}. {reason}" for reason, number in notes.numbers.items()]
-    print("\n".join(out))
+    rows = []
+    for family, members in group(strategies, lambda s: s.split(":")[0]):
+        rows += family_rows(cells, family, members, topologies, rules, transports)
+    head = {"date": results.today(),
+            "note": [counted(cells), f"Topologies: {code(topologies)}.", f"Update rules: {code(rules)}.",
+                     f"Transports: {code(transports)}."]}
+    results.publish([("matrix-strategies", head, ["strategy", "members", "topologies", "update rules", "outcome"], rows)])
 
 
 main()

@@ -200,7 +200,7 @@ static void every_strategy_that_sends_takes_codecs(void **state)
 static void document_is_of_this_build(void **state)
 {
     static char text[FILE_MAX];
-    FILE *file = fopen(FAST_SOURCE_FOLDER "/docs/matrix.md", "r");
+    FILE *file = fopen(FAST_SOURCE_FOLDER "/results/matrix.md", "r");
 
     (void)state;
     assert_non_null(file);
@@ -214,7 +214,7 @@ static void document_is_of_this_build(void **state)
 
         snprintf(quoted, sizeof quoted, "`%s`", names[i]);
         if (!strstr(section, quoted))
-            fail_msg("docs/matrix.md is older than codec %s; make it again: tools/soak matrix",
+            fail_msg("results/matrix.md is older than codec %s; make it again: tools/soak matrix",
                      names[i]);
     }
 }

@@ -233,7 +233,7 @@ static void document_is_of_this_build(void **state)
 {
     static char text[FILE_MAX];
     const test_dimension *d = test_matrix();
-    FILE *file = fopen(FAST_SOURCE_FOLDER "/docs/matrix.md", "r");
+    FILE *file = fopen(FAST_SOURCE_FOLDER "/results/matrix.md", "r");
     size_t size;
 
     (void)state;
@@ -249,7 +249,7 @@ static void document_is_of_this_build(void **state)
                 continue;
             snprintf(quoted, sizeof quoted, "`%s`", d[k].values[v]);
             if (!strstr(text, quoted))
-                fail_msg("docs/matrix.md is older than %s=%s; make it again: tools/soak matrix",
+                fail_msg("results/matrix.md is older than %s=%s; make it again: tools/soak matrix",
                          d[k].option, d[k].values[v]);
         }
 }
