@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages and buffers as a program sees them. A buffer has one owner until it is frozen; from then
- * on it is counted and nobody writes. A message owns or holds the buffers of its parts, so that
- * sending hands over pointers: nothing is copied between actors that share memory. pool.c makes and
- * takes back both.
+ * on it is counted and nobody writes. A message owns or holds the buffers of its parts, so sending
+ * hands over pointers: nothing is copied between actors that share memory. message_pool.c allocates
+ * both and takes them back.
  */
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 #include "transport/transport.h"
 
 /* What a header costs on a link: sender, receiver, tag, generation and the words. */

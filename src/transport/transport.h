@@ -4,11 +4,11 @@
 #include "base/option.h"
 #include "base/rng.h"
 #include "fast/actor.h"
-#include "transport/blame.h"
-#include "transport/glance.h"
+#include "transport/blame/blame.h"
 #include "transport/mailbox.h"
-#include "transport/pool.h"
-#include "transport/record.h"
+#include "transport/message_pool.h"
+#include "transport/record/replay.h"
+#include "transport/snapshot.h"
 #include "transport/timeline.h"
 
 #include <stdatomic.h>
@@ -16,10 +16,10 @@
 /*
  * What a transport provides, and what all of them share. The way of a message:
  *
- *   fast_send()       actor.c     stamps, counts, traces                     the sender
+ *   fast_send()       actor_calls.c  stamps, counts, traces                     the sender
  *   transport->send   threads/ sim/ mpi/   carries it                        the sender
  *   fast__deliver()   mailbox.c   generations, control messages, matching    the receiver
- *   fast_receive()    actor.c     takes it, or waits with transport->wait    the receiver
+ *   fast_receive()    actor_calls.c  takes it, or waits with transport->wait    the receiver
  *
  * A transport carries messages, blocks and wakes actors and owns the clock; nothing else. Matching,
  * deadlines, membership, posted tasks, errors that follow the chain of waits, counters and
@@ -45,7 +45,7 @@ typedef struct fast_actors_config {
     bool check;         /* wrap the transport in `check` */
     char record[4096];  /* write a recording to this file; "" */
     char replay[4096];  /* repeat the recording in this file; "" */
-    bool glance;        /* no option: others look at the actors while they run (glance.h) */
+    bool glance;        /* no option: others look at the actors while they run (snapshot.h) */
     const char *job;    /* no option: lines of name=value that a recording belongs to, besides these
                            options, lent while the world is open; NULL: none */
 } fast_actors_config;

@@ -6,7 +6,7 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "transport/recording.h"
+#include "transport/record/recording.h"
 
 #include <string.h>
 

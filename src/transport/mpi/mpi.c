@@ -24,7 +24,7 @@
 #include "base/thread.h"
 #include "transport/inbox.h"
 #include "transport/mpi/join.h"
-#include "transport/mpi/team.h"
+#include "transport/mpi/mpi_collective.h"
 #include "transport/share.h"
 
 #include <stdio.h>

@@ -18,8 +18,8 @@
 #include "transport/mpi/port.h"
 
 #include "base/memory.h"
-#include "transport/mpi/team.h"
-#include "transport/pool.h"
+#include "transport/message_pool.h"
+#include "transport/mpi/mpi_collective.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "transport/mpi/wire.h"
 
 #include "base/rng.h"
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

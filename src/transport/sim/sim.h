@@ -14,10 +14,10 @@
  *   timer    at most one an actor, in a heap of its own: the deadline of its wait
  *   time     integer nanoseconds since the run began; nodes may see it shifted (clock jumps)
  *
- * Files: sim.c the scheduler and the transport's operations, open.c worlds and what faults do to
- * them, queue.c events and timers, fiber.c coroutines, network.c what a message costs, compute.c
- * charges and works, cluster*.c the description, fault*.c what goes
- * wrong. All of it is deterministic: a pure function of programs, options, cluster and seed.
+ * Files: sim.c the scheduler and the transport's operations, open.c worlds and the effects of faults
+ * on them, queue.c events and timers, fiber.c coroutines, sim_network.c the cost of a message,
+ * sim_compute.c charges and works, cluster*.c the description of a cluster, fault*.c the faults. All
+ * of it is deterministic: a pure function of programs, options, cluster and seed.
  */
 typedef struct fast_sim fast_sim;
 typedef struct fast_sim_actor fast_sim_actor;
@@ -211,7 +211,7 @@ void fast__sim_queue_close(fast_sim *sim); /* with every message in it */
 void fast__sim_timer_set(fast_sim *sim, fast_sim_actor *actor, int64_t deadline);
 fast_sim_actor *fast__sim_timer_first(fast_sim *sim);
 
-/* network.c: the link between two nodes; carry a message; what its events do. */
+/* sim_network.c: the link between two nodes; carry a message; what its events do. */
 const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
                                     const fast_sim_node *to);
 void fast__sim_send(fast_actor *actor, fast_msg *msg);
@@ -221,7 +221,7 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg);
 fast_err fast__sim_network_open(fast_sim *sim);
 void fast__sim_network_close(fast_sim *sim);
 
-/* compute.c */
+/* sim_compute.c */
 fast_err fast__sim_charge(fast_actor *actor, double operations, double bytes);
 fast_err fast__sim_compute(fast_actor *actor, fast_work *work);
 fast_err fast__sim_pool_open(fast_sim *sim);

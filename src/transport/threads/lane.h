@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -12,7 +12,7 @@
  * returns at its deadline; the buffer stays with MPI, the team is broken, and the process aborts
  * the job when it exits, for MPI could not end otherwise.
  */
-#include "transport/mpi/team.h"
+#include "transport/mpi/mpi_collective.h"
 
 #include "base/memory.h"
 #include "transport/peers.h"

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "fast/actor.h"
-#include "transport/recording.h"
+#include "transport/record/recording.h"
 
 /*
- * Record and replay of a run whose order is the machine's: see record.c. A world that is neither
+ * Record and replay of a run whose order is the machine's: see replay.c. A world that is neither
  * recorded nor replayed has no record, and its actors no tape: each place below costs one
  * comparison then.
  */
@@ -36,7 +36,8 @@ int64_t fast__record_look(fast_actor *actor);
  * replay. */
 int64_t fast__record_value(fast_actor *actor, int64_t value);
 
-/* record_text.c: what a world's recording belongs to, as lines; the caller frees it. And whether a
- * recording does belong to it: FAST_EINVAL names the first line that differs. */
+/* Return the options that a world's recording belongs to, as lines of name=value; the caller frees
+ * them. FAST_EINVAL if they are too long, FAST_ENOMEM. */
 fast_err fast__record_text(const struct fast_world *world, char **out);
+/* FAST_EINVAL, which names the first line that differs, if a recording belongs to other options. */
 fast_err fast__record_check(const char *path, const fast_recording *recording, const char *text);

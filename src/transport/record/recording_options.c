@@ -5,7 +5,7 @@
  * that is not is what the user is told.
  */
 #include "base/memory.h"
-#include "transport/record.h"
+#include "transport/record/replay.h"
 #include "transport/transport.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
  * torn one would not fit.
  */
 #include "base/thread.h"
-#include "transport/glance.h"
+#include "transport/snapshot.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>

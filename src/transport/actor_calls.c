@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An actor: who it is, sending and receiving, its clock and random stream, and the run of its
- * program. wait.c blocks, mailbox.c matches, peers.c knows who is up, compute.c computes.
+ * program. wait.c blocks, mailbox.c matches, peers.c knows who is up, work.c computes.
  *
  * The common case of a small message is a few tens of nanoseconds here: no lock, no allocation, no
  * text, and the clock is asked only by an actor that has to wait.

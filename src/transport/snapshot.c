@@ -12,7 +12,7 @@
  * Links are a matrix of two counters, each written by its sender alone. Cost: 3 stores a span, 2
  * additions a message; 16 bytes a span, 16 A^2 bytes for A actors, of at most 256.
  */
-#include "transport/glance.h"
+#include "transport/snapshot.h"
 
 #include "base/memory.h"
 #include "transport/transport.h"

@@ -26,7 +26,7 @@
  * Cost while recording: some 10 ns an event, 1 to 4 bytes; two or three events for each message and
  * each reading of shared memory.
  */
-#include "transport/record.h"
+#include "transport/record/replay.h"
 
 #include "base/file.h"
 #include "base/memory.h"

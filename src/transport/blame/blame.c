@@ -28,7 +28,7 @@
  * Cost: nothing before three quarters of a wait have passed; then two messages for each hop and
  * tick.
  */
-#include "transport/blame.h"
+#include "transport/blame/blame.h"
 
 #include "transport/transport.h"
 

@@ -17,7 +17,7 @@
  * Class 0 is messages. Buffers have two classes for each power of two, 2^k and 1.5 * 2^k bytes, so
  * that at most a third is wasted. Free objects are poisoned for the address sanitizer.
  */
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 
 #include "base/memory.h"
 

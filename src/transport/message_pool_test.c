@@ -4,7 +4,7 @@
  * what was asked for, aligned and apart; a frozen buffer lives as long as its last holder. Method:
  * a pool alone, with threads that allocate and threads that free, and its count of allocations.
  */
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 
 #include "base/memory.h"
 #include "base/thread.h"

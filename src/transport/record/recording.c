@@ -9,7 +9,7 @@
  * run, and then the replay stops with what does not fit; but no number in it leads astray.
  * Cost: 4 bytes of memory a turn, and the file itself.
  */
-#include "transport/recording.h"
+#include "transport/record/recording.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
