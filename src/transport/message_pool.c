@@ -48,46 +48,46 @@ enum {
 };
 
 /* What a free object holds in its first bytes. */
-typedef struct item {
-    struct item *next;  /* of the same batch */
-    struct item *batch; /* in the first of a batch: the next batch of the depot */
-    int64_t count;      /* likewise: objects in this batch */
-} item;
+typedef struct pool_item {
+    struct pool_item *next;  /* of the same batch */
+    struct pool_item *batch; /* in the first of a batch: the next batch of the depot */
+    int64_t count;           /* likewise: objects in this batch */
+} pool_item;
 
 /* What the pool took from the system, before the objects themselves. */
-typedef struct chunk {
-    struct chunk *next;
+typedef struct pool_chunk {
+    struct pool_chunk *next;
     int64_t size;                                                         /* all of it */
     unsigned char padding[FAST_ALIGN - sizeof(void *) - sizeof(int64_t)]; /* objects are aligned */
-} chunk;
-_Static_assert(sizeof(chunk) == FAST_ALIGN, "objects follow on an aligned address");
+} pool_chunk;
+_Static_assert(sizeof(pool_chunk) == FAST_ALIGN, "objects follow on an aligned address");
 _Static_assert(sizeof(struct fast_buffer) <= FAST_BUFFER_HEAD, "the head fits before the bytes");
 
 /* Free objects of one class that a thread keeps. */
-typedef struct magazine {
-    item *loaded;         /* taken from and given to */
-    item *spare;          /* a whole batch, or NULL */
+typedef struct pool_magazine {
+    pool_item *loaded;    /* taken from and given to */
+    pool_item *spare;     /* a whole batch, or NULL */
     int64_t loaded_count; /* of objects in loaded */
     int64_t spare_count;  /* likewise */
-} magazine;
+} pool_magazine;
 
 /* What a thread that entered keeps. */
-typedef struct cache {
+typedef struct pool_cache {
     fast_pool *pool;
     int64_t depth; /* how often this thread entered */
-    magazine magazines[KINDS];
-} cache;
+    pool_magazine magazines[KINDS];
+} pool_cache;
 
 struct fast_pool {
-    pthread_mutex_t mutex; /* guards all of it */
-    item *depot[KINDS];    /* batches, linked by their first objects */
-    chunk *chunks;         /* all that came from the system */
-    cache *caches;         /* free caches, linked by `pool` */
-    fast_pool_use use;     /* what came from the system: its messages and buffers, free or not */
+    pthread_mutex_t mutex;   /* guards all of it */
+    pool_item *depot[KINDS]; /* batches, linked by their first objects */
+    pool_chunk *chunks;      /* all that came from the system */
+    pool_cache *caches;      /* free caches, linked by `pool` */
+    fast_pool_use use;       /* what came from the system: its messages and buffers, free or not */
 };
 
 /* The cache of this thread, or NULL. */
-static _Thread_local cache *here;
+static _Thread_local pool_cache *here;
 
 static size_t kind_size(int kind)
 {
@@ -131,8 +131,8 @@ void fast__pool_free(fast_pool *pool)
     if (!pool)
         return;
     FAST_ASSERT(here == NULL || here->pool != pool);
-    for (chunk *c = pool->chunks; c;) {
-        chunk *next = c->next;
+    for (pool_chunk *c = pool->chunks; c;) {
+        pool_chunk *next = c->next;
         if (c->size >= PAGES_FROM)
             fast__pages_free(c, c->size);
         else
@@ -146,8 +146,8 @@ void fast__pool_free(fast_pool *pool)
 /* A new chunk of the pool with `size` bytes behind its head. */
 static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsigned char **out)
 {
-    const int64_t all = (int64_t)(sizeof(chunk) + size);
-    chunk *c;
+    const int64_t all = (int64_t)(sizeof(pool_chunk) + size);
+    pool_chunk *c;
     if (all >= PAGES_FROM)
         FAST_TRY(fast__pages_new(what, all, &c));
     else
@@ -164,12 +164,12 @@ static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsig
 }
 
 /* A batch made of new memory, with its count in the first. */
-static fast_err grow(fast_pool *pool, int kind, item **out)
+static fast_err grow(fast_pool *pool, int kind, pool_item **out)
 {
     const int64_t count = kind_batch(kind);
     const size_t size = kind_size(kind);
     unsigned char *bytes = NULL;
-    item *first = NULL;
+    pool_item *first = NULL;
 
     FAST_TRY(
         take_chunk(pool, kind ? "buffers of messages" : "messages", (size_t)count * size, &bytes));
@@ -177,7 +177,7 @@ static fast_err grow(fast_pool *pool, int kind, item **out)
     *(kind ? &pool->use.buffers : &pool->use.messages) += count;
     pthread_mutex_unlock(&pool->mutex);
     for (int64_t i = count - 1; i >= 0; i--) {
-        item *it = (item *)(bytes + (size_t)i * size);
+        pool_item *it = (pool_item *)(bytes + (size_t)i * size);
         it->next = first;
         first = it;
         ASAN_POISON_MEMORY_REGION((unsigned char *)it + sizeof *it, size - sizeof *it);
@@ -188,10 +188,10 @@ static fast_err grow(fast_pool *pool, int kind, item **out)
 }
 
 /* A batch of the depot, or a new one. */
-static fast_err take_batch(fast_pool *pool, int kind, item **out)
+static fast_err take_batch(fast_pool *pool, int kind, pool_item **out)
 {
     pthread_mutex_lock(&pool->mutex);
-    item *batch = pool->depot[kind];
+    pool_item *batch = pool->depot[kind];
     if (batch)
         pool->depot[kind] = batch->batch;
     pthread_mutex_unlock(&pool->mutex);
@@ -201,7 +201,7 @@ static fast_err take_batch(fast_pool *pool, int kind, item **out)
     return FAST_OK;
 }
 
-static void give_batch(fast_pool *pool, int kind, item *first, int64_t count)
+static void give_batch(fast_pool *pool, int kind, pool_item *first, int64_t count)
 {
     FAST_ASSERT(first != NULL);
     first->count = count;
@@ -212,9 +212,9 @@ static void give_batch(fast_pool *pool, int kind, item *first, int64_t count)
 }
 
 /* One object for a thread that has not entered: the rest of its batch goes back. */
-static fast_err take_locked(fast_pool *pool, int kind, item **out)
+static fast_err take_locked(fast_pool *pool, int kind, pool_item **out)
 {
-    item *batch = NULL;
+    pool_item *batch = NULL;
     FAST_TRY(take_batch(pool, kind, &batch));
     if (batch->next)
         give_batch(pool, kind, batch->next, batch->count - 1);
@@ -222,7 +222,7 @@ static fast_err take_locked(fast_pool *pool, int kind, item **out)
     return FAST_OK;
 }
 
-static fast_err refill(fast_pool *pool, int kind, magazine *m)
+static fast_err refill(fast_pool *pool, int kind, pool_magazine *m)
 {
     if (m->spare) {
         m->loaded = m->spare;
@@ -230,20 +230,20 @@ static fast_err refill(fast_pool *pool, int kind, magazine *m)
         m->spare = NULL;
         return FAST_OK;
     }
-    item *batch = NULL;
+    pool_item *batch = NULL;
     FAST_TRY(take_batch(pool, kind, &batch));
     m->loaded = batch;
     m->loaded_count = batch->count;
     return FAST_OK;
 }
 
-static fast_err take(fast_pool *pool, int kind, item **out)
+static fast_err take(fast_pool *pool, int kind, pool_item **out)
 {
-    cache *c = here;
-    item *it = NULL;
+    pool_cache *c = here;
+    pool_item *it = NULL;
 
     if (c && c->pool == pool) {
-        magazine *m = &c->magazines[kind];
+        pool_magazine *m = &c->magazines[kind];
         if (!m->loaded)
             FAST_TRY(refill(pool, kind, m));
         it = m->loaded;
@@ -259,8 +259,8 @@ static fast_err take(fast_pool *pool, int kind, item **out)
 
 static void give(fast_pool *pool, int kind, void *object)
 {
-    cache *c = here;
-    item *it = object;
+    pool_cache *c = here;
+    pool_item *it = object;
 
     ASAN_POISON_MEMORY_REGION((unsigned char *)it + sizeof *it, kind_size(kind) - sizeof *it);
     if (!c || c->pool != pool) {
@@ -268,7 +268,7 @@ static void give(fast_pool *pool, int kind, void *object)
         give_batch(pool, kind, it, 1);
         return;
     }
-    magazine *m = &c->magazines[kind];
+    pool_magazine *m = &c->magazines[kind];
     if (m->loaded_count >= kind_batch(kind)) {
         if (m->spare)
             give_batch(pool, kind, m->spare, m->spare_count);
@@ -290,16 +290,16 @@ void fast__pool_enter(fast_pool *pool)
         return;
     }
     pthread_mutex_lock(&pool->mutex);
-    cache *c = pool->caches;
+    pool_cache *c = pool->caches;
     if (c)
-        pool->caches = (cache *)(void *)c->pool;
+        pool->caches = (pool_cache *)(void *)c->pool;
     pthread_mutex_unlock(&pool->mutex);
     if (!c) {
         unsigned char *bytes = NULL;
         /* Without memory the thread works with the depot: slower, and right. */
         if (take_chunk(pool, "a thread's messages", sizeof *c, &bytes))
             return;
-        c = (cache *)(void *)bytes;
+        c = (pool_cache *)(void *)bytes;
     }
     memset(c, 0, sizeof *c);
     c->pool = pool;
@@ -309,11 +309,11 @@ void fast__pool_enter(fast_pool *pool)
 
 void fast__pool_leave(fast_pool *pool)
 {
-    cache *c = here;
+    pool_cache *c = here;
     if (!c || c->pool != pool || --c->depth > 0)
         return;
     for (int kind = 0; kind < KINDS; kind++) {
-        magazine *m = &c->magazines[kind];
+        pool_magazine *m = &c->magazines[kind];
         if (m->loaded)
             give_batch(pool, kind, m->loaded, m->loaded_count);
         if (m->spare)
@@ -331,7 +331,7 @@ fast_pool_use fast__pool_used(fast_pool *pool)
     pthread_mutex_lock(&pool->mutex);
     fast_pool_use use = pool->use;
     for (int kind = 0; kind < KINDS; kind++)
-        for (const item *batch = pool->depot[kind]; batch; batch = batch->batch)
+        for (const pool_item *batch = pool->depot[kind]; batch; batch = batch->batch)
             *(kind ? &use.buffers : &use.messages) -= batch->count;
     pthread_mutex_unlock(&pool->mutex);
     return use;
@@ -339,7 +339,7 @@ fast_pool_use fast__pool_used(fast_pool *pool)
 
 fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
 {
-    item *it = NULL;
+    pool_item *it = NULL;
     FAST_TRY(take(pool, 0, &it));
     fast_msg *msg = (fast_msg *)(void *)it;
     /* The first two cache lines: parts are valid up to part_count, the rest is the transport's. */
@@ -356,7 +356,7 @@ fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
 fast_err fast__pool_buffer(fast_pool *pool, size_t size, fast_buffer **out)
 {
     const int kind = kind_of(size);
-    item *it = NULL;
+    pool_item *it = NULL;
     if (kind >= KINDS)
         return fast__fail(FAST_ENOMEM, "no memory for a buffer of %zu bytes", size);
     FAST_TRY(take(pool, kind, &it));

@@ -16,15 +16,15 @@
 
 enum { ROWS_MIN = 8, NONE = -1 };
 
-typedef struct row {
+typedef struct peer_row {
     int64_t id;         /* of whom */
     fast_peer peer;     /* what is known */
     int64_t next_event; /* the row behind it in the queue; or NONE */
     bool queued;        /* it is in the queue */
-} row;
+} peer_row;
 
 struct fast_peers {
-    row *rows;           /* of everyone of whom there was news */
+    peer_row *rows;      /* of everyone of whom there was news */
     int64_t count;       /* of rows */
     int64_t space;       /* rows that fit, a power of two */
     int64_t *table;      /* [2 * space]: numbers of rows plus 1; 0 is free */
@@ -55,7 +55,7 @@ static int64_t *slot_of(const fast_peers *peers, int64_t id)
     }
 }
 
-static row *find(const fast_peers *peers, int64_t id)
+static peer_row *find(const fast_peers *peers, int64_t id)
 {
     if (!peers || peers->space == 0)
         return NULL;
@@ -69,7 +69,7 @@ static fast_err reserve(fast_peers *peers)
     if (peers->count < peers->space)
         return FAST_OK;
     const int64_t space = peers->space ? peers->space * 2 : ROWS_MIN;
-    row *rows;
+    peer_row *rows;
     int64_t *table;
     FAST_TRY(fast__alloc("membership", space, sizeof *rows, &rows));
     const fast_err err = fast__alloc("membership", space * 2, sizeof *table, &table);
@@ -90,10 +90,10 @@ static fast_err reserve(fast_peers *peers)
 }
 
 /* The row of `id`, made if there is none; NULL without memory. */
-static row *make(fast_actor *actor, int64_t id)
+static peer_row *make(fast_actor *actor, int64_t id)
 {
     fast_peers *peers = actor->mailbox.peers;
-    row *found = find(peers, id);
+    peer_row *found = find(peers, id);
     if (found)
         return found;
     if (!peers) {
@@ -104,14 +104,14 @@ static row *make(fast_actor *actor, int64_t id)
     }
     if (reserve(peers))
         return NULL;
-    row *r = &peers->rows[peers->count++];
-    *r = (row){ .id = id, .peer = unknown, .next_event = NONE };
+    peer_row *r = &peers->rows[peers->count++];
+    *r = (peer_row){ .id = id, .peer = unknown, .next_event = NONE };
     *slot_of(peers, id) = peers->count;
     return r;
 }
 
 /* Put a row's news at the end of the queue, unless it waits there already. */
-static void queue(fast_peers *peers, row *r)
+static void queue(fast_peers *peers, peer_row *r)
 {
     const int64_t i = r - peers->rows;
     if (r->queued)
@@ -134,7 +134,7 @@ void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
     FAST_ASSERT(down || msg->tag == FAST_TAG_UP);
     FAST_ASSERT(id >= 0 && id < actor->world->count);
     /* Without memory the actor does not learn of it, and its waits end by their deadlines. */
-    row *r = id == actor->id ? NULL : make(actor, id);
+    peer_row *r = id == actor->id ? NULL : make(actor, id);
     if (r && !r->peer.ended && (ended || r->peer.down != down)) {
         actor->mailbox.down_count += down - r->peer.down;
         r->peer.down = down;
@@ -150,7 +150,7 @@ void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
 
 const fast_peer *fast__peer(const fast_actor *actor, int64_t id)
 {
-    const row *r = find(actor->mailbox.peers, id);
+    const peer_row *r = find(actor->mailbox.peers, id);
     return r ? &r->peer : &unknown;
 }
 
@@ -166,7 +166,7 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
     fast_peers *peers = actor->mailbox.peers;
     if (!peers || peers->event_first == NONE)
         return false;
-    row *r = &peers->rows[peers->event_first];
+    peer_row *r = &peers->rows[peers->event_first];
     peers->event_first = r->next_event;
     r->queued = false;
     *out = (fast_member){ .id = r->id,

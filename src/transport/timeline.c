@@ -42,7 +42,7 @@ enum {
 };
 
 /* One span. */
-typedef struct event {
+typedef struct timeline_event {
     const char *name; /* a literal */
     int64_t begin;    /* nanoseconds */
     int64_t end;      /* not before begin */
@@ -50,34 +50,34 @@ typedef struct event {
     int64_t order;    /* of recording, for sorting */
     size_t size;      /* bytes */
     fast_span span;   /* kind */
-} event;
+} timeline_event;
 
 struct fast_timeline {
-    int64_t events_max; /* the ring's size */
-    int64_t count;      /* of events ever written; the ring holds the last of them */
-    int64_t last;       /* the latest end, which the next one does not precede */
-    event *events;      /* the ring */
+    int64_t events_max;     /* the ring's size */
+    int64_t count;          /* of events ever written; the ring holds the last of them */
+    int64_t last;           /* the latest end, which the next one does not precede */
+    timeline_event *events; /* the ring */
 };
 
 /* A send or a receive, as the arrows are sorted. */
-typedef struct end_point {
-    int64_t from, to; /* the pair */
-    size_t size;      /* of the message */
-    int64_t order;    /* in its actor */
-    event at;         /* where it is drawn */
-} end_point;
+typedef struct timeline_end {
+    int64_t from, to;  /* the pair */
+    size_t size;       /* of the message */
+    int64_t order;     /* in its actor */
+    timeline_event at; /* where it is drawn */
+} timeline_end;
 
 /* One export under way. */
-typedef struct writer {
-    const fast_world *world;     /* what is written */
-    void *stream;                /* of the file */
-    event *events;               /* one actor's, mended and sorted */
-    event *stack;                /* scratch of mending */
-    end_point *sends, *receives; /* of all actors */
-    int64_t send_count;          /* of sends */
-    int64_t receive_count;       /* of receives */
-    bool comma;                  /* something was written before */
-} writer;
+typedef struct timeline_writer {
+    const fast_world *world;        /* what is written */
+    void *stream;                   /* of the file */
+    timeline_event *events;         /* one actor's, mended and sorted */
+    timeline_event *stack;          /* scratch of mending */
+    timeline_end *sends, *receives; /* of all actors */
+    int64_t send_count;             /* of sends */
+    int64_t receive_count;          /* of receives */
+    bool comma;                     /* something was written before */
+} timeline_writer;
 
 static const char *const span_names[FAST_SPAN_COUNT] = { "compute", "codec", "send",
                                                          "receive", "wait",  "fault" };
@@ -89,7 +89,7 @@ fast_err fast__timeline_new(int64_t events_max, fast_timeline **out)
     fast_timeline *timeline = NULL;
     FAST_TRY(fast__alloc("a timeline", 1, sizeof *timeline, &timeline));
     const fast_err err =
-        fast__alloc("a timeline's events", events_max, sizeof(event), &timeline->events);
+        fast__alloc("a timeline's events", events_max, sizeof(timeline_event), &timeline->events);
     if (err) {
         fast__free(timeline);
         return err;
@@ -123,7 +123,7 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
     if (end < timeline->last)
         end = timeline->last;
     timeline->last = end;
-    timeline->events[timeline->count % timeline->events_max] = (event){
+    timeline->events[timeline->count % timeline->events_max] = (timeline_event){
         .name = name ? name : span_names[span],
         .begin = begin < end ? begin : end,
         .end = end,
@@ -141,7 +141,8 @@ static int64_t kept(const fast_timeline *timeline)
 }
 
 /* A piece of the file that is known to fit and needs no escapes. */
-__attribute__((format(printf, 2, 3))) static fast_err put(writer *w, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static fast_err put(timeline_writer *w, const char *format,
+                                                          ...)
 {
     char line[PIECE_MAX];
     va_list args;
@@ -155,7 +156,7 @@ __attribute__((format(printf, 2, 3))) static fast_err put(writer *w, const char 
 
 /* A text inside a JSON string: what JSON does not allow is escaped, what is not UTF-8 becomes the
  * replacement character. */
-static fast_err put_text(writer *w, const char *text)
+static fast_err put_text(timeline_writer *w, const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
@@ -176,7 +177,7 @@ static fast_err put_text(writer *w, const char *text)
 }
 
 /* The start of an event of one actor. A time below zero is left out. */
-static fast_err put_event(writer *w, const char *phase, int64_t id, int64_t time)
+static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int64_t time)
 {
     FAST_TRY(put(w, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64, w->comma ? "," : "",
                  phase, w->world->places[id].node, id));
@@ -195,7 +196,7 @@ static int64_t index_of(const fast_world *world, int64_t id)
     return index;
 }
 
-static fast_err put_names(writer *w, int64_t id)
+static fast_err put_names(timeline_writer *w, int64_t id)
 {
     const fast_place *place = &w->world->places[id];
     FAST_TRY(put_event(w, "M", id, -1));
@@ -212,7 +213,7 @@ static fast_err put_names(writer *w, int64_t id)
 /* Parents first: by begin, then the longer, then the later recorded. */
 static int compare_events(const void *a, const void *b)
 {
-    const event *x = a, *y = b;
+    const timeline_event *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
@@ -221,12 +222,12 @@ static int compare_events(const void *a, const void *b)
 }
 
 /* Copy an actor's ring to w->events so that its spans nest, and sort it. Returns their count. */
-static int64_t mend(writer *w, const fast_timeline *timeline)
+static int64_t mend(timeline_writer *w, const fast_timeline *timeline)
 {
     const int64_t count = kept(timeline);
     int64_t depth = 0;
     for (int64_t i = 0; i < count; i++) {
-        event *e = &w->events[i];
+        timeline_event *e = &w->events[i];
         *e = timeline->events[(timeline->count - count + i) % timeline->events_max];
         if (e->span == FAST_SPAN_FAULT)
             continue; /* drawn as an instant: it overlaps with nothing */
@@ -242,7 +243,7 @@ static int64_t mend(writer *w, const fast_timeline *timeline)
     return count;
 }
 
-static fast_err put_span(writer *w, int64_t id, const event *e)
+static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     const bool fault = e->span == FAST_SPAN_FAULT;
     FAST_TRY(put_event(w, fault ? "i" : "X", id, e->begin));
@@ -260,11 +261,13 @@ static fast_err put_span(writer *w, int64_t id, const event *e)
 }
 
 /* Remember a send or a receive for the arrows. */
-static void note_end(writer *w, int64_t id, const event *e)
+static void note_end(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     if (e->peer < 0 || (e->span != FAST_SPAN_SEND && e->span != FAST_SPAN_RECEIVE))
         return;
-    end_point point = { .from = id, .to = e->peer, .size = e->size, .order = e->order, .at = *e };
+    timeline_end point = {
+        .from = id, .to = e->peer, .size = e->size, .order = e->order, .at = *e
+    };
     if (e->span == FAST_SPAN_SEND) {
         w->sends[w->send_count++] = point;
         return;
@@ -275,7 +278,7 @@ static void note_end(writer *w, int64_t id, const event *e)
 }
 
 /* One actor: its names, what was dropped, its spans and its counter. */
-static fast_err put_actor(writer *w, int64_t id)
+static fast_err put_actor(timeline_writer *w, int64_t id)
 {
     const fast_timeline *timeline = w->world->actors[id]->timeline;
     FAST_TRY(put_names(w, id));
@@ -294,7 +297,7 @@ static fast_err put_actor(writer *w, int64_t id)
     const int64_t stride = 1 + send_count / COUNTER_COUNT_MAX;
     uint64_t sent = 0;
     for (int64_t i = 0, send = 0; i < count; i++) {
-        const event *e = &w->events[i];
+        const timeline_event *e = &w->events[i];
         FAST_TRY(put_span(w, id, e));
         if (dropped == 0)
             note_end(w, id, e);
@@ -314,7 +317,7 @@ static fast_err put_actor(writer *w, int64_t id)
 /* By pair, then size, then order. */
 static int compare_ends(const void *a, const void *b)
 {
-    const end_point *x = a, *y = b;
+    const timeline_end *x = a, *y = b;
     if (x->from != y->from)
         return x->from < y->from ? -1 : 1;
     if (x->to != y->to)
@@ -325,15 +328,15 @@ static int compare_ends(const void *a, const void *b)
 }
 
 /* Like compare_ends(), but any two of a pair and size are equal. */
-static int compare_streams(const end_point *x, const end_point *y)
+static int compare_streams(const timeline_end *x, const timeline_end *y)
 {
-    end_point z = *y;
+    timeline_end z = *y;
     z.order = x->order;
     return compare_ends(x, &z);
 }
 
-static fast_err put_arrow(writer *w, int64_t number, const end_point *send,
-                          const end_point *receive)
+static fast_err put_arrow(timeline_writer *w, int64_t number, const timeline_end *send,
+                          const timeline_end *receive)
 {
     int64_t arrival = receive->at.begin;
     if (receive->at.end < send->at.begin)
@@ -348,7 +351,7 @@ static fast_err put_arrow(writer *w, int64_t number, const end_point *send,
 }
 
 /* Walk sends and receives together; the k-th of each stream belong to each other. */
-static fast_err put_arrows(writer *w)
+static fast_err put_arrows(timeline_writer *w)
 {
     if (w->send_count == 0 || w->receive_count == 0)
         return FAST_OK;
@@ -366,7 +369,7 @@ static fast_err put_arrows(writer *w)
 }
 
 /* What was counted, whatever the rings dropped. */
-static fast_err put_totals(writer *w)
+static fast_err put_totals(timeline_writer *w)
 {
     const fast_world *world = w->world;
     FAST_TRY(put(w,
@@ -396,7 +399,7 @@ static fast_err put_totals(writer *w)
 
 static fast_err write_all(void *ctx, void *stream)
 {
-    writer *w = ctx;
+    timeline_writer *w = ctx;
     w->stream = stream;
     FAST_TRY(put(w, "{\"traceEvents\":["));
     for (int64_t id = 0; id < w->world->count; id++)
@@ -407,7 +410,7 @@ static fast_err write_all(void *ctx, void *stream)
 }
 
 /* Scratch of the export: the largest ring twice, and an entry for each event of all rings. */
-static fast_err writer_init(writer *w)
+static fast_err writer_init(timeline_writer *w)
 {
     int64_t largest = 0, total = 0;
     for (int64_t id = 0; id < w->world->count; id++) {
@@ -416,17 +419,17 @@ static fast_err writer_init(writer *w)
         largest = count > largest ? count : largest;
         total += count;
     }
-    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(event), &w->events));
-    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(event), &w->stack));
-    FAST_TRY(fast__alloc("a timeline's arrows", total, sizeof(end_point), &w->sends));
-    return fast__alloc("a timeline's arrows", total, sizeof(end_point), &w->receives);
+    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(timeline_event), &w->events));
+    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(timeline_event), &w->stack));
+    FAST_TRY(fast__alloc("a timeline's arrows", total, sizeof(timeline_end), &w->sends));
+    return fast__alloc("a timeline's arrows", total, sizeof(timeline_end), &w->receives);
 }
 
 fast_err fast__timeline_write(const fast_world *world, const char *path)
 {
     FAST_ASSERT(world != NULL);
     FAST_ASSERT(path != NULL);
-    writer w = { .world = world };
+    timeline_writer w = { .world = world };
     fast_err err = writer_init(&w);
     if (!err)
         err = fast__file_replace(path, write_all, &w);

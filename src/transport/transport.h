@@ -145,7 +145,7 @@ struct fast_world {
     int64_t events;                  /* sim */
     uint64_t trace_hash;             /* sim */
     void *check;                     /* the wrapper's own */
-    fast_record *record;             /* likewise; NULL: neither recorded nor replayed */
+    fast_record_state *record;       /* likewise; NULL: neither recorded nor replayed */
     fast_pool *pool;                 /* of messages and buffers */
     int64_t ended_count;             /* serial transports: actors whose program is over */
     fast_glance *glance;             /* what others may see meanwhile; NULL: nobody looks */
@@ -221,7 +221,7 @@ struct fast_actor {
     fast_counters counters;   /* of this actor */
     fast_timeline *timeline;  /* NULL: not traced */
     bool seen;                /* it has a timeline, or its world a glance: spans are told */
-    fast_tape *tape;          /* NULL: neither recorded nor replayed */
+    fast_trace *tape;         /* NULL: neither recorded nor replayed */
     fast_rng rng;             /* fast_random()'s */
     int64_t step;             /* of fast_actor_at() */
     char what[FAST_WHAT_MAX]; /* likewise */
@@ -248,10 +248,10 @@ struct fast_actor {
 };
 
 /* What fast_work_report() calls: work->recorder points to one, set by compute(). */
-typedef struct fast_recorder {
-    void (*report)(struct fast_recorder *recorder, fast_work *work, double operations,
+typedef struct fast_report_sink {
+    void (*report)(struct fast_report_sink *recorder, fast_work *work, double operations,
                    int64_t offset, int64_t count);
-} fast_recorder;
+} fast_report_sink;
 
 /* As fast_compute(), counters apart, where the transport leaves it to the actor: work->run() is
  * called, and reports are made at once. */

@@ -7,15 +7,15 @@
 #include "transport/transport.h"
 
 /* The recorder of an actor that runs its work itself. */
-typedef struct direct {
-    fast_recorder recorder;
+typedef struct direct_run {
+    fast_report_sink recorder;
     fast_actor *actor;
-} direct;
+} direct_run;
 
-static void direct_report(fast_recorder *recorder, fast_work *work, double operations,
+static void direct_report(fast_report_sink *recorder, fast_work *work, double operations,
                           int64_t offset, int64_t count)
 {
-    fast_actor *actor = ((direct *)recorder)->actor;
+    fast_actor *actor = ((direct_run *)recorder)->actor;
     (void)operations;
     if (work->report)
         work->report(work->ctx, offset, count);
@@ -26,7 +26,7 @@ static void direct_report(fast_recorder *recorder, fast_work *work, double opera
 void fast_work_report(fast_work *work, double operations, int64_t offset, int64_t count)
 {
     FAST_ASSERT(work != NULL && work->recorder != NULL);
-    fast_recorder *recorder = work->recorder;
+    fast_report_sink *recorder = work->recorder;
     recorder->report(recorder, work, operations, offset, count);
 }
 
@@ -63,7 +63,7 @@ fast_err fast_charge(fast_actor *actor, double operations, double bytes)
 
 fast_err fast__compute_direct(fast_actor *actor, fast_work *work)
 {
-    direct run = { { direct_report }, actor };
+    direct_run run = { { direct_report }, actor };
     work->recorder = &run;
     const fast_err err = work->run(work);
     work->recorder = NULL;

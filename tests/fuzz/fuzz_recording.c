@@ -15,14 +15,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void walk(const fast_recording *recording)
 {
     for (int64_t actor = 0; actor < recording->actors && actor < 64; actor++) {
-        fast_tape_reader reader;
-        fast_tape_event event;
+        fast_trace_reader reader;
+        fast_trace_event event;
 
-        fast__tape_rewind(recording, actor, &reader);
-        while (!fast__tape_is_over(recording, &reader))
-            FAST_ASSERT(fast__tape_read(recording, &reader, &event));
+        fast__trace_rewind(recording, actor, &reader);
+        while (!fast__trace_is_at_end(recording, &reader))
+            FAST_ASSERT(fast__trace_read(recording, &reader, &event));
     }
-    for (int lock = 0; lock < FAST_TURN_LOCKS; lock++)
+    for (int lock = 0; lock < FAST_TRACE_LOCKS; lock++)
         for (int64_t turn = 0; turn < recording->turns[lock]; turn++)
             FAST_ASSERT(recording->whose[lock][turn] >= 0 &&
                         recording->whose[lock][turn] < recording->actors);

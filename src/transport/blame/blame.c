@@ -397,12 +397,12 @@ void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
 
 /* The detail. */
 
-typedef struct line {
+typedef struct blame_line {
     char text[FAST_DETAIL_MAX]; /* so far */
     size_t used;                /* of it */
-} line;
+} blame_line;
 
-__attribute__((format(printf, 2, 3))) static void put(line *l, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(blame_line *l, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -414,14 +414,14 @@ __attribute__((format(printf, 2, 3))) static void put(line *l, const char *forma
         l->used = sizeof l->text - 1;
 }
 
-static void put_name(line *l, const fast_actor *actor, const char *before, int64_t id)
+static void put_name(blame_line *l, const fast_actor *actor, const char *before, int64_t id)
 {
     char name[64];
     fast__actor_name(actor->world, id, name, sizeof name);
     put(l, "%s%s", before, name);
 }
 
-static void put_begin(line *l, fast_actor *actor, const fast_wait *wait)
+static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
 {
     const int64_t waited = fast_now(actor) - wait->since;
     put_name(l, actor, "", actor->id);
@@ -431,7 +431,7 @@ static void put_begin(line *l, fast_actor *actor, const fast_wait *wait)
 }
 
 /* The hops after the first, which the beginning has named; those in the middle are left out. */
-static void put_chain(line *l, const fast_actor *actor, const fast_blame_walk *walk)
+static void put_chain(blame_line *l, const fast_actor *actor, const fast_blame_walk *walk)
 {
     for (int64_t i = 1; i < walk->count; i++) {
         const int64_t from_end = walk->count - i;
@@ -446,7 +446,7 @@ static void put_chain(line *l, const fast_actor *actor, const fast_blame_walk *w
     }
 }
 
-static void put_end(line *l, const fast_actor *actor, const fast_blame_walk *walk)
+static void put_end(blame_line *l, const fast_actor *actor, const fast_blame_walk *walk)
 {
     switch (walk->end) {
     case FAST_BLAME_SILENT:
@@ -489,7 +489,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
     const int64_t window = window_of(blame->begin, blame->deadline);
     const int64_t tick = tick_of(blame->begin, blame->deadline);
     const bool asked = blame->asked_once;
-    line l = { .used = 0 };
+    blame_line l = { .used = 0 };
     put_begin(&l, actor, wait);
     if (window >= TICKS && now - blame->next > window) {
         actor->culprit = actor->id;

@@ -21,18 +21,18 @@ enum { TAG_HELLO = 1, TAG_VERDICT = 2 };
 enum { GRACE_NS = 1000 * 1000 * 1000 };
 
 /* Both messages. */
-typedef struct hello {
+typedef struct join_message {
     int64_t world; /* how many worlds this process has opened: an older one is late mail */
     uint64_t hash; /* of what the rank runs */
     int64_t err;   /* in the verdict */
     int64_t rank;  /* in the verdict: whose fault it is */
-} hello;
+} join_message;
 
 /* Worlds opened so far, in step on all ranks. */
 static atomic_llong worlds;
 
 /* The verdict as an error. */
-static fast_err verdict_error(const hello *verdict)
+static fast_err verdict_error(const join_message *verdict)
 {
     if (verdict->err == FAST_OK)
         return FAST_OK;
@@ -48,8 +48,9 @@ static fast_err verdict_error(const hello *verdict)
 }
 
 /* Rank 0: receive from everyone until the time is up, and judge. */
-static fast_err hellos_await(const fast_mpi_process *process, const hello *mine, hello *hellos,
-                             MPI_Request *requests, int64_t until, hello *verdict)
+static fast_err hellos_await(const fast_mpi_process *process, const join_message *mine,
+                             join_message *hellos, MPI_Request *requests, int64_t until,
+                             join_message *verdict)
 {
     *verdict = *mine;
     for (int rank = 1; rank < process->ranks; rank++)
@@ -77,11 +78,11 @@ static fast_err hellos_await(const fast_mpi_process *process, const hello *mine,
 }
 
 /* Rank 0's part. */
-static fast_err lead(const fast_mpi_process *process, const hello *mine, int64_t until)
+static fast_err lead(const fast_mpi_process *process, const join_message *mine, int64_t until)
 {
-    hello *hellos = NULL;
+    join_message *hellos = NULL;
     MPI_Request *requests = NULL;
-    hello verdict = { 0 };
+    join_message verdict = { 0 };
     FAST_TRY(fast__alloc("ranks", process->ranks, sizeof *hellos, &hellos));
     fast_err err = fast__alloc("ranks", process->ranks, sizeof *requests, &requests);
     if (err)
@@ -109,9 +110,9 @@ undo_hellos:
 }
 
 /* Everyone else's. */
-static fast_err follow(const fast_mpi_process *process, const hello *mine, int64_t until)
+static fast_err follow(const fast_mpi_process *process, const join_message *mine, int64_t until)
 {
-    hello verdict = { 0 };
+    join_message verdict = { 0 };
     FAST_TRY(fast__mpi_check(MPI_Send(mine, sizeof *mine, MPI_BYTE, 0, TAG_HELLO, process->base),
                              "the meeting"));
     do {
@@ -123,7 +124,7 @@ static fast_err follow(const fast_mpi_process *process, const hello *mine, int64
         if (err) {
             MPI_Cancel(&request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
-            verdict = (hello){ .err = FAST_ETIMEDOUT };
+            verdict = (join_message){ .err = FAST_ETIMEDOUT };
             return err == FAST_ETIMEDOUT ? verdict_error(&verdict) : err;
         }
     } while (verdict.world < mine->world);
@@ -133,7 +134,7 @@ static fast_err follow(const fast_mpi_process *process, const hello *mine, int64
 fast_err fast__mpi_join(const fast_mpi_process *process, uint64_t hash, int64_t until,
                         MPI_Comm *comm_out)
 {
-    const hello mine = { .world = atomic_fetch_add(&worlds, 1) + 1, .hash = hash };
+    const join_message mine = { .world = atomic_fetch_add(&worlds, 1) + 1, .hash = hash };
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Request request = MPI_REQUEST_NULL;
     if (process->rank == 0)

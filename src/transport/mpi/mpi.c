@@ -232,7 +232,7 @@ static void notify(fast_world *world)
 
 static fast_err mpi_native(fast_actor *actor, const fast_native *native)
 {
-    return fast__team_native(mpi_of(actor->world)->port, actor, native, notify);
+    return fast__mpi_native(mpi_of(actor->world)->port, actor, native, notify);
 }
 
 /* Rest between two looks at MPI: a while at once, then yielding, then asleep until `inbox` has

@@ -24,72 +24,72 @@
 #define PATIENCE_NS ((int64_t)1000 * 1000 * 1000)
 
 enum {
-    TEAMS_MAX = 1024,  /* per world */
-    CHUNK = 64 * 1024, /* floats of a buffer: of 256 KiB to 4 MiB the fastest */
-    TAG_FIRST = 16,    /* MPI's tags of communicators under construction */
-    TAGS = 16384,      /* how many: keys are spread over them */
-    SLOTS = 2
+    TEAMS_MAX = 1024,         /* per world */
+    CHUNK_FLOATS = 64 * 1024, /* floats of a buffer: of 256 KiB to 4 MiB the fastest */
+    COMM_TAG_FIRST = 16,      /* MPI's tags of communicators under construction */
+    COMM_TAGS = 16384,        /* how many: keys are spread over them */
+    CHUNKS = 2
 };
 
 /* What happens to a buffer: the actor writes FREE and ASKED, the port's thread the others. */
-enum { SLOT_FREE, SLOT_ASKED, SLOT_RUNNING, SLOT_DONE };
+enum { CHUNK_FREE, CHUNK_ASKED, CHUNK_RUNNING, CHUNK_DONE };
 
-typedef struct slot {
+typedef struct mpi_chunk {
     atomic_int state;    /* who may touch the rest */
     bool barrier;        /* no numbers */
     int count;           /* of floats */
     float *x;            /* CHUNK floats, once they are needed */
     MPI_Request request; /* while it runs */
-} slot;
+} mpi_chunk;
 
 /* How far a team is. */
 enum { TEAM_NEW, TEAM_WANTED, TEAM_TOLD, TEAM_MADE, TEAM_BROKEN };
 
-typedef struct team {
-    struct team *next;   /* of the world's teams */
-    uint64_t key;        /* of the group */
-    int64_t actor;       /* the member that lives here; -1: none has called yet */
-    int64_t count;       /* of members */
-    int *ranks;          /* of the members, in their order; NULL: none has called yet */
-    int64_t ready_count; /* at rank 0: members that are ready */
-    int *ready;          /* at rank 0: their ranks */
-    atomic_int state;    /* TEAM_... */
-    bool broken;         /* a member here gave up */
-    bool going;          /* the communicator was made */
-    MPI_Comm comm;       /* once it is made */
-    uint64_t asked;      /* chunks so far: chunk i uses slot i mod SLOTS; the actor's */
-    uint64_t begun;      /* likewise, that MPI was given: in the same order at all members */
-    slot slots[SLOTS];   /* chunks under way */
-} team;
+typedef struct mpi_team {
+    struct mpi_team *next;    /* of the world's teams */
+    uint64_t key;             /* of the group */
+    int64_t actor;            /* the member that lives here; -1: none has called yet */
+    int64_t count;            /* of members */
+    int *ranks;               /* of the members, in their order; NULL: none has called yet */
+    int64_t ready_count;      /* at rank 0: members that are ready */
+    int *ready;               /* at rank 0: their ranks */
+    atomic_int state;         /* TEAM_... */
+    bool broken;              /* a member here gave up */
+    bool going;               /* the communicator was made */
+    MPI_Comm comm;            /* once it is made */
+    uint64_t asked;           /* chunks so far: chunk i uses slot i mod SLOTS; the actor's */
+    uint64_t begun;           /* likewise, that MPI was given: in the same order at all members */
+    mpi_chunk chunks[CHUNKS]; /* chunks under way */
+} mpi_team;
 
-struct fast_teams {
+struct fast_mpi_teams {
     pthread_mutex_t mutex; /* guards the list, and the teams' fields that are not atomic */
-    team *first;           /* the newest */
+    mpi_team *first;       /* the newest */
     int count;             /* of teams */
     atomic_bool asked;     /* something is to be done by the port's thread */
 };
 
-fast_err fast__teams_new(fast_port *port)
+fast_err fast__mpi_teams_new(fast_port *port)
 {
     FAST_TRY(fast__alloc("native collectives", 1, sizeof *port->teams, &port->teams));
     pthread_mutex_init(&port->teams->mutex, NULL);
     return FAST_OK;
 }
 
-bool fast__teams_free(fast_port *port)
+bool fast__mpi_teams_free(fast_port *port)
 {
-    struct fast_teams *teams = port->teams;
-    for (team *t = teams->first; t; t = t->next)
-        for (int i = 0; i < SLOTS; i++)
-            if (atomic_load(&t->slots[i].state) == SLOT_RUNNING)
+    struct fast_mpi_teams *teams = port->teams;
+    for (mpi_team *t = teams->first; t; t = t->next)
+        for (int i = 0; i < CHUNKS; i++)
+            if (atomic_load(&t->chunks[i].state) == CHUNK_RUNNING)
                 return false;
     while (teams->first) {
-        team *t = teams->first;
+        mpi_team *t = teams->first;
         teams->first = t->next;
         if (t->going)
             MPI_Comm_free(&t->comm);
-        for (int i = 0; i < SLOTS; i++)
-            fast__free(t->slots[i].x);
+        for (int i = 0; i < CHUNKS; i++)
+            fast__free(t->chunks[i].x);
         fast__free(t->ranks);
         fast__free(t->ready);
         fast__free(t);
@@ -100,10 +100,10 @@ bool fast__teams_free(fast_port *port)
 }
 
 /* The team of a key, new if there is none. The mutex is held. */
-static fast_err team_find(fast_port *port, uint64_t key, team **out)
+static fast_err team_find(fast_port *port, uint64_t key, mpi_team **out)
 {
-    struct fast_teams *teams = port->teams;
-    team *t = teams->first;
+    struct fast_mpi_teams *teams = port->teams;
+    mpi_team *t = teams->first;
     while (t && t->key != key)
         t = t->next;
     if (!t) {
@@ -121,15 +121,15 @@ static fast_err team_find(fast_port *port, uint64_t key, team **out)
 }
 
 /* Make the communicator: every member does so now. */
-static fast_err team_make(fast_port *port, team *t)
+static fast_err team_make(fast_port *port, mpi_team *t)
 {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group group = MPI_GROUP_NULL;
     FAST_ASSERT(t->ranks != NULL && !t->going);
     MPI_Comm_group(port->comm, &all);
     MPI_Group_incl(all, (int)t->count, t->ranks, &group);
-    const int code =
-        MPI_Comm_create_group(port->comm, group, TAG_FIRST + (int)(t->key % TAGS), &t->comm);
+    const int code = MPI_Comm_create_group(port->comm, group,
+                                           COMM_TAG_FIRST + (int)(t->key % COMM_TAGS), &t->comm);
     MPI_Group_free(&group);
     MPI_Group_free(&all);
     FAST_TRY(fast__mpi_check(code, "MPI_Comm_create_group"));
@@ -142,7 +142,7 @@ static fast_err team_make(fast_port *port, team *t)
 }
 
 /* At rank 0: a member on `rank` is ready; if it is the last, let all go. The mutex is held. */
-static fast_err team_count(fast_port *port, team *t, int rank, int64_t count)
+static fast_err team_count(fast_port *port, mpi_team *t, int rank, int64_t count)
 {
     if (count < 2 || count > port->process->ranks || (t->ready && t->ready_count >= count) ||
         (t->ranks && t->count != count))
@@ -165,9 +165,9 @@ static fast_err team_count(fast_port *port, team *t, int rank, int64_t count)
     return here ? team_make(port, t) : FAST_OK;
 }
 
-fast_err fast__team_ready(fast_port *port, int rank, uint64_t key, int64_t count)
+fast_err fast__mpi_team_ready(fast_port *port, int rank, uint64_t key, int64_t count)
 {
-    team *t = NULL;
+    mpi_team *t = NULL;
     pthread_mutex_lock(&port->teams->mutex);
     fast_err err = team_find(port, key, &t);
     if (!err)
@@ -176,9 +176,9 @@ fast_err fast__team_ready(fast_port *port, int rank, uint64_t key, int64_t count
     return err;
 }
 
-fast_err fast__team_go(fast_port *port, int rank, uint64_t key)
+fast_err fast__mpi_team_go(fast_port *port, int rank, uint64_t key)
 {
-    team *t = NULL;
+    mpi_team *t = NULL;
     pthread_mutex_lock(&port->teams->mutex);
     fast_err err = team_find(port, key, &t);
     if (!err && (rank != 0 || !t->ranks || t->going))
@@ -190,15 +190,15 @@ fast_err fast__team_go(fast_port *port, int rank, uint64_t key)
 }
 
 /* Begin a chunk whose turn it is. */
-static fast_err slot_begin(team *t, int64_t *events)
+static fast_err chunk_begin(mpi_team *t, int64_t *events)
 {
-    for (slot *s = &t->slots[t->begun % SLOTS]; atomic_load(&s->state) == SLOT_ASKED;
-         s = &t->slots[t->begun % SLOTS]) {
+    for (mpi_chunk *s = &t->chunks[t->begun % CHUNKS]; atomic_load(&s->state) == CHUNK_ASKED;
+         s = &t->chunks[t->begun % CHUNKS]) {
         const int code = s->barrier ? MPI_Ibarrier(t->comm, &s->request)
                                     : MPI_Iallreduce(MPI_IN_PLACE, s->x, s->count, MPI_FLOAT,
                                                      MPI_SUM, t->comm, &s->request);
         FAST_TRY(fast__mpi_check(code, "a collective"));
-        atomic_store(&s->state, SLOT_RUNNING);
+        atomic_store(&s->state, CHUNK_RUNNING);
         t->begun++;
         ++*events;
     }
@@ -206,21 +206,21 @@ static fast_err slot_begin(team *t, int64_t *events)
 }
 
 /* Look whether a chunk is done. */
-static fast_err slot_end(slot *s, int64_t *events)
+static fast_err chunk_end(mpi_chunk *s, int64_t *events)
 {
-    if (atomic_load(&s->state) != SLOT_RUNNING)
+    if (atomic_load(&s->state) != CHUNK_RUNNING)
         return FAST_OK;
     int done = 0;
     FAST_TRY(fast__mpi_check(MPI_Test(&s->request, &done, MPI_STATUS_IGNORE), "a collective"));
     if (done) {
-        atomic_store(&s->state, SLOT_DONE);
+        atomic_store(&s->state, CHUNK_DONE);
         ++*events;
     }
     return FAST_OK;
 }
 
 /* One team's requests. The mutex is held. True in *pending_out if it has some left. */
-static fast_err team_advance(fast_port *port, team *t, int64_t *events, bool *pending_out)
+static fast_err team_advance(fast_port *port, mpi_team *t, int64_t *events, bool *pending_out)
 {
     const int64_t before = *events;
     const int state = atomic_load(&t->state);
@@ -234,10 +234,10 @@ static fast_err team_advance(fast_port *port, team *t, int64_t *events, bool *pe
     }
     bool pending = false;
     if (t->going)
-        FAST_TRY(slot_begin(t, events));
-    for (int i = 0; i < SLOTS && t->going; i++) {
-        FAST_TRY(slot_end(&t->slots[i], events));
-        pending = pending || atomic_load(&t->slots[i].state) == SLOT_RUNNING;
+        FAST_TRY(chunk_begin(t, events));
+    for (int i = 0; i < CHUNKS && t->going; i++) {
+        FAST_TRY(chunk_end(&t->chunks[i], events));
+        pending = pending || atomic_load(&t->chunks[i].state) == CHUNK_RUNNING;
     }
     if (*events > before && port->wake && t->actor >= 0)
         port->wake(port->ctx, t->actor);
@@ -245,15 +245,15 @@ static fast_err team_advance(fast_port *port, team *t, int64_t *events, bool *pe
     return FAST_OK;
 }
 
-int64_t fast__team_progress(fast_port *port)
+int64_t fast__mpi_team_progress(fast_port *port)
 {
-    struct fast_teams *teams = port->teams;
+    struct fast_mpi_teams *teams = port->teams;
     if (!atomic_load_explicit(&teams->asked, memory_order_acquire))
         return 0;
     int64_t events = 0;
     bool pending = false;
     pthread_mutex_lock(&teams->mutex);
-    for (team *t = teams->first; t; t = t->next) {
+    for (mpi_team *t = teams->first; t; t = t->next) {
         const fast_err err = team_advance(port, t, &events, &pending);
         if (err)
             fast__port_fail(port, err);
@@ -265,22 +265,22 @@ int64_t fast__team_progress(fast_port *port)
 }
 
 /* A collective as its actor sees it. */
-typedef struct call {
+typedef struct mpi_call {
     fast_port *port;                   /* that does it */
     fast_actor *actor;                 /* who asks */
     const fast_native *native;         /* for what */
     void (*notify)(fast_world *world); /* lets the port's thread know */
-    team *team;                        /* of the group */
+    mpi_team *team;                    /* of the group */
     fast_wait wait;                    /* what it waits for */
     int64_t patience; /* until when a member that has ended is waited for; 0: none */
-} call;
+} mpi_call;
 
 /* The calling actor's team, with its members' ranks. FAST_ENOTSUP if two share a rank. */
 static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_native *native,
-                          team **out)
+                          mpi_team **out)
 {
     const fast_world *world = port->world;
-    team *t = NULL;
+    mpi_team *t = NULL;
     for (int64_t i = 0; i < native->count; i++)
         for (int64_t j = 0; j < i; j++)
             if (world->places[native->ids[i]].node == world->places[native->ids[j]].node)
@@ -309,7 +309,7 @@ static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_n
 }
 
 /* Let the port's thread look. */
-static void ask(const call *c)
+static void ask(const mpi_call *c)
 {
     pthread_mutex_lock(&c->port->teams->mutex);
     atomic_store(&c->port->teams->asked, true);
@@ -330,7 +330,7 @@ static int64_t member_down(const fast_actor *actor, const fast_native *native)
 
 /* One wait of the actor; a failure breaks the team. A member that has ended may have done its part
  * before, and what it sent is on its way: it gets a moment. */
-static fast_err team_wait(call *c)
+static fast_err team_wait(mpi_call *c)
 {
     fast_actor *actor = c->actor;
     const int64_t down = member_down(actor, c->native);
@@ -354,60 +354,60 @@ static fast_err team_wait(call *c)
     return err;
 }
 
-static fast_err slot_ask(slot *s, const fast_native *native, int64_t offset)
+static fast_err chunk_ask(mpi_chunk *s, const fast_native *native, int64_t offset)
 {
     const int64_t left = native->size - offset;
     s->barrier = native->kind == FAST_NATIVE_BARRIER;
-    s->count = s->barrier ? 0 : (int)(left < CHUNK ? left : CHUNK);
+    s->count = s->barrier ? 0 : (int)(left < CHUNK_FLOATS ? left : CHUNK_FLOATS);
     if (!s->barrier && !s->x)
-        FAST_TRY(fast__alloc("a native collective's buffer", CHUNK, sizeof *s->x, &s->x));
+        FAST_TRY(fast__alloc("a native collective's buffer", CHUNK_FLOATS, sizeof *s->x, &s->x));
     if (!s->barrier)
         memcpy(s->x, native->x + offset, (size_t)s->count * sizeof *s->x);
-    atomic_store(&s->state, SLOT_ASKED);
+    atomic_store(&s->state, CHUNK_ASKED);
     return FAST_OK;
 }
 
 /* Copy chunks in, have them reduced, copy them back. */
-static fast_err team_run(call *c)
+static fast_err team_run(mpi_call *c)
 {
     const fast_native *native = c->native;
-    team *t = c->team;
+    mpi_team *t = c->team;
     const int64_t size = native->kind == FAST_NATIVE_BARRIER ? 1 : native->size;
     int64_t begun = 0;
     int64_t ended = 0;
     uint64_t first = t->asked;
     while (ended < size) {
-        slot *s = &t->slots[t->asked % SLOTS];
-        if (begun < size && atomic_load(&s->state) == SLOT_FREE) {
-            FAST_TRY(slot_ask(s, native, begun));
+        mpi_chunk *s = &t->chunks[t->asked % CHUNKS];
+        if (begun < size && atomic_load(&s->state) == CHUNK_FREE) {
+            FAST_TRY(chunk_ask(s, native, begun));
             begun += s->barrier ? 1 : s->count;
             t->asked++;
             ask(c);
             continue;
         }
-        s = &t->slots[first % SLOTS];
-        if (atomic_load(&s->state) != SLOT_DONE) {
+        s = &t->chunks[first % CHUNKS];
+        if (atomic_load(&s->state) != CHUNK_DONE) {
             FAST_TRY(team_wait(c));
             continue;
         }
         if (!s->barrier)
             memcpy(native->x + ended, s->x, (size_t)s->count * sizeof *s->x);
         ended += s->barrier ? 1 : s->count;
-        atomic_store(&s->state, SLOT_FREE);
+        atomic_store(&s->state, CHUNK_FREE);
         first++;
     }
     return FAST_OK;
 }
 
-fast_err fast__team_native(fast_port *port, fast_actor *actor, const fast_native *native,
-                           void (*notify)(fast_world *world))
+fast_err fast__mpi_native(fast_port *port, fast_actor *actor, const fast_native *native,
+                          void (*notify)(fast_world *world))
 {
     FAST_ASSERT(native->count > 0 && native->size >= 0);
     if (native->kind == FAST_NATIVE_ALLREDUCE && !native->x)
         return fast__fail(FAST_ENOTSUP, "native: a vector without values is for simulation");
     if (native->count == 1)
         return FAST_OK;
-    call c = { .port = port, .actor = actor, .native = native, .notify = notify };
+    mpi_call c = { .port = port, .actor = actor, .native = native, .notify = notify };
     c.wait = (fast_wait){
         .waiting = true,
         .whom = FAST_ANY,

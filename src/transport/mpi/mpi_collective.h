@@ -9,17 +9,17 @@
  * the team, so that a collective that never ends, which MPI cannot cancel, keeps none of its
  * memory. Only the port's thread calls MPI.
  */
-fast_err fast__teams_new(fast_port *port);
+fast_err fast__mpi_teams_new(fast_port *port);
 /* False, and keeps what MPI may still touch, if a collective never ended. */
-bool fast__teams_free(fast_port *port);
+bool fast__mpi_teams_free(fast_port *port);
 
 /* Go on with what actors asked for. Returns how much happened. Port's thread. */
-int64_t fast__team_progress(fast_port *port);
+int64_t fast__mpi_team_progress(fast_port *port);
 /* Packets of that kind have arrived. FAST_EFORMAT, FAST_ENOMEM. Port's thread. */
-fast_err fast__team_ready(fast_port *port, int rank, uint64_t key, int64_t count);
-fast_err fast__team_go(fast_port *port, int rank, uint64_t key);
+fast_err fast__mpi_team_ready(fast_port *port, int rank, uint64_t key, int64_t count);
+fast_err fast__mpi_team_go(fast_port *port, int rank, uint64_t key);
 
 /* As transport->native(). Called by the actor; `notify` lets the port's thread know of a
  * request. */
-fast_err fast__team_native(fast_port *port, fast_actor *actor, const fast_native *native,
-                           void (*notify)(fast_world *world));
+fast_err fast__mpi_native(fast_port *port, fast_actor *actor, const fast_native *native,
+                          void (*notify)(fast_world *world));

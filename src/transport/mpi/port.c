@@ -370,9 +370,9 @@ static fast_err packet_receive(fast_port *port, int rank, const unsigned char *p
         fast__port_heard(port, rank, &wire);
         return FAST_OK;
     case FAST_WIRE_READY:
-        return fast__team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
+        return fast__mpi_team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
     case FAST_WIRE_GO:
-        return fast__team_go(port, rank, (uint64_t)wire.words[0]);
+        return fast__mpi_team_go(port, rank, (uint64_t)wire.words[0]);
     case FAST_WIRE_KINDS:
         break;
     }
@@ -421,7 +421,7 @@ int64_t fast__port_progress(fast_port *port)
         lane->busy = false;
         port->busy[i] = port->busy[--port->busy_count];
     }
-    return events + fast__team_progress(port) + fast__port_leave_progress(port);
+    return events + fast__mpi_team_progress(port) + fast__port_leave_progress(port);
 }
 
 fast_err fast__port_init(fast_port *port)
@@ -436,7 +436,7 @@ fast_err fast__port_init(fast_port *port)
     err = fast__alloc("packets", FAST_PORT_RING, FAST_WIRE_PACKET_MAX, &port->packets);
     if (err)
         goto undo_busy;
-    err = fast__teams_new(port);
+    err = fast__mpi_teams_new(port);
     if (err)
         goto undo_packets;
     port->bye_left = ranks - 1;
@@ -482,7 +482,7 @@ static void mpi_stop(fast_port *port)
 bool fast__port_fini(fast_port *port)
 {
     const bool begun = port->comm != MPI_COMM_NULL;
-    const bool clean = (!begun || fast__port_is_over(port)) && fast__teams_free(port);
+    const bool clean = (!begun || fast__port_is_over(port)) && fast__mpi_teams_free(port);
     for (int rank = 0; rank < port->process->ranks; rank++) {
         fast_port_lane *lane = &port->lanes[rank];
         for (fast_msg *msg = lane->queue; msg;) {

@@ -57,7 +57,7 @@ typedef struct fast_port_lane {
     bool dead;               /* MPI failed with it: what is sent to it is lost */
 } fast_port_lane;
 
-struct fast_teams;
+struct fast_mpi_teams;
 
 typedef struct fast_port {
     fast_world *world;                         /* whose messages these are */
@@ -80,7 +80,7 @@ typedef struct fast_port {
     void (*deliver)(void *ctx, fast_msg *msg); /* gets what arrives; takes it */
     void (*wake)(void *ctx, int64_t id);       /* something that this actor waits for happened */
     void *ctx;                                 /* for both */
-    struct fast_teams *teams;                  /* native collectives */
+    struct fast_mpi_teams *teams;              /* native collectives */
     fast_err err;                              /* why the port gave up */
     char detail[FAST_DETAIL_MAX];              /* of err */
 } fast_port;

@@ -33,11 +33,11 @@ static const uint32_t END = UINT32_MAX;
 static const int64_t CLOCK_MAX = INT64_MAX / 4; /* 73 years: sums with a timeout do not overflow */
 
 /* A piece of a tape. */
-typedef struct fast_tape_piece {
+typedef struct fast_trace_piece {
     const unsigned char *events; /* in the file's bytes */
     size_t size;                 /* of them */
     int64_t next;                /* piece of the same tape; -1: none */
-} fast_tape_piece;
+} fast_trace_piece;
 
 static void put_u32(unsigned char *to, uint32_t value)
 {
@@ -68,7 +68,7 @@ static uint64_t sum_of(const unsigned char *head, size_t head_size, const void *
     return fast__hash(bytes, size, fast__hash(head, head_size, before));
 }
 
-size_t fast__tape_put(unsigned char *to, fast_tape_kind kind, uint64_t value)
+size_t fast__trace_put(unsigned char *to, fast_trace_kind kind, uint64_t value)
 {
     size_t size = 1;
     to[0] = (unsigned char)(kind | (value & 15) << 3);
@@ -79,16 +79,16 @@ size_t fast__tape_put(unsigned char *to, fast_tape_kind kind, uint64_t value)
     return size;
 }
 
-void fast__tape_rewind(const fast_recording *recording, int64_t actor, fast_tape_reader *out)
+void fast__trace_rewind(const fast_recording *recording, int64_t actor, fast_trace_reader *out)
 {
     FAST_ASSERT(actor >= 0 && actor < recording->actors);
-    *out = (fast_tape_reader){ .piece = recording->first[actor] };
+    *out = (fast_trace_reader){ .piece = recording->first[actor] };
 }
 
-bool fast__tape_is_over(const fast_recording *recording, fast_tape_reader *reader)
+bool fast__trace_is_at_end(const fast_recording *recording, fast_trace_reader *reader)
 {
     while (reader->at == reader->end && reader->piece >= 0) {
-        const fast_tape_piece *piece = &recording->piece[reader->piece];
+        const fast_trace_piece *piece = &recording->piece[reader->piece];
         reader->at = piece->events;
         reader->end = piece->events + piece->size;
         reader->piece = piece->next;
@@ -96,10 +96,10 @@ bool fast__tape_is_over(const fast_recording *recording, fast_tape_reader *reade
     return reader->at == reader->end;
 }
 
-bool fast__tape_read(const fast_recording *recording, fast_tape_reader *reader,
-                     fast_tape_event *out)
+bool fast__trace_read(const fast_recording *recording, fast_trace_reader *reader,
+                      fast_trace_event *out)
 {
-    if (fast__tape_is_over(recording, reader))
+    if (fast__trace_is_at_end(recording, reader))
         return false;
     unsigned char byte = *reader->at++;
     uint64_t value = byte >> 3 & 15;
@@ -114,37 +114,37 @@ bool fast__tape_read(const fast_recording *recording, fast_tape_reader *reader,
             return false;
         value |= bits << shift;
     }
-    if (kind >= FAST_TAPE_KINDS)
+    if (kind >= FAST_TRACE_KINDS)
         return false;
-    *out = (fast_tape_event){ (fast_tape_kind)kind, value };
+    *out = (fast_trace_event){ (fast_trace_kind)kind, value };
     return true;
 }
 
 /* What one pass over a tape has seen. */
-typedef struct tape_state {
-    int64_t clock;                  /* the last reading */
-    int64_t turns[FAST_TURN_LOCKS]; /* the next that could be its own */
-} tape_state;
+typedef struct trace_check {
+    int64_t clock;                   /* the last reading */
+    int64_t turns[FAST_TRACE_LOCKS]; /* the next that could be its own */
+} trace_check;
 
 /* Is the event possible here? Turns are counted, and in the second pass given their actor. */
-static bool check_event(fast_recording *r, int64_t actor, tape_state *state, fast_tape_event event,
-                        bool second)
+static bool check_event(fast_recording *r, int64_t actor, trace_check *state,
+                        fast_trace_event event, bool second)
 {
     switch (event.kind) {
-    case FAST_TAPE_NOW: {
-        const int64_t moved = fast__tape_unfold(event.value);
+    case FAST_TRACE_NOW: {
+        const int64_t moved = fast__trace_unfold(event.value);
         if (moved > CLOCK_MAX || moved < -CLOCK_MAX)
             return false;
         state->clock += moved;
         return state->clock >= 0 && state->clock <= CLOCK_MAX;
     }
-    case FAST_TAPE_DELIVER:
+    case FAST_TRACE_DELIVER:
         return event.value < (uint64_t)r->actors;
-    case FAST_TAPE_WAIT:
+    case FAST_TRACE_WAIT:
         return event.value <= 1;
-    case FAST_TAPE_TURN: {
-        const uint64_t lock = event.value % FAST_TURN_LOCKS;
-        const uint64_t skipped = event.value / FAST_TURN_LOCKS;
+    case FAST_TRACE_LOCK: {
+        const uint64_t lock = event.value % FAST_TRACE_LOCKS;
+        const uint64_t skipped = event.value / FAST_TRACE_LOCKS;
         if (!second) {
             r->turns[lock]++;
             return true;
@@ -158,9 +158,9 @@ static bool check_event(fast_recording *r, int64_t actor, tape_state *state, fas
         state->turns[lock] += (int64_t)skipped + 1;
         return true;
     }
-    case FAST_TAPE_VALUE:
+    case FAST_TRACE_VALUE:
         return true;
-    case FAST_TAPE_KINDS:
+    case FAST_TRACE_KINDS:
         break;
     }
     return false;
@@ -170,12 +170,12 @@ static bool check_event(fast_recording *r, int64_t actor, tape_state *state, fas
 static bool check_tapes(fast_recording *r, bool second)
 {
     for (int64_t actor = 0; actor < r->actors; actor++) {
-        tape_state state = { 0 };
-        fast_tape_reader reader;
-        fast_tape_event event;
-        fast__tape_rewind(r, actor, &reader);
-        while (!fast__tape_is_over(r, &reader))
-            if (!fast__tape_read(r, &reader, &event) ||
+        trace_check state = { 0 };
+        fast_trace_reader reader;
+        fast_trace_event event;
+        fast__trace_rewind(r, actor, &reader);
+        while (!fast__trace_is_at_end(r, &reader))
+            if (!fast__trace_read(r, &reader, &event) ||
                 !check_event(r, actor, &state, event, second))
                 return false;
     }
@@ -217,14 +217,14 @@ static fast_err parse_pieces(const char *path, size_t size, size_t at, fast_reco
         if (size - at < PIECE_HEAD + SUM)
             return damaged(path, "ends too early");
         const uint32_t actor = get_u32(b + at), count = get_u32(b + at + 4);
-        if (count > FAST_TAPE_PIECE || count > size - at - PIECE_HEAD - SUM ||
+        if (count > FAST_TRACE_PIECE || count > size - at - PIECE_HEAD - SUM ||
             (actor == END ? count > 0 : actor >= r->actors))
             return damaged(path, "is damaged or ends too early");
         hash = sum_of(b + at, PIECE_HEAD, b + at + PIECE_HEAD, count, hash);
         if (get_u64(b + at + PIECE_HEAD + count) != hash)
             return damaged(path, "is damaged");
         if (actor != END && last) {
-            r->piece[r->pieces] = (fast_tape_piece){ b + at + PIECE_HEAD, count, -1 };
+            r->piece[r->pieces] = (fast_trace_piece){ b + at + PIECE_HEAD, count, -1 };
             *(last[actor] < 0 ? &r->first[actor] : &r->piece[last[actor]].next) = r->pieces;
             last[actor] = r->pieces;
         }
@@ -250,7 +250,7 @@ static fast_err parse(const char *path, size_t size, fast_recording *r)
     fast__free(last);
     FAST_TRY(err);
     bool sound = check_tapes(r, false);
-    for (int i = 0; i < FAST_TURN_LOCKS && sound; i++) {
+    for (int i = 0; i < FAST_TRACE_LOCKS && sound; i++) {
         FAST_TRY(fast__alloc("turns", r->turns[i], sizeof *r->whose[i], &r->whose[i]));
         memset(r->whose[i], 0xff, (size_t)r->turns[i] * sizeof *r->whose[i]);
     }
@@ -274,7 +274,7 @@ fast_err fast__recording_parse(const char *path, unsigned char *bytes, size_t si
 
 void fast__recording_fini(fast_recording *recording)
 {
-    for (int i = 0; i < FAST_TURN_LOCKS; i++)
+    for (int i = 0; i < FAST_TRACE_LOCKS; i++)
         fast__free(recording->whose[i]);
     fast__free(recording->piece);
     fast__free(recording->first);
@@ -283,7 +283,7 @@ void fast__recording_fini(fast_recording *recording)
 }
 
 /* It cannot be written any further: remember why, and leave nothing. The mutex is held. */
-static void give_up(fast_recorder_file *file, const char *why)
+static void give_up(fast_recording_writer *file, const char *why)
 {
     snprintf(file->why, sizeof file->why,
              "recording %.200s was given up, and the run went on without it: %s", file->path, why);
@@ -293,7 +293,7 @@ static void give_up(fast_recorder_file *file, const char *why)
 }
 
 /* The mutex is held. */
-static void put(fast_recorder_file *file, const unsigned char *bytes, size_t size)
+static void put(fast_recording_writer *file, const unsigned char *bytes, size_t size)
 {
     if (!file->stream)
         return;
@@ -311,7 +311,7 @@ static void put(fast_recorder_file *file, const unsigned char *bytes, size_t siz
 }
 
 /* What follows a head of 8 or 16 bytes, and the sum of both. The mutex is held. */
-static void put_summed(fast_recorder_file *file, const unsigned char *head, size_t head_size,
+static void put_summed(fast_recording_writer *file, const unsigned char *head, size_t head_size,
                        const void *bytes, size_t size)
 {
     unsigned char sum[SUM];
@@ -322,8 +322,8 @@ static void put_summed(fast_recorder_file *file, const unsigned char *head, size
     put(file, sum, SUM);
 }
 
-fast_err fast__recorder_open(fast_recorder_file *file, const char *path, int64_t actors,
-                             const char *text)
+fast_err fast__recording_create(fast_recording_writer *file, const char *path, int64_t actors,
+                                const char *text)
 {
     FAST_ASSERT(path != NULL && actors > 0 && text != NULL);
     unsigned char head[HEAD];
@@ -356,25 +356,25 @@ fast_err fast__recorder_open(fast_recorder_file *file, const char *path, int64_t
 }
 
 /* A piece of some actor, or the end. The mutex is held. */
-static void put_piece(fast_recorder_file *file, uint32_t actor, const unsigned char *events,
+static void put_piece(fast_recording_writer *file, uint32_t actor, const unsigned char *events,
                       size_t size)
 {
     unsigned char head[PIECE_HEAD];
-    FAST_ASSERT(size <= FAST_TAPE_PIECE);
+    FAST_ASSERT(size <= FAST_TRACE_PIECE);
     put_u32(head, actor);
     put_u32(head + 4, (uint32_t)size);
     put_summed(file, head, PIECE_HEAD, events, size);
 }
 
-void fast__recorder_put(fast_recorder_file *file, int64_t actor, const unsigned char *events,
-                        size_t size)
+void fast__recording_append(fast_recording_writer *file, int64_t actor, const unsigned char *events,
+                            size_t size)
 {
     fast__mutex_lock(&file->mutex);
     put_piece(file, (uint32_t)actor, events, size);
     fast__mutex_unlock(&file->mutex);
 }
 
-void fast__recorder_end(fast_recorder_file *file)
+void fast__recording_finish(fast_recording_writer *file)
 {
     fast__mutex_lock(&file->mutex);
     put_piece(file, END, no_events, 0);
@@ -387,7 +387,7 @@ void fast__recorder_end(fast_recorder_file *file)
     fast__mutex_unlock(&file->mutex);
 }
 
-void fast__recorder_fini(fast_recorder_file *file)
+void fast__recording_discard(fast_recording_writer *file)
 {
     if (file->stream) {
         fclose(file->stream);

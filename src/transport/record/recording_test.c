@@ -188,33 +188,33 @@ static void hostile(void **state)
 {
     static const struct {
         fast_err err;
-        int64_t events[3][3]; /* kind FAST_TAPE_KINDS: none */
+        int64_t events[3][3]; /* kind FAST_TRACE_KINDS: none */
     } all[] = {
-        { FAST_OK, { { 0, FAST_TAPE_TURN, 0 }, { 1, FAST_TAPE_TURN, 16 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_TURN, 0 }, { 1, FAST_TAPE_TURN, 0 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_TURN, 16 }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_TURN, INT64_MAX }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_NOW, 1 }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_NOW, INT64_MAX }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_DELIVER, 2 }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_WAIT, 2 }, { 0, 4, 9 }, { 0, 4, 9 } } },
-        { FAST_EFORMAT, { { 0, FAST_TAPE_KINDS, 0 }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_OK, { { 0, FAST_TRACE_LOCK, 0 }, { 1, FAST_TRACE_LOCK, 16 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_LOCK, 0 }, { 1, FAST_TRACE_LOCK, 0 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_LOCK, 16 }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_LOCK, INT64_MAX }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_NOW, 1 }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_NOW, INT64_MAX }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_DELIVER, 2 }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_WAIT, 2 }, { 0, 4, 9 }, { 0, 4, 9 } } },
+        { FAST_EFORMAT, { { 0, FAST_TRACE_KINDS, 0 }, { 0, 4, 9 }, { 0, 4, 9 } } },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        static fast_recorder_file file;
-        unsigned char event[FAST_TAPE_EVENT_MAX], *bytes = NULL;
+        static fast_recording_writer file;
+        unsigned char event[FAST_TRACE_EVENT_MAX], *bytes = NULL;
         size_t size = 0;
 
-        assert_int_equal(fast__recorder_open(&file, path, 2, "seed=1\n"), FAST_OK);
+        assert_int_equal(fast__recording_create(&file, path, 2, "seed=1\n"), FAST_OK);
         for (int k = 0; k < 3; k++) {
             const int64_t *e = all[i].events[k];
-            fast__recorder_put(&file, e[0], event,
-                               fast__tape_put(event, (fast_tape_kind)e[1], (uint64_t)e[2]));
+            fast__recording_append(&file, e[0], event,
+                                   fast__trace_put(event, (fast_trace_kind)e[1], (uint64_t)e[2]));
         }
-        fast__recorder_end(&file);
-        fast__recorder_fini(&file);
+        fast__recording_finish(&file);
+        fast__recording_discard(&file);
         assert_int_equal(fast__file_read(path, FAST_RECORDING_MAX, &bytes, &size), FAST_OK);
         assert_int_equal(parse(bytes, size), all[i].err);
         fast__free(bytes);
@@ -227,26 +227,26 @@ static void events(void **state)
     static const uint64_t values[] = {
         0, 1, 15, 16, 2047, 2048, UINT32_MAX, INT64_MAX, UINT64_MAX
     };
-    unsigned char bytes[FAST_TAPE_EVENT_MAX];
+    unsigned char bytes[FAST_TRACE_EVENT_MAX];
 
     (void)state;
-    for (int kind = 0; kind < FAST_TAPE_KINDS; kind++)
+    for (int kind = 0; kind < FAST_TRACE_KINDS; kind++)
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-            const size_t size = fast__tape_put(bytes, (fast_tape_kind)kind, values[i]);
-            fast_tape_reader reader = { bytes, bytes + size, -1 };
-            fast_tape_event event;
+            const size_t size = fast__trace_put(bytes, (fast_trace_kind)kind, values[i]);
+            fast_trace_reader reader = { bytes, bytes + size, -1 };
+            fast_trace_event event;
 
-            assert_true(size <= FAST_TAPE_EVENT_MAX);
-            assert_true(fast__tape_read(NULL, &reader, &event));
+            assert_true(size <= FAST_TRACE_EVENT_MAX);
+            assert_true(fast__trace_read(NULL, &reader, &event));
             assert_int_equal(event.kind, kind);
             assert_true(event.value == values[i]);
-            reader = (fast_tape_reader){ bytes, bytes + size - 1, -1 };
+            reader = (fast_trace_reader){ bytes, bytes + size - 1, -1 };
             if (size > 1)
-                assert_false(fast__tape_read(NULL, &reader, &event));
+                assert_false(fast__trace_read(NULL, &reader, &event));
         }
     for (int64_t i = -3; i <= 3; i++)
-        assert_true(fast__tape_unfold(fast__tape_fold(i)) == i);
-    assert_true(fast__tape_unfold(fast__tape_fold(INT64_MIN)) == INT64_MIN);
+        assert_true(fast__trace_unfold(fast__trace_fold(i)) == i);
+    assert_true(fast__trace_unfold(fast__trace_fold(INT64_MIN)) == INT64_MIN);
 }
 
 /* Without memory a world is not opened, and nothing is left behind. */

@@ -44,41 +44,41 @@ enum {
 };
 
 /* Messages of one sender that are not due. */
-typedef struct held {
+typedef struct held_messages {
     fast_msg *first; /* the oldest */
     fast_msg *last;  /* the newest, if there is one */
-} held;
+} held_messages;
 
 /* Touched by its actor alone, but for what comes last. */
-struct fast_tape {
+struct fast_trace {
     fast_actor *actor;
     int64_t clock;                        /* the last reading */
-    int64_t turns[FAST_TURN_LOCKS];       /* the next that could be its own */
+    int64_t turns[FAST_TRACE_LOCKS];      /* the next that could be its own */
     int lock;                             /* of the turn that it has; -1: none */
-    unsigned char *events;                /* recording: [FAST_TAPE_PIECE] */
+    unsigned char *events;                /* recording: [FAST_TRACE_PIECE] */
     size_t used;                          /* bytes of them */
-    fast_tape_reader reader;              /* replaying */
-    fast_tape_event next;                 /* the event that is due */
+    fast_trace_reader reader;             /* replaying */
+    fast_trace_event next;                /* the event that is due */
     bool has_next;                        /* and it was read */
     bool passing;                         /* a message that is due is being delivered */
-    held *held;                           /* replaying: [actors] */
+    held_messages *held;                  /* replaying: [actors] */
     alignas(FAST_ALIGN) atomic_uint bell; /* others ring it when its turn comes */
     atomic_bool asleep;                   /* it listens */
 };
 
 /* An order of turns. */
-typedef struct turn_lock {
+typedef struct order_lock {
     alignas(FAST_ALIGN) fast_mutex mutex; /* held in a turn */
     atomic_llong next;                    /* the turn that is due */
-} turn_lock;
+} order_lock;
 
-struct fast_record {
+struct fast_record_state {
     bool replay;                            /* else it is recorded */
     bool over;                              /* all programs are: clocks stand still */
-    turn_lock locks[FAST_TURN_LOCKS];       /* orders of turns */
+    order_lock locks[FAST_TRACE_LOCKS];     /* orders of turns */
     int64_t count;                          /* of actors */
-    fast_tape *tapes;                       /* theirs */
-    fast_recorder_file file;                /* recording */
+    fast_trace *tapes;                      /* theirs */
+    fast_recording_writer file;             /* recording */
     fast_recording recording;               /* replaying */
     alignas(FAST_ALIGN) atomic_llong moves; /* events that were replayed, by all */
     atomic_bool broken;                     /* the run does not follow */
@@ -90,7 +90,7 @@ struct fast_record {
 __attribute__((format(printf, 2, 3))) static void fall_out(fast_world *world, const char *format,
                                                            ...)
 {
-    fast_record *record = world->record;
+    fast_record_state *record = world->record;
     fast__mutex_lock(&record->mutex);
     if (!atomic_load(&record->broken)) {
         va_list args;
@@ -108,7 +108,7 @@ __attribute__((format(printf, 2, 3))) static void fall_out(fast_world *world, co
     }
 }
 
-static const char *kind_text(fast_tape_kind kind)
+static const char *kind_text(fast_trace_kind kind)
 {
     static const char *const texts[] = { "reads the clock", "takes a message",
                                          "comes back from a "
@@ -118,15 +118,15 @@ static const char *kind_text(fast_tape_kind kind)
 }
 
 /* The event that is due, which must be of this kind. False if the run has fallen out. */
-static bool is_due(fast_tape *tape, fast_tape_kind kind)
+static bool is_due(fast_trace *tape, fast_trace_kind kind)
 {
     fast_world *world = tape->actor->world;
-    fast_record *record = world->record;
+    fast_record_state *record = world->record;
     char name[64];
     if (atomic_load_explicit(&record->broken, memory_order_relaxed))
         return false;
     if (!tape->has_next)
-        tape->has_next = fast__tape_read(&record->recording, &tape->reader, &tape->next);
+        tape->has_next = fast__trace_read(&record->recording, &tape->reader, &tape->next);
     if (tape->has_next && tape->next.kind == kind)
         return true;
     fast__actor_name(world, tape->actor->id, name, sizeof name);
@@ -139,7 +139,7 @@ static bool is_due(fast_tape *tape, fast_tape_kind kind)
 }
 
 /* Take it. */
-static uint64_t take_event(fast_tape *tape)
+static uint64_t take_event(fast_trace *tape)
 {
     FAST_ASSERT(tape->has_next);
     tape->has_next = false;
@@ -148,14 +148,14 @@ static uint64_t take_event(fast_tape *tape)
 }
 
 /* Recording: write an event down. */
-static void put_event(fast_tape *tape, fast_tape_kind kind, uint64_t value)
+static void put_event(fast_trace *tape, fast_trace_kind kind, uint64_t value)
 {
-    if (tape->used > FAST_TAPE_PIECE - FAST_TAPE_EVENT_MAX) {
-        fast__recorder_put(&tape->actor->world->record->file, tape->actor->id, tape->events,
-                           tape->used);
+    if (tape->used > FAST_TRACE_PIECE - FAST_TRACE_EVENT_MAX) {
+        fast__recording_append(&tape->actor->world->record->file, tape->actor->id, tape->events,
+                               tape->used);
         tape->used = 0;
     }
-    tape->used += fast__tape_put(tape->events + tape->used, kind, value);
+    tape->used += fast__trace_put(tape->events + tape->used, kind, value);
 }
 
 int64_t fast__record_look(fast_actor *actor)
@@ -165,40 +165,40 @@ int64_t fast__record_look(fast_actor *actor)
 
 int64_t fast__record_value(fast_actor *actor, int64_t value)
 {
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     if (!tape)
         return value;
     if (!actor->world->record->replay)
-        put_event(tape, FAST_TAPE_VALUE, fast__tape_fold(value));
-    else if (is_due(tape, FAST_TAPE_VALUE))
-        return fast__tape_unfold(take_event(tape));
+        put_event(tape, FAST_TRACE_VALUE, fast__trace_fold(value));
+    else if (is_due(tape, FAST_TRACE_VALUE))
+        return fast__trace_unfold(take_event(tape));
     return value;
 }
 
 /* Watches a wait of a replay: does anything move at all? */
-typedef struct watch {
+typedef struct replay_watch {
     long long moves; /* when last looked */
     int64_t since;   /* by the machine's clock */
-} watch;
+} replay_watch;
 
 /* False if nothing has moved for as long as a wait may take. Judging a model holds everyone. */
-static bool is_alive(fast_actor *actor, watch *w)
+static bool is_alive(fast_actor *actor, replay_watch *w)
 {
     fast_world *world = actor->world;
     const long long moves = atomic_load(&world->record->moves);
     const int64_t now = world->inner->now(actor);
     if (moves != w->moves || atomic_load(&world->hold) == INT64_MAX)
-        *w = (watch){ moves, now };
+        *w = (replay_watch){ moves, now };
     return now - w->since <= world->timeout_ns;
 }
 
 /* Wait for an actor's turn. */
-static void wait_turn(fast_tape *tape, int lock, long long turn)
+static void wait_turn(fast_trace *tape, int lock, long long turn)
 {
     fast_actor *actor = tape->actor;
-    fast_record *record = actor->world->record;
-    turn_lock *l = &record->locks[lock];
-    watch w = { -1, 0 };
+    fast_record_state *record = actor->world->record;
+    order_lock *l = &record->locks[lock];
+    replay_watch w = { -1, 0 };
     char name[64], other[64];
 
     for (int i = 0; i < SPINS && atomic_load(&l->next) < turn; i++)
@@ -224,19 +224,19 @@ static void wait_turn(fast_tape *tape, int lock, long long turn)
 void fast_turn_begin(fast_actor *actor, uint64_t key)
 {
     FAST_ASSERT(actor != NULL);
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     if (!tape)
         return;
     FAST_ASSERT(tape->lock < 0);
-    fast_record *record = actor->world->record;
-    const int lock = (int)(key * 0x9e3779b97f4a7c15u >> 60) % FAST_TURN_LOCKS;
-    turn_lock *l = &record->locks[lock];
+    fast_record_state *record = actor->world->record;
+    const int lock = (int)(key * 0x9e3779b97f4a7c15u >> 60) % FAST_TRACE_LOCKS;
+    order_lock *l = &record->locks[lock];
     tape->lock = lock;
     if (record->replay) {
-        if (is_due(tape, FAST_TAPE_TURN)) {
+        if (is_due(tape, FAST_TRACE_LOCK)) {
             const uint64_t value = tape->next.value;
-            if (value % FAST_TURN_LOCKS == (uint64_t)lock) {
-                tape->turns[lock] += (int64_t)(value / FAST_TURN_LOCKS);
+            if (value % FAST_TRACE_LOCKS == (uint64_t)lock) {
+                tape->turns[lock] += (int64_t)(value / FAST_TRACE_LOCKS);
                 wait_turn(tape, lock, tape->turns[lock]++);
                 (void)take_event(tape);
             } else {
@@ -250,26 +250,26 @@ void fast_turn_begin(fast_actor *actor, uint64_t key)
     fast__mutex_lock(&l->mutex);
     const long long turn = atomic_load_explicit(&l->next, memory_order_relaxed);
     atomic_store_explicit(&l->next, turn + 1, memory_order_relaxed);
-    put_event(tape, FAST_TAPE_TURN,
-              (uint64_t)(turn - tape->turns[lock]) * FAST_TURN_LOCKS + (uint64_t)lock);
+    put_event(tape, FAST_TRACE_LOCK,
+              (uint64_t)(turn - tape->turns[lock]) * FAST_TRACE_LOCKS + (uint64_t)lock);
     tape->turns[lock] = turn + 1;
 }
 
 void fast_turn_end(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     if (!tape)
         return;
     FAST_ASSERT(tape->lock >= 0);
-    fast_record *record = actor->world->record;
-    turn_lock *l = &record->locks[tape->lock];
+    fast_record_state *record = actor->world->record;
+    order_lock *l = &record->locks[tape->lock];
     const fast_recording *recording = &record->recording;
     fast__mutex_unlock(&l->mutex);
     if (record->replay && !atomic_load_explicit(&record->broken, memory_order_relaxed)) {
         const long long next = atomic_fetch_add(&l->next, 1) + 1;
         if (next < recording->turns[tape->lock]) {
-            fast_tape *other = &record->tapes[recording->whose[tape->lock][next]];
+            fast_trace *other = &record->tapes[recording->whose[tape->lock][next]];
             if (atomic_load(&other->asleep)) {
                 atomic_fetch_add(&other->bell, 1);
                 fast__futex_wake(&other->bell);
@@ -281,14 +281,14 @@ void fast_turn_end(fast_actor *actor)
 
 bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
 {
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     if (!actor->world->record->replay) {
-        put_event(tape, FAST_TAPE_DELIVER, (uint64_t)msg->from);
+        put_event(tape, FAST_TRACE_DELIVER, (uint64_t)msg->from);
         return false;
     }
     if (tape->passing)
         return false;
-    held *h = &tape->held[msg->from];
+    held_messages *h = &tape->held[msg->from];
     msg->next = NULL;
     *(h->first ? &h->last->next : &h->first) = msg;
     h->last = msg;
@@ -297,15 +297,15 @@ bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
 
 static int64_t record_now(fast_actor *actor)
 {
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     if (actor->world->record->over)
         return tape->clock;
     if (!actor->world->record->replay) {
         const int64_t now = actor->world->inner->now(actor);
-        put_event(tape, FAST_TAPE_NOW, fast__tape_fold(now - tape->clock));
+        put_event(tape, FAST_TRACE_NOW, fast__trace_fold(now - tape->clock));
         tape->clock = now;
-    } else if (is_due(tape, FAST_TAPE_NOW)) {
-        tape->clock += fast__tape_unfold(take_event(tape));
+    } else if (is_due(tape, FAST_TRACE_NOW)) {
+        tape->clock += fast__trace_unfold(take_event(tape));
     }
     return tape->clock;
 }
@@ -313,10 +313,10 @@ static int64_t record_now(fast_actor *actor)
 /* Replaying: the next message of the sender, when it comes; NULL if it does not. */
 static fast_msg *await(fast_actor *actor, int64_t from)
 {
-    fast_tape *tape = actor->tape;
+    fast_trace *tape = actor->tape;
     const fast_world *world = actor->world;
-    held *h = &tape->held[from];
-    watch w = { -1, 0 };
+    held_messages *h = &tape->held[from];
+    replay_watch w = { -1, 0 };
     char name[64], other[64];
 
     while (!h->first) {
@@ -345,17 +345,17 @@ static fast_err stop(const fast_actor *actor)
 
 static fast_err record_wait(fast_actor *actor, int64_t deadline)
 {
-    fast_tape *tape = actor->tape;
-    const fast_record *record = actor->world->record;
+    fast_trace *tape = actor->tape;
+    const fast_record_state *record = actor->world->record;
     if (!record->replay) {
         const fast_err err = actor->world->inner->wait(actor, deadline);
-        put_event(tape, FAST_TAPE_WAIT, actor->brief);
+        put_event(tape, FAST_TRACE_WAIT, actor->brief);
         return err;
     }
     for (;;) {
         if (!tape->has_next)
-            tape->has_next = fast__tape_read(&record->recording, &tape->reader, &tape->next);
-        if (!tape->has_next || tape->next.kind != FAST_TAPE_DELIVER)
+            tape->has_next = fast__trace_read(&record->recording, &tape->reader, &tape->next);
+        if (!tape->has_next || tape->next.kind != FAST_TRACE_DELIVER)
             break;
         fast_msg *msg = await(actor, (int64_t)tape->next.value);
         if (!msg)
@@ -365,7 +365,7 @@ static fast_err record_wait(fast_actor *actor, int64_t deadline)
         (void)fast__deliver(actor, msg);
         tape->passing = false;
     }
-    if (!is_due(tape, FAST_TAPE_WAIT))
+    if (!is_due(tape, FAST_TRACE_WAIT))
         return stop(actor);
     actor->brief = take_event(tape) != 0;
     return FAST_OK;
@@ -402,7 +402,7 @@ static fast_err record_share(fast_actor *actor, uint64_t key, size_t size, void 
 }
 
 /* What was sent and never due is lost, as it was in the run that was recorded. */
-static void lose_held(fast_world *world, fast_tape *tape)
+static void lose_held(fast_world *world, fast_trace *tape)
 {
     for (int64_t i = 0; tape->held && i < world->count; i++)
         for (fast_msg *msg = tape->held[i].first; msg;) {
@@ -418,38 +418,38 @@ static void lose_held(fast_world *world, fast_tape *tape)
 
 static fast_err record_run(fast_world *world)
 {
-    fast_record *record = world->record;
+    fast_record_state *record = world->record;
     FAST_TRY(world->inner->run(world));
     record->over = true;
     for (int64_t i = 0; i < record->count; i++) {
-        fast_tape *tape = &record->tapes[i];
+        fast_trace *tape = &record->tapes[i];
         char name[64];
         lose_held(world, tape);
         if (!record->replay) {
-            fast__recorder_put(&record->file, i, tape->events, tape->used);
+            fast__recording_append(&record->file, i, tape->events, tape->used);
         } else if (!atomic_load(&record->broken) &&
-                   (tape->has_next || !fast__tape_is_over(&record->recording, &tape->reader))) {
+                   (tape->has_next || !fast__trace_is_at_end(&record->recording, &tape->reader))) {
             fast__actor_name(world, i, name, sizeof name);
             fall_out(world, "the run does not follow its recording: %s ended before its tape",
                      name);
         }
     }
     if (!record->replay)
-        fast__recorder_end(&record->file);
+        fast__recording_finish(&record->file);
     return atomic_load(&record->broken) ? fast__fail(FAST_EINVAL, "%s", record->why) : FAST_OK;
 }
 
 static void record_free(fast_world *world)
 {
-    fast_record *record = world->record;
+    fast_record_state *record = world->record;
     for (int64_t i = 0; record->tapes && i < record->count; i++) {
         lose_held(world, &record->tapes[i]);
         fast__free(record->tapes[i].events);
     }
     if (record->file.path[0])
-        fast__recorder_fini(&record->file);
+        fast__recording_discard(&record->file);
     fast__recording_fini(&record->recording);
-    for (int i = 0; i < FAST_TURN_LOCKS; i++)
+    for (int i = 0; i < FAST_TRACE_LOCKS; i++)
         fast__mutex_fini(&record->locks[i].mutex);
     fast__mutex_fini(&record->mutex);
     fast__free(record->tapes);
@@ -468,7 +468,7 @@ static void record_close(fast_world *world)
 
 const char *fast__record_note(const fast_world *world)
 {
-    const fast_record *record = world->record;
+    const fast_record_state *record = world->record;
     return record && !record->replay && record->file.why[0] ? record->file.why : NULL;
 }
 
@@ -486,19 +486,19 @@ void fast__record_stop(fast_world *world, const char *why)
 /* The memory of all tapes. */
 static fast_err make_tapes(fast_world *world)
 {
-    fast_record *record = world->record;
+    fast_record_state *record = world->record;
     FAST_TRY(fast__alloc("tapes", world->count, sizeof *record->tapes, &record->tapes));
     record->count = world->count;
     for (int64_t i = 0; i < world->count; i++) {
-        fast_tape *tape = &record->tapes[i];
+        fast_trace *tape = &record->tapes[i];
         FAST_ASSERT(world->actors[i] != NULL);
         tape->actor = world->actors[i];
         tape->lock = -1;
         if (record->replay) {
             FAST_TRY(fast__alloc("a tape", world->count, sizeof *tape->held, &tape->held));
-            fast__tape_rewind(&record->recording, i, &tape->reader);
+            fast__trace_rewind(&record->recording, i, &tape->reader);
         } else {
-            FAST_TRY(fast__alloc("a tape", FAST_TAPE_PIECE, 1, &tape->events));
+            FAST_TRY(fast__alloc("a tape", FAST_TRACE_PIECE, 1, &tape->events));
         }
     }
     return FAST_OK;
@@ -526,14 +526,14 @@ static fast_err build(fast_world *world, const char *text)
         FAST_TRY(load(world, c->replay, text));
     FAST_TRY(make_tapes(world));
     if (!world->record->replay)
-        FAST_TRY(fast__recorder_open(&world->record->file, c->record, world->count, text));
+        FAST_TRY(fast__recording_create(&world->record->file, c->record, world->count, text));
     return FAST_OK;
 }
 
 fast_err fast__record_wrap(fast_world *world)
 {
     FAST_ASSERT(world != NULL && world->record == NULL);
-    fast_record *record = NULL;
+    fast_record_state *record = NULL;
     char *text = NULL;
     FAST_TRY(fast__record_text(world, &text));
     fast_err err = fast__alloc("a record", 1, sizeof *record, &record);
@@ -541,7 +541,7 @@ fast_err fast__record_wrap(fast_world *world)
         fast__free(text);
         return err;
     }
-    for (int i = 0; i < FAST_TURN_LOCKS; i++)
+    for (int i = 0; i < FAST_TRACE_LOCKS; i++)
         fast__mutex_init(&record->locks[i].mutex);
     fast__mutex_init(&record->mutex);
     record->replay = world->config.replay[0] != '\0';

@@ -10,8 +10,8 @@
  * comparison then.
  */
 struct fast_world;
-typedef struct fast_tape fast_tape;     /* an actor's */
-typedef struct fast_record fast_record; /* a world's */
+typedef struct fast_trace fast_trace;               /* an actor's */
+typedef struct fast_record_state fast_record_state; /* a world's */
 
 /* Record or replay an open world, as its options say, from before it runs. FAST_EINVAL if the
  * recording belongs to another run, FAST_EFORMAT if it is damaged, FAST_EIO, FAST_ENOMEM. */

@@ -28,7 +28,7 @@
 
 enum { SPEEDS_MAX = 4, VALUE_MAX = 32 };
 
-typedef struct preset {
+typedef struct cluster_preset {
     const char *name;
     const char *summary;
     fast_link_draft link;      /* between nodes */
@@ -36,7 +36,7 @@ typedef struct preset {
     int64_t node_count;        /* 0: as many as the largest role */
     int64_t detection_ns;      /* until a silent actor is suspected */
     double speeds[SPEEDS_MAX]; /* factors of the nodes in turn; {0}: all alike */
-} preset;
+} cluster_preset;
 
 /* A core of a server. */
 #define CORE                          \
@@ -46,7 +46,7 @@ typedef struct preset {
 #define US(x) ((int64_t)((x)*1e3))
 #define MS(x) ((int64_t)((x)*1e6))
 
-static const preset presets[] = {
+static const cluster_preset presets[] = {
     { .name = "laptop",
       .summary = "one node of 8 cores",
       .link = { .latency_ns = US(0.5), .bandwidth = 10e9 },
@@ -159,7 +159,7 @@ void fast__cluster_free(fast_cluster *cluster)
 }
 
 /* Set whatever option is given. */
-static fast_err apply(preset *p, const cluster_options *given)
+static fast_err apply(cluster_preset *p, const cluster_options *given)
 {
     static const struct {
         const char *key;
@@ -199,7 +199,7 @@ static fast_err apply(preset *p, const cluster_options *given)
     return FAST_OK;
 }
 
-static fast_err preset_make(const preset *p, fast_cluster **out)
+static fast_err preset_make(const cluster_preset *p, fast_cluster **out)
 {
     const int64_t count = p->speeds[0] > 0 ? SPEEDS_MAX : 1;
     const fast_link_draft local = { .latency_ns = US(0.5), .bandwidth = p->node.memory };
@@ -273,7 +273,7 @@ fast_err fast__cluster_open(const char *text, fast_cluster **out)
     }
     if (i < 0)
         return fast__name_unknown("cluster", name, preset_at, NULL, PRESETS);
-    preset p = presets[i];
+    cluster_preset p = presets[i];
     memset(&given, 0, sizeof given);
     fast__options_default(options_table, &given);
     FAST_TRY(fast__options_parse(text, options_table, &given, rest));

@@ -54,13 +54,13 @@ enum {
     NODE_KEYS = sizeof node_keys / sizeof node_keys[0]
 };
 
-typedef struct unit {
+typedef struct value_unit {
     value_kind kind;
     const char *name;
     double factor;
-} unit;
+} value_unit;
 
-static const unit units[] = {
+static const value_unit units[] = {
     { RATE, "B/s", 1 },         { RATE, "kB/s", 1e3 },     { RATE, "MB/s", 1e6 },
     { RATE, "GB/s", 1e9 },      { RATE, "kbit/s", 125 },   { RATE, "Mbit/s", 125e3 },
     { RATE, "Gbit/s", 125e6 },  { SPEED, "MFLOP/s", 1e6 }, { SPEED, "GFLOP/s", 1e9 },
@@ -80,7 +80,7 @@ static fast_err real_read(const value_key *key, const char *text, double *out)
     number[length] = 0;
     FAST_TRY(fast__parse_real(key->name, number, &value));
     if (text[length]) {
-        const unit *found = NULL;
+        const value_unit *found = NULL;
         for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
             if (units[i].kind == key->kind && strcmp(units[i].name, text + length) == 0)
                 found = &units[i];

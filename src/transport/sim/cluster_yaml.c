@@ -58,15 +58,15 @@ fast_err fast__cluster_parse(const char *where, const char *text, size_t size, f
 enum { TEXT_MAX = 64, RANGES_MAX = 64 };
 
 /* One file while it is read. */
-typedef struct reader {
+typedef struct cluster_reader {
     fast_cluster *cluster;
     fast_node_spec node;  /* of every node */
     fast_link_draft link; /* of every link */
     fast_link_draft local;
-} reader;
+} cluster_reader;
 
 /* What a key of a mapping does with its value. */
-typedef fast_err key_fn(reader *r, void *ctx, const char *key, struct fy_node *value);
+typedef fast_err key_fn(cluster_reader *r, void *ctx, const char *key, struct fy_node *value);
 
 /* A scalar as text. */
 static fast_err text_of(const char *what, struct fy_node *node, char text[TEXT_MAX])
@@ -86,7 +86,8 @@ static fast_err text_of(const char *what, struct fy_node *node, char text[TEXT_M
 }
 
 /* Call `set` for each pair of a mapping. */
-static fast_err each_key(reader *r, const char *what, struct fy_node *map, key_fn *set, void *ctx)
+static fast_err each_key(cluster_reader *r, const char *what, struct fy_node *map, key_fn *set,
+                         void *ctx)
 {
     void *at = NULL;
     struct fy_node_pair *pair;
@@ -130,11 +131,11 @@ static fast_err zone_of(fast_cluster *cluster, const char *name, int *out)
 }
 
 /* Sets of nodes: 3, 4-7, or a list of such. */
-typedef struct range {
+typedef struct node_range {
     int64_t first, last;
-} range;
+} node_range;
 
-static fast_err range_of(const char *what, struct fy_node *node, range *out)
+static fast_err range_of(const char *what, struct fy_node *node, node_range *out)
 {
     char text[TEXT_MAX];
     FAST_TRY(text_of(what, node, text));
@@ -152,7 +153,7 @@ static fast_err range_of(const char *what, struct fy_node *node, range *out)
     return FAST_OK;
 }
 
-static fast_err ranges_of(const char *what, struct fy_node *node, range out[RANGES_MAX],
+static fast_err ranges_of(const char *what, struct fy_node *node, node_range out[RANGES_MAX],
                           int64_t *count_out)
 {
     void *at = NULL;
@@ -174,7 +175,8 @@ static fast_err ranges_of(const char *what, struct fy_node *node, range out[RANG
 
 /* nodes: */
 
-static fast_err node_value(reader *r, fast_node_spec *node, const char *key, struct fy_node *value)
+static fast_err node_value(cluster_reader *r, fast_node_spec *node, const char *key,
+                           struct fy_node *value)
 {
     char text[TEXT_MAX];
     FAST_TRY(text_of(key, value, text));
@@ -183,7 +185,7 @@ static fast_err node_value(reader *r, fast_node_spec *node, const char *key, str
     return fast__node_set(node, key, text);
 }
 
-static fast_err nodes_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "count",  "overrides", "speed", "memory",
                                          "jitter", "cores",     "zone" };
@@ -207,12 +209,13 @@ static fast_err nodes_key(reader *r, void *ctx, const char *key, struct fy_node 
 
 /* One override of nodes: first which, then what. */
 typedef struct node_override {
-    range ranges[RANGES_MAX];
+    node_range ranges[RANGES_MAX];
     int64_t count;        /* 0: not given yet */
     fast_node_spec *node; /* the one that is changed; NULL: look for `nodes` only */
 } node_override;
 
-static fast_err node_override_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
+                                  struct fy_node *value)
 {
     static const char *const names[] = { "nodes", "speed", "memory", "jitter", "cores", "zone" };
     enum { COUNT = sizeof names / sizeof names[0] };
@@ -225,7 +228,7 @@ static fast_err node_override_key(reader *r, void *ctx, const char *key, struct 
     return o->node ? node_value(r, o->node, key, value) : FAST_OK;
 }
 
-static fast_err node_overrides(reader *r, struct fy_node *list)
+static fast_err node_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
     struct fy_node *item;
@@ -253,7 +256,7 @@ static fast_err node_overrides(reader *r, struct fy_node *list)
 
 /* links: */
 
-static fast_err link_value(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err link_value(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     char text[TEXT_MAX];
     (void)r;
@@ -261,7 +264,7 @@ static fast_err link_value(reader *r, void *ctx, const char *key, struct fy_node
     return fast__link_set(ctx, key, text);
 }
 
-static fast_err links_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "overrides",  "local", "latency",   "bandwidth", "jitter",
                                          "contention", "loss",  "duplicate", "reorder",   "retry" };
@@ -283,7 +286,7 @@ typedef struct link_override {
     bool from, to; /* given */
 } link_override;
 
-static fast_err link_zones(reader *r, struct fy_node *value, fast_sim_link_spec *spec)
+static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_link_spec *spec)
 {
     void *at = NULL;
     char text[TEXT_MAX];
@@ -305,14 +308,15 @@ static fast_err link_zones(reader *r, struct fy_node *value, fast_sim_link_spec 
     return FAST_OK;
 }
 
-static fast_err link_override_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
+                                  struct fy_node *value)
 {
     static const char *const names[] = { "between",   "from",   "to",        "latency",
                                          "bandwidth", "jitter", "loss",      "duplicate",
                                          "reorder",   "retry",  "contention" };
     enum { COUNT = sizeof names / sizeof names[0] };
     link_override *o = ctx;
-    range one;
+    node_range one;
 
     if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
         return unknown("key of links", key, names, COUNT);
@@ -333,7 +337,7 @@ static fast_err link_override_key(reader *r, void *ctx, const char *key, struct 
     return FAST_OK;
 }
 
-static fast_err link_overrides(reader *r, struct fy_node *list)
+static fast_err link_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
     struct fy_node *item;
@@ -361,10 +365,10 @@ static fast_err link_overrides(reader *r, struct fy_node *list)
 
 /* placement: */
 
-static fast_err place_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err place_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     fast_cluster *cluster = r->cluster;
-    range ranges[RANGES_MAX];
+    node_range ranges[RANGES_MAX];
     int64_t count = 0;
 
     (void)ctx;
@@ -388,7 +392,7 @@ static fast_err place_key(reader *r, void *ctx, const char *key, struct fy_node 
 }
 
 /* The whole file. Later keys build on earlier ones, whatever their order in the file. */
-static fast_err root_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+static fast_err root_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "nodes", "links", "detection", "placement" };
     enum { COUNT = sizeof names / sizeof names[0] };
@@ -417,7 +421,7 @@ static struct fy_node *find(struct fy_node *root, const char *of, const char *ke
     return map ? fy_node_mapping_lookup_by_string(map, key, FY_NT) : NULL;
 }
 
-static fast_err read_all(reader *r, struct fy_node *root)
+static fast_err read_all(cluster_reader *r, struct fy_node *root)
 {
     fast_cluster *cluster = r->cluster;
 
@@ -457,7 +461,7 @@ static fast_err not_yaml(struct fy_diag *diag)
     return fast__fail(FAST_EFORMAT, "it is not YAML: line %d: %s", error->line, error->msg);
 }
 
-static fast_err parse(struct fy_diag *diag, const char *text, size_t size, reader *r)
+static fast_err parse(struct fy_diag *diag, const char *text, size_t size, cluster_reader *r)
 {
     const struct fy_parse_cfg config = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };
     struct fy_document *document = fy_document_build_from_string(&config, text, size);
@@ -499,9 +503,9 @@ static fast_err check_text(const char *text, size_t size)
 fast_err fast__cluster_parse(const char *where, const char *text, size_t size, fast_cluster **out)
 {
     const struct fy_diag_cfg config = { .level = FYET_ERROR };
-    reader r = { .node = { .speed = 20e9, .memory = 10e9 },
-                 .link = { .latency_ns = 20000, .bandwidth = 1.25e9, .contention = true },
-                 .local = { .latency_ns = 500, .bandwidth = 10e9 } };
+    cluster_reader r = { .node = { .speed = 20e9, .memory = 10e9 },
+                         .link = { .latency_ns = 20000, .bandwidth = 1.25e9, .contention = true },
+                         .local = { .latency_ns = 500, .bandwidth = 10e9 } };
     struct fy_diag *diag;
 
     if (size == 0)

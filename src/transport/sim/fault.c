@@ -33,7 +33,7 @@ enum {
     TAKES_HOW = 32
 };
 
-static const struct kind {
+static const struct fault_kind {
     const char *name; /* as it is typed */
     int where;        /* ON_... */
     int must;         /* clauses that it needs */
@@ -62,7 +62,7 @@ static const char *const lies[] = { "negate", "scale", "random", "nan" };
 enum { LIES = sizeof lies / sizeof lies[0] };
 
 /* One fault being parsed. */
-typedef struct parser {
+typedef struct fault_parser {
     char words[WORDS_MAX][WORD_SIZE]; /* of the fault; sides are read from `text` */
     const char *sides;                /* the second word, whole */
     int64_t sides_size;               /* its length */
@@ -71,7 +71,7 @@ typedef struct parser {
     int64_t number;                   /* of the fault, from 1 */
     int64_t node_count;               /* nodes are below it */
     fast_faults *faults;              /* what there is so far, with room for more */
-} parser;
+} fault_parser;
 
 const char *fast__fault_kind_name(fast_fault_kind kind)
 {
@@ -131,14 +131,14 @@ static bool is_blank(char c)
 }
 
 /* Which fault it is, before the detail of what is wrong with it. */
-static fast_err fail_here(const parser *p, fast_err err)
+static fast_err fail_here(const fault_parser *p, fast_err err)
 {
     char where[QUOTE_SIZE + 32];
     snprintf(where, sizeof where, "fault %" PRId64 ", \"%s\"", p->number, p->quote);
     return fast__fail_in(err, where);
 }
 
-static fast_err node_read(const parser *p, const char *text, int64_t *out)
+static fast_err node_read(const fault_parser *p, const char *text, int64_t *out)
 {
     int64_t node = -1;
     bool plain = *text != 0;
@@ -155,7 +155,7 @@ static fast_err node_read(const parser *p, const char *text, int64_t *out)
 }
 
 /* "0-3" or "0>3". */
-static fast_err link_read(const parser *p, fast_fault *fault)
+static fast_err link_read(const fault_parser *p, fast_fault *fault)
 {
     char first[WORD_SIZE];
     const char *word = p->words[1];
@@ -174,7 +174,7 @@ static fast_err link_read(const parser *p, fast_fault *fault)
 }
 
 /* A node that stands on a side already is not on another. */
-static fast_err side_add(parser *p, fast_fault *fault, const char *name, int64_t side)
+static fast_err side_add(fault_parser *p, fast_fault *fault, const char *name, int64_t side)
 {
     fast_faults *faults = p->faults;
     int64_t node = -1;
@@ -190,7 +190,7 @@ static fast_err side_add(parser *p, fast_fault *fault, const char *name, int64_t
 }
 
 /* "0,1|2,3" or "0,1>2,3". */
-static fast_err sides_read(parser *p, fast_fault *fault)
+static fast_err sides_read(fault_parser *p, fast_fault *fault)
 {
     const char *c = p->sides;
     const char *end = c + p->sides_size;
@@ -217,7 +217,7 @@ static fast_err sides_read(parser *p, fast_fault *fault)
     return FAST_OK;
 }
 
-static fast_err where_read(parser *p, const struct kind *kind, fast_fault *fault)
+static fast_err where_read(fault_parser *p, const struct fault_kind *kind, fast_fault *fault)
 {
     if (p->word_count < 2)
         return fast__fail(FAST_EINVAL, "it says no node; write it like %s", kind->like);
@@ -267,8 +267,8 @@ static fast_err time_read(const char *what, const char *value, int64_t min, int6
 }
 
 /* One clause; *seen gathers which there were. */
-static fast_err clause_read(const struct kind *kind, const char *name, const char *value, int *seen,
-                            fast_fault *fault)
+static fast_err clause_read(const struct fault_kind *kind, const char *name, const char *value,
+                            int *seen, fast_fault *fault)
 {
     int which = 0;
     if (strcmp(name, "at") == 0)
@@ -307,13 +307,13 @@ static fast_err clause_read(const struct kind *kind, const char *name, const cha
 }
 
 /* The words of one fault into the next of the list. */
-static fast_err fault_read(parser *p)
+static fast_err fault_read(fault_parser *p)
 {
     fast_fault fault = { .node = -1, .other = -1 };
     const int64_t number = fast__name_find(p->words[0], kind_name_at, NULL, FAST_FAULT_KINDS, NULL);
     if (number < 0)
         return fast__name_unknown("fault", p->words[0], kind_name_at, NULL, FAST_FAULT_KINDS);
-    const struct kind *kind = &kinds[number];
+    const struct fault_kind *kind = &kinds[number];
     fault.kind = (fast_fault_kind)number;
     FAST_TRY(where_read(p, kind, &fault));
     int seen = 0;
@@ -327,7 +327,7 @@ static fast_err fault_read(parser *p)
 }
 
 /* Cut one fault into words. */
-static fast_err words_read(parser *p, const char *c, const char *end)
+static fast_err words_read(fault_parser *p, const char *c, const char *end)
 {
     size_t quote = 0;
     p->word_count = 0;
@@ -360,7 +360,7 @@ static fast_err words_read(parser *p, const char *c, const char *end)
     return FAST_OK;
 }
 
-static fast_err faults_read(parser *p, const char *text, size_t size)
+static fast_err faults_read(fault_parser *p, const char *text, size_t size)
 {
     const char *c = text;
     const char *end = text + size;
@@ -429,7 +429,7 @@ fast_err fast__faults_parse(const char *text, size_t size, int64_t node_count, f
         least(count_of(text, size, ";\n#"), FAST_FAULTS_MAX),
         least(count_of(text, size, ",|>") + count_of(text, size, ";\n#"), FAST_FAULT_SIDES_MAX),
         &faults));
-    parser p = { .node_count = node_count, .faults = faults };
+    fault_parser p = { .node_count = node_count, .faults = faults };
     fast_err err = faults_read(&p, text, size);
     if (!err)
         err = fast__faults_check(faults);

@@ -19,16 +19,16 @@
 #include <math.h>
 
 /* What a planned call does with its fault. */
-typedef enum moment { MOMENT_BEGIN, MOMENT_NOTICE, MOMENT_END, MOMENT_COUNT } moment;
+typedef enum fault_moment { MOMENT_BEGIN, MOMENT_NOTICE, MOMENT_END, MOMENT_COUNT } fault_moment;
 
 typedef struct fault_call {
     fast_sim_call call;      /* first: what the simulator calls */
-    struct fast_plan *plan;  /* it belongs to */
+    struct fault_plan *plan; /* it belongs to */
     const fast_fault *fault; /* what it is about */
-    moment when;             /* begin, notice, end */
+    fault_moment when;       /* begin, notice, end */
 } fault_call;
 
-typedef struct fast_plan {
+typedef struct fault_plan {
     fast_faults *faults;  /* the schedule */
     fault_call *calls;    /* MOMENT_COUNT for each fault */
     bool *active;         /* of each fault: it has begun and not ended */
@@ -37,14 +37,14 @@ typedef struct fast_plan {
     uint32_t *usual;      /* of each LOSSY fault's two directions: the loss without it */
     const fast_lie **lie; /* of each node that lies: how */
     fast_rng rng;         /* of random lies */
-} fast_plan;
+} fault_plan;
 
-static bool is_active(const fast_plan *plan, int64_t i, fast_fault_kind kind)
+static bool is_active(const fault_plan *plan, int64_t i, fast_fault_kind kind)
 {
     return plan->active[i] && plan->faults->list[i].kind == kind;
 }
 
-static int64_t side_of(const fast_plan *plan, const fast_fault *fault, int64_t node)
+static int64_t side_of(const fault_plan *plan, const fast_fault *fault, int64_t node)
 {
     for (int64_t i = 0; i < fault->side_count; i++)
         if (plan->faults->sides[fault->side_first + i].node == node)
@@ -54,7 +54,7 @@ static int64_t side_of(const fast_plan *plan, const fast_fault *fault, int64_t n
 
 /* Whether the fault is about the way from one node to the other. A side alone is cut off from all
  * nodes that are not named; otherwise those are not touched. */
-static bool is_about(const fast_plan *plan, const fast_fault *fault, int64_t from, int64_t to)
+static bool is_about(const fault_plan *plan, const fast_fault *fault, int64_t from, int64_t to)
 {
     if (fault->kind != FAST_FAULT_PARTITION)
         return (fault->node == from && fault->other == to) ||
@@ -68,7 +68,7 @@ static bool is_about(const fast_plan *plan, const fast_fault *fault, int64_t fro
     return a >= 0 && b >= 0 && (fault->one_way ? a < b : a != b);
 }
 
-static bool is_cut(const fast_plan *plan, int64_t from, int64_t to)
+static bool is_cut(const fault_plan *plan, int64_t from, int64_t to)
 {
     for (int64_t i = 0; i < plan->faults->count; i++)
         if ((is_active(plan, i, FAST_FAULT_CUT) || is_active(plan, i, FAST_FAULT_PARTITION)) &&
@@ -78,14 +78,14 @@ static bool is_cut(const fast_plan *plan, int64_t from, int64_t to)
 }
 
 /* Set a direction of a link to what all active faults make of it. */
-static void cut_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void cut_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     fast_sim_link *link = fast__sim_link_edit(sim, from, to);
     if (link)
         link->cut = is_cut(plan, from, to);
 }
 
-static void loss_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     uint32_t loss = 0;
     for (int64_t i = 0; i < plan->faults->count; i++) {
@@ -103,9 +103,10 @@ static void loss_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t
 }
 
 /* Do something for each direction of the links that a fault is about. */
-typedef void link_fn(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to);
+typedef void link_fn(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to);
 
-static void links_each(fast_sim *sim, const fast_plan *plan, const fast_fault *fault, link_fn *each)
+static void links_each(fast_sim *sim, const fault_plan *plan, const fast_fault *fault,
+                       link_fn *each)
 {
     if (fault->kind != FAST_FAULT_PARTITION) {
         each(sim, plan, fault->node, fault->other);
@@ -120,14 +121,14 @@ static void links_each(fast_sim *sim, const fast_plan *plan, const fast_fault *f
 }
 
 /* Whether node `to` hears of node `from`. */
-static bool is_heard(const fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static bool is_heard(const fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     return !plan->crashed[from] && !plan->absent[from] &&
            sim->nodes[from].paused_until <= sim->now && !is_cut(plan, from, to);
 }
 
 /* Tell the actors of node `to`, or of all others for -1, about those of node `from`, if so. */
-static void tell(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to, bool down)
+static void tell(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to, bool down)
 {
     for (int64_t about = 0; about < sim->base.count; about++) {
         if (sim->base.places[about].node != from ||
@@ -144,12 +145,12 @@ static void tell(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to,
     }
 }
 
-static void tell_down(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void tell_down(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, true);
 }
 
-static void tell_up(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void tell_up(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, false);
 }
@@ -174,7 +175,7 @@ static void restart_one(fast_sim *sim, int64_t id)
         fast__sim_restart(sim, id);
 }
 
-static void slow_set(fast_sim *sim, const fast_plan *plan, int64_t node)
+static void slow_set(fast_sim *sim, const fault_plan *plan, int64_t node)
 {
     double by = 1;
     for (int64_t i = 0; i < plan->faults->count; i++)
@@ -183,7 +184,7 @@ static void slow_set(fast_sim *sim, const fast_plan *plan, int64_t node)
     fast__sim_slow(sim, node, by);
 }
 
-static void lie_set(fast_sim *sim, fast_plan *plan, int64_t node)
+static void lie_set(fast_sim *sim, fault_plan *plan, int64_t node)
 {
     const fast_fault *last = NULL;
     for (int64_t i = 0; i < plan->faults->count; i++) {
@@ -196,7 +197,7 @@ static void lie_set(fast_sim *sim, fast_plan *plan, int64_t node)
     sim->nodes[node].lies = last != NULL;
 }
 
-static void begin(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     const int64_t node = fault->node;
     switch (fault->kind) {
@@ -237,7 +238,7 @@ static void begin(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
 }
 
 /* It has lasted for as long as the detector waits. */
-static void notice(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+static void notice(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION)
         links_each(sim, plan, fault, tell_down);
@@ -248,7 +249,7 @@ static void notice(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
         tell(sim, plan, fault->node, -1, true);
 }
 
-static void end(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+static void end(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     switch (fault->kind) {
     case FAST_FAULT_PAUSE:
@@ -280,7 +281,7 @@ static void end(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
 
 static void lie(fast_sim *sim, fast_sim_actor *from, fast_msg *msg)
 {
-    fast_plan *plan = sim->faults;
+    fault_plan *plan = sim->faults;
     const fast_lie *how = plan->lie[from->node - sim->nodes];
     if (how)
         fast__fault_lie(&from->base, msg, *how, &plan->rng);
@@ -343,7 +344,7 @@ static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
 }
 
 /* A node that joins is a fault from the start until then. */
-static void join_late(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+static void join_late(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     plan->absent[fault->node] = true;
     for (int64_t id = 0; id < sim->base.count; id++)
@@ -351,7 +352,7 @@ static void join_late(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
             fast__sim_start_late(sim, id, fault->at);
 }
 
-static void plan_call(fast_sim *sim, fast_plan *plan, int64_t i, moment when, int64_t time)
+static void plan_call(fast_sim *sim, fault_plan *plan, int64_t i, fault_moment when, int64_t time)
 {
     fault_call *call = &plan->calls[i * MOMENT_COUNT + when];
     *call = (fault_call){
@@ -361,7 +362,7 @@ static void plan_call(fast_sim *sim, fast_plan *plan, int64_t i, moment when, in
                  call->fault->kind == FAST_FAULT_RESTART && when == MOMENT_BEGIN);
 }
 
-static void plan_fault(fast_sim *sim, fast_plan *plan, int64_t i)
+static void plan_fault(fast_sim *sim, fault_plan *plan, int64_t i)
 {
     const fast_fault *fault = &plan->faults->list[i];
     const int64_t notice_time = notice_at(sim, fault);
@@ -381,7 +382,7 @@ static void plan_fault(fast_sim *sim, fast_plan *plan, int64_t i)
         plan_call(sim, plan, i, MOMENT_END, fault->at + fault->length);
 }
 
-static fast_err plan_open(fast_sim *sim, fast_plan *plan)
+static fast_err plan_open(fast_sim *sim, fault_plan *plan)
 {
     const uint64_t seed = (uint64_t)sim->base.config.seed;
     FAST_TRY(fast__faults_make(sim->base.config.faults, seed, sim->node_count, &plan->faults));
@@ -399,7 +400,7 @@ static fast_err plan_open(fast_sim *sim, fast_plan *plan)
 
 fast_err fast__faults_open(fast_sim *sim)
 {
-    fast_plan *plan = NULL;
+    fault_plan *plan = NULL;
     if (sim->base.config.faults[0] == 0)
         return FAST_OK;
     FAST_TRY(fast__alloc("faults", 1, sizeof *plan, &plan));
@@ -417,13 +418,13 @@ fast_err fast__faults_open(fast_sim *sim)
 
 const fast_faults *fast__faults_of(const fast_world *world)
 {
-    const fast_plan *plan = ((const fast_sim *)world)->faults;
+    const fault_plan *plan = ((const fast_sim *)world)->faults;
     return plan ? plan->faults : NULL;
 }
 
 void fast__faults_close(fast_sim *sim)
 {
-    fast_plan *plan = sim->faults;
+    fault_plan *plan = sim->faults;
     if (!plan)
         return;
     fast__faults_free(plan->faults);

@@ -31,20 +31,20 @@ static const fast_option options_table[] = {
 enum { PARTS = 1000, LENGTH_PARTS = 500, TRIES_MAX = 32 };
 
 /* What a draw needs. */
-typedef struct drawer {
+typedef struct fault_drawer {
     fast_rng rng;                   /* of the schedule */
     int64_t node_count;             /* of the cluster */
     int64_t span;                   /* nanoseconds */
     bool allowed[FAST_FAULT_KINDS]; /* kinds to draw from */
     fast_faults *faults;            /* drawn so far, with room */
-} drawer;
+} fault_drawer;
 
 static bool needs_two(fast_fault_kind kind)
 {
     return kind == FAST_FAULT_CUT || kind == FAST_FAULT_PARTITION || kind == FAST_FAULT_LOSSY;
 }
 
-static int64_t below(drawer *d, int64_t bound)
+static int64_t below(fault_drawer *d, int64_t bound)
 {
     return (int64_t)fast__rng_below(&d->rng, (uint64_t)bound);
 }
@@ -56,7 +56,7 @@ static const char *kind_name_at(const void *ctx, int64_t i)
 }
 
 /* "crash+pause" as a set. */
-static fast_err kinds_read(drawer *d, const char *text)
+static fast_err kinds_read(fault_drawer *d, const char *text)
 {
     while (*text) {
         char name[32];
@@ -74,7 +74,7 @@ static fast_err kinds_read(drawer *d, const char *text)
 }
 
 /* A random half of all kinds, and at least one. */
-static void kinds_draw(drawer *d)
+static void kinds_draw(fault_drawer *d)
 {
     int64_t count = 0;
     for (int kind = 0; kind < FAST_FAULT_KINDS; kind++) {
@@ -87,14 +87,14 @@ static void kinds_draw(drawer *d)
         d->allowed[FAST_FAULT_CRASH] = true;
 }
 
-static int64_t length_draw(drawer *d)
+static int64_t length_draw(fault_drawer *d)
 {
     const int64_t length = d->span / PARTS * (1 + below(d, LENGTH_PARTS));
     return length > 0 ? length : 1;
 }
 
 /* Two sides, each with at least one node. Small clusters name all nodes, large ones a few. */
-static void sides_draw(drawer *d, fast_fault *fault)
+static void sides_draw(fault_drawer *d, fast_fault *fault)
 {
     enum { NAMED_MAX = 8 };
     const int64_t named = d->node_count < NAMED_MAX ? d->node_count : NAMED_MAX;
@@ -108,7 +108,7 @@ static void sides_draw(drawer *d, fast_fault *fault)
 }
 
 /* A restart is drawn for a node that has crashed; without one it becomes a crash. */
-static void restart_draw(drawer *d, fast_fault *fault)
+static void restart_draw(fault_drawer *d, fast_fault *fault)
 {
     const fast_fault *crash = NULL;
     for (int64_t i = 0; i < d->faults->count; i++)
@@ -122,7 +122,7 @@ static void restart_draw(drawer *d, fast_fault *fault)
     fault->at = crash->at + length_draw(d);
 }
 
-static fast_fault fault_draw(drawer *d, fast_fault_kind kind)
+static fast_fault fault_draw(fault_drawer *d, fast_fault_kind kind)
 {
     fast_fault fault = { .kind = kind, .other = -1 };
     fault.at = d->span / PARTS * below(d, PARTS);
@@ -165,7 +165,7 @@ static fast_fault fault_draw(drawer *d, fast_fault_kind kind)
 }
 
 /* Draw until `count` faults go together, or it looks as if no more do. */
-static void faults_draw(drawer *d, int64_t count)
+static void faults_draw(fault_drawer *d, int64_t count)
 {
     fast_faults *faults = d->faults;
     int64_t tries = 0;
@@ -188,7 +188,7 @@ fast_err fast__faults_random(const char *options, uint64_t seed, int64_t node_co
 {
     FAST_ASSERT(node_count > 0);
     random_config config;
-    drawer d = { .node_count = node_count };
+    fault_drawer d = { .node_count = node_count };
     fast__options_default(options_table, &config);
     FAST_TRY(fast__options_parse("faults random", options_table, &config, options));
     FAST_TRY(fast__time_parse("span", config.span, &d.span));

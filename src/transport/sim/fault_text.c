@@ -14,13 +14,13 @@
 #include <string.h>
 
 /* A text that grows in a buffer that may be too small, or missing. */
-typedef struct writer {
+typedef struct fault_writer {
     char *text;     /* where to */
     size_t size;    /* of the buffer */
     int64_t length; /* that the whole text has */
-} writer;
+} fault_writer;
 
-__attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(fault_writer *w, const char *format, ...)
 {
     va_list args;
     const size_t used = (size_t)w->length < w->size ? (size_t)w->length : w->size;
@@ -31,21 +31,21 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *for
     w->length += length;
 }
 
-static void put_time(writer *w, const char *clause, int64_t time)
+static void put_time(fault_writer *w, const char *clause, int64_t time)
 {
     char text[FAST_TIME_TEXT];
     fast__time_text(time, text);
     put(w, " %s %s", clause, text);
 }
 
-static void put_real(writer *w, const char *clause, double value)
+static void put_real(fault_writer *w, const char *clause, double value)
 {
     char text[32];
     fast__real_text(value, text, sizeof text);
     put(w, " %s %s", clause, text);
 }
 
-static void put_sides(writer *w, const fast_faults *faults, const fast_fault *fault)
+static void put_sides(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     const fast_fault_side *sides = faults->sides + fault->side_first;
     for (int64_t i = 0; i < fault->side_count; i++) {
@@ -58,7 +58,7 @@ static void put_sides(writer *w, const fast_faults *faults, const fast_fault *fa
     }
 }
 
-static void put_fault(writer *w, const fast_faults *faults, const fast_fault *fault)
+static void put_fault(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     put(w, "%s ", fast__fault_kind_name(fault->kind));
     if (fault->kind == FAST_FAULT_PARTITION)
@@ -83,14 +83,14 @@ static void put_fault(writer *w, const fast_faults *faults, const fast_fault *fa
 int64_t fast__fault_text(const fast_faults *faults, const fast_fault *fault, char *text,
                          size_t size)
 {
-    writer w = { .text = text, .size = size };
+    fault_writer w = { .text = text, .size = size };
     put_fault(&w, faults, fault);
     return w.length;
 }
 
 fast_err fast__faults_text(const fast_faults *faults, char **out)
 {
-    writer w = { 0 };
+    fault_writer w = { 0 };
     char *text = NULL;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < faults->count; i++) {
@@ -100,7 +100,7 @@ fast_err fast__faults_text(const fast_faults *faults, char **out)
         if (pass == 1)
             break;
         FAST_TRY(fast__alloc("a fault schedule's text", w.length + 1, 1, &text));
-        w = (writer){ .text = text, .size = (size_t)w.length + 1 };
+        w = (fault_writer){ .text = text, .size = (size_t)w.length + 1 };
     }
     *out = text;
     return FAST_OK;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Largest first, as printing wants them. */
-static const struct unit {
+static const struct time_unit {
     const char *name; /* as it is typed */
     int64_t size;     /* nanoseconds */
     bool printed;     /* or only read */
@@ -100,7 +100,7 @@ void fast__time_text(int64_t time, char text[FAST_TIME_TEXT])
         snprintf(text, FAST_TIME_TEXT, "0s");
         return;
     }
-    const struct unit *unit = units;
+    const struct time_unit *unit = units;
     while (!unit->printed || unit->size > size)
         unit++;
     /* At most nine digits follow the point: a nanosecond's of a second. */

@@ -49,12 +49,12 @@
 enum { GUARDS_MAX = 8192, COLOURS = 16, COLOUR_SIZE = 192 };
 
 #ifdef FAST_HAVE_FCONTEXT
-typedef struct transfer {
+typedef struct fiber_transfer {
     void *from; /* the context that jumped here */
     void *data; /* what it gave */
-} transfer;
-transfer jump_fcontext(void *to, void *data);
-void *make_fcontext(void *top, size_t size, void (*main)(transfer));
+} fiber_transfer;
+fiber_transfer jump_fcontext(void *to, void *data);
+void *make_fcontext(void *top, size_t size, void (*main)(fiber_transfer));
 #else
 #include <ucontext.h>
 #endif
@@ -133,7 +133,7 @@ static void jump_out(fast_fiber *fiber)
 
 static void fiber_main(fast_fiber *fiber);
 
-static void entry(transfer from)
+static void entry(fiber_transfer from)
 {
     fast_fiber *fiber = from.data;
     fiber->caller = from.from;
@@ -148,9 +148,9 @@ static void context_make(fast_fiber *fiber)
 #else
 
 /* Both contexts lie at the top of the stack, above what the program uses. */
-typedef struct contexts {
+typedef struct fiber_contexts {
     ucontext_t inside, outside;
-} contexts;
+} fiber_contexts;
 
 static void jump_in(fast_fiber *fiber)
 {
@@ -172,8 +172,8 @@ static void entry(unsigned high, unsigned low)
 
 static void context_make(fast_fiber *fiber)
 {
-    const size_t room = (sizeof(contexts) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
-    contexts *both = (contexts *)(void *)(fiber->stack + fiber->size - room);
+    const size_t room = (sizeof(fiber_contexts) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
+    fiber_contexts *both = (fiber_contexts *)(void *)(fiber->stack + fiber->size - room);
     const uint64_t number = (uint64_t)(uintptr_t)fiber;
 
     fiber->context = &both->inside;

@@ -248,12 +248,12 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
 }
 
 /* News about an actor that is on its way. */
-typedef struct tell {
+typedef struct member_news {
     int64_t to, about; /* as given */
     uint64_t tag;      /* FAST_TAG_DOWN or FAST_TAG_UP */
-} tell;
+} member_news;
 
-static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
+static void tell_one(fast_sim *sim, fast_sim_actor *to, const member_news *news)
 {
     fast_msg *msg = NULL;
 
@@ -273,7 +273,7 @@ static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
 
 void fast__sim_tell_now(fast_sim *sim, void *what)
 {
-    tell *news = what;
+    member_news *news = what;
 
     if (news->to != FAST_ANY)
         tell_one(sim, &sim->actors[news->to], news);
@@ -286,14 +286,14 @@ void fast__sim_tell(fast_sim *sim, int64_t to, int64_t about, bool down, int64_t
 {
     FAST_ASSERT(to >= FAST_ANY && to < sim->base.count);
     FAST_ASSERT(about >= 0 && about < sim->base.count);
-    tell *news = NULL;
+    member_news *news = NULL;
     const fast_err err = fast__alloc("news of an actor", 1, sizeof *news, &news);
 
     if (err) {
         fast__sim_fail(sim, err);
         return;
     }
-    *news = (tell){ .to = to, .about = about, .tag = down ? FAST_TAG_DOWN : FAST_TAG_UP };
+    *news = (member_news){ .to = to, .about = about, .tag = down ? FAST_TAG_DOWN : FAST_TAG_UP };
     if (!fast__sim_push(sim, sim->now + delay_ns, FAST_SIM_TELL, news))
         fast__free(news);
 }

@@ -18,17 +18,17 @@
 #include <string.h>
 
 /* The search: what is known to fail, and who says so. */
-typedef struct search {
+typedef struct shrink_search {
     fast_faults *best;     /* fails */
     fast_shrink_fn *fails; /* the question */
     void *ctx;             /* its context */
     int64_t tries;         /* questions so far */
     int64_t tries_max;     /* at most */
     int64_t rounded;       /* numbers that became rounder */
-} search;
+} shrink_search;
 
 /* Ask about a candidate, which is taken: it becomes the best, or is freed. */
-static fast_err ask(search *s, fast_faults *candidate, bool *fails_out)
+static fast_err ask(shrink_search *s, fast_faults *candidate, bool *fails_out)
 {
     bool fails = false;
     fast_err err = FAST_OK;
@@ -47,7 +47,7 @@ static fast_err ask(search *s, fast_faults *candidate, bool *fails_out)
 }
 
 /* Ask about the best without [from, to). */
-static fast_err ask_without(search *s, int64_t from, int64_t to, bool *fails_out)
+static fast_err ask_without(shrink_search *s, int64_t from, int64_t to, bool *fails_out)
 {
     bool keep[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
@@ -59,7 +59,7 @@ static fast_err ask_without(search *s, int64_t from, int64_t to, bool *fails_out
 }
 
 /* Delta debugging on the list. */
-static fast_err drop_faults(search *s)
+static fast_err drop_faults(shrink_search *s)
 {
     int64_t pieces = 2;
     while (s->best->count > 0 && s->tries < s->tries_max) {
@@ -83,7 +83,7 @@ static fast_err drop_faults(search *s)
 
 /* A crash and its restart, or two others of a node, in pairs: what cannot be dropped alone may be
  * dropped with another. */
-static fast_err drop_pairs(search *s)
+static fast_err drop_pairs(shrink_search *s)
 {
     bool keep[FAST_FAULTS_MAX];
     for (int64_t i = 0; i < s->best->count; i++) {
@@ -104,16 +104,17 @@ static fast_err drop_pairs(search *s)
 }
 
 /* Ask about the best with one field of fault `i` replaced. */
-typedef enum field { FIELD_AT, FIELD_LENGTH, FIELD_JUMP, FIELD_BY } field;
+typedef enum shrink_field { FIELD_AT, FIELD_LENGTH, FIELD_JUMP, FIELD_BY } shrink_field;
 
-static int64_t *time_of(fast_fault *fault, field which)
+static int64_t *time_of(fast_fault *fault, shrink_field which)
 {
     if (which == FIELD_AT)
         return &fault->at;
     return which == FIELD_LENGTH ? &fault->length : &fault->jump;
 }
 
-static fast_err ask_time(search *s, int64_t i, field which, int64_t time, bool *fails_out)
+static fast_err ask_time(shrink_search *s, int64_t i, shrink_field which, int64_t time,
+                         bool *fails_out)
 {
     bool keep[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
@@ -123,7 +124,7 @@ static fast_err ask_time(search *s, int64_t i, field which, int64_t time, bool *
     return ask(s, candidate, fails_out);
 }
 
-static fast_err ask_by(search *s, int64_t i, double by, bool *fails_out)
+static fast_err ask_by(shrink_search *s, int64_t i, double by, bool *fails_out)
 {
     bool keep[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
@@ -135,7 +136,7 @@ static fast_err ask_by(search *s, int64_t i, double by, bool *fails_out)
 
 /* The roundest time that still fails: multiples of 1000 s, 100 s, ... 1 ns, the nearest two, but
  * nothing half as long again. */
-static fast_err round_time(search *s, int64_t i, field which)
+static fast_err round_time(shrink_search *s, int64_t i, shrink_field which)
 {
     const int64_t time = *time_of(&s->best->list[i], which);
     const int64_t least = which == FIELD_LENGTH ? 1 : -FAST_FAULT_TIME_MAX;
@@ -157,7 +158,7 @@ static fast_err round_time(search *s, int64_t i, field which)
 }
 
 /* Likewise a factor or a chance: one significant digit, then two. */
-static fast_err round_by(search *s, int64_t i)
+static fast_err round_by(shrink_search *s, int64_t i)
 {
     const double by = s->best->list[i].by;
     for (int digits = 0; digits < 2 && by > 0; digits++) {
@@ -176,7 +177,7 @@ static fast_err round_by(search *s, int64_t i)
     return FAST_OK;
 }
 
-static fast_err round_fault(search *s, int64_t i)
+static fast_err round_fault(shrink_search *s, int64_t i)
 {
     if (s->best->list[i].length > 0)
         FAST_TRY(round_time(s, i, FIELD_LENGTH));
@@ -187,7 +188,7 @@ static fast_err round_fault(search *s, int64_t i)
     return round_time(s, i, FIELD_AT);
 }
 
-static fast_err shrink(search *s)
+static fast_err shrink(shrink_search *s)
 {
     bool keep[FAST_FAULTS_MAX];
     fast_faults *copy = NULL;
@@ -214,7 +215,7 @@ fast_err fast__faults_shrink(const fast_faults *faults, fast_shrink_fn *fails, v
 {
     FAST_ASSERT(tries_max > 0);
     bool keep[FAST_FAULTS_MAX];
-    search s = { .fails = fails, .ctx = ctx, .tries_max = tries_max };
+    shrink_search s = { .fails = fails, .ctx = ctx, .tries_max = tries_max };
     memset(keep, true, sizeof keep);
     FAST_TRY(fast__faults_pick(faults, keep, &s.best));
     const fast_err err = shrink(&s);

@@ -14,10 +14,10 @@
  *   timer    at most one an actor, in a heap of its own: the deadline of its wait
  *   time     integer nanoseconds since the run began; nodes may see it shifted (clock jumps)
  *
- * Files: sim.c the scheduler and the transport's operations, open.c worlds and the effects of faults
- * on them, queue.c events and timers, fiber.c coroutines, sim_network.c the cost of a message,
- * sim_compute.c charges and works, cluster*.c the description of a cluster, fault*.c the faults. All
- * of it is deterministic: a pure function of programs, options, cluster and seed.
+ * Files: sim.c the scheduler and the transport's operations, open.c worlds and the effects of
+ * faults on them, queue.c events and timers, fiber.c coroutines, sim_network.c the cost of a message,
+ * sim_compute.c charges and works, cluster*.c descriptions of clusters, fault*.c faults. All of it is
+ * deterministic: a pure function of programs, options, cluster and seed.
  */
 typedef struct fast_sim fast_sim;
 typedef struct fast_sim_actor fast_sim_actor;
@@ -107,7 +107,7 @@ struct fast_sim_actor {
     int64_t pair_count;        /* of them */
     int64_t pair_room;         /* of slots, a power of two; 0: none yet */
     fast_rng rng;              /* jitter and loss of what it sends */
-    fast_recorder recorder;    /* of the work's reports */
+    fast_report_sink recorder; /* of the work's reports */
     fast_work *work;           /* asked for at this instant, or NULL */
     fast_err work_err;         /* what its run() returned */
     fast_err record_err;       /* no memory for its reports */

@@ -87,7 +87,7 @@ fast_err fast__sim_charge(fast_actor *base, double operations, double bytes)
 }
 
 /* Called from inside run(), perhaps on a thread of the pool. */
-static void record(fast_recorder *recorder, fast_work *work, double operations, int64_t offset,
+static void record(fast_report_sink *recorder, fast_work *work, double operations, int64_t offset,
                    int64_t count)
 {
     fast_sim_actor *actor =

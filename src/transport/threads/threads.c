@@ -28,7 +28,7 @@ enum { LOOKS = 200, SPIN_MAX = 1000, SPIN_MIN = 1, SPIN_PAYS_NS = 50000 };
  * after which the clock is asked, lest messages that do not matter prolong it. */
 enum { LANE_ACTORS_MAX = 8, ROUNDS = 32 };
 
-typedef struct cell {
+typedef struct threads_actor {
     fast_actor actor; /* first: a fast_actor of this transport is a cell */
     int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
     int64_t naps;     /* short sleeps in a row */
@@ -39,18 +39,18 @@ typedef struct cell {
     bool started;                           /* the thread */
     alignas(FAST_ALIGN) fast_inbox inbox;   /* what others touch, on a cache line of its own */
     alignas(FAST_ALIGN) atomic_bool asleep; /* likewise: who sends by a lane has to wake it */
-} cell;
+} threads_actor;
 
 typedef struct threads_world {
-    fast_world world;   /* first */
-    cell *cells;        /* of all actors */
-    fast_lane *lanes;   /* [to][from], or NULL */
-    int64_t start;      /* the clock when the run began */
-    int64_t cores;      /* that this process may use */
-    int64_t core_first; /* where the first actor starts; the others on the next ones, around */
-    atomic_llong awake; /* actors whose programs run */
-    fast_mutex mutex;   /* guards the shares */
-    fast_share *shares; /* of all actors */
+    fast_world world;     /* first */
+    threads_actor *cells; /* of all actors */
+    fast_lane *lanes;     /* [to][from], or NULL */
+    int64_t start;        /* the clock when the run began */
+    int64_t cores;        /* that this process may use */
+    int64_t core_first;   /* where the first actor starts; the others on the next ones, around */
+    atomic_llong awake;   /* actors whose programs run */
+    fast_mutex mutex;     /* guards the shares */
+    fast_share *shares;   /* of all actors */
 } threads_world;
 
 static threads_world *world_of(const fast_actor *actor)
@@ -78,7 +78,7 @@ static void lose_all(fast_world *world, fast_msg *list)
 
 static void threads_send(fast_actor *actor, fast_msg *msg)
 {
-    cell *to = &world_of(actor)->cells[msg->to];
+    threads_actor *to = &world_of(actor)->cells[msg->to];
     if (to->lanes && fast__lane_send(&to->lanes[msg->from], msg)) {
         if (atomic_load(&to->asleep))
             fast__inbox_wake(&to->inbox);
@@ -90,7 +90,7 @@ static void threads_send(fast_actor *actor, fast_msg *msg)
 }
 
 /* Deliver what is in a sender's lane, up to what went through the inbox. */
-static bool take_lane(cell *c, int64_t from)
+static bool take_lane(threads_actor *c, int64_t from)
 {
     bool matters = false;
     fast_msg *msg;
@@ -103,7 +103,7 @@ static bool take_lane(cell *c, int64_t from)
 }
 
 /* Deliver what came by lanes and through the inbox, each pair's in order. */
-static bool take_lanes(cell *c)
+static bool take_lanes(threads_actor *c)
 {
     bool matters = false;
     for (int64_t from = 0; from < c->actor.world->count; from++)
@@ -129,7 +129,7 @@ static bool take_lanes(cell *c)
 }
 
 /* Deliver what has come. True if the actor should look at it. */
-static bool take_all(cell *c)
+static bool take_all(threads_actor *c)
 {
     if (c->lanes)
         return take_lanes(c);
@@ -145,7 +145,7 @@ static bool take_all(cell *c)
     return matters;
 }
 
-static bool has_news(cell *c)
+static bool has_news(threads_actor *c)
 {
     if (fast__inbox_has_news(&c->inbox))
         return true;
@@ -161,7 +161,7 @@ static int64_t threads_now(fast_actor *actor)
 }
 
 /* Watch the inbox for a short time, if there is a core to spare. True if something came. */
-static bool spin(cell *c)
+static bool spin(threads_actor *c)
 {
     const threads_world *world = world_of(&c->actor);
     if (atomic_load_explicit(&world->awake, memory_order_relaxed) <= world->cores) {
@@ -181,7 +181,7 @@ static bool spin(cell *c)
 /* Actors that have a core each and still sleep shortly over and over may have been put on one core,
  * where neither sees the other while it looks: then one goes to a core that nobody was last seen
  * on. Where others were seen is a hint and may be old. */
-static void part_ways(cell *c, int64_t slept)
+static void part_ways(threads_actor *c, int64_t slept)
 {
     const threads_world *world = world_of(&c->actor);
     bool taken[FAST_CPU_MAX] = { false };
@@ -205,7 +205,7 @@ static void part_ways(cell *c, int64_t slept)
 
 /* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
  * watch longer the next time, after a long one it does not. False if the deadline has passed. */
-static bool doze(cell *c, int64_t deadline)
+static bool doze(threads_actor *c, int64_t deadline)
 {
     fast_actor *actor = &c->actor;
     const int64_t begin = threads_now(actor);
@@ -228,7 +228,7 @@ static bool doze(cell *c, int64_t deadline)
 
 static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
-    cell *c = (cell *)actor;
+    threads_actor *c = (threads_actor *)actor;
     actor->brief = true;
     for (int64_t round = 1;; round++) {
         if (atomic_load_explicit(&actor->world->canceled, memory_order_relaxed))
@@ -331,7 +331,7 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
 
 static void *cell_main(void *ctx)
 {
-    cell *c = ctx;
+    threads_actor *c = ctx;
     threads_world *world = world_of(&c->actor);
     fast__cpu_go(world->core_first, c->actor.id);
     atomic_store(&c->core, fast__cpu_number());
@@ -352,7 +352,7 @@ static fast_err threads_run(fast_world *base)
     world->start = fast__clock_ns();
     atomic_store(&world->awake, base->count);
     for (int64_t i = 0; i < base->count && !err; i++) {
-        cell *c = &world->cells[i];
+        threads_actor *c = &world->cells[i];
         err = fast__thread_start(&c->thread, cell_main, c);
         c->started = !err;
     }
