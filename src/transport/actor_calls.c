@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An actor: who it is, sending and receiving, its clock and random stream, and the run of its
- * program. wait.c blocks, mailbox.c matches, peers.c knows who is up, work.c computes.
+ * The calls of an actor's program: identity, sending and receiving, clock and random stream; and
+ * the run of the program. wait.c blocks, mailbox.c matches, peers.c tracks membership, work.c
+ * computes.
  *
  * The common case of a small message is a few tens of nanoseconds here: no lock, no allocation, no
- * text, and the clock is asked only by an actor that has to wait.
+ * text, and only an actor that has to wait reads the clock.
  */
 #include "base/memory.h"
 #include "transport/peers.h"
@@ -25,6 +26,7 @@ int64_t fast_actor_count(const fast_actor *actor)
     return actor->world->count;
 }
 
+/* Return the row of an actor in the table of places. */
 static const fast_place *place_of(const fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(actor != NULL);
@@ -37,7 +39,7 @@ const char *fast_actor_role(const fast_actor *actor, int64_t id)
     return actor->world->roles[place_of(actor, id)->role].name;
 }
 
-/* The number of a role's first actor. */
+/* Return the number of a role's first actor. */
 static int64_t role_first(const fast_world *world, int64_t role)
 {
     int64_t first = 0;
@@ -56,6 +58,7 @@ int64_t fast_actor_node(const fast_actor *actor, int64_t id)
     return place_of(actor, id)->node;
 }
 
+/* Return the number of a role; -1: no such role. */
 static int64_t role_find(const fast_world *world, const char *role)
 {
     for (int64_t i = 0; i < world->role_count; i++)
@@ -134,7 +137,7 @@ void fast__actor_name(const fast_world *world, int64_t id, char *name, size_t si
              (long long)(id - role_first(world, role)));
 }
 
-/* This actor was stopped, or its run was canceled. */
+/* Return whether this actor was stopped or its run canceled. */
 static bool is_stopped(const fast_actor *actor)
 {
     return actor->stopped || atomic_load_explicit(&actor->world->canceled, memory_order_relaxed);
@@ -183,7 +186,7 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     return FAST_OK;
 }
 
-/* Nothing has arrived yet: look once, then wait until the deadline. */
+/* Poll once, then wait until the deadline for a message that is not in the mailbox. */
 static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int64_t deadline,
                              fast_msg **out)
 {
@@ -206,7 +209,7 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
     wait.since = transport->now(actor);
     wait.deadline = deadline;
     if (deadline == FAST_SOON)
-        wait.deadline = actor->soon = wait.since + actor->world->timeout_ns;
+        wait.deadline = actor->waiting.soon = wait.since + actor->world->timeout_ns;
     while (!(msg = fast__take(actor, from, tag)))
         FAST_TRY(fast__wait_once(actor, &wait));
     *out = msg;
@@ -233,7 +236,7 @@ fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t dea
 
 enum { TIMELINE_EVENTS_MAX = 1 << 16 };
 
-/* What others told this actor before it was restarted is forgotten: they may tell it again. */
+/* Let ended actors tell this one, which was restarted, once more that they ended. */
 static void forget_told(fast_actor *actor)
 {
     for (int64_t i = 0; i < actor->world->count; i++) {
@@ -250,7 +253,7 @@ fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id)
     actor->world = world;
     actor->id = id;
     actor->culprit = -1;
-    actor->grace = -1;
+    actor->waiting.grace = -1;
     fast__rng_init(&actor->rng, (uint64_t)world->config.seed, FAST_PURPOSE_ACTOR, (uint64_t)id,
                    (uint64_t)actor->life, 0);
     if (world->inner->serial) {
@@ -286,7 +289,7 @@ void fast__actor_fini(fast_actor *actor)
     actor->made = NULL;
 }
 
-/* Whether an actor that ends tells this one now: see transport.h. */
+/* Return whether an actor that ends tells `other` now: see fast__actor_main(). */
 static bool concerns(const fast_actor *actor, const fast_actor *other, int64_t id)
 {
     if (!actor->met)
@@ -309,7 +312,7 @@ void fast__actor_main(fast_actor *actor)
     actor->err = err;
     if (err && fast_error_detail() != actor->detail)
         snprintf(actor->detail, sizeof actor->detail, "%s", fast_error_detail());
-    /* A culprit that the program has got over is nobody's business. */
+    /* The culprit matters only if the program failed because of it. */
     if (err != FAST_ETIMEDOUT && err != FAST_EPEER)
         actor->culprit = -1;
     actor->tasks = NULL;

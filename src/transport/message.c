@@ -8,7 +8,7 @@
 #include "transport/message_pool.h"
 #include "transport/transport.h"
 
-/* What a header costs on a link: sender, receiver, tag, generation and the words. */
+/* Bytes of a header on a link: sender, receiver, tag, generation and the words. */
 enum { HEADER_SIZE = 64 };
 
 fast_err fast_buffer_new(fast_actor *actor, size_t size, fast_buffer **out)

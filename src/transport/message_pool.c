@@ -3,16 +3,16 @@
  * Pools of messages and buffers: magazines and a depot (Bonwick and Adams, "Magazines and Vmem",
  * USENIX 2001).
  *
- *   thread     loaded, spare: two batches of each class, touched by this thread alone
+ *   thread     loaded, spare: two batches of each class, used by this thread alone
  *   depot      whole batches of each class, under one lock, taken once in `batch` operations
- *   system     a chunk of a batch at once, kept until the pool is freed
+ *   system     a chunk of a batch at once, freed with the pool
  *
- * Who frees an object need not be who made it: objects have no home, only the pool's total is kept.
- * A thread holds at most two batches of a class, so what lies idle is bounded by that and by the
- * most that ever was in use. A batch of large buffers is small: BATCH_BYTES at most, or one.
+ * A thread may free objects that another one allocated: objects have no home thread. A thread
+ * caches at most two batches of a class, so idle memory is bounded by that and by the peak of use.
+ * A batch of large buffers is small: BATCH_BYTES at most, or one object.
  *
- * Chunks from PAGES_FROM on are pages of their own, of which only what was written takes memory: a
- * thousand simulated workers have a model each under way.
+ * Chunks from PAGES_FROM on are mapped pages, which take memory only once they are written: a
+ * thousand simulated workers have a model each in flight.
  *
  * Class 0 is messages. Buffers have two classes for each power of two, 2^k and 1.5 * 2^k bytes, so
  * that at most a third is wasted. Free objects are poisoned for the address sanitizer.
@@ -47,58 +47,59 @@ enum {
     PAGES_FROM = 256 * 1024  /* bytes of a chunk */
 };
 
-/* What a free object holds in its first bytes. */
+/* The first bytes of a free object. */
 typedef struct pool_item {
-    struct pool_item *next;  /* of the same batch */
-    struct pool_item *batch; /* in the first of a batch: the next batch of the depot */
-    int64_t count;           /* likewise: objects in this batch */
+    struct pool_item *next;  /* next object of the batch */
+    struct pool_item *batch; /* in the first object: the next batch of the depot */
+    int64_t count;           /* in the first object: objects in this batch */
 } pool_item;
 
-/* What the pool took from the system, before the objects themselves. */
+/* The header of an allocation from the system; its objects follow. */
 typedef struct pool_chunk {
-    struct pool_chunk *next;
-    int64_t size;                                                         /* all of it */
+    struct pool_chunk *next; /* the chunk allocated before */
+    int64_t size;            /* bytes with this header */
     unsigned char padding[FAST_ALIGN - sizeof(void *) - sizeof(int64_t)]; /* objects are aligned */
 } pool_chunk;
 _Static_assert(sizeof(pool_chunk) == FAST_ALIGN, "objects follow on an aligned address");
 _Static_assert(sizeof(struct fast_buffer) <= FAST_BUFFER_HEAD, "the head fits before the bytes");
 
-/* Free objects of one class that a thread keeps. */
+/* Free objects of one class in the cache of a thread. */
 typedef struct pool_magazine {
-    pool_item *loaded;    /* taken from and given to */
-    pool_item *spare;     /* a whole batch, or NULL */
-    int64_t loaded_count; /* of objects in loaded */
-    int64_t spare_count;  /* likewise */
+    pool_item *loaded;    /* the batch that is used */
+    pool_item *spare;     /* a full batch, or NULL */
+    int64_t loaded_count; /* objects in loaded */
+    int64_t spare_count;  /* objects in spare */
 } pool_magazine;
 
-/* What a thread that entered keeps. */
+/* The cache of a thread that entered the pool. */
 typedef struct pool_cache {
-    fast_pool *pool;
-    int64_t depth; /* how often this thread entered */
-    pool_magazine magazines[KINDS];
+    fast_pool *pool;                /* its pool; in the free list, the next cache */
+    int64_t depth;                  /* number of times that the thread entered */
+    pool_magazine magazines[KINDS]; /* by class */
 } pool_cache;
 
 struct fast_pool {
-    pthread_mutex_t mutex;   /* guards all of it */
-    pool_item *depot[KINDS]; /* batches, linked by their first objects */
-    pool_chunk *chunks;      /* all that came from the system */
-    pool_cache *caches;      /* free caches, linked by `pool` */
-    fast_pool_use use;       /* what came from the system: its messages and buffers, free or not */
+    pthread_mutex_t mutex;   /* guards all fields */
+    pool_item *depot[KINDS]; /* batches of each class, linked by their first objects */
+    pool_chunk *chunks;      /* all allocations from the system */
+    pool_cache *caches;      /* caches without a thread, linked by `pool` */
+    fast_pool_use use;       /* allocations; messages and buffers count free ones too */
 };
 
-/* The cache of this thread, or NULL. */
+/* The cache of this thread; NULL: it is in no pool. */
 static _Thread_local pool_cache *here;
 
+/* Return the bytes of an object of a class, with its header. */
 static size_t kind_size(int kind)
 {
     if (kind == 0)
-        return (sizeof(fast_msg) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
+        return (sizeof(fast_envelope) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
     const int bits = SIZE_BITS_MIN + (kind - 1) / 2;
     const size_t size = (size_t)1 << bits;
     return FAST_BUFFER_HEAD + size + ((kind - 1) % 2 ? size / 2 : 0);
 }
 
-/* The class of buffers of at least `size` bytes; KINDS if there is none. */
+/* Return the class of buffers of at least `size` bytes; KINDS if `size` is too large. */
 static int kind_of(size_t size)
 {
     if (size <= (size_t)1 << SIZE_BITS_MIN)
@@ -110,7 +111,7 @@ static int kind_of(size_t size)
     return 1 + 2 * (bits - SIZE_BITS_MIN) + (size <= half ? 1 : 2);
 }
 
-/* Objects of a batch. */
+/* Return the number of objects in a full batch. */
 static int64_t kind_batch(int kind)
 {
     const size_t count = BATCH_BYTES / kind_size(kind);
@@ -143,7 +144,7 @@ void fast__pool_free(fast_pool *pool)
     fast__free(pool);
 }
 
-/* A new chunk of the pool with `size` bytes behind its head. */
+/* Allocate a chunk with `size` bytes behind its header. FAST_ENOMEM. */
 static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsigned char **out)
 {
     const int64_t all = (int64_t)(sizeof(pool_chunk) + size);
@@ -163,7 +164,7 @@ static fast_err take_chunk(fast_pool *pool, const char *what, size_t size, unsig
     return FAST_OK;
 }
 
-/* A batch made of new memory, with its count in the first. */
+/* Make a batch of new memory. FAST_ENOMEM. */
 static fast_err grow(fast_pool *pool, int kind, pool_item **out)
 {
     const int64_t count = kind_batch(kind);
@@ -187,7 +188,7 @@ static fast_err grow(fast_pool *pool, int kind, pool_item **out)
     return FAST_OK;
 }
 
-/* A batch of the depot, or a new one. */
+/* Take a batch from the depot, or make one. FAST_ENOMEM. */
 static fast_err take_batch(fast_pool *pool, int kind, pool_item **out)
 {
     pthread_mutex_lock(&pool->mutex);
@@ -201,6 +202,7 @@ static fast_err take_batch(fast_pool *pool, int kind, pool_item **out)
     return FAST_OK;
 }
 
+/* Put a batch of `count` objects into the depot. */
 static void give_batch(fast_pool *pool, int kind, pool_item *first, int64_t count)
 {
     FAST_ASSERT(first != NULL);
@@ -211,7 +213,7 @@ static void give_batch(fast_pool *pool, int kind, pool_item *first, int64_t coun
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* One object for a thread that has not entered: the rest of its batch goes back. */
+/* Take one object for a thread without a cache: the rest of the batch goes back. */
 static fast_err take_locked(fast_pool *pool, int kind, pool_item **out)
 {
     pool_item *batch = NULL;
@@ -222,6 +224,7 @@ static fast_err take_locked(fast_pool *pool, int kind, pool_item **out)
     return FAST_OK;
 }
 
+/* Load a magazine with its spare batch, or with one from the depot. */
 static fast_err refill(fast_pool *pool, int kind, pool_magazine *m)
 {
     if (m->spare) {
@@ -237,6 +240,7 @@ static fast_err refill(fast_pool *pool, int kind, pool_magazine *m)
     return FAST_OK;
 }
 
+/* Take an object of a class. FAST_ENOMEM. */
 static fast_err take(fast_pool *pool, int kind, pool_item **out)
 {
     pool_cache *c = here;
@@ -257,6 +261,7 @@ static fast_err take(fast_pool *pool, int kind, pool_item **out)
     return FAST_OK;
 }
 
+/* Return an object to the cache of this thread, or to the depot. */
 static void give(fast_pool *pool, int kind, void *object)
 {
     pool_cache *c = here;
@@ -296,7 +301,7 @@ void fast__pool_enter(fast_pool *pool)
     pthread_mutex_unlock(&pool->mutex);
     if (!c) {
         unsigned char *bytes = NULL;
-        /* Without memory the thread works with the depot: slower, and right. */
+        /* Without memory the thread uses the depot: slower, but correct. */
         if (take_chunk(pool, "a thread's messages", sizeof *c, &bytes))
             return;
         c = (pool_cache *)(void *)bytes;
@@ -341,15 +346,15 @@ fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out)
 {
     pool_item *it = NULL;
     FAST_TRY(take(pool, 0, &it));
-    fast_msg *msg = (fast_msg *)(void *)it;
-    /* The first two cache lines: parts are valid up to part_count, the rest is the transport's. */
-    _Static_assert(offsetof(fast_msg, stamp) == 128, "a small message is two cache lines");
-    memset(msg, 0, offsetof(fast_msg, stamp));
-    msg->from = -1;
-    msg->to = -1;
-    msg->tag = tag;
-    msg->origin = pool;
-    *out = msg;
+    fast_envelope *envelope = (fast_envelope *)(void *)it;
+    /* The parts are valid up to part_count, so only the first two cache lines are cleared. */
+    _Static_assert(offsetof(fast_envelope, msg.parts) == 128, "a small message is two cache lines");
+    memset(envelope, 0, offsetof(fast_envelope, msg.parts));
+    envelope->pool = pool;
+    envelope->msg.from = -1;
+    envelope->msg.to = -1;
+    envelope->msg.tag = tag;
+    *out = &envelope->msg;
     return FAST_OK;
 }
 
@@ -374,7 +379,7 @@ void fast_buffer_free(fast_buffer *buffer)
 {
     if (!buffer)
         return;
-    /* A private one has one owner; of a frozen one the last lets go, after all others read. */
+    /* Acquire and release: the last holder frees the buffer after all other holders have read. */
     if (buffer->frozen && atomic_fetch_sub_explicit(&buffer->holds, 1, memory_order_acq_rel) > 1)
         return;
     give(buffer->pool, buffer->kind, buffer);
@@ -386,5 +391,6 @@ void fast_msg_free(fast_msg *msg)
         return;
     for (int i = 0; i < msg->part_count; i++)
         fast_buffer_free(msg->parts[i].buffer);
-    give(msg->origin, 0, msg);
+    fast_envelope *envelope = fast__envelope(msg);
+    give(envelope->pool, 0, envelope);
 }

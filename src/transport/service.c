@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Services: messages of one tag that an actor takes in all of its waits, whatever it waits for, so
- * that two who wait for each other both get their answer. A service is a task in the background,
- * advanced between the actor's own steps, never inside of another one: what it calls needs no lock.
- * Cost: one look at the mailbox in each wait.
+ * Services: an actor handles the messages of one tag in all of its waits, so that two actors that
+ * wait for each other both get their answer. A service is a background task, advanced between the
+ * actor's own steps and never inside of another task: its callback needs no lock. Cost: one lookup
+ * in the mailbox in each wait.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
 
 struct fast_service {
-    fast_task task;       /* first: what the actor advances */
-    fast_actor *actor;    /* whose */
-    uint64_t tag;         /* of the messages */
-    fast_serve_fn *serve; /* for each of them */
-    void *ctx;            /* for serve */
+    fast_task task;       /* first: advanced by the actor */
+    fast_actor *actor;    /* that serves */
+    uint64_t tag;         /* of the served messages */
+    fast_serve_fn *serve; /* called for each message */
+    void *ctx;            /* passed to serve */
 };
 
+/* Serve all messages of the tag that are in the mailbox. */
 static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
 {
     const fast_service *s = (const fast_service *)task;
     fast_msg *msg;
 
-    (void)done; /* it ends when it is told to */
+    (void)done; /* ended by fast_service_end() or a failure */
     while ((msg = fast__take(actor, FAST_ANY, s->tag))) {
         const fast_err err = s->serve(s->ctx, &msg);
 

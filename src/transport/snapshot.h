@@ -7,14 +7,14 @@
 #include <stdatomic.h>
 
 /*
- * What others may see of actors while they run: the newest spans of each, what each sent to each,
- * and faults. A world whose configuration asks for it has one; all of it is bounded, and costs an
- * actor a few stores for each span and message.
+ * A live view of running actors for other threads: the newest spans of each actor, traffic by link,
+ * and faults. A world has one if its configuration asks for it; it is bounded, and costs an actor a
+ * few stores for each span and message.
  */
 enum {
-    FAST_GLANCE_LINKED_MAX = 256, /* actors of a world whose links are counted, at most */
-    FAST_GLANCE_FAULTS = 64,      /* that are kept, the first ones */
-    FAST_GLANCE_SPANS = 1024      /* of all actors together, about */
+    FAST_GLANCE_LINKED_MAX = 256, /* larger worlds do not count links */
+    FAST_GLANCE_FAULTS = 64,      /* faults that are stored, the first ones */
+    FAST_GLANCE_SPANS = 1024      /* spans that are stored for all actors together, about */
 };
 
 typedef struct fast_glance fast_glance;
@@ -22,31 +22,32 @@ typedef struct fast_glance fast_glance;
 fast_err fast__glance_new(int64_t actors, fast_glance **out);
 void fast__glance_free(fast_glance *glance); /* NULL is allowed */
 
-/* Called by the actor itself. A receive is none of the spans: what it waited for is. */
+/* Add a span; called by the actor itself. Receives and faults are not stored. */
 void fast__glance_span(fast_glance *glance, int64_t actor, fast_span span, int64_t begin,
                        int64_t end);
+/* Count a message; called by its sender. */
 void fast__glance_sent(fast_glance *glance, int64_t from, int64_t to, int64_t bytes);
-/* Called by the simulator. `name` is lent for good. */
+/* Add a fault; called by the simulator. `name` is a literal. */
 void fast__glance_fault(fast_glance *glance, const char *name, int64_t node, int64_t time);
 
-/* Looking, by one at a time. [any thread] */
+/* Readers: any thread, but one at a time. */
 
-/* A span that was seen. */
+/* A span as a reader gets it. */
 typedef struct fast_glance_seen {
-    int64_t actor;      /* whose */
-    fast_span span;     /* its kind */
-    int64_t begin, end; /* of the actor's clock */
+    int64_t actor;      /* number of the actor */
+    fast_span span;     /* kind of the span */
+    int64_t begin, end; /* times of the actor's clock */
 } fast_glance_seen;
 
-/* The spans of an actor that are there and were not yet, oldest first: at most `count_max`. Returns
+/* Copy the spans of an actor that were not read before, oldest first, at most `count_max`. Returns
  * their count. */
 int64_t fast__glance_spans(fast_glance *glance, int64_t actor, fast_glance_seen *spans,
                            int64_t count_max);
 
-/* What was sent from one to another; false where links are not counted. */
+/* Return the traffic from one actor to another; false if links are not counted. */
 bool fast__glance_link(const fast_glance *glance, int64_t from, int64_t to, int64_t *messages_out,
                        int64_t *bytes_out);
 
-/* The i-th fault; false if there are not that many. */
+/* Return the i-th fault; false if there are fewer. */
 bool fast__glance_fault_at(const fast_glance *glance, int64_t i, const char **name_out,
                            int64_t *node_out, int64_t *time_out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world: what the actors of one process share, from the table of places to the pool of messages;
- * and its run, from the first program's start to the sum of what all of them counted.
+ * A world: the state that the actors of one process share, from the table of places to the pool of
+ * messages; and its run, from the start of the first program to the sum of all counters.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of actors fit the random streams' 32 bits, and tables of them the memory. */
+/* Numbers of actors fit the 32 bits of random streams, and their tables fit the memory. */
 static const int64_t ACTORS_MAX = 1 << 20;
 
-/* Roles that make sense: named apart, with programs, and how many actors they are. */
+/* FAST_EINVAL unless roles have different names, programs and sizes in range. Counts the actors. */
 static fast_err check_roles(const fast_role *roles, int64_t role_count, int64_t *count_out)
 {
     int64_t count = 0;
@@ -110,7 +110,7 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
     return FAST_OK;
 }
 
-/* The first failure by actor number, with the actor's name before its detail. */
+/* Return the first failure by actor number, with the actor's name before its detail. */
 static fast_err first_failure(const fast_world *world)
 {
     for (int64_t id = 0; id < world->count; id++) {
@@ -126,6 +126,7 @@ static fast_err first_failure(const fast_world *world)
     return FAST_OK;
 }
 
+/* Sum the counters of all actors. */
 static void sum_up(const fast_world *world, fast_actors_result *out)
 {
     int64_t begin = INT64_MAX, end = 0;

@@ -23,9 +23,9 @@ static void walk(const fast_recording *recording)
             FAST_ASSERT(fast__trace_read(recording, &reader, &event));
     }
     for (int lock = 0; lock < FAST_TRACE_LOCKS; lock++)
-        for (int64_t turn = 0; turn < recording->turns[lock]; turn++)
-            FAST_ASSERT(recording->whose[lock][turn] >= 0 &&
-                        recording->whose[lock][turn] < recording->actors);
+        for (int64_t turn = 0; turn < recording->sections[lock]; turn++)
+            FAST_ASSERT(recording->owner_of[lock][turn] >= 0 &&
+                        recording->owner_of[lock][turn] < recording->actors);
 }
 
 /* Read a copy of the bytes, which the parser takes. */

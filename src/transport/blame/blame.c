@@ -94,21 +94,21 @@ static int64_t survey_id(const fast_actor *actor, int64_t slot)
 
 static bool survey_has(const fast_blame *blame, int64_t slot)
 {
-    return blame->survey_answers[slot / 64] >> (slot % 64) & 1;
+    return blame->survey.answers[slot / 64] >> (slot % 64) & 1;
 }
 
 static void survey_begin(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
-    memset(blame->survey_answers, 0, sizeof blame->survey_answers);
-    if (blame->survey_since != wait->since + 1)
-        blame->survey_last = -1;
-    blame->survey = ++blame->question;
-    blame->survey_since = wait->since + 1;
-    blame->survey_at = fast_now(actor);
-    blame->survey_other = -1;
-    blame->survey_sent = -1;
-    const int64_t words[] = { blame->survey, actor->id };
+    memset(blame->survey.answers, 0, sizeof blame->survey.answers);
+    if (blame->survey.since != wait->since + 1)
+        blame->survey.suspect = -1;
+    blame->survey.question = ++blame->question;
+    blame->survey.since = wait->since + 1;
+    blame->survey.asked_at = fast_now(actor);
+    blame->survey.other = -1;
+    blame->survey.sender = -1;
+    const int64_t words[] = { blame->survey.question, actor->id };
     for (int64_t slot = 0; slot < survey_count(actor); slot++) {
         const int64_t id = survey_id(actor, slot);
         if (!fast__peer(actor, id)->down)
@@ -122,11 +122,11 @@ static void survey_note(fast_actor *actor, const fast_msg *msg)
     const int64_t slot = survey_slot(actor, msg->from);
     if (slot >= FAST_BLAME_SURVEY)
         return;
-    blame->survey_answers[slot / 64] |= (uint64_t)1 << (slot % 64);
+    blame->survey.answers[slot / 64] |= (uint64_t)1 << (slot % 64);
     if (msg->words[ANSWER_SENT])
-        blame->survey_sent = msg->from;
+        blame->survey.sender = msg->from;
     else if (msg->words[ANSWER_WHOM] != actor->id)
-        blame->survey_other = msg->from;
+        blame->survey.other = msg->from;
 }
 
 /* Whom a survey points at, and how that ends the chain; -1 if at nobody yet. */
@@ -146,19 +146,19 @@ static int64_t survey_suspect(const fast_actor *actor, int64_t now, int64_t tick
             silent = id;
     }
     *end_out = FAST_BLAME_OPEN;
-    if (now - blame->survey_at < tick)
+    if (now - blame->survey.asked_at < tick)
         return -1;
     if (silent >= 0) {
         *end_out = FAST_BLAME_SILENT;
         return silent;
     }
-    if (blame->survey_sent >= 0) {
+    if (blame->survey.sender >= 0) {
         *end_out = FAST_BLAME_SENT;
-        return blame->survey_sent;
+        return blame->survey.sender;
     }
-    if (blame->survey_other < 0)
+    if (blame->survey.other < 0)
         *end_out = FAST_BLAME_EVERYONE;
-    return blame->survey_other;
+    return blame->survey.other;
 }
 
 /* Answers. */
@@ -175,11 +175,11 @@ static int64_t whom_now(fast_actor *actor, int64_t origin)
     if (wait->whom != FAST_ANY)
         return wait->whom;
     fast_blame_end end;
-    if (actor->blame.survey_since != wait->since + 1)
+    if (actor->blame.survey.since != wait->since + 1)
         survey_begin(actor, wait);
     const int64_t tick = tick_of(wait->since, wait->deadline);
     const int64_t suspect = survey_suspect(actor, fast_now(actor), tick, &end);
-    return suspect >= 0 ? suspect : actor->blame.survey_last;
+    return suspect >= 0 ? suspect : actor->blame.survey.suspect;
 }
 
 static void answer(fast_actor *actor, int64_t from, int64_t question, int64_t origin)
@@ -196,22 +196,23 @@ static void answer(fast_actor *actor, int64_t from, int64_t question, int64_t or
 }
 
 /* A question that came while the actor did not wait; it may begin to. */
-static void pend(fast_blame *blame, const fast_msg *msg)
+static void pending_add(fast_blame *blame, const fast_msg *msg)
 {
-    const int64_t i = blame->pending_count++ % FAST_BLAME_PENDING;
-    blame->pending[i].from = msg->from;
-    blame->pending[i].question = msg->words[WHO_QUESTION];
-    blame->pending[i].origin = msg->words[WHO_ORIGIN];
+    const int64_t i = blame->pending.count++ % FAST_BLAME_PENDING;
+    blame->pending.ring[i].from = msg->from;
+    blame->pending.ring[i].question = msg->words[WHO_QUESTION];
+    blame->pending.ring[i].origin = msg->words[WHO_ORIGIN];
 }
 
 static void answer_pending(fast_actor *actor)
 {
     fast_blame *blame = &actor->blame;
-    if (blame->pending_count - blame->pending_done > FAST_BLAME_PENDING)
-        blame->pending_done = blame->pending_count - FAST_BLAME_PENDING;
-    while (blame->pending_done < blame->pending_count) {
-        const int64_t i = blame->pending_done++ % FAST_BLAME_PENDING;
-        answer(actor, blame->pending[i].from, blame->pending[i].question, blame->pending[i].origin);
+    if (blame->pending.count - blame->pending.answered > FAST_BLAME_PENDING)
+        blame->pending.answered = blame->pending.count - FAST_BLAME_PENDING;
+    while (blame->pending.answered < blame->pending.count) {
+        const int64_t i = blame->pending.answered++ % FAST_BLAME_PENDING;
+        answer(actor, blame->pending.ring[i].from, blame->pending.ring[i].question,
+               blame->pending.ring[i].origin);
     }
 }
 
@@ -224,14 +225,14 @@ static int64_t last_hop(const fast_blame_walk *walk)
 }
 
 /* A walk has come to an end: its opinion counts for the time since the last one. */
-static void judge(fast_actor *actor, fast_blame_end end, int64_t culprit)
+static void walk_end(fast_actor *actor, fast_blame_end end, int64_t culprit)
 {
     fast_blame *blame = &actor->blame;
     const int64_t now = fast_now(actor);
-    const int64_t length = now > blame->judged ? now - blame->judged : 0;
+    const int64_t length = now > blame->ended_at ? now - blame->ended_at : 0;
     blame->walk.end = end;
     blame->walk.culprit = culprit;
-    blame->judged = now;
+    blame->ended_at = now;
     if (blame->best.end != FAST_BLAME_OPEN && blame->best.culprit == culprit) {
         blame->weight += length;
         blame->best = blame->walk;
@@ -263,13 +264,13 @@ static void hop_to(fast_actor *actor, int64_t id)
         walk->first[number] = id;
     walk->last[number % FAST_BLAME_SHOWN] = id;
     if (id == actor->id || id == walk->anchor) {
-        judge(actor, FAST_BLAME_CIRCLE, id == actor->id ? walk->first[0] : id);
+        walk_end(actor, FAST_BLAME_CIRCLE, id == actor->id ? walk->first[0] : id);
     } else if (peer->ended) {
-        judge(actor, FAST_BLAME_ENDED, peer->err && peer->culprit >= 0 ? peer->culprit : id);
+        walk_end(actor, FAST_BLAME_ENDED, peer->err && peer->culprit >= 0 ? peer->culprit : id);
     } else if (peer->down) {
-        judge(actor, FAST_BLAME_DOWN, id);
+        walk_end(actor, FAST_BLAME_DOWN, id);
     } else if (walk->count == HOPS_MAX) {
-        judge(actor, FAST_BLAME_LONG, id);
+        walk_end(actor, FAST_BLAME_LONG, id);
     } else {
         if (walk->count == 2 * walk->anchor_at) {
             walk->anchor = id;
@@ -290,12 +291,12 @@ static void walk_begin(fast_actor *actor, const fast_wait *wait)
         hop_to(actor, wait->whom);
         return;
     }
-    const bool fresh = blame->survey_since == wait->since + 1;
+    const bool fresh = blame->survey.since == wait->since + 1;
     fast_blame_end end = FAST_BLAME_OPEN;
     if (fresh) {
         const int64_t tick = tick_of(blame->begin, blame->deadline);
         const int64_t suspect = survey_suspect(actor, fast_now(actor), tick, &end);
-        blame->survey_last = suspect;
+        blame->survey.suspect = suspect;
         if (suspect >= 0 && end == FAST_BLAME_OPEN) {
             hop_to(actor, suspect);
         } else if (end != FAST_BLAME_OPEN) {
@@ -304,7 +305,7 @@ static void walk_begin(fast_actor *actor, const fast_wait *wait)
                 culprit = fast__peer(actor, suspect)->culprit;
             blame->walk.first[0] = blame->walk.last[0] = suspect;
             blame->walk.count = suspect >= 0;
-            judge(actor, end, culprit);
+            walk_end(actor, end, culprit);
         }
     }
     survey_begin(actor, wait);
@@ -321,9 +322,9 @@ static void walk_step(fast_actor *actor, const fast_msg *msg)
         return;
     blame->question++;
     if (msg->words[ANSWER_SENT] && blame->origin_ns >= long_ns) {
-        judge(actor, FAST_BLAME_SENT, msg->from);
+        walk_end(actor, FAST_BLAME_SENT, msg->from);
     } else if (whom < 0 || whom >= actor->world->count) {
-        judge(actor, FAST_BLAME_ANYONE, msg->from);
+        walk_end(actor, FAST_BLAME_ANYONE, msg->from);
     } else {
         blame->origin = msg->from;
         blame->origin_ns = msg->words[ANSWER_WAITED];
@@ -334,7 +335,7 @@ static void walk_step(fast_actor *actor, const fast_msg *msg)
 int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
-    if (blame->pending_done != blame->pending_count) {
+    if (blame->pending.answered != blame->pending.count) {
         const fast_wait before = actor->wait;
         actor->wait = *wait;
         answer_pending(actor);
@@ -344,7 +345,7 @@ int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
         blame->deadline = wait->deadline;
         blame->begin = wait->since;
         blame->next = wait->deadline - window_of(wait->since, wait->deadline);
-        blame->asked_once = false;
+        blame->asking = false;
     }
     return window_of(blame->begin, blame->deadline) < TICKS ? INT64_MAX : blame->next;
 }
@@ -356,18 +357,18 @@ void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
     const int64_t tick = tick_of(blame->begin, blame->deadline);
     FAST_ASSERT(blame->deadline == wait->deadline);
     blame->next = now + tick;
-    if (!blame->asked_once) {
-        blame->asked_once = true;
+    if (!blame->asking) {
+        blame->asking = true;
         blame->best = (fast_blame_walk){ .culprit = -1 };
         blame->weight = 0;
-        blame->judged = now;
+        blame->ended_at = now;
     } else if (blame->since != wait->since) {
         /* Another wait of the same operation: what came of the last one counts on. */
     } else if (blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0) {
         /* A hop that was asked in this tick has time until the next one. */
         if (now - blame->asked < tick)
             return;
-        judge(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
+        walk_end(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
     } else if (blame->walk.count > HOPS_AGAIN) {
         return;
     }
@@ -381,7 +382,7 @@ void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
     FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
     const int64_t origin = msg->words[WHO_ORIGIN];
     if (msg->tag == FAST_TAG_ANSWER) {
-        if (blame->survey > 0 && msg->words[ANSWER_QUESTION] == blame->survey)
+        if (blame->survey.question > 0 && msg->words[ANSWER_QUESTION] == blame->survey.question)
             survey_note(actor, msg);
         else
             walk_step(actor, msg);
@@ -390,7 +391,7 @@ void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
     } else if (actor->wait.waiting) {
         answer(actor, msg->from, msg->words[WHO_QUESTION], origin);
     } else if (!actor->ended) {
-        pend(blame, msg);
+        pending_add(blame, msg);
     }
     fast_msg_free(msg);
 }
@@ -488,7 +489,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
     (void)fast__blame_ask_at(actor, wait);
     const int64_t window = window_of(blame->begin, blame->deadline);
     const int64_t tick = tick_of(blame->begin, blame->deadline);
-    const bool asked = blame->asked_once;
+    const bool asked = blame->asking;
     blame_line l = { .used = 0 };
     put_begin(&l, actor, wait);
     if (window >= TICKS && now - blame->next > window) {
@@ -500,7 +501,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
     /* The open question counts if nothing else is known, or if it is as old as a tick. */
     if (asked && blame->since == wait->since && blame->walk.end == FAST_BLAME_OPEN &&
         blame->walk.count > 0 && (blame->best.end == FAST_BLAME_OPEN || now - blame->asked >= tick))
-        judge(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
+        walk_end(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));
     const fast_blame_walk *best = &blame->best;
     actor->culprit = asked && best->end != FAST_BLAME_OPEN ? best->culprit : wait->whom;
     if (asked && best->end != FAST_BLAME_OPEN) {

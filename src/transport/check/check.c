@@ -166,8 +166,8 @@ static void check_send(fast_actor *actor, fast_msg *msg)
         number = (c->sent[msg->to] + 1) & NUMBER_MASK;
         c->sent[msg->to] = number;
     }
-    msg->proof = (uint64_t)message_sum(msg) << 32 |
-                 (uint64_t)(actor->life & LIFE_MASK) << NUMBER_BITS | number;
+    fast__envelope(msg)->proof = (uint64_t)message_sum(msg) << 32 |
+                                 (uint64_t)(actor->life & LIFE_MASK) << NUMBER_BITS | number;
     actor->world->inner->send(actor, msg);
 }
 
@@ -214,12 +214,9 @@ void fast__check_deliver(fast_actor *actor, const fast_msg *msg)
     if (c->thread && c->thread != &this_thread)
         violate(actor->world, "a message was delivered to actor %" PRId64 " on a thread of others",
                 actor->id);
-    /* What the transport itself has to say was never sent. */
-    if (msg->tag == FAST_TAG_DOWN || msg->tag == FAST_TAG_UP)
-        return;
     if (!msg->unreliable)
-        check_number(actor, c, msg, (uint32_t)msg->proof);
-    if (message_sum(msg) != msg->proof >> 32 && !state->faulty)
+        check_number(actor, c, msg, (uint32_t)fast__envelope(msg)->proof);
+    if (message_sum(msg) != fast__envelope(msg)->proof >> 32 && !state->faulty)
         violate(actor->world,
                 "a message of actor %" PRId64 " to actor %" PRId64 " (tag %" PRIu64
                 ") was changed after it was sent",
@@ -290,7 +287,8 @@ static fast_err check_charge(fast_actor *actor, double operations, double bytes)
     enter(actor, "charge", true);
     if (!cost_is_sound(actor, operations, bytes))
         return fast__fail(FAST_EINVAL, "a cost of %g operations and %g bytes", operations, bytes);
-    return actor->world->inner->charge(actor, operations, bytes);
+    const fast_transport *inner = actor->world->inner;
+    return inner->charge ? inner->charge(actor, operations, bytes) : FAST_OK;
 }
 
 static fast_err check_compute(fast_actor *actor, fast_work *work)
@@ -336,7 +334,8 @@ static void check_leaks(fast_world *world)
         const fast_actor *actor = world->actors[id];
         if (actor && actor->err)
             return;
-        for (const fast_msg *msg = actor ? actor->mailbox.first : NULL; msg; msg = msg->next) {
+        for (const fast_msg *msg = actor ? actor->mailbox.first : NULL; msg;
+             msg = fast__envelope(msg)->next) {
             use.messages--;
             use.buffers -= msg->part_count;
         }
@@ -385,13 +384,6 @@ static void check_close(fast_world *world)
     state_free(state);
 }
 
-static fast_err check_open(const fast_actors_config *config, const fast_role *roles,
-                           int64_t role_count, fast_world **world_out)
-{
-    (void)config, (void)roles, (void)role_count, (void)world_out;
-    return fast__fail(FAST_EINVAL, "check wraps another transport: say check=yes");
-}
-
 static fast_err state_init(check_state *state, const fast_world *world)
 {
     state->count = world->count;
@@ -408,6 +400,22 @@ static fast_err state_init(check_state *state, const fast_world *world)
     return FAST_OK;
 }
 
+/* The operations that wrap those of any transport. */
+static const fast_transport wrapper = {
+    .name = "check",
+    .summary = "wraps another transport and verifies the contract",
+    .close = check_close,
+    .run = check_run,
+    .send = check_send,
+    .wait = check_wait,
+    .wake = check_wake,
+    .now = check_now,
+    .charge = check_charge,
+    .compute = check_compute,
+    .share = check_share,
+    .native = check_native,
+};
+
 fast_err fast__check_wrap(fast_world *world)
 {
     FAST_ASSERT(world != NULL);
@@ -420,23 +428,7 @@ fast_err fast__check_wrap(fast_world *world)
         return err;
     }
     world->inner = world->transport;
-    world->transport = &fast__transport_check;
+    world->transport = &wrapper;
     world->check = state;
     return FAST_OK;
 }
-
-const fast_transport fast__transport_check = {
-    .name = "check",
-    .summary = "wraps another transport and verifies the contract",
-    .open = check_open,
-    .close = check_close,
-    .run = check_run,
-    .send = check_send,
-    .wait = check_wait,
-    .wake = check_wake,
-    .now = check_now,
-    .charge = check_charge,
-    .compute = check_compute,
-    .share = check_share,
-    .native = check_native,
-};

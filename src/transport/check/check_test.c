@@ -54,7 +54,7 @@ static void broken_send(fast_actor *actor, fast_msg *msg)
             memcpy(twin->words, msg->words, sizeof twin->words);
             twin->from = msg->from;
             twin->to = msg->to;
-            twin->proof = msg->proof;
+            fast__envelope(twin)->proof = fast__envelope(msg)->proof;
             fast__transport_threads.send(actor, twin);
         }
     }

@@ -55,7 +55,7 @@ int64_t fast__port_leave_progress(fast_port *port)
     for (int rank = 0; rank < port->process->ranks; rank++) {
         fast_port_lane *lane = &port->lanes[rank];
         /* What is queued for those who no longer listen goes first: done is behind it. */
-        if (rank == port->process->rank || lane->bye_sent || lane->queue || lane->done_asked)
+        if (rank == port->process->rank || lane->bye_sent || lane->queue.first || lane->done_asked)
             continue;
         if (!fast__port_tell(port, rank, FAST_WIRE_BYE, 0, 0))
             break; /* no memory: tried again at the next progress */

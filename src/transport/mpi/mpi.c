@@ -142,7 +142,7 @@ static bool take_inbox(mpi_actor *a)
     fast_msg *msg = fast__inbox_take(&a->inbox);
     bool matters = false;
     while (msg) {
-        fast_msg *next = msg->next;
+        fast_msg *next = fast__envelope(msg)->next;
         matters |= fast__deliver(&a->actor, msg);
         msg = next;
     }
@@ -203,15 +203,6 @@ static void mpi_wake(fast_actor *actor, int64_t id)
     port_wake(actor->world, id);
 }
 
-/* Real computing takes the time that it takes. */
-static fast_err mpi_charge(fast_actor *actor, double operations, double bytes)
-{
-    (void)actor;
-    (void)operations;
-    (void)bytes;
-    return FAST_OK;
-}
-
 /* Actors of one rank share its memory. */
 static fast_err mpi_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
@@ -250,7 +241,7 @@ static int64_t take_outbox(mpi_world *w)
     int64_t count = 0;
     fast_msg *msg = fast__inbox_take(&w->outbox);
     while (msg) {
-        fast_msg *next = msg->next;
+        fast_msg *next = fast__envelope(msg)->next;
         fast__port_send(w->port, msg);
         count++;
         msg = next;
@@ -359,7 +350,7 @@ static fast_err mpi_run(fast_world *world)
     w->ran = true;
     for (int64_t i = 0; i < w->count; i++)
         for (fast_msg *msg = fast__inbox_take(&w->actors[i].inbox); msg;) {
-            fast_msg *next = msg->next;
+            fast_msg *next = fast__envelope(msg)->next;
             drop(world, msg);
             msg = next;
         }
@@ -383,8 +374,8 @@ static void mpi_close(fast_world *world)
     if (clean) {
         fast__free(w->port);
     } else {
-        fast__mpi_keep(w->port);
-        fast__mpi_keep(world->pool);
+        fast__mpi_retain(w->port);
+        fast__mpi_retain(world->pool);
         world->pool = NULL;
     }
     if (w->joined)
@@ -502,7 +493,6 @@ const fast_transport fast__transport_mpi = {
     .wait = mpi_wait,
     .wake = mpi_wake,
     .now = mpi_now,
-    .charge = mpi_charge,
     .share = mpi_share,
     .native = mpi_native,
 };

@@ -50,9 +50,8 @@ static void lane_die(fast_port *port, int rank)
     port->bye_count += !lane->bye_heard;
     port->bye_left -= !lane->bye_sent;
     lane->done_heard = lane->bye_heard = lane->bye_sent = true;
-    while (lane->queue) {
-        fast_msg *msg = lane->queue;
-        lane->queue = msg->next;
+    fast_msg *msg;
+    while ((msg = fast__msg_pop(&lane->queue))) {
         atomic_fetch_add(&port->world->lost, 1);
         fast_msg_free(msg);
     }
@@ -184,15 +183,13 @@ static int64_t lane_send(fast_port *port, int rank)
         out_give(port, out);
     }
     while (!lane->dead && lane->out_count < FAST_PORT_OUT_MAX &&
-           lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue || lane->done_asked)) {
+           lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue.first || lane->done_asked)) {
         fast_port_out *out = out_take(port);
         if (!out)
             break; /* tried again at the next progress */
         size_t size;
-        if (lane->queue) {
-            out->msg = lane->queue;
-            lane->queue = out->msg->next;
-            lane->queue_last = lane->queue ? lane->queue_last : NULL;
+        out->msg = fast__msg_pop(&lane->queue);
+        if (out->msg) {
             size = fast__wire_pack(out->msg, out->packet);
         } else {
             lane->done_asked = false;
@@ -202,16 +199,6 @@ static int64_t lane_send(fast_port *port, int rank)
         events++;
     }
     return events;
-}
-
-static void lane_push(fast_port_lane *lane, fast_msg *msg)
-{
-    msg->next = NULL;
-    if (lane->queue)
-        lane->queue_last->next = msg;
-    else
-        lane->queue = msg;
-    lane->queue_last = msg;
 }
 
 void fast__port_send(fast_port *port, fast_msg *msg)
@@ -224,9 +211,9 @@ void fast__port_send(fast_port *port, fast_msg *msg)
         fast_msg_free(msg);
         return;
     }
-    lane_push(lane, msg);
+    fast__msg_push(&lane->queue, msg);
     lane_send(port, rank);
-    if (lane->out || lane->queue)
+    if (lane->out || lane->queue.first)
         lane_busy(port, rank);
 }
 
@@ -271,34 +258,7 @@ static int64_t lane_receive(fast_port *port, int rank)
     return events;
 }
 
-/* A message as its header says, with buffers for its parts. */
-static fast_err message_make(fast_port *port, const fast_wire *wire, fast_msg **out)
-{
-    fast_msg *msg = NULL;
-    FAST_TRY(fast__pool_msg(port->world->pool, wire->tag, &msg));
-    fast__wire_fill(wire, msg);
-    for (int i = 0; i < wire->part_count; i++) {
-        fast_buffer *buffer = NULL;
-        const fast_err err = fast__pool_buffer(port->world->pool, wire->sizes[i], &buffer);
-        if (err) {
-            fast_msg_free(msg);
-            return err;
-        }
-        fast_msg_add(msg, &buffer);
-    }
-    *out = msg;
-    return FAST_OK;
-}
-
-/* What was frozen stays so, once it is filled. */
-static void message_freeze(fast_msg *msg, unsigned frozen)
-{
-    for (int i = 0; i < msg->part_count; i++)
-        if (frozen >> i & 1)
-            fast_buffer_freeze(msg->parts[i].buffer);
-}
-
-/* Queue a message of which parts, or others before it, are under way. Takes it. */
+/* Queue a message behind incomplete ones, and receive its parts if they are outside. Takes it. */
 static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, fast_msg *msg)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -313,7 +273,7 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
         }
     }
     *in = (fast_port_in){ .msg = msg };
-    if (fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX) {
+    if (fast__wire_is_large(wire)) {
         int code = MPI_SUCCESS;
         for (int i = 0; i < msg->part_count && code == MPI_SUCCESS; i++)
             if (msg->parts[i].size)
@@ -334,18 +294,8 @@ static fast_err message_receive(fast_port *port, int rank, const fast_wire *wire
                                 const unsigned char *payload)
 {
     fast_msg *msg = NULL;
-    FAST_TRY(message_make(port, wire, &msg));
-    const bool outside = fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX;
-    for (int i = 0; !outside && i < msg->part_count; i++) {
-        const size_t size = msg->parts[i].size;
-        if (size == 0)
-            continue;
-        memcpy(fast_buffer_data(msg->parts[i].buffer), payload, size);
-        payload += size;
-        atomic_fetch_add_explicit(&port->world->copies, 1, memory_order_relaxed);
-    }
-    message_freeze(msg, wire->frozen);
-    if (outside || port->lanes[rank].in)
+    FAST_TRY(fast__wire_message(port->world, wire, payload, &msg));
+    if (fast__wire_is_large(wire) || port->lanes[rank].in)
         return message_await(port, rank, wire, msg);
     port->deliver(port->ctx, msg);
     return FAST_OK;
@@ -414,7 +364,7 @@ int64_t fast__port_progress(fast_port *port)
         const int rank = port->busy[i];
         fast_port_lane *lane = &port->lanes[rank];
         events += lane_send(port, rank) + lane_receive(port, rank);
-        if (lane->out || lane->in || lane->queue || lane->done_asked) {
+        if (lane->out || lane->in || lane->queue.first || lane->done_asked) {
             i++;
             continue;
         }
@@ -484,13 +434,9 @@ bool fast__port_fini(fast_port *port)
     const bool begun = port->comm != MPI_COMM_NULL;
     const bool clean = (!begun || fast__port_is_over(port)) && fast__mpi_teams_free(port);
     for (int rank = 0; rank < port->process->ranks; rank++) {
-        fast_port_lane *lane = &port->lanes[rank];
-        for (fast_msg *msg = lane->queue; msg;) {
-            fast_msg *next = msg->next;
+        fast_msg *msg;
+        while ((msg = fast__msg_pop(&port->lanes[rank].queue)))
             fast_msg_free(msg);
-            msg = next;
-        }
-        lane->queue = NULL;
     }
     if (!clean)
         return false;

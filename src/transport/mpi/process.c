@@ -163,7 +163,7 @@ fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out)
     return err;
 }
 
-void fast__mpi_keep(void *memory)
+void fast__mpi_retain(void *memory)
 {
     pthread_mutex_lock(&state.mutex);
     if (state.kept_count < KEPT_MAX)

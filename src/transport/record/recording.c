@@ -122,8 +122,8 @@ bool fast__trace_read(const fast_recording *recording, fast_trace_reader *reader
 
 /* What one pass over a tape has seen. */
 typedef struct trace_check {
-    int64_t clock;                   /* the last reading */
-    int64_t turns[FAST_TRACE_LOCKS]; /* the next that could be its own */
+    int64_t clock;                      /* the last reading */
+    int64_t sections[FAST_TRACE_LOCKS]; /* the next that could be its own */
 } trace_check;
 
 /* Is the event possible here? Turns are counted, and in the second pass given their actor. */
@@ -146,16 +146,16 @@ static bool check_event(fast_recording *r, int64_t actor, trace_check *state,
         const uint64_t lock = event.value % FAST_TRACE_LOCKS;
         const uint64_t skipped = event.value / FAST_TRACE_LOCKS;
         if (!second) {
-            r->turns[lock]++;
+            r->sections[lock]++;
             return true;
         }
-        if (skipped >= (uint64_t)(r->turns[lock] - state->turns[lock]))
+        if (skipped >= (uint64_t)(r->sections[lock] - state->sections[lock]))
             return false;
-        int32_t *whose = &r->whose[lock][state->turns[lock] + (int64_t)skipped];
-        if (*whose >= 0)
+        int32_t *owner = &r->owner_of[lock][state->sections[lock] + (int64_t)skipped];
+        if (*owner >= 0)
             return false;
-        *whose = (int32_t)actor;
-        state->turns[lock] += (int64_t)skipped + 1;
+        *owner = (int32_t)actor;
+        state->sections[lock] += (int64_t)skipped + 1;
         return true;
     }
     case FAST_TRACE_VALUE:
@@ -251,8 +251,8 @@ static fast_err parse(const char *path, size_t size, fast_recording *r)
     FAST_TRY(err);
     bool sound = check_tapes(r, false);
     for (int i = 0; i < FAST_TRACE_LOCKS && sound; i++) {
-        FAST_TRY(fast__alloc("turns", r->turns[i], sizeof *r->whose[i], &r->whose[i]));
-        memset(r->whose[i], 0xff, (size_t)r->turns[i] * sizeof *r->whose[i]);
+        FAST_TRY(fast__alloc("turns", r->sections[i], sizeof *r->owner_of[i], &r->owner_of[i]));
+        memset(r->owner_of[i], 0xff, (size_t)r->sections[i] * sizeof *r->owner_of[i]);
     }
     sound = sound && check_tapes(r, true);
     return sound ? FAST_OK : damaged(path, "has a tape that makes no sense");
@@ -275,7 +275,7 @@ fast_err fast__recording_parse(const char *path, unsigned char *bytes, size_t si
 void fast__recording_fini(fast_recording *recording)
 {
     for (int i = 0; i < FAST_TRACE_LOCKS; i++)
-        fast__free(recording->whose[i]);
+        fast__free(recording->owner_of[i]);
     fast__free(recording->piece);
     fast__free(recording->first);
     fast__free(recording->bytes);

@@ -5,40 +5,41 @@
 #include "base/thread.h"
 
 /*
- * A recording: what was not determined in a run of actors, as a file. Each actor has a tape, a
- * sequence of events in the order in which its program met them; the file holds pieces of tapes in
- * the order in which they were full.
+ * A recording: all nondeterministic inputs of a run of actors, as a file. Each actor has a trace, a
+ * sequence of events in the order in which its program met them; the file holds pieces of traces
+ * in the order in which they were full.
  *
  *     header  "FASTREC1" | actors u32 | bytes of text u32 | text | hash u64 of all before
  *     piece   actor u32 | bytes u32 | events | hash u64, chained with that of the piece before
  *     end     ffffffff u32 | 0 u32 | hash u64, chained
  *
- * Numbers are little-endian. The text is lines of name=value: what the run was given. An event is a
- * byte with its kind (3 bits), 4 bits of its value and whether more follow, then 7 bits a byte.
+ * Numbers are little-endian. The text is lines of name=value: the options of the run. An event is a
+ * byte with its kind (3 bits), 4 bits of its value and a continuation bit, then 7 bits a byte.
  */
 enum {
     FAST_TRACE_PIECE = 1 << 16,       /* bytes of a piece at most */
     FAST_TRACE_EVENT_MAX = 11,        /* bytes of an event at most */
-    FAST_TRACE_LOCKS = 16,            /* orders of turns that are kept apart */
+    FAST_TRACE_LOCKS = 16,            /* locks of critical sections: each has its own order */
     FAST_RECORDING_TEXT_MAX = 1 << 18 /* bytes of the text */
 };
 #define FAST_RECORDING_MAX ((size_t)1 << 30) /* bytes of a file */
 
 typedef enum fast_trace_kind {
-    FAST_TRACE_NOW,     /* the clock: what it moved since it was last read, signed */
-    FAST_TRACE_DELIVER, /* the sender of a message that was taken */
-    FAST_TRACE_WAIT,    /* a wait came back: 1 if it was brief */
-    FAST_TRACE_LOCK,    /* lock + LOCKS * (turns of that lock since the actor's last one) */
-    FAST_TRACE_VALUE,   /* something else that was looked at, signed */
+    FAST_TRACE_NOW,     /* the clock: nanoseconds since it was last read, signed */
+    FAST_TRACE_DELIVER, /* a message was delivered: its sender */
+    FAST_TRACE_WAIT,    /* a wait returned: 1 if it was brief */
+    FAST_TRACE_LOCK,    /* a critical section: lock + LOCKS * (sections of that lock since this
+                           actor's last one) */
+    FAST_TRACE_VALUE,   /* another value from outside, signed */
     FAST_TRACE_KINDS
 } fast_trace_kind;
 
 typedef struct fast_trace_event {
-    fast_trace_kind kind;
-    uint64_t value; /* as it is stored */
+    fast_trace_kind kind; /* of the event */
+    uint64_t value;       /* as it is stored */
 } fast_trace_event;
 
-/* Signed numbers are stored with their sign last. */
+/* Map signed numbers to unsigned ones with the sign in the lowest bit, and back. */
 static inline uint64_t fast__trace_fold(int64_t value)
 {
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
@@ -51,59 +52,61 @@ static inline int64_t fast__trace_unfold(uint64_t value)
 /* Write an event; returns its bytes. */
 size_t fast__trace_put(unsigned char *to, fast_trace_kind kind, uint64_t value);
 
-/* A recording in memory, checked: every event is whole and every turn is taken once. */
+/* A verified recording in memory: every event is complete, and the critical sections of each lock
+ * are numbered without gaps. */
 typedef struct fast_recording {
-    unsigned char *bytes;             /* the file; owned */
-    const char *text;                 /* what it belongs to, not ended by a zero byte */
-    size_t text_size;                 /* of it */
-    int64_t actors;                   /* of the run */
-    int64_t pieces;                   /* of all tapes */
-    struct fast_trace_piece *piece;   /* them */
-    int64_t *first;                   /* [actors]: the first piece of each; -1: none */
-    int64_t turns[FAST_TRACE_LOCKS];  /* of each lock */
-    int32_t *whose[FAST_TRACE_LOCKS]; /* [turns]: the actor */
+    unsigned char *bytes;                /* the file; owned */
+    const char *text;                    /* its options, not ended by a zero byte */
+    size_t text_size;                    /* bytes of text */
+    int64_t actors;                      /* actors of the run */
+    int64_t pieces;                      /* pieces of all traces */
+    struct fast_trace_piece *piece;      /* [pieces] */
+    int64_t *first;                      /* [actors]: first piece of each trace; -1: it is empty */
+    int64_t sections[FAST_TRACE_LOCKS];  /* number of critical sections of each lock */
+    int32_t *owner_of[FAST_TRACE_LOCKS]; /* [sections]: the actor of each section */
 } fast_recording;
 
-/* Where a tape is read. */
+/* A position in a trace. */
 typedef struct fast_trace_reader {
     const unsigned char *at;  /* the next byte */
-    const unsigned char *end; /* of the piece */
-    int64_t piece;            /* the next piece; -1: none */
+    const unsigned char *end; /* end of the piece */
+    int64_t piece;            /* the next piece; -1: this is the last */
 } fast_trace_reader;
 
-/* Check a file's bytes, which are taken in every case. FAST_EFORMAT says what is wrong with it;
- * `path` is for the message. FAST_ENOMEM. */
+/* Verify the bytes of a file; takes them in every case. FAST_EFORMAT says what is wrong; `path` is
+ * for the message. FAST_ENOMEM. */
 fast_err fast__recording_parse(const char *path, unsigned char *bytes, size_t size,
                                fast_recording *out);
 void fast__recording_fini(fast_recording *recording);
 
+/* Start reading at the first event of an actor's trace. */
 void fast__trace_rewind(const fast_recording *recording, int64_t actor, fast_trace_reader *out);
-/* The next event; false at the end, or where the bytes make none. */
+/* Read the next event; false at the end, or if the bytes are no event. */
 bool fast__trace_read(const fast_recording *recording, fast_trace_reader *reader,
                       fast_trace_event *out);
-/* True if nothing is left. */
+/* Return whether all events were read. */
 bool fast__trace_is_at_end(const fast_recording *recording, fast_trace_reader *reader);
 
-/* A recording that is being written: to a file beside the one that it becomes at its end. What
- * fails is kept, and the run goes on without it. */
+/* A recording that is being written, to a temporary file that is renamed at the end. After a
+ * failure the run continues without it. */
 typedef struct fast_recording_writer {
-    fast_mutex mutex;          /* guards all */
-    void *stream;              /* FILE; NULL: closed, or given up */
-    char path[4096];           /* that it becomes */
-    char temporary[4096 + 8];  /* that it is until then */
-    char why[FAST_DETAIL_MAX]; /* it was given up; "" */
+    fast_mutex mutex;          /* guards all fields */
+    void *stream;              /* FILE; NULL: closed or abandoned */
+    char path[4096];           /* final path */
+    char temporary[4096 + 8];  /* path until the end */
+    char why[FAST_DETAIL_MAX]; /* why it was abandoned; "": it was not */
     size_t size;               /* bytes so far */
-    size_t size_max;           /* it may become */
+    size_t size_max;           /* bytes at most */
     uint64_t hash;             /* of the last piece */
 } fast_recording_writer;
 
-/* A failure leaves nothing to free, and no path. */
+/* Create the temporary file and write the header. A failure leaves nothing to free, and no path. */
 fast_err fast__recording_create(fast_recording_writer *file, const char *path, int64_t actors,
                                 const char *text);
 /* Append a piece. [any thread] */
 void fast__recording_append(fast_recording_writer *file, int64_t actor, const unsigned char *events,
                             size_t size);
-/* End it: the file takes its place. */
+/* Write the end mark and rename the file. */
 void fast__recording_finish(fast_recording_writer *file);
-/* Throw away what was not ended. */
+/* Free the writer; delete a file that was not finished. */
 void fast__recording_discard(fast_recording_writer *file);

@@ -5,6 +5,7 @@
  * that is not is what the user is told.
  */
 #include "base/memory.h"
+#include "transport/record/recording.h"
 #include "transport/record/replay.h"
 #include "transport/transport.h"
 

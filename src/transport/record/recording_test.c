@@ -5,6 +5,7 @@
  * program that receives from anyone, polls, sleeps and adds to shared memory writes down what it
  * saw; every byte of a small recording is changed once, and every length cut off.
  */
+#include "transport/record/recording.h"
 #include "transport/record/replay.h"
 
 #include "base/file.h"

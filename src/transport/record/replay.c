@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: wraps a transport whose order is the machine's, writes down what that order was, and
- * makes it so again. An actor's program is determined but for what it is told from outside:
+ * Record and replay: wraps a transport whose order the machine decides, records that order, and
+ * repeats it. An actor's program is deterministic but for its inputs from outside:
  *
- *     wait     which messages it takes, of whom, in which order; and that it came back
+ *     wait     the senders of the delivered messages, in order; and that the wait returned
  *     now      the clock
- *     turns    when its pieces of work on shared memory come in the order of all of them
- *     values   flags that others set: a cancel
+ *     locks    the position of its critical sections in the order of all critical sections
+ *     values   flags that other threads set: a cancel
  *
- * Each of these is an event on the actor's tape (recording.h), in the order in which the program
- * meets them. In a replay, a wait takes the messages that are due and holds back those that are
- * not, however long it takes for them to come; the clock reads what it read; a turn waits until all
- * turns before it are over. Everything else follows: what programs send, when they time out, whom
- * they blame. Programs know nothing of it.
+ * Each of these is an event in the actor's trace (recording.h), in the order in which the program
+ * meets them. In a replay, a wait delivers the messages that are due and holds back the others,
+ * however late they arrive; the clock returns the recorded times; a critical section waits until
+ * all sections before it are over. Everything else follows: messages, timeouts, blame. Programs do
+ * not notice.
  *
- * Turns. Whoever touches shared memory that others write does so between fast_turn_begin() and
- * fast_turn_end(). Recording, that is a lock and a number; there are LOCKS of them, chosen by the
- * caller's key, so that memories that have nothing to do with each other do not wait for each
- * other. A turn is short and waits for nobody, hence no circle.
+ * Critical sections. A program accesses shared memory between fast_turn_begin() and
+ * fast_turn_end(). While recording, that is a lock and a serial number; the caller's key selects
+ * one of FAST_TRACE_LOCKS locks, so that unrelated memory rarely shares one. A section is short and
+ * waits for no actor, hence there is no deadlock.
  *
- * A program that does not follow its tape (other code, another machine's arithmetic) is found out
- * by the kind of its next event, by a turn that is over, or because nothing moves for as long as a
- * wait may take; then the run is canceled and fails with who, where and what.
+ * A program that does not follow its trace (other code, other arithmetic) is detected by the kind
+ * of its next event, by a section that is over, or because no event is replayed for the time of a
+ * timeout; then the run is canceled and fails with the actor, its step and the mismatch.
  *
- * Cost while recording: some 10 ns an event, 1 to 4 bytes; two or three events for each message and
- * each reading of shared memory.
+ * Cost while recording: some 10 ns and 1 to 4 bytes an event; two or three events for each message
+ * and each access to shared memory.
  */
 #include "transport/record/replay.h"
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "transport/record/recording.h"
 #include "transport/transport.h"
 
 #include <inttypes.h>
@@ -39,56 +40,51 @@
 #include <string.h>
 
 enum {
-    SPINS = 2000,          /* looks at a turn before its actor sleeps */
-    NAP_NS = 50 * 1000000, /* a sleep after which it is looked whether anything moves */
+    SPINS = 2000,          /* polls of a lock's order before its actor sleeps */
+    NAP_NS = 50 * 1000000, /* a sleep after which the progress of the replay is checked */
 };
 
-/* Messages of one sender that are not due. */
-typedef struct held_messages {
-    fast_msg *first; /* the oldest */
-    fast_msg *last;  /* the newest, if there is one */
-} held_messages;
-
-/* Touched by its actor alone, but for what comes last. */
+/* Used by its actor alone, except for the last two fields. */
 struct fast_trace {
-    fast_actor *actor;
-    int64_t clock;                        /* the last reading */
-    int64_t turns[FAST_TRACE_LOCKS];      /* the next that could be its own */
-    int lock;                             /* of the turn that it has; -1: none */
+    fast_actor *actor;                    /* whose trace this is */
+    int64_t clock;                        /* the last time that the program read */
+    int64_t sections[FAST_TRACE_LOCKS];   /* for each lock, the next section that may be its own */
+    int lock;                             /* of its open critical section; -1: not in one */
     unsigned char *events;                /* recording: [FAST_TRACE_PIECE] */
-    size_t used;                          /* bytes of them */
-    fast_trace_reader reader;             /* replaying */
-    fast_trace_event next;                /* the event that is due */
-    bool has_next;                        /* and it was read */
+    size_t used;                          /* bytes of events */
+    fast_trace_reader reader;             /* replaying: position in the trace */
+    fast_trace_event next;                /* the event that is due, if has_next */
+    bool has_next;                        /* `next` was read and not taken */
     bool passing;                         /* a message that is due is being delivered */
-    held_messages *held;                  /* replaying: [actors] */
-    alignas(FAST_ALIGN) atomic_uint bell; /* others ring it when its turn comes */
-    atomic_bool asleep;                   /* it listens */
+    fast_msg_queue *held;                 /* replaying: [actors] messages that are not due */
+    alignas(FAST_ALIGN) atomic_uint bell; /* futex: changed when its critical section is due */
+    atomic_bool asleep;                   /* it sleeps on the bell */
 };
 
-/* An order of turns. */
+/* A lock of critical sections. */
 typedef struct order_lock {
-    alignas(FAST_ALIGN) fast_mutex mutex; /* held in a turn */
-    atomic_llong next;                    /* the turn that is due */
+    alignas(FAST_ALIGN) fast_mutex mutex; /* held in a section */
+    atomic_llong next;                    /* serial number of the section that is due */
 } order_lock;
 
 struct fast_record_state {
-    bool replay;                            /* else it is recorded */
-    bool over;                              /* all programs are: clocks stand still */
-    order_lock locks[FAST_TRACE_LOCKS];     /* orders of turns */
-    int64_t count;                          /* of actors */
-    fast_trace *tapes;                      /* theirs */
+    fast_transport wrapper;                 /* the inner transport with some operations replaced */
+    bool replay;                            /* else the run is recorded */
+    bool over;                              /* all programs returned: the clocks stand still */
+    order_lock locks[FAST_TRACE_LOCKS];     /* of critical sections */
+    int64_t count;                          /* number of actors */
+    fast_trace *traces;                     /* [count] */
     fast_recording_writer file;             /* recording */
     fast_recording recording;               /* replaying */
-    alignas(FAST_ALIGN) atomic_llong moves; /* events that were replayed, by all */
-    atomic_bool broken;                     /* the run does not follow */
+    alignas(FAST_ALIGN) atomic_llong moves; /* events that were replayed, by all actors */
+    atomic_bool broken;                     /* the run does not follow its recording */
     fast_mutex mutex;                       /* guards why */
-    char why[FAST_DETAIL_MAX];              /* it does not */
+    char why[FAST_DETAIL_MAX];              /* the first mismatch */
 };
 
-/* The run does not follow its recording: keep the first reason, and let everybody stop. */
-__attribute__((format(printf, 2, 3))) static void fall_out(fast_world *world, const char *format,
-                                                           ...)
+/* The run does not follow its recording: store the first mismatch and stop all actors. */
+__attribute__((format(printf, 2, 3))) static void diverge(fast_world *world, const char *format,
+                                                          ...)
 {
     fast_record_state *record = world->record;
     fast__mutex_lock(&record->mutex);
@@ -102,9 +98,9 @@ __attribute__((format(printf, 2, 3))) static void fall_out(fast_world *world, co
     fast__mutex_unlock(&record->mutex);
     atomic_store(&world->canceled, true);
     for (int64_t i = 0; i < record->count; i++) {
-        world->inner->wake(record->tapes[i].actor, i);
-        atomic_fetch_add(&record->tapes[i].bell, 1);
-        fast__futex_wake(&record->tapes[i].bell);
+        world->inner->wake(record->traces[i].actor, i);
+        atomic_fetch_add(&record->traces[i].bell, 1);
+        fast__futex_wake(&record->traces[i].bell);
     }
 }
 
@@ -117,45 +113,45 @@ static const char *kind_text(fast_trace_kind kind)
     return texts[kind];
 }
 
-/* The event that is due, which must be of this kind. False if the run has fallen out. */
-static bool is_due(fast_trace *tape, fast_trace_kind kind)
+/* Read the event that is due, which must be of this kind. False if the run has diverged. */
+static bool is_due(fast_trace *trace, fast_trace_kind kind)
 {
-    fast_world *world = tape->actor->world;
+    fast_world *world = trace->actor->world;
     fast_record_state *record = world->record;
     char name[64];
     if (atomic_load_explicit(&record->broken, memory_order_relaxed))
         return false;
-    if (!tape->has_next)
-        tape->has_next = fast__trace_read(&record->recording, &tape->reader, &tape->next);
-    if (tape->has_next && tape->next.kind == kind)
+    if (!trace->has_next)
+        trace->has_next = fast__trace_read(&record->recording, &trace->reader, &trace->next);
+    if (trace->has_next && trace->next.kind == kind)
         return true;
-    fast__actor_name(world, tape->actor->id, name, sizeof name);
-    fall_out(world,
-             "the run does not follow its recording: %s, at step %" PRId64
-             ", %s where %s; was it recorded by this program, with these data?",
-             name, tape->actor->step, kind_text(kind),
-             tape->has_next ? kind_text(tape->next.kind) : "its recording ends");
+    fast__actor_name(world, trace->actor->id, name, sizeof name);
+    diverge(world,
+            "the run does not follow its recording: %s, at step %" PRId64
+            ", %s where %s; was it recorded by this program, with these data?",
+            name, trace->actor->step, kind_text(kind),
+            trace->has_next ? kind_text(trace->next.kind) : "its recording ends");
     return false;
 }
 
-/* Take it. */
-static uint64_t take_event(fast_trace *tape)
+/* Take the event that is due and return its value. */
+static uint64_t take_event(fast_trace *trace)
 {
-    FAST_ASSERT(tape->has_next);
-    tape->has_next = false;
-    atomic_fetch_add_explicit(&tape->actor->world->record->moves, 1, memory_order_relaxed);
-    return tape->next.value;
+    FAST_ASSERT(trace->has_next);
+    trace->has_next = false;
+    atomic_fetch_add_explicit(&trace->actor->world->record->moves, 1, memory_order_relaxed);
+    return trace->next.value;
 }
 
-/* Recording: write an event down. */
-static void put_event(fast_trace *tape, fast_trace_kind kind, uint64_t value)
+/* Recording: append an event to the trace. */
+static void put_event(fast_trace *trace, fast_trace_kind kind, uint64_t value)
 {
-    if (tape->used > FAST_TRACE_PIECE - FAST_TRACE_EVENT_MAX) {
-        fast__recording_append(&tape->actor->world->record->file, tape->actor->id, tape->events,
-                               tape->used);
-        tape->used = 0;
+    if (trace->used > FAST_TRACE_PIECE - FAST_TRACE_EVENT_MAX) {
+        fast__recording_append(&trace->actor->world->record->file, trace->actor->id, trace->events,
+                               trace->used);
+        trace->used = 0;
     }
-    tape->used += fast__trace_put(tape->events + tape->used, kind, value);
+    trace->used += fast__trace_put(trace->events + trace->used, kind, value);
 }
 
 int64_t fast__record_look(fast_actor *actor)
@@ -165,23 +161,24 @@ int64_t fast__record_look(fast_actor *actor)
 
 int64_t fast__record_value(fast_actor *actor, int64_t value)
 {
-    fast_trace *tape = actor->tape;
-    if (!tape)
+    fast_trace *trace = actor->tape;
+    if (!trace)
         return value;
     if (!actor->world->record->replay)
-        put_event(tape, FAST_TRACE_VALUE, fast__trace_fold(value));
-    else if (is_due(tape, FAST_TRACE_VALUE))
-        return fast__trace_unfold(take_event(tape));
+        put_event(trace, FAST_TRACE_VALUE, fast__trace_fold(value));
+    else if (is_due(trace, FAST_TRACE_VALUE))
+        return fast__trace_unfold(take_event(trace));
     return value;
 }
 
-/* Watches a wait of a replay: does anything move at all? */
+/* Watches whether a replay makes progress. */
 typedef struct replay_watch {
-    long long moves; /* when last looked */
-    int64_t since;   /* by the machine's clock */
+    long long moves; /* events replayed at the last check */
+    int64_t since;   /* time of the last progress, on the machine's clock */
 } replay_watch;
 
-/* False if nothing has moved for as long as a wait may take. Judging a model holds everyone. */
+/* False if no event was replayed for the time of a timeout, unless an evaluation holds the actors.
+ * */
 static bool is_alive(fast_actor *actor, replay_watch *w)
 {
     fast_world *world = actor->world;
@@ -192,130 +189,128 @@ static bool is_alive(fast_actor *actor, replay_watch *w)
     return now - w->since <= world->timeout_ns;
 }
 
-/* Wait for an actor's turn. */
-static void wait_turn(fast_trace *tape, int lock, long long turn)
+/* Wait until a critical section is due. */
+static void wait_section(fast_trace *trace, int lock, long long section)
 {
-    fast_actor *actor = tape->actor;
+    fast_actor *actor = trace->actor;
     fast_record_state *record = actor->world->record;
     order_lock *l = &record->locks[lock];
     replay_watch w = { -1, 0 };
     char name[64], other[64];
 
-    for (int i = 0; i < SPINS && atomic_load(&l->next) < turn; i++)
+    for (int i = 0; i < SPINS && atomic_load(&l->next) < section; i++)
         fast__cpu_pause();
-    while (atomic_load(&l->next) < turn && !atomic_load(&record->broken)) {
-        const unsigned bell = atomic_load(&tape->bell);
-        atomic_store(&tape->asleep, true);
-        if (atomic_load(&l->next) < turn)
-            fast__futex_wait(&tape->bell, bell, NAP_NS);
-        atomic_store(&tape->asleep, false);
-        if (atomic_load(&l->next) >= turn || is_alive(actor, &w))
+    while (atomic_load(&l->next) < section && !atomic_load(&record->broken)) {
+        const unsigned bell = atomic_load(&trace->bell);
+        atomic_store(&trace->asleep, true);
+        if (atomic_load(&l->next) < section)
+            fast__futex_wait(&trace->bell, bell, NAP_NS);
+        atomic_store(&trace->asleep, false);
+        if (atomic_load(&l->next) >= section || is_alive(actor, &w))
             continue;
         fast__actor_name(actor->world, actor->id, name, sizeof name);
-        fast__actor_name(actor->world, record->recording.whose[lock][atomic_load(&l->next)], other,
-                         sizeof other);
-        fall_out(actor->world,
-                 "the run does not follow its recording: %s, at step %" PRId64
-                 ", waits to use shared memory after %s, which does not come",
-                 name, actor->step, other);
+        fast__actor_name(actor->world, record->recording.owner_of[lock][atomic_load(&l->next)],
+                         other, sizeof other);
+        diverge(actor->world,
+                "the run does not follow its recording: %s, at step %" PRId64
+                ", waits to use shared memory after %s, which does not come",
+                name, actor->step, other);
     }
 }
 
 void fast_turn_begin(fast_actor *actor, uint64_t key)
 {
     FAST_ASSERT(actor != NULL);
-    fast_trace *tape = actor->tape;
-    if (!tape)
+    fast_trace *trace = actor->tape;
+    if (!trace)
         return;
-    FAST_ASSERT(tape->lock < 0);
+    FAST_ASSERT(trace->lock < 0);
     fast_record_state *record = actor->world->record;
     const int lock = (int)(key * 0x9e3779b97f4a7c15u >> 60) % FAST_TRACE_LOCKS;
     order_lock *l = &record->locks[lock];
-    tape->lock = lock;
+    trace->lock = lock;
     if (record->replay) {
-        if (is_due(tape, FAST_TRACE_LOCK)) {
-            const uint64_t value = tape->next.value;
+        if (is_due(trace, FAST_TRACE_LOCK)) {
+            const uint64_t value = trace->next.value;
             if (value % FAST_TRACE_LOCKS == (uint64_t)lock) {
-                tape->turns[lock] += (int64_t)(value / FAST_TRACE_LOCKS);
-                wait_turn(tape, lock, tape->turns[lock]++);
-                (void)take_event(tape);
+                trace->sections[lock] += (int64_t)(value / FAST_TRACE_LOCKS);
+                wait_section(trace, lock, trace->sections[lock]++);
+                (void)take_event(trace);
             } else {
-                fall_out(actor->world, "the run does not follow its recording: it uses other "
-                                       "shared memory");
+                diverge(actor->world, "the run does not follow its recording: it uses other "
+                                      "shared memory");
             }
         }
         fast__mutex_lock(&l->mutex);
         return;
     }
     fast__mutex_lock(&l->mutex);
-    const long long turn = atomic_load_explicit(&l->next, memory_order_relaxed);
-    atomic_store_explicit(&l->next, turn + 1, memory_order_relaxed);
-    put_event(tape, FAST_TRACE_LOCK,
-              (uint64_t)(turn - tape->turns[lock]) * FAST_TRACE_LOCKS + (uint64_t)lock);
-    tape->turns[lock] = turn + 1;
+    const long long section = atomic_load_explicit(&l->next, memory_order_relaxed);
+    atomic_store_explicit(&l->next, section + 1, memory_order_relaxed);
+    put_event(trace, FAST_TRACE_LOCK,
+              (uint64_t)(section - trace->sections[lock]) * FAST_TRACE_LOCKS + (uint64_t)lock);
+    trace->sections[lock] = section + 1;
 }
 
 void fast_turn_end(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
-    fast_trace *tape = actor->tape;
-    if (!tape)
+    fast_trace *trace = actor->tape;
+    if (!trace)
         return;
-    FAST_ASSERT(tape->lock >= 0);
+    FAST_ASSERT(trace->lock >= 0);
     fast_record_state *record = actor->world->record;
-    order_lock *l = &record->locks[tape->lock];
+    order_lock *l = &record->locks[trace->lock];
     const fast_recording *recording = &record->recording;
     fast__mutex_unlock(&l->mutex);
     if (record->replay && !atomic_load_explicit(&record->broken, memory_order_relaxed)) {
         const long long next = atomic_fetch_add(&l->next, 1) + 1;
-        if (next < recording->turns[tape->lock]) {
-            fast_trace *other = &record->tapes[recording->whose[tape->lock][next]];
+        if (next < recording->sections[trace->lock]) {
+            fast_trace *other = &record->traces[recording->owner_of[trace->lock][next]];
             if (atomic_load(&other->asleep)) {
                 atomic_fetch_add(&other->bell, 1);
                 fast__futex_wake(&other->bell);
             }
         }
     }
-    tape->lock = -1;
+    trace->lock = -1;
 }
 
 bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
 {
-    fast_trace *tape = actor->tape;
+    fast_trace *trace = actor->tape;
     if (!actor->world->record->replay) {
-        put_event(tape, FAST_TRACE_DELIVER, (uint64_t)msg->from);
+        put_event(trace, FAST_TRACE_DELIVER, (uint64_t)msg->from);
         return false;
     }
-    if (tape->passing)
+    if (trace->passing)
         return false;
-    held_messages *h = &tape->held[msg->from];
-    msg->next = NULL;
-    *(h->first ? &h->last->next : &h->first) = msg;
-    h->last = msg;
+    fast_msg_queue *h = &trace->held[msg->from];
+    fast__msg_push(h, msg);
     return true;
 }
 
 static int64_t record_now(fast_actor *actor)
 {
-    fast_trace *tape = actor->tape;
+    fast_trace *trace = actor->tape;
     if (actor->world->record->over)
-        return tape->clock;
+        return trace->clock;
     if (!actor->world->record->replay) {
         const int64_t now = actor->world->inner->now(actor);
-        put_event(tape, FAST_TRACE_NOW, fast__trace_fold(now - tape->clock));
-        tape->clock = now;
-    } else if (is_due(tape, FAST_TRACE_NOW)) {
-        tape->clock += fast__trace_unfold(take_event(tape));
+        put_event(trace, FAST_TRACE_NOW, fast__trace_fold(now - trace->clock));
+        trace->clock = now;
+    } else if (is_due(trace, FAST_TRACE_NOW)) {
+        trace->clock += fast__trace_unfold(take_event(trace));
     }
-    return tape->clock;
+    return trace->clock;
 }
 
-/* Replaying: the next message of the sender, when it comes; NULL if it does not. */
+/* Replaying: wait for the next message of the sender; NULL if the replay stops. */
 static fast_msg *await(fast_actor *actor, int64_t from)
 {
-    fast_trace *tape = actor->tape;
+    fast_trace *trace = actor->tape;
     const fast_world *world = actor->world;
-    held_messages *h = &tape->held[from];
+    fast_msg_queue *h = &trace->held[from];
     replay_watch w = { -1, 0 };
     char name[64], other[64];
 
@@ -326,94 +321,77 @@ static fast_msg *await(fast_actor *actor, int64_t from)
             continue;
         fast__actor_name(world, actor->id, name, sizeof name);
         fast__actor_name(world, from, other, sizeof other);
-        fall_out(actor->world,
-                 "the run does not follow its recording: %s, at step %" PRId64
-                 ", waits for a message of %s, which does not come",
-                 name, actor->step, other);
+        diverge(actor->world,
+                "the run does not follow its recording: %s, at step %" PRId64
+                ", waits for a message of %s, which does not come",
+                name, actor->step, other);
         return NULL;
     }
-    fast_msg *msg = h->first;
-    h->first = msg->next;
-    return msg;
+    return fast__msg_pop(h);
 }
 
-static fast_err stop(const fast_actor *actor)
+static fast_err stop(void)
 {
-    (void)actor;
     return fast__fail(FAST_ECANCELED, "the replay was stopped");
 }
 
 static fast_err record_wait(fast_actor *actor, int64_t deadline)
 {
-    fast_trace *tape = actor->tape;
+    fast_trace *trace = actor->tape;
     const fast_record_state *record = actor->world->record;
     if (!record->replay) {
         const fast_err err = actor->world->inner->wait(actor, deadline);
-        put_event(tape, FAST_TRACE_WAIT, actor->brief);
+        put_event(trace, FAST_TRACE_WAIT, actor->waiting.brief);
         return err;
     }
     for (;;) {
-        if (!tape->has_next)
-            tape->has_next = fast__trace_read(&record->recording, &tape->reader, &tape->next);
-        if (!tape->has_next || tape->next.kind != FAST_TRACE_DELIVER)
+        if (!trace->has_next)
+            trace->has_next = fast__trace_read(&record->recording, &trace->reader, &trace->next);
+        if (!trace->has_next || trace->next.kind != FAST_TRACE_DELIVER)
             break;
-        fast_msg *msg = await(actor, (int64_t)tape->next.value);
+        fast_msg *msg = await(actor, (int64_t)trace->next.value);
         if (!msg)
-            return stop(actor);
-        (void)take_event(tape);
-        tape->passing = true;
+            return stop();
+        (void)take_event(trace);
+        trace->passing = true;
         (void)fast__deliver(actor, msg);
-        tape->passing = false;
+        trace->passing = false;
     }
-    if (!is_due(tape, FAST_TRACE_WAIT))
-        return stop(actor);
-    actor->brief = take_event(tape) != 0;
+    if (!is_due(trace, FAST_TRACE_WAIT))
+        return stop();
+    actor->waiting.brief = take_event(trace) != 0;
     return FAST_OK;
-}
-
-static void record_send(fast_actor *actor, fast_msg *msg)
-{
-    actor->world->inner->send(actor, msg);
-}
-
-static void record_wake(fast_actor *actor, int64_t id)
-{
-    actor->world->inner->wake(actor, id);
 }
 
 static fast_err record_charge(fast_actor *actor, double operations, double bytes)
 {
     if (atomic_load_explicit(&actor->world->record->broken, memory_order_relaxed))
-        return stop(actor);
-    return actor->world->inner->charge(actor, operations, bytes);
+        return stop();
+    const fast_transport *inner = actor->world->inner;
+    return inner->charge ? inner->charge(actor, operations, bytes) : FAST_OK;
 }
 
 static fast_err record_compute(fast_actor *actor, fast_work *work)
 {
     const fast_transport *inner = actor->world->inner;
     if (atomic_load_explicit(&actor->world->record->broken, memory_order_relaxed))
-        return stop(actor);
+        return stop();
     return inner->compute ? inner->compute(actor, work) : fast__compute_direct(actor, work);
 }
 
-static fast_err record_share(fast_actor *actor, uint64_t key, size_t size, void *out)
+/* Drop messages that never became due: the recorded run did not receive them either. */
+static void lose_held(fast_world *world, fast_trace *trace)
 {
-    return actor->world->inner->share(actor, key, size, out);
-}
-
-/* What was sent and never due is lost, as it was in the run that was recorded. */
-static void lose_held(fast_world *world, fast_trace *tape)
-{
-    for (int64_t i = 0; tape->held && i < world->count; i++)
-        for (fast_msg *msg = tape->held[i].first; msg;) {
-            fast_msg *next = msg->next;
+    for (int64_t i = 0; trace->held && i < world->count; i++) {
+        fast_msg *msg;
+        while ((msg = fast__msg_pop(&trace->held[i]))) {
             if (msg->tag != FAST_TAG_ENDED)
                 atomic_fetch_add(&world->lost, 1);
             fast_msg_free(msg);
-            msg = next;
         }
-    fast__free(tape->held);
-    tape->held = NULL;
+    }
+    fast__free(trace->held);
+    trace->held = NULL;
 }
 
 static fast_err record_run(fast_world *world)
@@ -422,16 +400,17 @@ static fast_err record_run(fast_world *world)
     FAST_TRY(world->inner->run(world));
     record->over = true;
     for (int64_t i = 0; i < record->count; i++) {
-        fast_trace *tape = &record->tapes[i];
+        fast_trace *trace = &record->traces[i];
         char name[64];
-        lose_held(world, tape);
+        lose_held(world, trace);
         if (!record->replay) {
-            fast__recording_append(&record->file, i, tape->events, tape->used);
+            fast__recording_append(&record->file, i, trace->events, trace->used);
         } else if (!atomic_load(&record->broken) &&
-                   (tape->has_next || !fast__trace_is_at_end(&record->recording, &tape->reader))) {
+                   (trace->has_next ||
+                    !fast__trace_is_at_end(&record->recording, &trace->reader))) {
             fast__actor_name(world, i, name, sizeof name);
-            fall_out(world, "the run does not follow its recording: %s ended before its tape",
-                     name);
+            diverge(world, "the run does not follow its recording: %s ended before its trace",
+                    name);
         }
     }
     if (!record->replay)
@@ -439,12 +418,13 @@ static fast_err record_run(fast_world *world)
     return atomic_load(&record->broken) ? fast__fail(FAST_EINVAL, "%s", record->why) : FAST_OK;
 }
 
+/* Free the record state of a world. */
 static void record_free(fast_world *world)
 {
     fast_record_state *record = world->record;
-    for (int64_t i = 0; record->tapes && i < record->count; i++) {
-        lose_held(world, &record->tapes[i]);
-        fast__free(record->tapes[i].events);
+    for (int64_t i = 0; record->traces && i < record->count; i++) {
+        lose_held(world, &record->traces[i]);
+        fast__free(record->traces[i].events);
     }
     if (record->file.path[0])
         fast__recording_discard(&record->file);
@@ -452,7 +432,7 @@ static void record_free(fast_world *world)
     for (int i = 0; i < FAST_TRACE_LOCKS; i++)
         fast__mutex_fini(&record->locks[i].mutex);
     fast__mutex_fini(&record->mutex);
-    fast__free(record->tapes);
+    fast__free(record->traces);
     fast__free(record);
     world->record = NULL;
 }
@@ -480,30 +460,31 @@ bool fast__record_is_broken(const fast_world *world)
 void fast__record_stop(fast_world *world, const char *why)
 {
     if (world->record && world->record->replay)
-        fall_out(world, "%s", why);
+        diverge(world, "%s", why);
 }
 
-/* The memory of all tapes. */
-static fast_err make_tapes(fast_world *world)
+/* Allocate the traces of all actors. */
+static fast_err make_traces(fast_world *world)
 {
     fast_record_state *record = world->record;
-    FAST_TRY(fast__alloc("tapes", world->count, sizeof *record->tapes, &record->tapes));
+    FAST_TRY(fast__alloc("traces", world->count, sizeof *record->traces, &record->traces));
     record->count = world->count;
     for (int64_t i = 0; i < world->count; i++) {
-        fast_trace *tape = &record->tapes[i];
+        fast_trace *trace = &record->traces[i];
         FAST_ASSERT(world->actors[i] != NULL);
-        tape->actor = world->actors[i];
-        tape->lock = -1;
+        trace->actor = world->actors[i];
+        trace->lock = -1;
         if (record->replay) {
-            FAST_TRY(fast__alloc("a tape", world->count, sizeof *tape->held, &tape->held));
-            fast__trace_rewind(&record->recording, i, &tape->reader);
+            FAST_TRY(fast__alloc("a trace", world->count, sizeof *trace->held, &trace->held));
+            fast__trace_rewind(&record->recording, i, &trace->reader);
         } else {
-            FAST_TRY(fast__alloc("a tape", FAST_TRACE_PIECE, 1, &tape->events));
+            FAST_TRY(fast__alloc("a trace", FAST_TRACE_PIECE, 1, &trace->events));
         }
     }
     return FAST_OK;
 }
 
+/* Read and verify the recording at `path`. */
 static fast_err load(fast_world *world, const char *path, const char *text)
 {
     fast_recording *recording = &world->record->recording;
@@ -519,12 +500,13 @@ static fast_err load(fast_world *world, const char *path, const char *text)
     return FAST_OK;
 }
 
+/* Open the files and traces of a record state. */
 static fast_err build(fast_world *world, const char *text)
 {
     const fast_actors_config *c = &world->config;
     if (world->record->replay)
         FAST_TRY(load(world, c->replay, text));
-    FAST_TRY(make_tapes(world));
+    FAST_TRY(make_traces(world));
     if (!world->record->replay)
         FAST_TRY(fast__recording_create(&world->record->file, c->record, world->count, text));
     return FAST_OK;
@@ -553,29 +535,14 @@ fast_err fast__record_wrap(fast_world *world)
         return err;
     }
     for (int64_t i = 0; i < world->count; i++)
-        world->actors[i]->tape = &record->tapes[i];
-    world->transport = &fast__transport_record;
+        world->actors[i]->tape = &record->traces[i];
+    record->wrapper = *world->inner;
+    record->wrapper.close = record_close;
+    record->wrapper.run = record_run;
+    record->wrapper.wait = record_wait;
+    record->wrapper.now = record_now;
+    record->wrapper.charge = record_charge;
+    record->wrapper.compute = record_compute;
+    world->transport = &record->wrapper;
     return FAST_OK;
 }
-
-static fast_err record_open(const fast_actors_config *config, const fast_role *roles,
-                            int64_t role_count, fast_world **world_out)
-{
-    (void)config, (void)roles, (void)role_count, (void)world_out;
-    return fast__fail(FAST_EINVAL, "record wraps another transport: say record=FILE");
-}
-
-const fast_transport fast__transport_record = {
-    .name = "record",
-    .summary = "wraps another transport and records or replays its run",
-    .open = record_open,
-    .close = record_close,
-    .run = record_run,
-    .send = record_send,
-    .wait = record_wait,
-    .wake = record_wake,
-    .now = record_now,
-    .charge = record_charge,
-    .compute = record_compute,
-    .share = record_share,
-};

@@ -63,7 +63,7 @@ static fast_err actors_open(fast_sim *sim)
     fast_world *world = &sim->base;
 
     FAST_TRY(fast__alloc("simulated actors", world->count, sizeof *sim->actors, &sim->actors));
-    FAST_TRY(fast__alloc("timers", world->count, sizeof *sim->timers, &sim->timers));
+    FAST_TRY(fast__alloc("timers", world->count, sizeof *sim->queue.timers, &sim->queue.timers));
     int64_t id = 0;
     for (int64_t r = 0; r < world->role_count; r++)
         for (int64_t i = 0; i < world->roles[r].count; i++, id++) {
@@ -73,7 +73,7 @@ static fast_err actors_open(fast_sim *sim)
             actor->node = &sim->nodes[world->places[id].node];
             actor->timer = actor->deadline = INT64_MAX;
             actor->timer_slot = id;
-            sim->timers[id] = actor;
+            sim->queue.timers[id] = actor;
             fast__rng_init(&actor->rng, (uint64_t)world->config.seed, FAST_PURPOSE_NETWORK,
                            (uint64_t)id, 0, 0);
             FAST_TRY(fast__actor_init(&actor->base, world, id));
@@ -123,8 +123,8 @@ void fast__sim_close(fast_world *world)
     fast__sim_queue_close(sim);
     fast__sim_network_close(sim);
     for (int64_t i = 0; sim->actors && i < world->count; i++) {
-        fast__free(sim->actors[i].pairs);
-        fast__free(sim->actors[i].reports);
+        fast__free(sim->actors[i].pairs.slots);
+        fast__free(sim->actors[i].job.reports);
         if (world->actors[i])
             fast__actor_fini(&sim->actors[i].base);
     }
@@ -164,7 +164,7 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
         sim->alive--;
         return;
     }
-    fast__sim_run_ghost(sim, actor);
+    fast__sim_unwind(sim, actor);
 }
 
 void fast__sim_restart(fast_sim *sim, int64_t id)

@@ -54,10 +54,10 @@ static fast_err lane_add(fast_sim_lane *lane, fast_sim_event event)
 
 static fast_err heap_add(fast_sim *sim, fast_sim_event event)
 {
-    if (sim->event_count == sim->event_room)
-        FAST_TRY(grow(&sim->events, &sim->event_room, 0, sim->event_count));
-    fast_sim_event *events = sim->events;
-    int64_t i = sim->event_count++;
+    if (sim->queue.heap_count == sim->queue.heap_room)
+        FAST_TRY(grow(&sim->queue.heap, &sim->queue.heap_room, 0, sim->queue.heap_count));
+    fast_sim_event *events = sim->queue.heap;
+    int64_t i = sim->queue.heap_count++;
 
     while (i > 0 && before(&event, &events[(i - 1) / 4])) {
         events[i] = events[(i - 1) / 4];
@@ -70,8 +70,8 @@ static fast_err heap_add(fast_sim *sim, fast_sim_event event)
 bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
 {
     FAST_ASSERT(time >= sim->now);
-    const fast_sim_event event = { time, sim->order++ << 3 | kind, what };
-    fast_sim_lane *lane = (int)kind < FAST_SIM_LANES ? &sim->lanes[kind] : NULL;
+    const fast_sim_event event = { time, sim->queue.order++ << 3 | kind, what };
+    fast_sim_lane *lane = (int)kind < FAST_SIM_LANES ? &sim->queue.lanes[kind] : NULL;
 
     if (lane && lane->count > 0 &&
         time < lane->events[(lane->first + lane->count - 1) & (lane->room - 1)].time)
@@ -90,11 +90,11 @@ bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
  * event, or NULL if there is none. */
 static fast_sim_lane *earliest(const fast_sim *sim, const fast_sim_event **event_out)
 {
-    const fast_sim_event *least = sim->event_count ? &sim->events[0] : NULL;
+    const fast_sim_event *least = sim->queue.heap_count ? &sim->queue.heap[0] : NULL;
     const fast_sim_lane *found = NULL;
 
     for (int i = 0; i < FAST_SIM_LANES; i++) {
-        const fast_sim_lane *lane = &sim->lanes[i];
+        const fast_sim_lane *lane = &sim->queue.lanes[i];
         if (lane->count == 0 || (least && before(least, &lane->events[lane->first])))
             continue;
         least = &lane->events[lane->first];
@@ -115,8 +115,8 @@ int64_t fast__sim_next(const fast_sim *sim)
 /* Take the top of the heap: the last one sinks from there to its place. */
 static void heap_drop(fast_sim *sim)
 {
-    fast_sim_event *events = sim->events;
-    const int64_t count = --sim->event_count;
+    fast_sim_event *events = sim->queue.heap;
+    const int64_t count = --sim->queue.heap_count;
     const fast_sim_event last = events[count];
     int64_t i = 0;
 
@@ -168,10 +168,10 @@ void fast__sim_drop_events(fast_sim *sim)
 void fast__sim_queue_close(fast_sim *sim)
 {
     fast__sim_drop_events(sim);
-    fast__free(sim->events);
+    fast__free(sim->queue.heap);
     for (int i = 0; i < FAST_SIM_LANES; i++)
-        fast__free(sim->lanes[i].events);
-    fast__free(sim->timers);
+        fast__free(sim->queue.lanes[i].events);
+    fast__free(sim->queue.timers);
 }
 
 /* Timers of equal times go by number of actor. */
@@ -182,7 +182,7 @@ static bool timer_before(const fast_sim_actor *a, const fast_sim_actor *b)
 
 static void timer_put(fast_sim *sim, int64_t i, fast_sim_actor *actor)
 {
-    sim->timers[i] = actor;
+    sim->queue.timers[i] = actor;
     actor->timer_slot = i;
 }
 
@@ -190,8 +190,8 @@ static void timer_rise(fast_sim *sim, fast_sim_actor *actor)
 {
     int64_t i = actor->timer_slot;
 
-    while (i > 0 && timer_before(actor, sim->timers[(i - 1) / 4])) {
-        timer_put(sim, i, sim->timers[(i - 1) / 4]);
+    while (i > 0 && timer_before(actor, sim->queue.timers[(i - 1) / 4])) {
+        timer_put(sim, i, sim->queue.timers[(i - 1) / 4]);
         i = (i - 1) / 4;
     }
     timer_put(sim, i, actor);
@@ -209,11 +209,11 @@ static void timer_sink(fast_sim *sim, fast_sim_actor *actor)
         if (first >= count)
             break;
         for (int64_t child = first + 1; child < end; child++)
-            if (timer_before(sim->timers[child], sim->timers[least]))
+            if (timer_before(sim->queue.timers[child], sim->queue.timers[least]))
                 least = child;
-        if (!timer_before(sim->timers[least], actor))
+        if (!timer_before(sim->queue.timers[least], actor))
             break;
-        timer_put(sim, i, sim->timers[least]);
+        timer_put(sim, i, sim->queue.timers[least]);
         i = least;
     }
     timer_put(sim, i, actor);
@@ -231,7 +231,7 @@ void fast__sim_timer_set(fast_sim *sim, fast_sim_actor *actor, int64_t deadline)
 fast_sim_actor *fast__sim_timer_first(fast_sim *sim)
 {
     for (;;) {
-        fast_sim_actor *first = sim->timers[0];
+        fast_sim_actor *first = sim->queue.timers[0];
         const int64_t due = first->state == FAST_SIM_WAITING ? first->deadline : INT64_MAX;
 
         if (first->timer == INT64_MAX)

@@ -60,7 +60,7 @@ static void actor_main(void *ctx)
 
 void fast__sim_resume_at(fast_sim *sim, fast_sim_actor *actor, int64_t time, fast_sim_kind kind)
 {
-    actor->resume = sim->order << 3 | kind;
+    actor->resume = sim->queue.order << 3 | kind;
     fast__sim_push(sim, time, kind, actor);
 }
 
@@ -81,7 +81,7 @@ static void run_fiber(fast_sim *sim, fast_sim_actor *actor)
     }
 }
 
-void fast__sim_run_ghost(fast_sim *sim, fast_sim_actor *actor)
+void fast__sim_unwind(fast_sim *sim, fast_sim_actor *actor)
 {
     FAST_ASSERT(actor->base.stopped);
     run_fiber(sim, actor);
@@ -180,7 +180,7 @@ static bool advance(fast_sim *sim)
     fast_sim_actor *late;
 
     /* Works run when everybody who can ask for one at this instant has done so. */
-    if (sim->works && next > sim->now) {
+    if (sim->works.first && next > sim->now) {
         late = fast__sim_timer_first(sim);
         if (!late || late->deadline > sim->now) {
             fast__sim_run_works(sim);
@@ -188,7 +188,7 @@ static bool advance(fast_sim *sim)
         }
     }
     /* The top's timer is a lower bound of all deadlines: mostly no deadline is near. */
-    if (next > sim->timers[0]->timer) {
+    if (next > sim->queue.timers[0]->timer) {
         late = fast__sim_timer_first(sim);
         if (late && late->deadline < next) {
             sim->now = late->deadline > sim->now ? late->deadline : sim->now;

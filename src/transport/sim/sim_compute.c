@@ -91,32 +91,32 @@ static void record(fast_report_sink *recorder, fast_work *work, double operation
                    int64_t count)
 {
     fast_sim_actor *actor =
-        (fast_sim_actor *)(void *)((char *)recorder - offsetof(fast_sim_actor, recorder));
+        (fast_sim_actor *)(void *)((char *)recorder - offsetof(fast_sim_actor, job.sink));
 
     (void)work;
-    if (actor->report_count == actor->report_room) {
-        const int64_t room = actor->report_room ? 2 * actor->report_room : 16;
+    if (actor->job.report_count == actor->job.report_room) {
+        const int64_t room = actor->job.report_room ? 2 * actor->job.report_room : 16;
         fast_sim_report *reports = NULL;
         const fast_err err = fast__alloc("reports", room, sizeof *reports, &reports);
         if (err) {
-            actor->record_err = err;
+            actor->job.sink_err = err;
             return;
         }
-        if (actor->report_count)
-            memcpy(reports, actor->reports, (size_t)actor->report_count * sizeof *reports);
-        fast__free(actor->reports);
-        actor->reports = reports;
-        actor->report_room = room;
+        if (actor->job.report_count)
+            memcpy(reports, actor->job.reports, (size_t)actor->job.report_count * sizeof *reports);
+        fast__free(actor->job.reports);
+        actor->job.reports = reports;
+        actor->job.report_room = room;
     }
-    actor->reports[actor->report_count++] = (fast_sim_report){ operations, offset, count };
+    actor->job.reports[actor->job.report_count++] = (fast_sim_report){ operations, offset, count };
 }
 
 static void run_one(fast_sim_actor *actor)
 {
     fast__fail_buffer(actor->base.detail);
-    actor->work_err = actor->work->run(actor->work);
-    if (!actor->work_err)
-        actor->work_err = actor->record_err;
+    actor->job.err = actor->job.work->run(actor->job.work);
+    if (!actor->job.err)
+        actor->job.err = actor->job.sink_err;
     fast__fail_buffer(NULL);
 }
 
@@ -125,7 +125,7 @@ static void pool_help(fast_sim_pool *pool)
 {
     while (pool->next) {
         fast_sim_actor *actor = pool->next;
-        pool->next = actor->work_next;
+        pool->next = actor->job.next;
         pthread_mutex_unlock(&pool->mutex);
         run_one(actor);
         pthread_mutex_lock(&pool->mutex);
@@ -153,7 +153,7 @@ fast_err fast__sim_pool_open(fast_sim *sim)
     const int64_t count = sim->base.config.pool - 1;
     fast_sim_pool *pool = NULL;
 
-    sim->works_end = &sim->works;
+    sim->works.end = &sim->works.first;
     if (count <= 0)
         return FAST_OK;
     FAST_TRY(fast__alloc("a pool of threads", 1,
@@ -161,7 +161,7 @@ fast_err fast__sim_pool_open(fast_sim *sim)
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->asked, NULL);
     pthread_cond_init(&pool->done, NULL);
-    sim->pool = pool;
+    sim->works.pool = pool;
     while (pool->thread_count < count) {
         FAST_TRY(fast__thread_start(&pool->threads[pool->thread_count], pool_main, pool));
         pool->thread_count++;
@@ -171,7 +171,7 @@ fast_err fast__sim_pool_open(fast_sim *sim)
 
 void fast__sim_pool_close(fast_sim *sim)
 {
-    fast_sim_pool *pool = sim->pool;
+    fast_sim_pool *pool = sim->works.pool;
 
     if (!pool)
         return;
@@ -185,21 +185,21 @@ void fast__sim_pool_close(fast_sim *sim)
     pthread_cond_destroy(&pool->asked);
     pthread_mutex_destroy(&pool->mutex);
     fast__free(pool);
-    sim->pool = NULL;
+    sim->works.pool = NULL;
 }
 
 void fast__sim_run_works(fast_sim *sim)
 {
-    fast_sim_pool *pool = sim->pool;
-    fast_sim_actor *first = sim->works;
+    fast_sim_pool *pool = sim->works.pool;
+    fast_sim_actor *first = sim->works.first;
     FAST_ASSERT(first != NULL);
 
-    sim->works = NULL;
-    sim->works_end = &sim->works;
-    if (pool && first->work_next) {
+    sim->works.first = NULL;
+    sim->works.end = &sim->works.first;
+    if (pool && first->job.next) {
         pthread_mutex_lock(&pool->mutex);
         pool->next = first;
-        for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+        for (fast_sim_actor *actor = first; actor; actor = actor->job.next)
             pool->left++;
         pthread_cond_broadcast(&pool->asked);
         pool_help(pool);
@@ -207,20 +207,20 @@ void fast__sim_run_works(fast_sim *sim)
             pthread_cond_wait(&pool->done, &pool->mutex);
         pthread_mutex_unlock(&pool->mutex);
     } else {
-        for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+        for (fast_sim_actor *actor = first; actor; actor = actor->job.next)
             run_one(actor);
     }
-    for (fast_sim_actor *actor = first; actor; actor = actor->work_next)
+    for (fast_sim_actor *actor = first; actor; actor = actor->job.next)
         fast__sim_resume_at(sim, actor, sim->now, FAST_SIM_RESUME);
 }
 
 void fast__sim_forget_work(fast_sim *sim, fast_sim_actor *actor)
 {
-    for (fast_sim_actor **at = &sim->works; *at; at = &(*at)->work_next)
+    for (fast_sim_actor **at = &sim->works.first; *at; at = &(*at)->job.next)
         if (*at == actor) {
-            *at = actor->work_next;
+            *at = actor->job.next;
             if (!*at)
-                sim->works_end = at;
+                sim->works.end = at;
             return;
         }
 }
@@ -232,26 +232,26 @@ fast_err fast__sim_compute(fast_actor *base, fast_work *work)
 
     if (base->stopped)
         return fast__fail(FAST_ECANCELED, "the actor was stopped");
-    actor->recorder.report = record;
-    actor->report_count = 0;
-    actor->record_err = FAST_OK;
-    actor->work = work;
-    actor->work_next = NULL;
+    actor->job.sink.report = record;
+    actor->job.report_count = 0;
+    actor->job.sink_err = FAST_OK;
+    actor->job.work = work;
+    actor->job.next = NULL;
     actor->paused_ns = actor->node->paused_ns;
-    work->recorder = &actor->recorder;
-    *sim->works_end = actor;
-    sim->works_end = &actor->work_next;
+    work->sink = &actor->job.sink;
+    *sim->works.end = actor;
+    sim->works.end = &actor->job.next;
     const fast_err stopped = fast__sim_block(actor, FAST_SIM_BUSY);
-    work->recorder = NULL;
-    actor->work = NULL;
+    work->sink = NULL;
+    actor->job.work = NULL;
     FAST_TRY(stopped);
-    if (actor->work_err)
-        return actor->work_err;
+    if (actor->job.err)
+        return actor->job.err;
 
     const int64_t ns = charge_ns(actor->node, work->operations, work->bytes);
     int64_t begin = take_core(sim, actor->node, ns);
-    for (int64_t i = 0; i < actor->report_count && work->report; i++) {
-        const fast_sim_report *report = &actor->reports[i];
+    for (int64_t i = 0; i < actor->job.report_count && work->report; i++) {
+        const fast_sim_report *report = &actor->job.reports[i];
         const double part = work->operations > 0 ? report->operations / work->operations : 1;
         const double at = (double)ns * (part < 1 ? part > 0 ? part : 0 : 1) + 0.5;
         const int64_t stood = actor->node->paused_ns;

@@ -45,36 +45,36 @@ static uint64_t slot_of(uint64_t key, int64_t room)
 static fast_sim_edit *edit_slot(const fast_sim *sim, int64_t from, int64_t to)
 {
     const uint64_t key = ((uint64_t)from << 32 | (uint64_t)to) + 1;
-    uint64_t i = slot_of(key, sim->edit_room);
+    uint64_t i = slot_of(key, sim->network.edit_room);
 
-    while (sim->edits[i].key && sim->edits[i].key != key)
-        i = (i + 1) & (uint64_t)(sim->edit_room - 1);
-    return &sim->edits[i];
+    while (sim->network.edits[i].key && sim->network.edits[i].key != key)
+        i = (i + 1) & (uint64_t)(sim->network.edit_room - 1);
+    return &sim->network.edits[i];
 }
 
 const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *from,
                                     const fast_sim_node *to)
 {
-    if (sim->edit_count) {
+    if (sim->network.edit_count) {
         const fast_sim_edit *edit = edit_slot(sim, from - sim->nodes, to - sim->nodes);
         if (edit->key)
             return &edit->link;
     }
     if (from == to)
         return &sim->cluster->local;
-    return &sim->zone_links[from->spec.zone * sim->cluster->zone_count + to->spec.zone];
+    return &sim->network.zone_links[from->spec.zone * sim->cluster->zone_count + to->spec.zone];
 }
 
 static fast_err edits_grow(fast_sim *sim)
 {
-    const int64_t old_room = sim->edit_room;
+    const int64_t old_room = sim->network.edit_room;
     const int64_t room = old_room ? 2 * old_room : 64;
-    fast_sim_edit *old = sim->edits;
+    fast_sim_edit *old = sim->network.edits;
     fast_sim_edit *edits = NULL;
 
     FAST_TRY(fast__alloc("simulated links", room, sizeof *edits, &edits));
-    sim->edits = edits;
-    sim->edit_room = room;
+    sim->network.edits = edits;
+    sim->network.edit_room = room;
     for (int64_t i = 0; i < old_room; i++)
         if (old[i].key)
             *edit_slot(sim, (int64_t)((old[i].key - 1) >> 32),
@@ -87,13 +87,13 @@ static fast_err link_edit(fast_sim *sim, int64_t from, int64_t to, fast_sim_link
 {
     FAST_ASSERT(from >= 0 && from < sim->node_count);
     FAST_ASSERT(to >= 0 && to < sim->node_count);
-    if (2 * sim->edit_count >= sim->edit_room)
+    if (2 * sim->network.edit_count >= sim->network.edit_room)
         FAST_TRY(edits_grow(sim));
     fast_sim_edit *edit = edit_slot(sim, from, to);
     if (!edit->key) {
         edit->link = *fast__sim_link(sim, &sim->nodes[from], &sim->nodes[to]);
         edit->key = ((uint64_t)from << 32 | (uint64_t)to) + 1;
-        sim->edit_count++;
+        sim->network.edit_count++;
     }
     *out = &edit->link;
     return FAST_OK;
@@ -114,16 +114,16 @@ fast_err fast__sim_network_open(fast_sim *sim)
     const fast_cluster *cluster = sim->cluster;
     const int64_t zones = cluster->zone_count;
 
-    FAST_TRY(
-        fast__alloc("links of zones", zones * zones, sizeof *sim->zone_links, &sim->zone_links));
+    FAST_TRY(fast__alloc("links of zones", zones * zones, sizeof *sim->network.zone_links,
+                         &sim->network.zone_links));
     for (int64_t i = 0; i < zones * zones; i++)
-        sim->zone_links[i] = cluster->link;
+        sim->network.zone_links[i] = cluster->link;
     for (int64_t i = 0; i < cluster->link_count; i++) {
         const fast_sim_link_spec *spec = &cluster->links[i];
         if (spec->zones) {
-            sim->zone_links[spec->from * zones + spec->to] = spec->link;
+            sim->network.zone_links[spec->from * zones + spec->to] = spec->link;
             if (spec->both)
-                sim->zone_links[spec->to * zones + spec->from] = spec->link;
+                sim->network.zone_links[spec->to * zones + spec->from] = spec->link;
         } else if (spec->from < sim->node_count && spec->to < sim->node_count) {
             fast_sim_link *link = NULL;
             FAST_TRY(link_edit(sim, spec->from, spec->to, &link));
@@ -134,57 +134,54 @@ fast_err fast__sim_network_open(fast_sim *sim)
             }
         }
     }
-    sim->stuck_end = &sim->stuck;
     return FAST_OK;
 }
 
 void fast__sim_network_close(fast_sim *sim)
 {
-    while (sim->stuck) {
-        fast_msg *msg = sim->stuck;
-        sim->stuck = msg->next;
+    fast_msg *msg;
+    while ((msg = fast__msg_pop(&sim->network.stuck)))
         fast_msg_free(msg);
-    }
-    fast__free(sim->zone_links);
-    fast__free(sim->edits);
+    fast__free(sim->network.zone_links);
+    fast__free(sim->network.edits);
 }
 
 /* The pair's slot in the sender's table, which is at most half full; NULL without memory. */
 static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
 {
-    if (from->pair_room) {
-        uint64_t i = slot_of((uint64_t)to + 1, from->pair_room);
-        while (from->pairs[i].to && from->pairs[i].to != to + 1)
-            i = (i + 1) & (uint64_t)(from->pair_room - 1);
-        if (from->pairs[i].to)
-            return &from->pairs[i];
+    if (from->pairs.room) {
+        uint64_t i = slot_of((uint64_t)to + 1, from->pairs.room);
+        while (from->pairs.slots[i].to && from->pairs.slots[i].to != to + 1)
+            i = (i + 1) & (uint64_t)(from->pairs.room - 1);
+        if (from->pairs.slots[i].to)
+            return &from->pairs.slots[i];
     }
-    if (2 * from->pair_count >= from->pair_room) {
-        const int64_t room = from->pair_room ? 2 * from->pair_room : 8;
+    if (2 * from->pairs.count >= from->pairs.room) {
+        const int64_t room = from->pairs.room ? 2 * from->pairs.room : 8;
         fast_sim_pair *pairs = NULL;
         const fast_err err = fast__alloc("pairs of actors", room, sizeof *pairs, &pairs);
         if (err) {
             fast__sim_fail(sim, err);
             return NULL;
         }
-        for (int64_t j = 0; j < from->pair_room; j++) {
-            if (!from->pairs[j].to)
+        for (int64_t j = 0; j < from->pairs.room; j++) {
+            if (!from->pairs.slots[j].to)
                 continue;
-            uint64_t i = slot_of((uint64_t)from->pairs[j].to, room);
+            uint64_t i = slot_of((uint64_t)from->pairs.slots[j].to, room);
             while (pairs[i].to)
                 i = (i + 1) & (uint64_t)(room - 1);
-            pairs[i] = from->pairs[j];
+            pairs[i] = from->pairs.slots[j];
         }
-        fast__free(from->pairs);
-        from->pairs = pairs;
-        from->pair_room = room;
+        fast__free(from->pairs.slots);
+        from->pairs.slots = pairs;
+        from->pairs.room = room;
     }
-    uint64_t i = slot_of((uint64_t)to + 1, from->pair_room);
-    while (from->pairs[i].to)
-        i = (i + 1) & (uint64_t)(from->pair_room - 1);
-    from->pairs[i] = (fast_sim_pair){ .to = to + 1 };
-    from->pair_count++;
-    return &from->pairs[i];
+    uint64_t i = slot_of((uint64_t)to + 1, from->pairs.room);
+    while (from->pairs.slots[i].to)
+        i = (i + 1) & (uint64_t)(from->pairs.room - 1);
+    from->pairs.slots[i] = (fast_sim_pair){ .to = to + 1 };
+    from->pairs.count++;
+    return &from->pairs.slots[i];
 }
 
 /* m G in whole nanoseconds. One product and one sum: the same on every machine. */
@@ -224,7 +221,7 @@ static int64_t mishaps(fast_sim *sim, fast_sim_actor *from, const fast_sim_link 
         late += draw_below(&from->rng, link->jitter_ns);
     if (draw_chance(&from->rng, link->reorder)) {
         late += draw_below(&from->rng, link->reorder_ns);
-        sim->counters.reordered++;
+        sim->network.counters.reordered++;
     }
     return late;
 }
@@ -236,7 +233,7 @@ static int64_t retries(fast_sim *sim, fast_sim_actor *from, const fast_sim_link 
 
     for (int i = 0; i < LOSSES_MAX; i++) {
         late += link->retry_ns << i;
-        sim->counters.retransmits++;
+        sim->network.counters.retransmits++;
         if (!draw_chance(&from->rng, link->loss))
             break;
     }
@@ -259,8 +256,8 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     copy->declared = msg->declared;
     copy->unreliable = msg->unreliable;
     copy->generation = msg->generation;
-    copy->stamp = msg->stamp;
-    copy->sent = msg->sent;
+    fast__envelope(copy)->stamp = fast__envelope(msg)->stamp;
+    fast__envelope(copy)->sent = fast__envelope(msg)->sent;
     for (int i = 0; i < msg->part_count; i++) {
         if (!fast_buffer_is_frozen(msg->parts[i].buffer))
             fast_buffer_freeze(msg->parts[i].buffer);
@@ -307,14 +304,14 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
         drop(sim, msg);
         return;
     }
-    msg->stamp = (uint64_t)to->base.life;
-    msg->sent = sim->now;
+    fast__envelope(msg)->stamp = (uint64_t)to->base.life;
+    fast__envelope(msg)->sent = sim->now;
     if (from->node->lies && sim->alter)
         sim->alter(sim, from, msg);
     if (link->jitter_ns || link->loss || link->reorder || link->duplicate) {
         late = mishaps(sim, from, link, &lost);
         if (draw_chance(&from->rng, link->duplicate)) {
-            sim->counters.duplicates++;
+            sim->network.counters.duplicates++;
             fast_msg *copy = msg->unreliable ? copy_of(sim, from, msg) : NULL;
             if (copy)
                 transmit(sim, from, link, copy, late + draw_below(&from->rng, link->retry_ns),
@@ -342,12 +339,12 @@ bool fast__sim_on_way(fast_actor *actor, int64_t to)
     const fast_sim_actor *from = (const fast_sim_actor *)actor;
     const fast_sim *sim = (const fast_sim *)actor->world;
 
-    for (const fast_msg *msg = sim->stuck; msg; msg = msg->next)
+    for (const fast_msg *msg = sim->network.stuck.first; msg; msg = fast__envelope(msg)->next)
         if (msg->from == actor->id && msg->to == to)
             return true;
-    for (int64_t i = 0; i < from->pair_room; i++)
-        if (from->pairs[i].to == to + 1)
-            return from->pairs[i].last > sim->now;
+    for (int64_t i = 0; i < from->pairs.room; i++)
+        if (from->pairs.slots[i].to == to + 1)
+            return from->pairs.slots[i].last > sim->now;
     return false;
 }
 
@@ -371,19 +368,17 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
     fast_sim_actor *from = &sim->actors[msg->from];
     fast_sim_actor *to = &sim->actors[msg->to];
 
-    if (to->state == FAST_SIM_OVER || (uint64_t)to->base.life != msg->stamp) {
+    if (to->state == FAST_SIM_OVER || (uint64_t)to->base.life != fast__envelope(msg)->stamp) {
         drop(sim, msg);
         return;
     }
-    if (sim->edit_count && fast__sim_link(sim, from->node, to->node)->cut) {
+    if (sim->network.edit_count && fast__sim_link(sim, from->node, to->node)->cut) {
         if (msg->unreliable) {
             drop(sim, msg);
             return;
         }
-        sim->counters.held++;
-        msg->next = NULL;
-        *sim->stuck_end = msg;
-        sim->stuck_end = &msg->next;
+        sim->network.counters.held++;
+        fast__msg_push(&sim->network.stuck, msg);
         return;
     }
     /* A node that stands still does not answer questions either. */
@@ -393,7 +388,7 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
         return;
     }
     fast__sim_trace(sim, FAST_SIM_ARRIVE, msg->from, msg->to, msg->tag, fast__msg_payload(msg));
-    to->base.sent = msg->sent + to->node->clock_ns;
+    to->base.waiting.sent = fast__envelope(msg)->sent + to->node->clock_ns;
     if (fast__deliver(&to->base, msg) && to->state == FAST_SIM_WAITING)
         fast__sim_resume(sim, to);
 }
@@ -402,13 +397,10 @@ void fast__sim_links_mended(fast_sim *sim)
 {
     /* At once and in their order: nothing that is still on its way can overtake. Those that are
      * still cut are stuck again. */
-    fast_msg *msg = sim->stuck;
+    fast_msg_queue stuck = sim->network.stuck;
+    fast_msg *msg;
 
-    sim->stuck = NULL;
-    sim->stuck_end = &sim->stuck;
-    while (msg) {
-        fast_msg *next = msg->next;
+    sim->network.stuck = (fast_msg_queue){ NULL, NULL };
+    while ((msg = fast__msg_pop(&stuck)))
         fast__sim_arrive(sim, msg);
-        msg = next;
-    }
 }

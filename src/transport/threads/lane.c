@@ -18,7 +18,7 @@ void fast__lane_init(fast_lane *lane)
 
 bool fast__lane_send(fast_lane *lane, fast_msg *msg)
 {
-    msg->stamp = ++lane->number;
+    fast__envelope(msg)->stamp = ++lane->number;
     if (msg->part_count > 0 || msg->declared > 0 || msg->unreliable)
         return false;
     if (lane->filled - lane->taken_seen == FAST_LANE_SLOTS) {

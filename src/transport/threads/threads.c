@@ -70,7 +70,7 @@ static void lose(fast_world *world, fast_msg *msg)
 static void lose_all(fast_world *world, fast_msg *list)
 {
     while (list) {
-        fast_msg *next = list->next;
+        fast_msg *next = fast__envelope(list)->next;
         lose(world, list);
         list = next;
     }
@@ -110,7 +110,7 @@ static bool take_lanes(threads_actor *c)
         matters |= take_lane(c, from);
     fast_msg **end = &c->held;
     while (*end)
-        end = &(*end)->next;
+        end = &fast__envelope(*end)->next;
     *end = fast__inbox_take(&c->inbox);
     while (c->held) {
         fast_msg *msg = c->held;
@@ -119,10 +119,10 @@ static bool take_lanes(threads_actor *c)
             __builtin_prefetch(msg->parts[0].buffer, 1);
         /* What was sent before it is there by now, unless there is no memory to take it. */
         matters |= take_lane(c, msg->from);
-        if (lane->next != (uint32_t)msg->stamp)
+        if (lane->next != (uint32_t)fast__envelope(msg)->stamp)
             break;
         lane->next++;
-        c->held = msg->next;
+        c->held = fast__envelope(msg)->next;
         matters |= fast__deliver(&c->actor, msg);
     }
     return matters;
@@ -136,7 +136,7 @@ static bool take_all(threads_actor *c)
     bool matters = false;
     fast_msg *oldest = fast__inbox_take(&c->inbox);
     while (oldest) {
-        fast_msg *next = oldest->next;
+        fast_msg *next = fast__envelope(oldest)->next;
         if (oldest->part_count > 0)
             __builtin_prefetch(oldest->parts[0].buffer, 1);
         matters |= fast__deliver(&c->actor, oldest);
@@ -229,7 +229,7 @@ static bool doze(threads_actor *c, int64_t deadline)
 static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
     threads_actor *c = (threads_actor *)actor;
-    actor->brief = true;
+    actor->waiting.brief = true;
     for (int64_t round = 1;; round++) {
         if (atomic_load_explicit(&actor->world->canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
@@ -240,7 +240,7 @@ static fast_err threads_wait(fast_actor *actor, int64_t deadline)
             return FAST_OK;
         if (spin(c))
             continue;
-        actor->brief = false;
+        actor->waiting.brief = false;
         if (!doze(c, deadline))
             return FAST_OK;
     }
@@ -249,15 +249,6 @@ static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 static void threads_wake(fast_actor *actor, int64_t id)
 {
     fast__inbox_wake(&world_of(actor)->cells[id].inbox);
-}
-
-/* Real computing takes the time that it takes. */
-static fast_err threads_charge(fast_actor *actor, double operations, double bytes)
-{
-    (void)actor;
-    (void)operations;
-    (void)bytes;
-    return FAST_OK;
 }
 
 static fast_err threads_share(fast_actor *actor, uint64_t key, size_t size, void *out)
@@ -379,6 +370,5 @@ const fast_transport fast__transport_threads = {
     .wait = threads_wait,
     .wake = threads_wake,
     .now = threads_now,
-    .charge = threads_charge,
     .share = threads_share,
 };
