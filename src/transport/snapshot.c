@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A glance at actors that run: unlike a timeline, which is whole and read at the end, it is small
- * and read at any time.
+ * A live view of running actors: unlike a timeline, which is complete and read at the end, it is
+ * small and read at any time.
  *
- * Spans are in a ring for each actor, which alone writes it: the slot, then, with release, the
- * count. A reader takes the count with acquire, copies slots, and looks at the count again: slots
- * that may have been written since are left out. A slot is two words, the begin and the end with
- * the kind in its low bits, each written at once; so no lock is needed and nothing tears that is
- * not seen to.
+ * Each actor writes its spans to a ring of its own: first the slot, then, with release, the count.
+ * A reader loads the count with acquire, copies slots, and loads the count again: slots that may
+ * have been overwritten since are left out. A slot is two words, the begin, and the end with the
+ * kind in its low bits, each written atomically; so no lock is needed, and torn slots are detected.
  *
  * Links are a matrix of two counters, each written by its sender alone. Cost: 3 stores a span, 2
  * additions a message; 16 bytes a span, 16 A^2 bytes for A actors, of at most 256.
@@ -27,40 +26,40 @@ typedef struct glance_slot {
 
 /* One actor's ring. */
 typedef struct glance_ring {
-    fast_counter count; /* of spans ever written; written by the actor */
-    int64_t seen;       /* of them, by the reader */
-    glance_slot *slots; /* [size] of the glance's block */
+    fast_counter count; /* spans ever written; written by the actor */
+    int64_t seen;       /* spans that the reader has seen */
+    glance_slot *slots; /* [size] */
 } glance_ring;
 
 typedef struct glance_link {
-    fast_counter messages; /* sent */
-    fast_counter bytes;    /* likewise */
+    fast_counter messages; /* messages sent */
+    fast_counter bytes;    /* bytes sent */
 } glance_link;
 
 typedef struct glance_fault {
     const char *name; /* a literal */
-    int64_t node;     /* where */
-    int64_t time;     /* when */
+    int64_t node;     /* its node, or -1 */
+    int64_t time;     /* its time */
 } glance_fault;
 
 struct fast_glance {
-    int64_t actors;                          /* of the world */
-    int64_t size;                            /* of a ring */
+    int64_t actors;                          /* actors of the world */
+    int64_t size;                            /* slots of a ring */
     glance_ring *rings;                      /* [actors] */
     glance_slot *slots;                      /* [actors][size] */
-    glance_link *links;                      /* [actors][actors]; NULL: too many */
+    glance_link *links;                      /* [actors][actors]; NULL: too many actors */
     glance_fault faults[FAST_GLANCE_FAULTS]; /* in order of time */
-    fast_counter fault_count;                /* of them; written by the simulator */
+    fast_counter fault_count;                /* faults so far; written by the simulator */
 };
 
-_Static_assert(FAST_SPAN_COUNT <= 1 << KIND_BITS, "a kind fits");
+_Static_assert(FAST_SPAN_COUNT <= 1 << KIND_BITS, "a kind fits its bits");
 
 fast_err fast__glance_new(int64_t actors, fast_glance **out)
 {
     fast_glance *glance = NULL;
 
     FAST_ASSERT(actors > 0);
-    FAST_TRY(fast__alloc("a glance", 1, sizeof *glance, &glance));
+    FAST_TRY(fast__alloc("a snapshot", 1, sizeof *glance, &glance));
     glance->actors = actors;
     glance->size = FAST_GLANCE_SPANS / actors;
     glance->size = glance->size < RING_MIN ? RING_MIN : glance->size;
@@ -101,7 +100,7 @@ void fast__glance_span(fast_glance *glance, int64_t actor, fast_span span, int64
     FAST_ASSERT((unsigned)span < FAST_SPAN_COUNT);
     if (span == FAST_SPAN_RECEIVE || span == FAST_SPAN_FAULT || end <= begin)
         return;
-    /* The order: who sees the new slot sees the count of before, too. */
+    /* Stores are ordered: a reader that sees the new slot sees the count of before, too. */
     atomic_store_explicit(&s->begin, begin, memory_order_release);
     atomic_store_explicit(&s->end, end << KIND_BITS | (int64_t)span, memory_order_release);
     atomic_store_explicit(&r->count, count + 1, memory_order_release);
@@ -144,7 +143,8 @@ int64_t fast__glance_spans(fast_glance *glance, int64_t actor, fast_glance_seen 
         spans[taken++] = (fast_glance_seen){ actor, (fast_span)(end & ((1 << KIND_BITS) - 1)),
                                              begin, end >> KIND_BITS };
     }
-    /* The slot of number `now` may be half written: what was in it, and before, is left out. */
+    /* Slot number `now` may be half written: the span that was in it, and earlier ones, are left
+     * out. */
     const int64_t now = atomic_load_explicit(&r->count, memory_order_acquire);
     while (skipped < taken && first + skipped <= now - glance->size)
         skipped++;

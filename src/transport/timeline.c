@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timelines: what every actor did when, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+ * Timelines of all actors, for Perfetto (ui.perfetto.dev) and chrome://tracing.
  *
- * An actor writes its spans to a ring of its own, without a lock and without memory of its own:
- * when the ring is full the oldest event goes. Cost: 56 bytes an event and one reading of the
+ * An actor writes its spans to a ring of its own, without a lock and without allocating: when the
+ * ring is full, the oldest event is overwritten. Cost: 56 bytes an event and one reading of the
  * clock.
  *
  * The export is the JSON trace-event format: one object with "traceEvents", an array of events with
@@ -15,13 +15,14 @@
  *     C  a counter: bytes that the actor has sent
  *     s, f  an arrow from a send to its receive
  *
- * Viewers draw a span inside another only if it lies wholly within, so what a clock that jumped
- * tore is mended: spans come in the order of their ends, and one that began inside an earlier span
- * and ended after it begins at that one's end instead. Parents are written before their children.
+ * Viewers draw a span inside another only if it lies wholly within, so overlaps that a clock jump
+ * caused are repaired: spans are in the order of their ends, and a span that started inside an
+ * earlier one and ended after it starts at the end of that one instead. Parents are written before
+ * their children.
  *
- * Arrows: between two actors the k-th send of a size belongs to the k-th receive of that size, as
- * messages come in order and once. There are none where a ring dropped events, or where the times
- * contradict it.
+ * Arrows: between two actors the k-th send of a size belongs to the k-th receive of that size,
+ * since messages arrive in order and once. Arrows are left out where a ring dropped events, or
+ * where the times contradict them.
  */
 #include "transport/timeline.h"
 
@@ -46,37 +47,37 @@ typedef struct timeline_event {
     const char *name; /* a literal */
     int64_t begin;    /* nanoseconds */
     int64_t end;      /* not before begin */
-    int64_t peer;     /* or -1 */
-    int64_t order;    /* of recording, for sorting */
-    size_t size;      /* bytes */
-    fast_span span;   /* kind */
+    int64_t peer;     /* the other actor, or -1 */
+    int64_t order;    /* serial number, for sorting */
+    size_t size;      /* bytes of the message */
+    fast_span span;   /* kind of the span */
 } timeline_event;
 
 struct fast_timeline {
-    int64_t events_max;     /* the ring's size */
-    int64_t count;          /* of events ever written; the ring holds the last of them */
-    int64_t last;           /* the latest end, which the next one does not precede */
+    int64_t events_max;     /* size of the ring */
+    int64_t count;          /* events ever written; the ring holds the last ones */
+    int64_t last;           /* the latest end; no later event ends before it */
     timeline_event *events; /* the ring */
 };
 
-/* A send or a receive, as the arrows are sorted. */
+/* A send or a receive: one end of an arrow. */
 typedef struct timeline_end {
-    int64_t from, to;  /* the pair */
-    size_t size;       /* of the message */
-    int64_t order;     /* in its actor */
-    timeline_event at; /* where it is drawn */
+    int64_t from, to;  /* sender and receiver */
+    size_t size;       /* bytes of the message */
+    int64_t order;     /* serial number in its actor */
+    timeline_event at; /* the span where it is drawn */
 } timeline_end;
 
-/* One export under way. */
+/* The state of an export. */
 typedef struct timeline_writer {
-    const fast_world *world;        /* what is written */
-    void *stream;                   /* of the file */
-    timeline_event *events;         /* one actor's, mended and sorted */
-    timeline_event *stack;          /* scratch of mending */
-    timeline_end *sends, *receives; /* of all actors */
-    int64_t send_count;             /* of sends */
-    int64_t receive_count;          /* of receives */
-    bool comma;                     /* something was written before */
+    const fast_world *world;        /* that is exported */
+    void *stream;                   /* the open file */
+    timeline_event *events;         /* spans of one actor, repaired and sorted */
+    timeline_event *stack;          /* scratch of the repair */
+    timeline_end *sends, *receives; /* ends of all arrows */
+    int64_t send_count;             /* number of sends */
+    int64_t receive_count;          /* number of receives */
+    bool comma;                     /* the next event needs a comma */
 } timeline_writer;
 
 static const char *const span_names[FAST_SPAN_COUNT] = { "compute", "codec", "send",
@@ -135,12 +136,13 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
     timeline->count++;
 }
 
-static int64_t kept(const fast_timeline *timeline)
+/* Return the number of events in the ring. */
+static int64_t stored(const fast_timeline *timeline)
 {
     return timeline->count < timeline->events_max ? timeline->count : timeline->events_max;
 }
 
-/* A piece of the file that is known to fit and needs no escapes. */
+/* Write formatted text that fits PIECE_MAX and needs no escapes. */
 __attribute__((format(printf, 2, 3))) static fast_err put(timeline_writer *w, const char *format,
                                                           ...)
 {
@@ -154,8 +156,8 @@ __attribute__((format(printf, 2, 3))) static fast_err put(timeline_writer *w, co
     return fast__file_put(w->stream, line, (size_t)length);
 }
 
-/* A text inside a JSON string: what JSON does not allow is escaped, what is not UTF-8 becomes the
- * replacement character. */
+/* Write text inside a JSON string: control characters are escaped, bytes that are not UTF-8 become
+ * the replacement character. */
 static fast_err put_text(timeline_writer *w, const char *text)
 {
     size_t left = strlen(text);
@@ -176,7 +178,7 @@ static fast_err put_text(timeline_writer *w, const char *text)
     return FAST_OK;
 }
 
-/* The start of an event of one actor. A time below zero is left out. */
+/* Write the start of an event of one actor. A negative time is left out. */
 static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int64_t time)
 {
     FAST_TRY(put(w, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64, w->comma ? "," : "",
@@ -187,7 +189,7 @@ static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int
     return put(w, ",\"ts\":%" PRId64 ".%03d", time / 1000, (int)(time % 1000));
 }
 
-/* The actor's place among those of its role. */
+/* Return the index of an actor in its role. */
 static int64_t index_of(const fast_world *world, int64_t id)
 {
     int64_t index = 0;
@@ -196,6 +198,7 @@ static int64_t index_of(const fast_world *world, int64_t id)
     return index;
 }
 
+/* Write the names of the node and the actor. */
 static fast_err put_names(timeline_writer *w, int64_t id)
 {
     const fast_place *place = &w->world->places[id];
@@ -210,7 +213,7 @@ static fast_err put_names(timeline_writer *w, int64_t id)
     return put(w, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%" PRId64 "}}", id);
 }
 
-/* Parents first: by begin, then the longer, then the later recorded. */
+/* Order parents first: by begin, then the longer, then the later one. */
 static int compare_events(const void *a, const void *b)
 {
     const timeline_event *x = a, *y = b;
@@ -221,10 +224,10 @@ static int compare_events(const void *a, const void *b)
     return x->order > y->order ? -1 : x->order < y->order;
 }
 
-/* Copy an actor's ring to w->events so that its spans nest, and sort it. Returns their count. */
-static int64_t mend(timeline_writer *w, const fast_timeline *timeline)
+/* Copy an actor's ring to w->events so that its spans nest, and sort them. Returns their number. */
+static int64_t repair(timeline_writer *w, const fast_timeline *timeline)
 {
-    const int64_t count = kept(timeline);
+    const int64_t count = stored(timeline);
     int64_t depth = 0;
     for (int64_t i = 0; i < count; i++) {
         timeline_event *e = &w->events[i];
@@ -243,6 +246,7 @@ static int64_t mend(timeline_writer *w, const fast_timeline *timeline)
     return count;
 }
 
+/* Write a span, or a fault as an instant. */
 static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     const bool fault = e->span == FAST_SPAN_FAULT;
@@ -260,7 +264,7 @@ static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e
     return put(w, "}}");
 }
 
-/* Remember a send or a receive for the arrows. */
+/* Store a send or a receive for the arrows. */
 static void note_end(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     if (e->peer < 0 || (e->span != FAST_SPAN_SEND && e->span != FAST_SPAN_RECEIVE))
@@ -277,14 +281,14 @@ static void note_end(timeline_writer *w, int64_t id, const timeline_event *e)
     w->receives[w->receive_count++] = point;
 }
 
-/* One actor: its names, what was dropped, its spans and its counter. */
+/* Write one actor: names, number of dropped events, spans and counter. */
 static fast_err put_actor(timeline_writer *w, int64_t id)
 {
     const fast_timeline *timeline = w->world->actors[id]->timeline;
     FAST_TRY(put_names(w, id));
     if (!timeline)
         return FAST_OK;
-    const int64_t count = mend(w, timeline);
+    const int64_t count = repair(w, timeline);
     const int64_t dropped = timeline->count - count;
     if (dropped > 0) {
         FAST_TRY(put_event(w, "i", id, count > 0 ? w->events[0].begin : 0));
@@ -314,7 +318,7 @@ static fast_err put_actor(timeline_writer *w, int64_t id)
     return FAST_OK;
 }
 
-/* By pair, then size, then order. */
+/* Order ends by pair, then size, then serial number. */
 static int compare_ends(const void *a, const void *b)
 {
     const timeline_end *x = a, *y = b;
@@ -327,7 +331,7 @@ static int compare_ends(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Like compare_ends(), but any two of a pair and size are equal. */
+/* As compare_ends(), but ends of equal pair and size are equal. */
 static int compare_streams(const timeline_end *x, const timeline_end *y)
 {
     timeline_end z = *y;
@@ -335,12 +339,13 @@ static int compare_streams(const timeline_end *x, const timeline_end *y)
     return compare_ends(x, &z);
 }
 
+/* Write an arrow from a send to its receive. */
 static fast_err put_arrow(timeline_writer *w, int64_t number, const timeline_end *send,
                           const timeline_end *receive)
 {
     int64_t arrival = receive->at.begin;
     if (receive->at.end < send->at.begin)
-        return FAST_OK; /* not the same message */
+        return FAST_OK; /* these are different messages */
     if (arrival < send->at.begin)
         arrival = send->at.begin;
     FAST_TRY(put_event(w, "s", send->from, send->at.begin));
@@ -350,7 +355,7 @@ static fast_err put_arrow(timeline_writer *w, int64_t number, const timeline_end
                number);
 }
 
-/* Walk sends and receives together; the k-th of each stream belong to each other. */
+/* Merge sends and receives: the k-th send of a stream belongs to its k-th receive. */
 static fast_err put_arrows(timeline_writer *w)
 {
     if (w->send_count == 0 || w->receive_count == 0)
@@ -368,7 +373,7 @@ static fast_err put_arrows(timeline_writer *w)
     return FAST_OK;
 }
 
-/* What was counted, whatever the rings dropped. */
+/* Write the counters of all actors, which include dropped events. */
 static fast_err put_totals(timeline_writer *w)
 {
     const fast_world *world = w->world;
@@ -391,7 +396,7 @@ static fast_err put_totals(timeline_writer *w)
                      "}",
                      comma ? "," : "", id, c->messages_sent, c->bytes_sent, c->messages_received,
                      c->messages_stale, c->compute_ns, c->wait_ns, c->waits,
-                     timeline ? timeline->count - kept(timeline) : 0));
+                     timeline ? timeline->count - stored(timeline) : 0));
         comma = true;
     }
     return put(w, "\n]}}\n");
@@ -409,13 +414,13 @@ static fast_err write_all(void *ctx, void *stream)
     return put_totals(w);
 }
 
-/* Scratch of the export: the largest ring twice, and an entry for each event of all rings. */
+/* Allocate the scratch memory: the largest ring twice, and two ends for each event. */
 static fast_err writer_init(timeline_writer *w)
 {
     int64_t largest = 0, total = 0;
     for (int64_t id = 0; id < w->world->count; id++) {
         const fast_actor *actor = w->world->actors[id];
-        const int64_t count = actor && actor->timeline ? kept(actor->timeline) : 0;
+        const int64_t count = actor && actor->timeline ? stored(actor->timeline) : 0;
         largest = count > largest ? count : largest;
         total += count;
     }

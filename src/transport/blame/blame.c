@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom a wait that timed out really hangs on: the detail of FAST_ETIMEDOUT.
+ * The actor that a wait which timed out depends on in the end: the detail of FAST_ETIMEDOUT.
  *
  *     worker 1 waited 2.0 s for worker 2 (step 12, weights), which waits for worker 5, which does
  *     not answer
  *
- * There is no oracle: actors ask each other, on any transport. In the last quarter of its wait
- * the actor asks the one it waits for (WHO). An actor that is blocked answers out of its wait
- * (ANSWER): whom it waits for and for how long, whom a pending read of the one before it hangs
- * on (fast_task.explain), and whether something that it sent to the one before it is still on
- * its way, where the transport can tell. An actor that computes, stands still, is cut off or is
- * gone does not answer. The asker goes on from hop to hop until
+ * No component has a global view: actors ask each other, on any transport. In the last quarter of
+ * its wait an actor asks the actor that it waits for (FAST_TAG_WHO). An actor that is blocked
+ * answers from its wait (FAST_TAG_ANSWER): the actor that it waits for and for how long, the actor
+ * that a pending read of the hop before depends on (fast_task.explain), and whether a message of
+ * its to the hop before has not arrived, if the transport can tell. An actor that computes, is
+ * paused, unreachable or down does not answer. The walk continues from hop to hop until
  *
- *   - one does not answer, or is known to be down or over;
- *   - one has sent what is waited for, so that the link holds it back;
- *   - one comes again: a circle, found with Brent's method, which remembers one hop only.
+ *   - a hop does not answer, or is known to be down or ended;
+ *   - a hop has sent the message, so that the link delays it;
+ *   - a hop is reached again: a circle, found with Brent's method, which stores one hop only.
  *
- * Walks are repeated in every tick, a thirty-second of the wait; each is an opinion that counts
- * for the time since the last one. The majority of that time decides (Boyer and Moore's vote),
- * since the chain moves while it is walked, and questions are unreliable messages. Who waits for
- * anyone asks everyone at once and blames who is down, else who is silent, else who waits for
- * somebody else.
+ * Walks are repeated in every tick, a thirty-second of the wait; each is a vote that counts for the
+ * time since the last one. The majority of that time decides (Boyer and Moore's vote), since the
+ * chain changes while it is walked, and questions are unreliable messages. An actor that waits for
+ * any actor asks all of them and blames one that is down, else one that is silent, else one that
+ * waits for a third one.
  *
- * An actor that comes back to a wait long after it wanted to ask was not served itself: it stood
- * still, or its clock jumped. It blames itself.
+ * An actor that returns to its wait long after the time of its question was delayed itself: its
+ * node was paused, or its clock jumped. It blames itself.
  *
  * Cost: nothing before three quarters of a wait have passed; then two messages for each hop and
  * tick.
@@ -39,8 +39,8 @@
 
 enum {
     WINDOW = 4,     /* the last 1/WINDOW of a wait is for asking */
-    TICKS = 8,      /* of a window */
-    HOPS_MAX = 256, /* of a chain */
+    TICKS = 8,      /* ticks of a window */
+    HOPS_MAX = 256, /* hops of a chain at most */
     HOPS_AGAIN = 32 /* chains up to this are walked in every tick */
 };
 
@@ -48,18 +48,20 @@ enum {
 enum { WHO_QUESTION, WHO_ORIGIN };
 enum { ANSWER_QUESTION, ANSWER_WHOM, ANSWER_WAITED, ANSWER_SENT };
 
+/* Return the time at the end of a wait in which questions are asked. */
 static int64_t window_of(int64_t begin, int64_t deadline)
 {
     return (deadline - begin) / WINDOW;
 }
 
+/* Return the time between two walks. */
 static int64_t tick_of(int64_t begin, int64_t deadline)
 {
     const int64_t tick = window_of(begin, deadline) / TICKS;
     return tick > 0 ? tick : 1;
 }
 
-/* A small message that nobody counts and that may be lost. Without memory it is. */
+/* Send a small control message, which may be lost. Without memory it is not sent. */
 static void tell(fast_actor *actor, int64_t to, uint64_t tag, const int64_t *words, int count)
 {
     fast_msg *msg = NULL;
@@ -72,21 +74,23 @@ static void tell(fast_actor *actor, int64_t to, uint64_t tag, const int64_t *wor
     actor->world->transport->send(actor, msg);
 }
 
-/* Surveys: an actor that waits for anyone asks everyone. */
+/* Surveys: an actor that waits for any actor asks all of them. */
 
-/* The number of an actor in a survey: those after it come first. */
+/* Return the index of an actor in a survey: the actors after this one come first. */
 static int64_t survey_slot(const fast_actor *actor, int64_t id)
 {
     const int64_t count = actor->world->count;
     return (id - actor->id - 1 + count) % count;
 }
 
+/* Return the number of actors in a survey. */
 static int64_t survey_count(const fast_actor *actor)
 {
     const int64_t others = actor->world->count - 1;
     return others < FAST_BLAME_SURVEY ? others : FAST_BLAME_SURVEY;
 }
 
+/* Return the actor with an index in a survey. */
 static int64_t survey_id(const fast_actor *actor, int64_t slot)
 {
     return (actor->id + 1 + slot) % actor->world->count;
@@ -97,6 +101,7 @@ static bool survey_has(const fast_blame *blame, int64_t slot)
     return blame->survey.answers[slot / 64] >> (slot % 64) & 1;
 }
 
+/* Ask all actors that are up. */
 static void survey_begin(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -116,6 +121,7 @@ static void survey_begin(fast_actor *actor, const fast_wait *wait)
     }
 }
 
+/* Store the answer of an actor to the survey. */
 static void survey_note(fast_actor *actor, const fast_msg *msg)
 {
     fast_blame *blame = &actor->blame;
@@ -129,7 +135,7 @@ static void survey_note(fast_actor *actor, const fast_msg *msg)
         blame->survey.other = msg->from;
 }
 
-/* Whom a survey points at, and how that ends the chain; -1 if at nobody yet. */
+/* Return the actor that a survey suspects, and how it ends the chain; -1: no suspect yet. */
 static int64_t survey_suspect(const fast_actor *actor, int64_t now, int64_t tick,
                               fast_blame_end *end_out)
 {
@@ -163,8 +169,8 @@ static int64_t survey_suspect(const fast_actor *actor, int64_t now, int64_t tick
 
 /* Answers. */
 
-/* Whom the wait of `origin` on this actor hangs on; -1: on anyone. */
-static int64_t whom_now(fast_actor *actor, int64_t origin)
+/* Return the actor that the wait of `origin` for this one depends on; -1: any actor. */
+static int64_t waits_for(fast_actor *actor, int64_t origin)
 {
     const fast_wait *wait = &actor->wait;
     for (fast_task *task = actor->tasks; task; task = task->next) {
@@ -182,20 +188,21 @@ static int64_t whom_now(fast_actor *actor, int64_t origin)
     return suspect >= 0 ? suspect : actor->blame.survey.suspect;
 }
 
+/* Answer a question from inside a wait. */
 static void answer(fast_actor *actor, int64_t from, int64_t question, int64_t origin)
 {
     const fast_transport *transport = actor->world->inner;
     const bool sent = transport->on_way && origin != actor->id && transport->on_way(actor, origin);
     const int64_t words[] = {
         [ANSWER_QUESTION] = question,
-        [ANSWER_WHOM] = whom_now(actor, origin),
+        [ANSWER_WHOM] = waits_for(actor, origin),
         [ANSWER_WAITED] = fast_now(actor) - actor->wait.since,
         [ANSWER_SENT] = sent,
     };
     tell(actor, from, FAST_TAG_ANSWER, words, 4);
 }
 
-/* A question that came while the actor did not wait; it may begin to. */
+/* Store a question that arrived while the actor did not wait. */
 static void pending_add(fast_blame *blame, const fast_msg *msg)
 {
     const int64_t i = blame->pending.count++ % FAST_BLAME_PENDING;
@@ -204,6 +211,7 @@ static void pending_add(fast_blame *blame, const fast_msg *msg)
     blame->pending.ring[i].origin = msg->words[WHO_ORIGIN];
 }
 
+/* Answer the stored questions. */
 static void answer_pending(fast_actor *actor)
 {
     fast_blame *blame = &actor->blame;
@@ -224,7 +232,7 @@ static int64_t last_hop(const fast_blame_walk *walk)
     return walk->last[(walk->count - 1) % FAST_BLAME_SHOWN];
 }
 
-/* A walk has come to an end: its opinion counts for the time since the last one. */
+/* End a walk: its result counts for the time since the last one ended. */
 static void walk_end(fast_actor *actor, fast_blame_end end, int64_t culprit)
 {
     fast_blame *blame = &actor->blame;
@@ -245,6 +253,7 @@ static void walk_end(fast_actor *actor, fast_blame_end end, int64_t culprit)
     }
 }
 
+/* Ask the newest hop. */
 static void ask_hop(fast_actor *actor, int64_t id)
 {
     fast_blame *blame = &actor->blame;
@@ -253,7 +262,7 @@ static void ask_hop(fast_actor *actor, int64_t id)
     tell(actor, id, FAST_TAG_WHO, words, 2);
 }
 
-/* Go on to the next hop, unless the chain ends there. */
+/* Continue at the next hop, unless the chain ends there. */
 static void hop_to(fast_actor *actor, int64_t id)
 {
     fast_blame *blame = &actor->blame;
@@ -280,6 +289,7 @@ static void hop_to(fast_actor *actor, int64_t id)
     }
 }
 
+/* Start a walk at the actor that the wait is for, or a survey. */
 static void walk_begin(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -311,7 +321,7 @@ static void walk_begin(fast_actor *actor, const fast_wait *wait)
     survey_begin(actor, wait);
 }
 
-/* An answer to the open question: go on with what it says. */
+/* Handle an answer to the open question. */
 static void walk_step(fast_actor *actor, const fast_msg *msg)
 {
     fast_blame *blame = &actor->blame;
@@ -363,7 +373,7 @@ void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
         blame->weight = 0;
         blame->ended_at = now;
     } else if (blame->since != wait->since) {
-        /* Another wait of the same operation: what came of the last one counts on. */
+        /* Another wait of the operation: the earlier walks still count. */
     } else if (blame->walk.end == FAST_BLAME_OPEN && blame->walk.count > 0) {
         /* A hop that was asked in this tick has time until the next one. */
         if (now - blame->asked < tick)
@@ -387,7 +397,7 @@ void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
         else
             walk_step(actor, msg);
     } else if (origin < 0 || origin >= actor->world->count) {
-        /* Not a question that makes sense: it is dropped. */
+        /* An invalid question is dropped. */
     } else if (actor->wait.waiting) {
         answer(actor, msg->from, msg->words[WHO_QUESTION], origin);
     } else if (!actor->ended) {
@@ -396,11 +406,11 @@ void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
     fast_msg_free(msg);
 }
 
-/* The detail. */
+/* The text. */
 
 typedef struct blame_line {
-    char text[FAST_DETAIL_MAX]; /* so far */
-    size_t used;                /* of it */
+    char text[FAST_DETAIL_MAX]; /* the text so far */
+    size_t used;                /* bytes in use */
 } blame_line;
 
 __attribute__((format(printf, 2, 3))) static void put(blame_line *l, const char *format, ...)
@@ -431,7 +441,7 @@ static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
     put(l, " (step %" PRId64 ", %s)", actor->step, actor->what[0] ? actor->what : wait->doing);
 }
 
-/* The hops after the first, which the beginning has named; those in the middle are left out. */
+/* Write the hops after the first, which put_begin() has named; a long middle is left out. */
 static void put_chain(blame_line *l, const fast_actor *actor, const fast_blame_walk *walk)
 {
     for (int64_t i = 1; i < walk->count; i++) {
@@ -485,7 +495,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
     const int64_t now = fast_now(actor);
-    /* The first call of an operation that began past its deadline. */
+    /* Needed if the operation started past its deadline. */
     (void)fast__blame_ask_at(actor, wait);
     const int64_t window = window_of(blame->begin, blame->deadline);
     const int64_t tick = tick_of(blame->begin, blame->deadline);
@@ -498,7 +508,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
             (double)(now - blame->next) * 1e-9);
         return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
     }
-    /* The open question counts if nothing else is known, or if it is as old as a tick. */
+    /* The open question counts if there is no other result, or if it is as old as a tick. */
     if (asked && blame->since == wait->since && blame->walk.end == FAST_BLAME_OPEN &&
         blame->walk.count > 0 && (blame->best.end == FAST_BLAME_OPEN || now - blame->asked >= tick))
         walk_end(actor, FAST_BLAME_SILENT, last_hop(&blame->walk));

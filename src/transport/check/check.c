@@ -2,27 +2,26 @@
 /*
  * check: wraps any other transport and verifies the contract while it runs.
  *
- * Every message carries a proof, made when it is sent and looked at when it is delivered:
+ * Every message has a proof, made when it is sent and verified when it is delivered:
  *
  *     sum of header and parts (32 bits) | sender's life (4 bits) | its number in the pair (28 bits)
  *
- * The number must be the next one of its pair: nothing is lost, doubled or overtaken. The sum must
- * be the same: nobody wrote to what was moved or frozen. Besides:
+ * The number must be the next one of its pair: no message is lost, doubled or overtaken. The sum
+ * must be equal: no actor wrote to a moved or frozen buffer. Besides:
  *
- *     wait    ends by its deadline: exactly on a virtual clock, within SLACK_NS on a real one; once
- *             it said FAST_ECANCELED it does so for good
- *     now     is not negative and never goes back
- *     charge  is given a finite, non-negative cost
+ *     wait    ends by its deadline: exactly on a virtual clock, within SLACK_NS on a real one;
+ *             after FAST_ECANCELED it returns nothing else
+ *     now     is not negative and never decreases
+ *     charge  has a finite, non-negative cost
  *     compute contains no call that blocks
  *     all     are called on the actor's own thread, in its own program
- *     run     ends with every message and buffer given back, or in the mailbox of whom it was for
+ *     run     ends with every message and buffer freed, or in the mailbox of its receiver
  *
- * Faults of a simulation excuse what they cause: messages that vanish at a crash or are changed by
+ * Faults of a simulation excuse their effects: messages that vanish at a crash or are falsified by
  * a node that lies, clocks that jump, nodes that pause.
  *
- * A violation is counted and the first is kept; the run then fails with it. Cost: one reading of
- * every byte sent and received, 8 bytes for each pair of actors, and no change of what the actors
- * see.
+ * The run fails with the first violation. Cost: one reading of every byte sent and received, and 8
+ * bytes for each pair of actors. The actors see no difference.
  */
 #include "base/hash.h"
 #include "base/memory.h"
@@ -33,38 +32,39 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define SLACK_NS ((int64_t)10000000000) /* how late a wait may be on a busy machine */
-#define POLL_NS  ((int64_t)1000)        /* what a poll may take, so that polling makes time pass */
+#define SLACK_NS ((int64_t)10000000000) /* delay of a wait on a busy machine */
+#define POLL_NS  ((int64_t)1000) /* a poll may take this time, so that polling moves the clock */
 
 enum {
-    NUMBER_BITS = 28,                     /* of a message in its pair */
-    NUMBER_MASK = (1 << NUMBER_BITS) - 1, /* of the same */
-    LIFE_MASK = 15                        /* of the sender's life */
+    NUMBER_BITS = 28,                     /* bits of the number of a message in its pair */
+    NUMBER_MASK = (1 << NUMBER_BITS) - 1, /* selects the number */
+    LIFE_MASK = 15                        /* the sender's life modulo 16 */
 };
 
-/* What is known of one actor. Touched by its own program, and by who delivers to it. */
+/* The state of one actor. Used by its own program, and by the thread that delivers to it. */
 typedef struct check_actor {
-    uint32_t *sent;     /* [count] the last number sent to each */
-    uint32_t *seen;     /* [count] life and number of the last message from each */
-    bool *fresh;        /* [count] nothing came from it in this life: any number may be next */
-    int64_t life;       /* that `fresh` is about */
+    uint32_t *sent;     /* [count] last number sent to each actor */
+    uint32_t *seen;     /* [count] life and number of the last message from each actor */
+    bool *fresh;        /* [count] no message arrived in this life: any number may be next */
+    int64_t life;       /* life that `fresh` refers to */
     int64_t now;        /* the latest reading of its clock */
     const void *thread; /* that runs it; NULL before its first call */
     bool computing;     /* inside compute() */
-    bool canceled;      /* a wait said so, in this life */
+    bool canceled;      /* a wait returned FAST_ECANCELED in this life */
 } check_actor;
 
 typedef struct check_state {
-    bool faulty;                 /* the run has faults, which excuse much */
-    atomic_llong violations;     /* how many */
-    char first[FAST_DETAIL_MAX]; /* the first of them, written by whom counted it */
-    int64_t count;               /* of actors */
-    check_actor *actors;         /* of all; those of other processes are unused */
+    bool faulty;                 /* the run has faults, which excuse violations */
+    atomic_llong violations;     /* number of violations */
+    char first[FAST_DETAIL_MAX]; /* the first violation, written by the thread that counted it */
+    int64_t count;               /* number of actors */
+    check_actor *actors;         /* [count]; those of other processes are unused */
 } check_state;
 
-/* Its address tells threads apart. */
+/* Its address identifies the thread. */
 static _Thread_local char this_thread;
 
+/* Count a violation; the first one is stored. */
 __attribute__((format(printf, 2, 3))) static void violate(fast_world *world, const char *format,
                                                           ...)
 {
@@ -77,6 +77,7 @@ __attribute__((format(printf, 2, 3))) static void violate(fast_world *world, con
     va_end(args);
 }
 
+/* Return the state of an actor. */
 static check_actor *find(fast_actor *actor)
 {
     check_state *state = actor->world->check;
@@ -85,7 +86,7 @@ static check_actor *find(fast_actor *actor)
     return &state->actors[actor->id];
 }
 
-/* A restarted actor begins anew: what it sends is numbered again, and it has missed something. */
+/* Reset the state of a restarted actor: its messages are numbered again, and it missed some. */
 static void notice_life(const check_state *state, check_actor *c, int64_t life)
 {
     if (c->life == life)
@@ -99,7 +100,7 @@ static void notice_life(const check_state *state, check_actor *c, int64_t life)
     }
 }
 
-/* What holds for every call: the right thread, and not inside computing where it would block. */
+/* Verify that a call is on the actor's thread and, if it blocks, not inside fast_compute(). */
 static check_actor *enter(fast_actor *actor, const char *call, bool blocks)
 {
     check_actor *c = find(actor);
@@ -115,7 +116,7 @@ static check_actor *enter(fast_actor *actor, const char *call, bool blocks)
     return c;
 }
 
-/* A sum of all that the receiver must see as it was sent. */
+/* Return a sum of the fields and bytes that the receiver must see unchanged. */
 static uint32_t message_sum(const fast_msg *msg)
 {
     uint64_t sum = fast__hash(msg->words, sizeof msg->words, msg->tag);
@@ -123,14 +124,14 @@ static uint32_t message_sum(const fast_msg *msg)
     sum = fast__hash(head, sizeof head, sum);
     for (int i = 0; i < msg->part_count; i++) {
         if (!msg->parts[i].buffer)
-            continue; /* taken out before it was sent */
+            continue; /* removed before it was sent */
         sum = fast__hash(&msg->parts[i].size, sizeof msg->parts[i].size, sum);
         sum = fast__hash(fast_msg_data(msg, i), msg->parts[i].size, sum);
     }
     return (uint32_t)(sum ^ sum >> 32);
 }
 
-/* A message that cannot be sent: a bug of whom calls, found before the transport trips over it. */
+/* Verify a message that is sent: an error of the caller must not reach the transport. */
 static bool message_is_sound(fast_actor *actor, const fast_msg *msg)
 {
     fast_world *world = actor->world;
@@ -171,7 +172,7 @@ static void check_send(fast_actor *actor, fast_msg *msg)
     actor->world->inner->send(actor, msg);
 }
 
-/* Is it the next of its pair? */
+/* Verify that a message is the next of its pair. */
 static void check_number(fast_actor *actor, check_actor *c, const fast_msg *msg, uint32_t stamp)
 {
     const check_state *state = actor->world->check;
@@ -210,7 +211,7 @@ void fast__check_deliver(fast_actor *actor, const fast_msg *msg)
         return;
     }
     if (msg->tag == FAST_TAG_DOWN || msg->tag == FAST_TAG_UP)
-        return; /* the transport's own words */
+        return; /* made by the transport, not sent by an actor */
     if (c->thread && c->thread != &this_thread)
         violate(actor->world, "a message was delivered to actor %" PRId64 " on a thread of others",
                 actor->id);
@@ -322,14 +323,14 @@ static fast_err check_native(fast_actor *actor, const fast_native *native)
     return actor->world->inner->native(actor, native);
 }
 
-/* After a run that went well everything is free again, but for what nobody received. A frozen
- * buffer may be in several mailboxes, so too many held ones prove nothing. */
+/* Verify that a run without errors freed all messages and buffers but those in mailboxes. A frozen
+ * buffer may be in several mailboxes, so a negative rest proves nothing. */
 static void check_leaks(fast_world *world)
 {
     const check_state *state = world->check;
     fast_pool_use use = fast__pool_used(world->pool);
     if (state->faulty)
-        return; /* a crash takes what its actor had */
+        return; /* a crash drops the memory of its actor */
     for (int64_t id = 0; id < world->count; id++) {
         const fast_actor *actor = world->actors[id];
         if (actor && actor->err)

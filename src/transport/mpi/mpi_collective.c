@@ -2,15 +2,16 @@
 /*
  * Collectives of MPI for groups whose members live on as many ranks.
  *
- * MPI_Comm_create_group() blocks until every member calls it, so nobody calls it before all are
- * there: each member tells rank 0 that it is ready, and rank 0 tells all of them to go. Since one
- * rank decides, all ranks make their communicators in one order, and two teams that overlap cannot
- * wait for each other. A member that gave up meanwhile goes too, so that no one waits for it.
+ * MPI_Comm_create_group() blocks until every member calls it, so no member calls it before all are
+ * ready: each member sends FAST_WIRE_READY to rank 0, and rank 0 sends FAST_WIRE_GO to all. Since
+ * one rank decides, all ranks make their communicators in one order, and two teams that overlap
+ * cannot deadlock. A member whose wait failed meanwhile calls it too, so that no member waits for
+ * it.
  *
  * A vector is summed in chunks: copied into one of two buffers, reduced there by MPI_Iallreduce(),
- * copied back, so that copying one overlaps with reducing the other. A member that waits in vain
- * returns at its deadline; the buffer stays with MPI, the team is broken, and the process aborts
- * the job when it exits, for MPI could not end otherwise.
+ * copied back, so that copying one overlaps with reducing the other. A wait of a member ends at its
+ * deadline; the buffer stays with MPI, the team is broken, and the process aborts the job when it
+ * exits, since MPI could not be finalised.
  */
 #include "transport/mpi/mpi_collective.h"
 
@@ -20,53 +21,53 @@
 #include <pthread.h>
 #include <string.h>
 
-/* How long a member that has ended is waited for: what it sent is on its way. */
+/* Time to wait for a member that has ended: its last messages may still arrive. */
 #define PATIENCE_NS ((int64_t)1000 * 1000 * 1000)
 
 enum {
-    TEAMS_MAX = 1024,         /* per world */
-    CHUNK_FLOATS = 64 * 1024, /* floats of a buffer: of 256 KiB to 4 MiB the fastest */
-    COMM_TAG_FIRST = 16,      /* MPI's tags of communicators under construction */
-    COMM_TAGS = 16384,        /* how many: keys are spread over them */
+    TEAMS_MAX = 1024,         /* teams of a world */
+    CHUNK_FLOATS = 64 * 1024, /* floats of a buffer: 256 KiB was the fastest up to 4 MiB */
+    COMM_TAG_FIRST = 16,      /* first tag of MPI for making communicators */
+    COMM_TAGS = 16384,        /* number of these tags: keys are hashed to them */
     CHUNKS = 2
 };
 
-/* What happens to a buffer: the actor writes FREE and ASKED, the port's thread the others. */
+/* State of a chunk: the actor writes FREE and ASKED, the port's thread RUNNING and DONE. */
 enum { CHUNK_FREE, CHUNK_ASKED, CHUNK_RUNNING, CHUNK_DONE };
 
 typedef struct mpi_chunk {
-    atomic_int state;    /* who may touch the rest */
-    bool barrier;        /* no numbers */
-    int count;           /* of floats */
-    float *x;            /* CHUNK floats, once they are needed */
-    MPI_Request request; /* while it runs */
+    atomic_int state;    /* decides which thread may use the other fields */
+    bool barrier;        /* a barrier: no floats */
+    int count;           /* floats in x */
+    float *x;            /* [CHUNK_FLOATS], allocated at the first use */
+    MPI_Request request; /* active while RUNNING */
 } mpi_chunk;
 
-/* How far a team is. */
+/* State of a team. */
 enum { TEAM_NEW, TEAM_WANTED, TEAM_TOLD, TEAM_MADE, TEAM_BROKEN };
 
 typedef struct mpi_team {
-    struct mpi_team *next;    /* of the world's teams */
-    uint64_t key;             /* of the group */
-    int64_t actor;            /* the member that lives here; -1: none has called yet */
-    int64_t count;            /* of members */
-    int *ranks;               /* of the members, in their order; NULL: none has called yet */
-    int64_t ready_count;      /* at rank 0: members that are ready */
-    int *ready;               /* at rank 0: their ranks */
+    struct mpi_team *next;    /* the team made before */
+    uint64_t key;             /* key of the group */
+    int64_t actor;            /* the member of this rank; -1: it has not called yet */
+    int64_t count;            /* number of members */
+    int *ranks;               /* of the members, in their order; NULL: no call yet */
+    int64_t ready_count;      /* rank 0: number of members that are ready */
+    int *ready;               /* rank 0: ranks of the members that are ready */
     atomic_int state;         /* TEAM_... */
-    bool broken;              /* a member here gave up */
-    bool going;               /* the communicator was made */
-    MPI_Comm comm;            /* once it is made */
-    uint64_t asked;           /* chunks so far: chunk i uses slot i mod SLOTS; the actor's */
-    uint64_t begun;           /* likewise, that MPI was given: in the same order at all members */
-    mpi_chunk chunks[CHUNKS]; /* chunks under way */
+    bool broken;              /* a wait of the member of this rank failed */
+    bool going;               /* comm is valid */
+    MPI_Comm comm;            /* valid if `going` */
+    uint64_t asked;           /* requested chunks: chunk i is chunks[i % CHUNKS]; actor only */
+    uint64_t begun;           /* chunks that MPI was given, in one order at all members */
+    mpi_chunk chunks[CHUNKS]; /* buffers */
 } mpi_team;
 
 struct fast_mpi_teams {
-    pthread_mutex_t mutex; /* guards the list, and the teams' fields that are not atomic */
-    mpi_team *first;       /* the newest */
-    int count;             /* of teams */
-    atomic_bool asked;     /* something is to be done by the port's thread */
+    pthread_mutex_t mutex; /* guards the list and the fields of teams that are not atomic */
+    mpi_team *first;       /* the newest team */
+    int count;             /* number of teams */
+    atomic_bool asked;     /* there is a request for the port's thread */
 };
 
 fast_err fast__mpi_teams_new(fast_port *port)
@@ -99,7 +100,7 @@ bool fast__mpi_teams_free(fast_port *port)
     return true;
 }
 
-/* The team of a key, new if there is none. The mutex is held. */
+/* Return the team of a key, made at its first use. The mutex is held. FAST_ENOTSUP, FAST_ENOMEM. */
 static fast_err team_find(fast_port *port, uint64_t key, mpi_team **out)
 {
     struct fast_mpi_teams *teams = port->teams;
@@ -120,7 +121,7 @@ static fast_err team_find(fast_port *port, uint64_t key, mpi_team **out)
     return FAST_OK;
 }
 
-/* Make the communicator: every member does so now. */
+/* Make the communicator of a team; blocks until every member does. */
 static fast_err team_make(fast_port *port, mpi_team *t)
 {
     MPI_Group all = MPI_GROUP_NULL;
@@ -141,7 +142,8 @@ static fast_err team_make(fast_port *port, mpi_team *t)
     return FAST_OK;
 }
 
-/* At rank 0: a member on `rank` is ready; if it is the last, let all go. The mutex is held. */
+/* Rank 0: note that the member on `rank` is ready; after the last one, send FAST_WIRE_GO to all.
+ * The mutex is held. FAST_EFORMAT. */
 static fast_err team_count(fast_port *port, mpi_team *t, int rank, int64_t count)
 {
     if (count < 2 || count > port->process->ranks || (t->ready && t->ready_count >= count) ||
@@ -189,7 +191,7 @@ fast_err fast__mpi_team_go(fast_port *port, int rank, uint64_t key)
     return err;
 }
 
-/* Begin a chunk whose turn it is. */
+/* Start the requested chunks in their order. */
 static fast_err chunk_begin(mpi_team *t, int64_t *events)
 {
     for (mpi_chunk *s = &t->chunks[t->begun % CHUNKS]; atomic_load(&s->state) == CHUNK_ASKED;
@@ -205,7 +207,7 @@ static fast_err chunk_begin(mpi_team *t, int64_t *events)
     return FAST_OK;
 }
 
-/* Look whether a chunk is done. */
+/* Test whether a running chunk is done. */
 static fast_err chunk_end(mpi_chunk *s, int64_t *events)
 {
     if (atomic_load(&s->state) != CHUNK_RUNNING)
@@ -219,7 +221,7 @@ static fast_err chunk_end(mpi_chunk *s, int64_t *events)
     return FAST_OK;
 }
 
-/* One team's requests. The mutex is held. True in *pending_out if it has some left. */
+/* Advance the requests of a team. The mutex is held. Sets *pending_out if a chunk still runs. */
 static fast_err team_advance(fast_port *port, mpi_team *t, int64_t *events, bool *pending_out)
 {
     const int64_t before = *events;
@@ -264,18 +266,18 @@ int64_t fast__mpi_team_progress(fast_port *port)
     return events;
 }
 
-/* A collective as its actor sees it. */
+/* A call of fast__mpi_native(). */
 typedef struct mpi_call {
-    fast_port *port;                   /* that does it */
-    fast_actor *actor;                 /* who asks */
-    const fast_native *native;         /* for what */
-    void (*notify)(fast_world *world); /* lets the port's thread know */
-    mpi_team *team;                    /* of the group */
-    fast_wait wait;                    /* what it waits for */
-    int64_t patience; /* until when a member that has ended is waited for; 0: none */
+    fast_port *port;                   /* of the world */
+    fast_actor *actor;                 /* the calling actor */
+    const fast_native *native;         /* the request */
+    void (*notify)(fast_world *world); /* tells the port's thread about a request */
+    mpi_team *team;                    /* team of the group */
+    fast_wait wait;                    /* of the call */
+    int64_t patience;                  /* deadline for a member that has ended; 0: no member has */
 } mpi_call;
 
-/* The calling actor's team, with its members' ranks. FAST_ENOTSUP if two share a rank. */
+/* Return the calling actor's team. FAST_ENOTSUP if two members share a rank. */
 static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_native *native,
                           mpi_team **out)
 {
@@ -308,7 +310,7 @@ static fast_err team_join(fast_port *port, const fast_actor *actor, const fast_n
     return FAST_OK;
 }
 
-/* Let the port's thread look. */
+/* Tell the port's thread about a request. */
 static void ask(const mpi_call *c)
 {
     pthread_mutex_lock(&c->port->teams->mutex);
@@ -317,7 +319,7 @@ static void ask(const mpi_call *c)
     c->notify(c->port->world);
 }
 
-/* A member that is down, or -1. */
+/* Return a member that is down, or -1. */
 static int64_t member_down(const fast_actor *actor, const fast_native *native)
 {
     if (actor->mailbox.down_count == 0)
@@ -328,8 +330,8 @@ static int64_t member_down(const fast_actor *actor, const fast_native *native)
     return -1;
 }
 
-/* One wait of the actor; a failure breaks the team. A member that has ended may have done its part
- * before, and what it sent is on its way: it gets a moment. */
+/* Wait once; a failure breaks the team. A member that has ended may have contributed before: its
+ * messages get PATIENCE_NS to arrive. */
 static fast_err team_wait(mpi_call *c)
 {
     fast_actor *actor = c->actor;
@@ -354,6 +356,7 @@ static fast_err team_wait(mpi_call *c)
     return err;
 }
 
+/* Copy the floats from `offset` on into a free chunk and request it. FAST_ENOMEM. */
 static fast_err chunk_ask(mpi_chunk *s, const fast_native *native, int64_t offset)
 {
     const int64_t left = native->size - offset;
@@ -367,7 +370,7 @@ static fast_err chunk_ask(mpi_chunk *s, const fast_native *native, int64_t offse
     return FAST_OK;
 }
 
-/* Copy chunks in, have them reduced, copy them back. */
+/* Copy chunks in, have them reduced, copy the results back. */
 static fast_err team_run(mpi_call *c)
 {
     const fast_native *native = c->native;

@@ -2,15 +2,14 @@
 /*
  * Sending and receiving between ranks without ever blocking.
  *
- *   out   queue -> at most FAST_PORT_OUT_MAX under way per rank -> freed when MPI is done with it
+ *   out   queue -> at most FAST_PORT_OUT_MAX active sends per rank -> freed when MPI has sent them
  *   in    a ring of posted receives of packets; the parts of a large message are received straight
- *         into the pool's buffers as soon as its packet says how large they are
+ *         into the pool's buffers as soon as its packet has announced their sizes
  *
- * What is under way holds its message, so that no part is copied on the way out. Queues hold the
- * messages themselves and take no memory of their own; what this rank receives ahead of its actors
- * is bounded by FAST_PORT_LARGE_MAX large messages from each rank. Both sides always receive while
- * they send, so two ranks that send large messages to each other at once do not wait for each
- * other.
+ * An active send holds its message, so that no part is copied. Queues link the messages themselves
+ * and need no memory; the memory that this rank receives ahead of its actors is bounded by
+ * FAST_PORT_LARGE_MAX large messages from each rank. Both sides always receive while they send, so
+ * two ranks that send large messages to each other at once do not deadlock.
  *
  * Cost: a message with small parts is one MPI message; others take one more for each part (two
  * past PORT_BLOCK bytes).
@@ -25,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts beyond this are sent as blocks of it and a rest: MPI counts in int. */
+/* Larger parts are sent as blocks of this size and a rest: MPI counts in int. */
 enum { PORT_BLOCK = 1 << 20 };
 
 void fast__port_fail(fast_port *port, fast_err err)
@@ -38,7 +37,7 @@ void fast__port_fail(fast_port *port, fast_err err)
     atomic_store(&port->world->canceled, true);
 }
 
-/* MPI cannot reach this rank: its actors are down for those here, and what is sent there is
+/* MPI cannot reach a rank: its actors are down for those of this rank, and messages to it are
  * lost. */
 static void lane_die(fast_port *port, int rank)
 {
@@ -58,7 +57,7 @@ static void lane_die(fast_port *port, int rank)
     fast__port_down(port, rank);
 }
 
-/* True if MPI did it; else the lane is dead. */
+/* Return whether a call of MPI succeeded; else the lane is dead. */
 static bool lane_ok(fast_port *port, int rank, int code)
 {
     if (code == MPI_SUCCESS)
@@ -67,6 +66,7 @@ static bool lane_ok(fast_port *port, int rank, int code)
     return false;
 }
 
+/* List a rank in port->busy. */
 static void lane_busy(fast_port *port, int rank)
 {
     if (port->lanes[rank].busy)
@@ -76,9 +76,9 @@ static void lane_busy(fast_port *port, int rank)
     FAST_ASSERT(port->busy_count <= port->process->ranks);
 }
 
-/* Send or receive a stretch of bytes of any size: one request, or two. */
-static int stretch(fast_port *port, bool out, void *data, size_t size, int rank,
-                   MPI_Request *requests, int *count)
+/* Send or receive a part of any size: one request, or two. Returns the code of MPI. */
+static int transfer_part(fast_port *port, bool out, void *data, size_t size, int rank,
+                         MPI_Request *requests, int *count)
 {
     unsigned char *bytes = data;
     const size_t blocks = size <= INT_MAX ? 0 : size / PORT_BLOCK;
@@ -106,7 +106,7 @@ static int stretch(fast_port *port, bool out, void *data, size_t size, int rank,
     return MPI_SUCCESS;
 }
 
-/* A used or a new record of a message under way; NULL if there is no memory. */
+/* Take an active send from the free list, or allocate one; NULL without memory. */
 static fast_port_out *out_take(fast_port *port)
 {
     fast_port_out *out = port->out_free;
@@ -120,6 +120,7 @@ static fast_port_out *out_take(fast_port *port)
     return out;
 }
 
+/* Free the message of a send that ended, and put the send on the free list. */
 static void out_give(fast_port *port, fast_port_out *out)
 {
     fast_msg_free(out->msg);
@@ -128,13 +129,13 @@ static void out_give(fast_port *port, fast_port_out *out)
     port->out_free = out;
 }
 
-/* Parts of such a message do not fit its packet. */
+/* Return whether the parts of a message do not fit into its packet. */
 static bool is_large(const fast_msg *msg)
 {
     return msg && fast__msg_payload(msg) - msg->declared > FAST_WIRE_INLINE_MAX;
 }
 
-/* Send the packet of `out`, which is written, and what follows it. Takes `out`. */
+/* Send the packet of `out` and the parts outside of it. Takes `out`. */
 static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -145,10 +146,10 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
     const bool outside = is_large(msg);
     for (int i = 0; outside && i < msg->part_count && code == MPI_SUCCESS; i++)
         if (msg->parts[i].size)
-            code = stretch(port, true, (void *)(uintptr_t)fast_msg_data(msg, i), msg->parts[i].size,
-                           rank, out->requests, &out->request_count);
+            code = transfer_part(port, true, (void *)(uintptr_t)fast_msg_data(msg, i),
+                                 msg->parts[i].size, rank, out->requests, &out->request_count);
     int done = 0;
-    /* MPI has copied most small messages by now. */
+    /* MPI has buffered most small messages by now. */
     if (lane_ok(port, rank, code) && !outside &&
         MPI_Test(&out->requests[0], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) {
         out_give(port, out);
@@ -163,7 +164,7 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
     lane->large_count += outside;
 }
 
-/* Free what MPI is done with, oldest first, and start what waits. Returns how much happened. */
+/* Free sends that ended, oldest first, and start queued ones. Returns the number of events. */
 static int64_t lane_send(fast_port *port, int rank)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -172,7 +173,7 @@ static int64_t lane_send(fast_port *port, int rank)
         fast_port_out *out = lane->out;
         int done = 0;
         const int code = MPI_Testall(out->request_count, out->requests, &done, MPI_STATUSES_IGNORE);
-        /* What a dead lane has under way stays: MPI may still touch it. */
+        /* The active sends of a dead lane stay: MPI may still use them. */
         if (!lane_ok(port, rank, code) || !done)
             break;
         lane->out = out->next;
@@ -186,7 +187,7 @@ static int64_t lane_send(fast_port *port, int rank)
            lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue.first || lane->done_asked)) {
         fast_port_out *out = out_take(port);
         if (!out)
-            break; /* tried again at the next progress */
+            break; /* repeated at the next progress */
         size_t size;
         out->msg = fast__msg_pop(&lane->queue);
         if (out->msg) {
@@ -236,7 +237,7 @@ void fast__port_push(fast_port *port, int rank)
     lane_busy(port, rank);
 }
 
-/* Hand over the messages that are whole, in order. */
+/* Deliver the messages that are complete, in order. Returns their number. */
 static int64_t lane_receive(fast_port *port, int rank)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -277,8 +278,8 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
         int code = MPI_SUCCESS;
         for (int i = 0; i < msg->part_count && code == MPI_SUCCESS; i++)
             if (msg->parts[i].size)
-                code = stretch(port, false, fast_buffer_data(msg->parts[i].buffer),
-                               msg->parts[i].size, rank, in->requests, &in->request_count);
+                code = transfer_part(port, false, fast_buffer_data(msg->parts[i].buffer),
+                                     msg->parts[i].size, rank, in->requests, &in->request_count);
         lane_ok(port, rank, code);
     }
     if (lane->in_last)
@@ -290,6 +291,7 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
     return FAST_OK;
 }
 
+/* Make the message of a packet, and deliver it or wait for its parts. */
 static fast_err message_receive(fast_port *port, int rank, const fast_wire *wire,
                                 const unsigned char *payload)
 {
@@ -301,7 +303,7 @@ static fast_err message_receive(fast_port *port, int rank, const fast_wire *wire
     return FAST_OK;
 }
 
-/* A packet has arrived. */
+/* Handle a packet of `rank`. FAST_EFORMAT, FAST_ENOMEM. */
 static fast_err packet_receive(fast_port *port, int rank, const unsigned char *packet, size_t size)
 {
     fast_wire wire;
@@ -329,8 +331,8 @@ static fast_err packet_receive(fast_port *port, int rank, const unsigned char *p
     return fast__fail(FAST_EFORMAT, "rank %d sent a packet of kind %d", rank, wire.kind);
 }
 
-/* Take the packets that have come, at most one round of the ring, and post their receives
- * again. */
+/* Handle the packets that have arrived, at most one round of the ring, and post their receives
+ * again. Returns their number. */
 static int64_t ring_progress(fast_port *port)
 {
     int64_t events = 0;
@@ -358,7 +360,7 @@ static int64_t ring_progress(fast_port *port)
 
 int64_t fast__port_progress(fast_port *port)
 {
-    /* A port that failed still sends, so that the others hear how its actors end. */
+    /* A port that failed still sends, so that other ranks learn how its actors ended. */
     int64_t events = port->err ? 0 : ring_progress(port);
     for (int i = 0; i < port->busy_count;) {
         const int rank = port->busy[i];
@@ -415,7 +417,7 @@ void fast__port_start(fast_port *port, MPI_Comm comm)
     }
 }
 
-/* Take back the posted receives, and the communicator. */
+/* Cancel the posted receives and free the communicator. */
 static void mpi_stop(fast_port *port)
 {
     if (port->comm == MPI_COMM_NULL)

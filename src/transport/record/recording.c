@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of a recording: recording.h has its form. It is written piece by piece while the run
- * goes on, through a file beside it that takes its name at the end: so a file of that name is
- * always whole, and a run that crashed or met a full disk leaves the one of before.
+ * The file of a recording: recording.h has its format. It is written piece by piece during the run,
+ * to a temporary file that is renamed at the end: so a file of that name is always complete, and a
+ * run that crashed or filled the disk leaves the earlier file.
  *
- * Read it is with distrust: the sums first, then every event of every tape is decoded once, and the
- * turns of each lock must be 0, 1, 2, ... over all tapes. What passes can still be a lie about the
- * run, and then the replay stops with what does not fit; but no number in it leads astray.
- * Cost: 4 bytes of memory a turn, and the file itself.
+ * A file is not trusted: first its sums are verified, then every event of every trace is decoded
+ * once, and the critical sections of each lock must be 0, 1, 2, ... over all traces. A file that
+ * passes can still differ from the run, and then the replay stops with the mismatch; but none of
+ * its numbers leads to a wrong access. Cost: 4 bytes of memory a section, and the file itself.
  */
 #include "transport/record/recording.h"
 
@@ -25,18 +25,18 @@ enum {
     HEAD = MAGIC + 8,    /* bytes before the text */
     PIECE_HEAD = 8,      /* bytes before a piece's events */
     SUM = 8,             /* bytes of a hash */
-    ACTORS_MAX = 1 << 20 /* of a world */
+    ACTORS_MAX = 1 << 20 /* actors of a world */
 };
 static const char magic[MAGIC + 1] = "FASTREC1";
 static const unsigned char no_events[1]; /* the end has no events */
 static const uint32_t END = UINT32_MAX;
 static const int64_t CLOCK_MAX = INT64_MAX / 4; /* 73 years: sums with a timeout do not overflow */
 
-/* A piece of a tape. */
+/* A piece of a trace. */
 typedef struct fast_trace_piece {
     const unsigned char *events; /* in the file's bytes */
-    size_t size;                 /* of them */
-    int64_t next;                /* piece of the same tape; -1: none */
+    size_t size;                 /* bytes of events */
+    int64_t next;                /* next piece of this trace; -1: none */
 } fast_trace_piece;
 
 static void put_u32(unsigned char *to, uint32_t value)
@@ -61,7 +61,7 @@ static uint64_t get_u64(const unsigned char *from)
     return get_u32(from) | (uint64_t)get_u32(from + 4) << 32;
 }
 
-/* The sum of a head and what follows it, after that of what was before. */
+/* Return the hash of a header and its payload, chained with the hash before. */
 static uint64_t sum_of(const unsigned char *head, size_t head_size, const void *bytes, size_t size,
                        uint64_t before)
 {
@@ -120,13 +120,14 @@ bool fast__trace_read(const fast_recording *recording, fast_trace_reader *reader
     return true;
 }
 
-/* What one pass over a tape has seen. */
+/* The state of one pass over a trace. */
 typedef struct trace_check {
-    int64_t clock;                      /* the last reading */
-    int64_t sections[FAST_TRACE_LOCKS]; /* the next that could be its own */
+    int64_t clock;                      /* last time that was read */
+    int64_t sections[FAST_TRACE_LOCKS]; /* next section that may be its own */
 } trace_check;
 
-/* Is the event possible here? Turns are counted, and in the second pass given their actor. */
+/* Return whether an event is possible here. The first pass counts critical sections, the second one
+ * sets their actors. */
 static bool check_event(fast_recording *r, int64_t actor, trace_check *state,
                         fast_trace_event event, bool second)
 {
@@ -166,8 +167,9 @@ static bool check_event(fast_recording *r, int64_t actor, trace_check *state,
     return false;
 }
 
-/* Decode all tapes. As there are as many turns as places, and each is taken once, none is free. */
-static bool check_tapes(fast_recording *r, bool second)
+/* Decode all traces. Each section is taken once and there are as many as numbers: no gap is left.
+ * */
+static bool check_traces(fast_recording *r, bool second)
 {
     for (int64_t actor = 0; actor < r->actors; actor++) {
         trace_check state = { 0 };
@@ -182,12 +184,13 @@ static bool check_tapes(fast_recording *r, bool second)
     return true;
 }
 
+/* Fail with FAST_EFORMAT. */
 static fast_err damaged(const char *path, const char *what)
 {
     return fast__fail(FAST_EFORMAT, "\"%.200s\" %s; record the run again", path, what);
 }
 
-/* The header: its text, and how many actors there are. */
+/* Verify the header; reads the text and the number of actors. */
 static fast_err parse_head(const char *path, size_t size, fast_recording *r, size_t *at_out)
 {
     const unsigned char *b = r->bytes;
@@ -206,7 +209,7 @@ static fast_err parse_head(const char *path, size_t size, fast_recording *r, siz
     return FAST_OK;
 }
 
-/* Walk over the pieces and check their sums. With a table, fill it. */
+/* Verify the sums of all pieces; with `last`, also fill the table of pieces. */
 static fast_err parse_pieces(const char *path, size_t size, size_t at, fast_recording *r,
                              int64_t *last)
 {
@@ -235,6 +238,7 @@ static fast_err parse_pieces(const char *path, size_t size, size_t at, fast_reco
     }
 }
 
+/* Verify a whole file. */
 static fast_err parse(const char *path, size_t size, fast_recording *r)
 {
     size_t at = 0;
@@ -249,13 +253,14 @@ static fast_err parse(const char *path, size_t size, fast_recording *r)
     fast_err err = parse_pieces(path, size, at, r, last);
     fast__free(last);
     FAST_TRY(err);
-    bool sound = check_tapes(r, false);
+    bool sound = check_traces(r, false);
     for (int i = 0; i < FAST_TRACE_LOCKS && sound; i++) {
-        FAST_TRY(fast__alloc("turns", r->sections[i], sizeof *r->owner_of[i], &r->owner_of[i]));
+        FAST_TRY(fast__alloc("critical sections", r->sections[i], sizeof *r->owner_of[i],
+                             &r->owner_of[i]));
         memset(r->owner_of[i], 0xff, (size_t)r->sections[i] * sizeof *r->owner_of[i]);
     }
-    sound = sound && check_tapes(r, true);
-    return sound ? FAST_OK : damaged(path, "has a tape that makes no sense");
+    sound = sound && check_traces(r, true);
+    return sound ? FAST_OK : damaged(path, "has a trace that makes no sense");
 }
 
 fast_err fast__recording_parse(const char *path, unsigned char *bytes, size_t size,
@@ -282,7 +287,7 @@ void fast__recording_fini(fast_recording *recording)
     *recording = (fast_recording){ 0 };
 }
 
-/* It cannot be written any further: remember why, and leave nothing. The mutex is held. */
+/* Abandon the recording: store why, and delete the file. The mutex is held. */
 static void give_up(fast_recording_writer *file, const char *why)
 {
     snprintf(file->why, sizeof file->why,
@@ -292,7 +297,7 @@ static void give_up(fast_recording_writer *file, const char *why)
     unlink(file->temporary);
 }
 
-/* The mutex is held. */
+/* Append bytes, or abandon the recording. The mutex is held. */
 static void put(fast_recording_writer *file, const unsigned char *bytes, size_t size)
 {
     if (!file->stream)
@@ -310,7 +315,7 @@ static void put(fast_recording_writer *file, const unsigned char *bytes, size_t 
     file->size += size;
 }
 
-/* What follows a head of 8 or 16 bytes, and the sum of both. The mutex is held. */
+/* Append a header, its payload and the chained hash of both. The mutex is held. */
 static void put_summed(fast_recording_writer *file, const unsigned char *head, size_t head_size,
                        const void *bytes, size_t size)
 {
@@ -355,7 +360,7 @@ fast_err fast__recording_create(fast_recording_writer *file, const char *path, i
     return FAST_OK;
 }
 
-/* A piece of some actor, or the end. The mutex is held. */
+/* Append a piece of an actor, or the end mark. The mutex is held. */
 static void put_piece(fast_recording_writer *file, uint32_t actor, const unsigned char *events,
                       size_t size)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a recording belongs to: the run's options, one a line, as name=value. They are written into
- * its header, where they can be read with any viewer, and must be the same in a replay; the first
- * that is not is what the user is told.
+ * The options that a recording belongs to, one a line, as name=value. They are in its header, where
+ * any viewer shows them, and must be equal in a replay; the error names the first that differs.
  */
 #include "base/memory.h"
 #include "transport/record/recording.h"
@@ -13,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OWN_MAX = 4096 }; /* bytes of the lines that are not the job's */
+enum { OWN_MAX = 4096 }; /* bytes of the lines before the job's */
 
 fast_err fast__record_text(const fast_world *world, char **out)
 {
@@ -36,7 +35,7 @@ fast_err fast__record_text(const fast_world *world, char **out)
     return FAST_OK;
 }
 
-/* The line of `size` bytes at most. */
+/* Return the length of the first line of a text of `size` bytes, at most 200. */
 static int line_length(const char *text, size_t size)
 {
     const char *end = memchr(text, '\n', size);

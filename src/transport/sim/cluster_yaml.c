@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cluster file: YAML, read with libfyaml. Everything is optional; values are those of
- * cluster_value.c, and what is left out is as in the preset ethernet-10g.
+ * A cluster file: YAML, read with libfyaml. All keys are optional; values are those of
+ * cluster_value.c, and the defaults are those of the preset ethernet-10g.
  *
  *     nodes:
  *       count: 8              # default: one for each actor of the largest role
@@ -16,18 +16,18 @@
  *       bandwidth: 10Gbit/s   # retry: of every link between nodes
  *       local:                # inside a node: latency, bandwidth
  *         latency: 500ns
- *       overrides:            # links that differ; the last one that fits wins
- *         - between: [west, east]   # zones, both ways; [west, west]: inside a zone
+ *       overrides:            # links that differ; the last match wins
+ *         - between: [west, east]   # zones, both directions; [west, west]: inside a zone
  *           latency: 30ms
  *         - from: 0                 # one direction between two nodes
  *           to: 3
  *           loss: 1%
  *     detection: 500ms        # until a silent actor is suspected
- *     placement:              # nodes of a role's actors, in turn; default: node i for actor i
+ *     placement:              # nodes of a role's actors; default: node i for actor i
  *       server: [0, 4]
  *
- * The file is hostile until proven otherwise: it is at most FAST_CLUSTER_FILE_MAX bytes, aliases
- * are refused, nesting is limited by the library, counts by the constants of cluster.h.
+ * The file is not trusted: it has at most FAST_CLUSTER_FILE_MAX bytes, aliases are refused, nesting
+ * is limited by the library, counts by the constants of cluster.h.
  */
 #include "transport/sim/cluster.h"
 
@@ -57,18 +57,18 @@ fast_err fast__cluster_parse(const char *where, const char *text, size_t size, f
 
 enum { TEXT_MAX = 64, RANGES_MAX = 64 };
 
-/* One file while it is read. */
+/* The state of reading a file. */
 typedef struct cluster_reader {
-    fast_cluster *cluster;
-    fast_node_spec node;  /* of every node */
-    fast_link_draft link; /* of every link */
-    fast_link_draft local;
+    fast_cluster *cluster; /* read so far */
+    fast_node_spec node;   /* of every node */
+    fast_link_draft link;  /* between nodes */
+    fast_link_draft local; /* inside a node */
 } cluster_reader;
 
-/* What a key of a mapping does with its value. */
+/* Handles one key of a mapping. */
 typedef fast_err key_fn(cluster_reader *r, void *ctx, const char *key, struct fy_node *value);
 
-/* A scalar as text. */
+/* Copy a scalar as text. FAST_EFORMAT. */
 static fast_err text_of(const char *what, struct fy_node *node, char text[TEXT_MAX])
 {
     size_t size = 0;
@@ -107,12 +107,16 @@ static const char *name_at(const void *ctx, int64_t i)
     return ((const char *const *)ctx)[i];
 }
 
-static fast_err unknown(const char *kind, const char *key, const char *const *names, int64_t count)
+/* FAST_EINVAL if a key is not one of `names`. */
+static fast_err check_key(const char *kind, const char *key, const char *const *names,
+                          int64_t count)
 {
-    return fast__name_unknown(kind, key, name_at, names, count);
+    return fast__name_find(key, name_at, names, count, NULL) >= 0
+               ? FAST_OK
+               : fast__name_unknown(kind, key, name_at, names, count);
 }
 
-/* The number of a zone, made at its first mention. */
+/* Return the number of a zone, made at its first mention. */
 static fast_err zone_of(fast_cluster *cluster, const char *name, int *out)
 {
     for (int i = 0; i < cluster->zone_count; i++)
@@ -130,11 +134,12 @@ static fast_err zone_of(fast_cluster *cluster, const char *name, int *out)
     return FAST_OK;
 }
 
-/* Sets of nodes: 3, 4-7, or a list of such. */
+/* A range of nodes: 3 or 4-7. */
 typedef struct node_range {
-    int64_t first, last;
+    int64_t first, last; /* both are in the range */
 } node_range;
 
+/* Parse a range. */
 static fast_err range_of(const char *what, struct fy_node *node, node_range *out)
 {
     char text[TEXT_MAX];
@@ -153,6 +158,7 @@ static fast_err range_of(const char *what, struct fy_node *node, node_range *out
     return FAST_OK;
 }
 
+/* Parse a range or a list of ranges. */
 static fast_err ranges_of(const char *what, struct fy_node *node, node_range out[RANGES_MAX],
                           int64_t *count_out)
 {
@@ -193,10 +199,9 @@ static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct 
     char text[TEXT_MAX];
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of nodes", key, names, COUNT);
+    FAST_TRY(check_key("key of nodes", key, names, COUNT));
     if (strcmp(key, "overrides") == 0)
-        return FAST_OK; /* read when all else is known */
+        return FAST_OK; /* read when the other keys are known */
     if (strcmp(key, "count") != 0)
         return node_value(r, &r->node, key, value);
     FAST_TRY(text_of(key, value, text));
@@ -207,11 +212,11 @@ static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct 
     return FAST_OK;
 }
 
-/* One override of nodes: first which, then what. */
+/* An override of nodes: its ranges are read first, then its values. */
 typedef struct node_override {
-    node_range ranges[RANGES_MAX];
-    int64_t count;        /* 0: not given yet */
-    fast_node_spec *node; /* the one that is changed; NULL: look for `nodes` only */
+    node_range ranges[RANGES_MAX]; /* nodes that it changes */
+    int64_t count;                 /* number of ranges; 0: not given yet */
+    fast_node_spec *node;          /* the node that is changed; NULL: read `nodes` only */
 } node_override;
 
 static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
@@ -221,8 +226,7 @@ static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
     enum { COUNT = sizeof names / sizeof names[0] };
     node_override *o = ctx;
 
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of nodes", key, names, COUNT);
+    FAST_TRY(check_key("key of nodes", key, names, COUNT));
     if (strcmp(key, "nodes") == 0)
         return o->node ? FAST_OK : ranges_of("nodes", value, o->ranges, &o->count);
     return o->node ? node_value(r, o->node, key, value) : FAST_OK;
@@ -271,8 +275,7 @@ static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct 
     enum { COUNT = sizeof names / sizeof names[0] };
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of links", key, names, COUNT);
+    FAST_TRY(check_key("key of links", key, names, COUNT));
     if (strcmp(key, "overrides") == 0)
         return FAST_OK;
     if (strcmp(key, "local") == 0)
@@ -281,9 +284,9 @@ static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct 
 }
 
 typedef struct link_override {
-    fast_sim_link_spec spec;
-    fast_link_draft link;
-    bool from, to; /* given */
+    fast_sim_link_spec spec; /* its ends */
+    fast_link_draft link;    /* its properties */
+    bool from, to;           /* these keys are given */
 } link_override;
 
 static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_link_spec *spec)
@@ -318,8 +321,7 @@ static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
     link_override *o = ctx;
     node_range one;
 
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of links", key, names, COUNT);
+    FAST_TRY(check_key("key of links", key, names, COUNT));
     if (strcmp(key, "between") == 0)
         return link_zones(r, value, &o->spec);
     if (strcmp(key, "from") != 0 && strcmp(key, "to") != 0)
@@ -391,7 +393,7 @@ static fast_err place_key(cluster_reader *r, void *ctx, const char *key, struct 
     return FAST_OK;
 }
 
-/* The whole file. Later keys build on earlier ones, whatever their order in the file. */
+/* Handle a key of the root. Values that depend on others are read later, in any order of keys. */
 static fast_err root_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "nodes", "links", "detection", "placement" };
@@ -399,8 +401,7 @@ static fast_err root_key(cluster_reader *r, void *ctx, const char *key, struct f
     char text[TEXT_MAX];
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of a cluster", key, names, COUNT);
+    FAST_TRY(check_key("key of a cluster", key, names, COUNT));
     if (strcmp(key, "nodes") == 0)
         return each_key(r, "nodes", value, nodes_key, NULL);
     if (strcmp(key, "links") == 0)
@@ -414,7 +415,7 @@ static fast_err root_key(cluster_reader *r, void *ctx, const char *key, struct f
     return FAST_OK;
 }
 
-/* The value of `key` in the mapping `of` of the root, or of the root itself. */
+/* Return the value of `key` in the mapping `of` of the root, or in the root if `of` is NULL. */
 static struct fy_node *find(struct fy_node *root, const char *of, const char *key)
 {
     struct fy_node *map = of ? fy_node_mapping_lookup_by_string(root, of, FY_NT) : root;
@@ -450,7 +451,7 @@ static fast_err read_all(cluster_reader *r, struct fy_node *root)
     return FAST_OK;
 }
 
-/* The library's first complaint about a file that is no YAML. */
+/* Fail with the library's first error about a file that is not YAML. */
 static fast_err not_yaml(struct fy_diag *diag)
 {
     void *at = NULL;
@@ -478,7 +479,7 @@ static fast_err parse(struct fy_diag *diag, const char *text, size_t size, clust
     return err;
 }
 
-/* Text that the library may see. */
+/* FAST_EFORMAT unless the text is UTF-8 without control characters and directives. */
 static fast_err check_text(const char *text, size_t size)
 {
     int64_t line = 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The language of fault schedules: text into a list of faults, and what belongs to the list.
+ * The language of fault schedules: parses text into a list of faults, and verifies the list.
  *
  *     schedule   fault { (";" | line feed) fault }, # to the end of the line is a comment
- *     fault      kind where { clause }, words apart by blanks
+ *     fault      kind where { clause }, words separated by blanks
  *     where      node, or node-node, node>node, or nodes|nodes|..., nodes>nodes
  *     clause     "at" time, "for" time, "by" number or time, "loss" number, "how" word
  *
- * A table says what each kind takes; a clause that is missing, double or not the kind's is an error
- * which quotes the fault. Nothing is changed silently: a schedule that parses is what was meant.
+ * A table lists the clauses of each kind; a clause that is missing, double or not the kind's is an
+ * error, which quotes the fault. Nothing is corrected silently.
  */
 #include "transport/sim/fault.h"
 
@@ -22,7 +22,7 @@
 
 enum { WORDS_MAX = 16, WORD_SIZE = 64, QUOTE_SIZE = 64 };
 
-/* What comes after the kind, and which clauses it takes; times of `at` always. */
+/* The operand of a kind, and its clauses. */
 enum { ON_NODE, ON_LINK, ON_SIDES };
 enum {
     TAKES_AT = 1,
@@ -34,11 +34,11 @@ enum {
 };
 
 static const struct fault_kind {
-    const char *name; /* as it is typed */
+    const char *name; /* in a schedule */
     int where;        /* ON_... */
-    int must;         /* clauses that it needs */
-    int may;          /* clauses that it takes */
-    const char *like; /* for messages */
+    int must;         /* clauses that it requires */
+    int may;          /* clauses that it accepts */
+    const char *like; /* an example, for errors */
 } kinds[FAST_FAULT_KINDS] = {
     [FAST_FAULT_CRASH] = { "crash", ON_NODE, TAKES_AT, TAKES_AT, "crash 3 at 1.5s" },
     [FAST_FAULT_RESTART] = { "restart", ON_NODE, TAKES_AT, TAKES_AT, "restart 3 at 2s" },
@@ -63,14 +63,15 @@ enum { LIES = sizeof lies / sizeof lies[0] };
 
 /* One fault being parsed. */
 typedef struct fault_parser {
-    char words[WORDS_MAX][WORD_SIZE]; /* of the fault; sides are read from `text` */
-    const char *sides;                /* the second word, whole */
-    int64_t sides_size;               /* its length */
-    int word_count;                   /* of words */
-    char quote[QUOTE_SIZE];           /* the fault's beginning, for messages */
-    int64_t number;                   /* of the fault, from 1 */
-    int64_t node_count;               /* nodes are below it */
-    fast_faults *faults;              /* what there is so far, with room for more */
+    char words[WORDS_MAX]
+              [WORD_SIZE];  /* of the fault; the sides of a partition are read from `sides` */
+    const char *sides;      /* the second word, in full length */
+    int64_t sides_size;     /* bytes of sides */
+    int word_count;         /* words in use */
+    char quote[QUOTE_SIZE]; /* start of the fault, for errors */
+    int64_t number;         /* number of the fault, from 1 */
+    int64_t node_count;     /* number of nodes */
+    fast_faults *faults;    /* parsed so far, with room for more */
 } fault_parser;
 
 const char *fast__fault_kind_name(fast_fault_kind kind)
@@ -130,7 +131,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Which fault it is, before the detail of what is wrong with it. */
+/* Put the fault in front of the error's detail. */
 static fast_err fail_here(const fault_parser *p, fast_err err)
 {
     char where[QUOTE_SIZE + 32];
@@ -138,6 +139,7 @@ static fast_err fail_here(const fault_parser *p, fast_err err)
     return fast__fail_in(err, where);
 }
 
+/* Parse the number of a node. */
 static fast_err node_read(const fault_parser *p, const char *text, int64_t *out)
 {
     int64_t node = -1;
@@ -154,7 +156,7 @@ static fast_err node_read(const fault_parser *p, const char *text, int64_t *out)
     return FAST_OK;
 }
 
-/* "0-3" or "0>3". */
+/* Parse a link: "0-3" or "0>3". */
 static fast_err link_read(const fault_parser *p, fast_fault *fault)
 {
     char first[WORD_SIZE];
@@ -173,7 +175,7 @@ static fast_err link_read(const fault_parser *p, fast_fault *fault)
     return FAST_OK;
 }
 
-/* A node that stands on a side already is not on another. */
+/* Add a node to a side; FAST_EINVAL if the partition has it already. */
 static fast_err side_add(fault_parser *p, fast_fault *fault, const char *name, int64_t side)
 {
     fast_faults *faults = p->faults;
@@ -189,7 +191,7 @@ static fast_err side_add(fault_parser *p, fast_fault *fault, const char *name, i
     return FAST_OK;
 }
 
-/* "0,1|2,3" or "0,1>2,3". */
+/* Parse the sides of a partition: "0,1|2,3" or "0,1>2,3". */
 static fast_err sides_read(fault_parser *p, fast_fault *fault)
 {
     const char *c = p->sides;
@@ -217,6 +219,7 @@ static fast_err sides_read(fault_parser *p, fast_fault *fault)
     return FAST_OK;
 }
 
+/* Parse the operand of a kind. */
 static fast_err where_read(fault_parser *p, const struct fault_kind *kind, fast_fault *fault)
 {
     if (p->word_count < 2)
@@ -256,7 +259,7 @@ static fast_err how_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
-/* The time of a clause that cannot be negative. */
+/* Parse the time of a clause, which is at least `min`. */
 static fast_err time_read(const char *what, const char *value, int64_t min, int64_t *out)
 {
     FAST_TRY(fast__time_parse(what, value, out));
@@ -266,7 +269,7 @@ static fast_err time_read(const char *what, const char *value, int64_t min, int6
     return FAST_OK;
 }
 
-/* One clause; *seen gathers which there were. */
+/* Parse one clause and add it to *seen. */
 static fast_err clause_read(const struct fault_kind *kind, const char *name, const char *value,
                             int *seen, fast_fault *fault)
 {
@@ -306,7 +309,7 @@ static fast_err clause_read(const struct fault_kind *kind, const char *name, con
     }
 }
 
-/* The words of one fault into the next of the list. */
+/* Parse the words of a fault and append it to the list. */
 static fast_err fault_read(fault_parser *p)
 {
     fast_fault fault = { .node = -1, .other = -1 };
@@ -326,7 +329,7 @@ static fast_err fault_read(fault_parser *p)
     return FAST_OK;
 }
 
-/* Cut one fault into words. */
+/* Split a fault into words. */
 static fast_err words_read(fault_parser *p, const char *c, const char *end)
 {
     size_t quote = 0;
@@ -352,14 +355,15 @@ static fast_err words_read(fault_parser *p, const char *c, const char *end)
         } else if (size >= WORD_SIZE || p->word_count == WORDS_MAX) {
             return fast__fail(FAST_EINVAL, "it is too long");
         }
-        const size_t kept = size < WORD_SIZE ? size : WORD_SIZE - 1;
-        memcpy(p->words[p->word_count], from, kept);
-        p->words[p->word_count][kept] = 0;
+        const size_t copied = size < WORD_SIZE ? size : WORD_SIZE - 1;
+        memcpy(p->words[p->word_count], from, copied);
+        p->words[p->word_count][copied] = 0;
         p->word_count++;
     }
     return FAST_OK;
 }
 
+/* Parse all faults of a text. */
 static fast_err faults_read(fault_parser *p, const char *text, size_t size)
 {
     const char *c = text;
@@ -389,6 +393,7 @@ static fast_err faults_read(fault_parser *p, const char *text, size_t size)
     return FAST_OK;
 }
 
+/* Return 1 plus the number of bytes that are in `any`. */
 static int64_t count_of(const char *text, size_t size, const char *any)
 {
     int64_t count = 1;
@@ -424,7 +429,7 @@ fast_err fast__faults_parse(const char *text, size_t size, int64_t node_count, f
     if (size > FAST_FAULT_TEXT_MAX)
         return fast__fail(FAST_EINVAL, "a fault schedule has at most %d bytes",
                           FAST_FAULT_TEXT_MAX);
-    /* As many faults as separators, and as many nodes as commas and the like, are enough. */
+    /* Separators bound the number of faults; commas and the like bound the number of nodes. */
     FAST_TRY(fast__faults_new(
         least(count_of(text, size, ";\n#"), FAST_FAULTS_MAX),
         least(count_of(text, size, ",|>") + count_of(text, size, ";\n#"), FAST_FAULT_SIDES_MAX),
@@ -467,7 +472,7 @@ fast_err fast__faults_make(const char *spec, uint64_t seed, int64_t node_count, 
     return fast__fail_in(err, spec);
 }
 
-/* Whether the node is down at the time of fault `i` by the faults before it in time. */
+/* Return whether earlier faults have crashed the node of fault `i`. */
 static bool is_crashed(const fast_faults *faults, int64_t i)
 {
     const fast_fault *fault = &faults->list[i];
@@ -507,12 +512,12 @@ fast_err fast__faults_check(const fast_faults *faults)
     return FAST_OK;
 }
 
-fast_err fast__faults_pick(const fast_faults *faults, const bool *keep, fast_faults **out)
+fast_err fast__faults_pick(const fast_faults *faults, const bool *chosen, fast_faults **out)
 {
     fast_faults *picked = NULL;
     FAST_TRY(fast__faults_new(faults->count, faults->side_count, &picked));
     for (int64_t i = 0; i < faults->count; i++) {
-        if (!keep[i])
+        if (chosen && !chosen[i])
             continue;
         fast_fault *fault = &picked->list[picked->count++];
         *fault = faults->list[i];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fault schedule at work: calls of the simulator's hooks at the times of its faults.
+ * The execution of a fault schedule: calls of the simulator's hooks at the times of its faults.
  *
- * Each fault begins, may be noticed and may end. What it touches, a node or a direction of a
- * link, is then set to what all faults that are active make of it together, so that faults may
- * overlap: a link is cut while any fault cuts it, the slowest slow-down and the worst loss
- * count, a node lies like the last one that began.
+ * Each fault starts, may be noticed and may end. Its node, or its direction of a link, is then set
+ * to the combined effect of all active faults, so that faults may overlap: a link is cut while any
+ * fault cuts it, the largest slow-down and the largest loss count, a node lies like the fault that
+ * started last.
  *
- * The failure detector is a model too: who does not hear of an actor for cluster->detection_ns,
- * since it crashed, stands still, has not joined or cannot be reached, is told that it is down
- * (FAST_TAG_DOWN); who hears of it again, that it is up. It is not told about actors whose
- * program is over. Slow and lossy do not look like death.
+ * The failure detector is a model too: an actor that hears nothing of another one for
+ * cluster->detection_ns, since it crashed, is paused, has not joined or cannot be reached, is told
+ * that it is down (FAST_TAG_DOWN); and that it is up, once it hears of it again. It is not told
+ * about actors whose program returned. Slow and lossy nodes are not suspected.
  */
 #include "base/memory.h"
 #include "transport/sim/fault.h"
@@ -18,25 +18,25 @@
 
 #include <math.h>
 
-/* What a planned call does with its fault. */
+/* The moments of a fault at which the simulator calls. */
 typedef enum fault_moment { MOMENT_BEGIN, MOMENT_NOTICE, MOMENT_END, MOMENT_COUNT } fault_moment;
 
 typedef struct fault_call {
-    fast_sim_call call;      /* first: what the simulator calls */
-    struct fault_plan *plan; /* it belongs to */
-    const fast_fault *fault; /* what it is about */
-    fault_moment when;       /* begin, notice, end */
+    fast_sim_call call;      /* first: called by the simulator */
+    struct fault_plan *plan; /* that it belongs to */
+    const fast_fault *fault; /* its fault */
+    fault_moment when;       /* its moment */
 } fault_call;
 
 typedef struct fault_plan {
     fast_faults *faults;  /* the schedule */
-    fault_call *calls;    /* MOMENT_COUNT for each fault */
-    bool *active;         /* of each fault: it has begun and not ended */
-    bool *crashed;        /* of each node */
-    bool *absent;         /* of each node: it has not joined */
-    uint32_t *usual;      /* of each LOSSY fault's two directions: the loss without it */
-    const fast_lie **lie; /* of each node that lies: how */
-    fast_rng rng;         /* of random lies */
+    fault_call *calls;    /* [fault][MOMENT_COUNT] */
+    bool *active;         /* [fault] it has started and not ended */
+    bool *crashed;        /* [node] its actors crashed and did not restart */
+    bool *absent;         /* [node] it has not joined */
+    uint32_t *usual;      /* [2 * fault] loss of a LOSSY link without the fault, per direction */
+    const fast_lie **lie; /* [node] how it lies; NULL: it does not */
+    fast_rng rng;         /* random lies */
 } fault_plan;
 
 static bool is_active(const fault_plan *plan, int64_t i, fast_fault_kind kind)
@@ -44,6 +44,7 @@ static bool is_active(const fault_plan *plan, int64_t i, fast_fault_kind kind)
     return plan->active[i] && plan->faults->list[i].kind == kind;
 }
 
+/* Return the side of a node in a partition; -1: it is not named. */
 static int64_t side_of(const fault_plan *plan, const fast_fault *fault, int64_t node)
 {
     for (int64_t i = 0; i < fault->side_count; i++)
@@ -52,8 +53,8 @@ static int64_t side_of(const fault_plan *plan, const fast_fault *fault, int64_t 
     return -1;
 }
 
-/* Whether the fault is about the way from one node to the other. A side alone is cut off from all
- * nodes that are not named; otherwise those are not touched. */
+/* Return whether a fault affects the direction from one node to another. A single side is cut off
+ * from all nodes that are not named; otherwise these are not affected. */
 static bool is_about(const fault_plan *plan, const fast_fault *fault, int64_t from, int64_t to)
 {
     if (fault->kind != FAST_FAULT_PARTITION)
@@ -77,7 +78,7 @@ static bool is_cut(const fault_plan *plan, int64_t from, int64_t to)
     return false;
 }
 
-/* Set a direction of a link to what all active faults make of it. */
+/* Set whether a direction of a link is cut, by all active faults. */
 static void cut_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     fast_sim_link *link = fast__sim_link_edit(sim, from, to);
@@ -85,6 +86,7 @@ static void cut_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t
         link->cut = is_cut(plan, from, to);
 }
 
+/* Set the loss of a direction of a link, by all active faults. */
 static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     uint32_t loss = 0;
@@ -92,9 +94,9 @@ static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_
         const fast_fault *fault = &plan->faults->list[i];
         if (fault->kind != FAST_FAULT_LOSSY || !is_about(plan, fault, from, to))
             continue;
-        const uint32_t chance = plan->active[i] ? (uint32_t)(fault->by * 4294967295.0) : 0;
+        const uint32_t active = plan->active[i] ? (uint32_t)(fault->by * 4294967295.0) : 0;
         const uint32_t usual = plan->usual[2 * i + (fault->node != from)];
-        loss = chance > loss ? chance : loss;
+        loss = active > loss ? active : loss;
         loss = usual > loss ? usual : loss;
     }
     fast_sim_link *link = fast__sim_link_edit(sim, from, to);
@@ -102,7 +104,7 @@ static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_
         link->loss = loss;
 }
 
-/* Do something for each direction of the links that a fault is about. */
+/* A function that is called for each direction of the links that a fault affects. */
 typedef void link_fn(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to);
 
 static void links_each(fast_sim *sim, const fault_plan *plan, const fast_fault *fault,
@@ -120,14 +122,15 @@ static void links_each(fast_sim *sim, const fault_plan *plan, const fast_fault *
                 each(sim, plan, from, to);
 }
 
-/* Whether node `to` hears of node `from`. */
+/* Return whether node `to` hears of node `from`. */
 static bool is_heard(const fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     return !plan->crashed[from] && !plan->absent[from] &&
            sim->nodes[from].paused_until <= sim->now && !is_cut(plan, from, to);
 }
 
-/* Tell the actors of node `to`, or of all others for -1, about those of node `from`, if so. */
+/* Tell the actors of node `to`, or of all other nodes for -1, that those of node `from` are down or
+ * up, if it is so. */
 static void tell(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to, bool down)
 {
     for (int64_t about = 0; about < sim->base.count; about++) {
@@ -155,7 +158,7 @@ static void tell_up(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t
     tell(sim, plan, from, to, false);
 }
 
-/* Every actor of a node. */
+/* Call a function for every actor of a node. */
 static void actors_each(fast_sim *sim, int64_t node, void (*each)(fast_sim *sim, int64_t id))
 {
     for (int64_t id = 0; id < sim->base.count; id++)
@@ -175,6 +178,7 @@ static void restart_one(fast_sim *sim, int64_t id)
         fast__sim_restart(sim, id);
 }
 
+/* Set the slow-down of a node, by all active faults. */
 static void slow_set(fast_sim *sim, const fault_plan *plan, int64_t node)
 {
     double by = 1;
@@ -184,6 +188,7 @@ static void slow_set(fast_sim *sim, const fault_plan *plan, int64_t node)
     fast__sim_slow(sim, node, by);
 }
 
+/* Set how a node lies, by the active fault that started last. */
 static void lie_set(fast_sim *sim, fault_plan *plan, int64_t node)
 {
     const fast_fault *last = NULL;
@@ -197,6 +202,7 @@ static void lie_set(fast_sim *sim, fault_plan *plan, int64_t node)
     sim->nodes[node].lies = last != NULL;
 }
 
+/* Start a fault. */
 static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     const int64_t node = fault->node;
@@ -206,7 +212,7 @@ static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
         actors_each(sim, node, crash_one);
         break;
     case FAST_FAULT_RESTART:
-        /* Who has not noticed yet does so now: what was on its way to the old life is lost. */
+        /* Actors that have not noticed the crash do so now: messages to the old life are lost. */
         tell(sim, plan, node, -1, true);
         plan->crashed[node] = false;
         actors_each(sim, node, restart_one);
@@ -237,18 +243,20 @@ static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
     }
 }
 
-/* It has lasted for as long as the detector waits. */
+/* The fault has lasted for the time of the failure detector: tell the actors concerned. */
 static void notice(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION)
         links_each(sim, plan, fault, tell_down);
-    else if (fault->kind == FAST_FAULT_RESTART) /* who begins anew finds out who else is silent */
+    else if (fault->kind ==
+             FAST_FAULT_RESTART) /* a restarted actor learns which others are silent */
         for (int64_t from = 0; from < sim->node_count; from++)
             tell(sim, plan, from, fault->node, true);
     else
         tell(sim, plan, fault->node, -1, true);
 }
 
+/* End a fault. */
 static void end(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     switch (fault->kind) {
@@ -279,6 +287,7 @@ static void end(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
     }
 }
 
+/* Falsify a message of a node that lies: fast_sim.alter. */
 static void lie(fast_sim *sim, fast_sim_actor *from, fast_msg *msg)
 {
     fault_plan *plan = sim->faults;
@@ -287,7 +296,7 @@ static void lie(fast_sim *sim, fast_sim_actor *from, fast_msg *msg)
         fast__fault_lie(&from->base, msg, *how, &plan->rng);
 }
 
-/* Mark the moment on the timelines of the actors that it befalls: of a partition, all. */
+/* Mark the moment on the timelines of the affected actors; a partition affects all. */
 static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
 {
     static const char *const names[FAST_FAULT_KINDS][2] = {
@@ -307,6 +316,7 @@ static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
     }
 }
 
+/* Run a moment of a fault: fast_sim_call.run. */
 static void fault_run(fast_sim *sim, fast_sim_call *call)
 {
     const fault_call *c = (const fault_call *)(const void *)call;
@@ -324,7 +334,7 @@ static void fault_run(fast_sim *sim, fast_sim_call *call)
     }
 }
 
-/* When the failure detector takes notice of a fault; -1: never. */
+/* Return when the failure detector notices a fault; -1: never. */
 static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
 {
     const int64_t detection = sim->cluster->detection_ns;
@@ -343,7 +353,7 @@ static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
     }
 }
 
-/* A node that joins is a fault from the start until then. */
+/* Keep a node absent from the start of the run until it joins. */
 static void join_late(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     plan->absent[fault->node] = true;
@@ -352,6 +362,7 @@ static void join_late(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
             fast__sim_start_late(sim, id, fault->at);
 }
 
+/* Schedule a moment of a fault. */
 static void plan_call(fast_sim *sim, fault_plan *plan, int64_t i, fault_moment when, int64_t time)
 {
     fault_call *call = &plan->calls[i * MOMENT_COUNT + when];
@@ -362,6 +373,7 @@ static void plan_call(fast_sim *sim, fault_plan *plan, int64_t i, fault_moment w
                  call->fault->kind == FAST_FAULT_RESTART && when == MOMENT_BEGIN);
 }
 
+/* Schedule all moments of a fault. */
 static void plan_fault(fast_sim *sim, fault_plan *plan, int64_t i)
 {
     const fast_fault *fault = &plan->faults->list[i];
@@ -382,6 +394,7 @@ static void plan_fault(fast_sim *sim, fault_plan *plan, int64_t i)
         plan_call(sim, plan, i, MOMENT_END, fault->at + fault->length);
 }
 
+/* Make the schedule and the state of its faults. */
 static fast_err plan_open(fast_sim *sim, fault_plan *plan)
 {
     const uint64_t seed = (uint64_t)sim->base.config.seed;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fault schedules as text, in the one canonical way: what is printed parses to the same schedule,
- * and two schedules are equal if their texts are. Used for messages, for the command that repeats a
- * failure, and by the shrinker.
+ * Fault schedules as canonical text: the text parses to an equal schedule, and two schedules are
+ * equal if their texts are. Used for errors, for the command that repeats a failure, and by the
+ * shrinker.
  */
 #include "base/memory.h"
 #include "base/option.h"
@@ -13,13 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text that grows in a buffer that may be too small, or missing. */
+/* A text in a buffer that may be too small, or NULL. */
 typedef struct fault_writer {
-    char *text;     /* where to */
-    size_t size;    /* of the buffer */
-    int64_t length; /* that the whole text has */
+    char *text;     /* the buffer, or NULL */
+    size_t size;    /* bytes of the buffer */
+    int64_t length; /* length of the whole text */
 } fault_writer;
 
+/* Append formatted text; counts its length even if it does not fit. */
 __attribute__((format(printf, 2, 3))) static void put(fault_writer *w, const char *format, ...)
 {
     va_list args;

@@ -44,14 +44,14 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* Guards for at most so many stacks. Tops of stacks are moved by some cache lines, each to another
- * place in its page: or the frames of all fibers would fall on the same few sets of the caches. */
+/* Larger worlds have no guards. The tops of stacks differ by some cache lines, or the frames of all
+ * fibers would fall on the same few sets of the caches. */
 enum { GUARDS_MAX = 8192, COLOURS = 16, COLOUR_SIZE = 192 };
 
 #ifdef FAST_HAVE_FCONTEXT
 typedef struct fiber_transfer {
     void *from; /* the context that jumped here */
-    void *data; /* what it gave */
+    void *data; /* passed by that context */
 } fiber_transfer;
 fiber_transfer jump_fcontext(void *to, void *data);
 void *make_fcontext(void *top, size_t size, void (*main)(fiber_transfer));
@@ -71,13 +71,13 @@ fast_err fast__stacks_open(int64_t count, fast_stacks *out)
     if (base == MAP_FAILED)
         return fast__fail(FAST_ENOMEM, "no memory for the stacks of %lld simulated actors",
                           (long long)count);
-    /* With huge pages the first touch of a stack would cost those of its neighbours too. */
+    /* With huge pages the first write to a stack would allocate its neighbours too. */
     madvise(base, (size_t)size, MADV_NOHUGEPAGE);
     *out = (fast_stacks){ .base = base, .size = (size_t)size, .count = count };
     if (count <= GUARDS_MAX)
         for (int64_t i = 0; i < count; i++)
             if (mprotect(out->base + i * FAST_STACK_SIZE, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE))
-                break; /* a guard is a help, not a need */
+                break; /* guards are optional */
     return FAST_OK;
 }
 
@@ -92,7 +92,7 @@ void fast__stacks_close(fast_stacks *stacks)
     *stacks = (fast_stacks){ .base = NULL };
 }
 
-/* The two halves of every switch, for the sanitizers: just before, and just after. */
+/* Tell the sanitizers about a switch: just before, and just after. */
 
 static void switch_begin(void **fake, const void *stack, size_t size, void *race)
 {
@@ -120,7 +120,7 @@ static void switch_end(void *fake, const void **stack, size_t *size)
 
 #ifdef FAST_HAVE_FCONTEXT
 
-/* Jump to the fiber, or back; each side notes where the other goes on. */
+/* Jump to the fiber, or back; each side stores where the other continues. */
 static void jump_in(fast_fiber *fiber)
 {
     fiber->context = jump_fcontext(fiber->context, fiber).from;
@@ -147,7 +147,7 @@ static void context_make(fast_fiber *fiber)
 
 #else
 
-/* Both contexts lie at the top of the stack, above what the program uses. */
+/* Both contexts are at the top of the stack, above the frames of the program. */
 typedef struct fiber_contexts {
     ucontext_t inside, outside;
 } fiber_contexts;
@@ -164,7 +164,7 @@ static void jump_out(fast_fiber *fiber)
 
 static void fiber_main(fast_fiber *fiber);
 
-/* makecontext() passes whole numbers only: the pointer comes in halves. */
+/* makecontext() passes integers only: the pointer is passed in halves. */
 static void entry(unsigned high, unsigned low)
 {
     fiber_main((fast_fiber *)(uintptr_t)((uint64_t)high << 32 | low));
@@ -193,7 +193,8 @@ static void fiber_main(fast_fiber *fiber)
     switch_end(NULL, &fiber->above, &fiber->above_size);
     fiber->main(fiber->ctx);
     fiber->alive = false;
-    /* Without a place to keep it, the sanitizer frees the fake stack: nothing comes back here. */
+    /* Without a pointer to store it, the sanitizer frees the fake stack: the fiber never returns.
+     * */
     switch_begin(NULL, fiber->above, fiber->above_size, fiber->race_caller);
     jump_out(fiber);
     FAST_ASSERT(fiber->alive); /* An ended fiber was resumed. */

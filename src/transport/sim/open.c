@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A simulated world: made from its cluster, and what may be done to it while it runs.
+ * A simulated world: made from its cluster, and the effects of faults while it runs.
  *
- * Placement: actor i of a role lives on node i of the cluster, in turn, so that servers share nodes
- * with workers; a cluster file may give a role nodes of its own. A cluster without a count of nodes
- * has as many as its largest role.
+ * Placement: the actors of a role live round-robin on the nodes of the cluster, so that servers
+ * share nodes with workers; a cluster file may give a role its own nodes. A cluster without a count
+ * of nodes has as many as its largest role.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
 #include <string.h>
 
-/* The node of actor `index` of a role. */
+/* Return the node of actor `index` of a role. */
 static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
 {
     const fast_cluster *cluster = sim->cluster;
@@ -33,6 +33,7 @@ static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
     }
 }
 
+/* Make the nodes of the cluster. */
 static fast_err nodes_open(fast_sim *sim)
 {
     const fast_cluster *cluster = sim->cluster;
@@ -42,7 +43,7 @@ static fast_err nodes_open(fast_sim *sim)
         if (sim->base.roles[i].count > sim->node_count)
             sim->node_count = sim->base.roles[i].count;
     const int64_t count = sim->node_count;
-    sim->node_count = 0; /* until they are there */
+    sim->node_count = 0; /* so that close() sees none if the allocation fails */
     FAST_TRY(fast__alloc("simulated nodes", count, sizeof *sim->nodes, &sim->nodes));
     sim->node_count = count;
     for (int64_t i = 0; i < sim->node_count; i++) {
@@ -58,6 +59,7 @@ static fast_err nodes_open(fast_sim *sim)
     return FAST_OK;
 }
 
+/* Make the actors and place them on nodes. */
 static fast_err actors_open(fast_sim *sim)
 {
     fast_world *world = &sim->base;
@@ -158,7 +160,7 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
     actor->base.stopped = true;
     actor->resume = 0;
     fast__sim_forget_work(sim, actor);
-    if (!actor->fiber.alive) { /* it has not begun: nobody else says that it did not end */
+    if (!actor->fiber.alive) { /* it has not started: no program sets its result */
         actor->state = FAST_SIM_OVER;
         actor->base.err = sim->err ? FAST_OK : FAST_ECANCELED;
         sim->alive--;
@@ -177,7 +179,7 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
 
     if (actor->state != FAST_SIM_OVER || !actor->base.stopped)
         return;
-    /* What it counted and traced goes on through its lives. */
+    /* Counters and timeline continue through its lives. */
     actor->base.timeline = NULL;
     sim->base.ended_count -= actor->base.ended;
     fast__actor_fini(&actor->base);
@@ -196,7 +198,7 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
     actor->base.counters = counters;
     actor->woken = false;
     actor->state = FAST_SIM_UNBORN;
-    /* `pairs` stay: what the earlier life sent is not overtaken. */
+    /* `pairs` stay: messages of the earlier life are not overtaken. */
     fast__rng_init(&actor->rng, (uint64_t)sim->base.config.seed, FAST_PURPOSE_NETWORK, (uint64_t)id,
                    (uint64_t)life, 0);
     sim->alive++;
@@ -237,7 +239,7 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
     if (n->clock_ns + delta_ns < -sim->now)
         delta_ns = -sim->now - n->clock_ns;
     n->clock_ns += delta_ns;
-    /* Deadlines are times of the node's clock: they come nearer, or move away. */
+    /* Deadlines are times of the node's clock, so they shift with it. */
     for (int64_t i = 0; i < sim->base.count; i++) {
         fast_sim_actor *actor = &sim->actors[i];
         if (actor->node != n || actor->state != FAST_SIM_WAITING || actor->deadline == INT64_MAX)
@@ -247,12 +249,13 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
     }
 }
 
-/* News about an actor that is on its way. */
+/* A membership event that is scheduled. */
 typedef struct member_news {
-    int64_t to, about; /* as given */
+    int64_t to, about; /* as in fast__sim_tell() */
     uint64_t tag;      /* FAST_TAG_DOWN or FAST_TAG_UP */
 } member_news;
 
+/* Deliver a membership event to one actor. */
 static void tell_one(fast_sim *sim, fast_sim_actor *to, const member_news *news)
 {
     fast_msg *msg = NULL;
@@ -287,7 +290,7 @@ void fast__sim_tell(fast_sim *sim, int64_t to, int64_t about, bool down, int64_t
     FAST_ASSERT(to >= FAST_ANY && to < sim->base.count);
     FAST_ASSERT(about >= 0 && about < sim->base.count);
     member_news *news = NULL;
-    const fast_err err = fast__alloc("news of an actor", 1, sizeof *news, &news);
+    const fast_err err = fast__alloc("a membership event", 1, sizeof *news, &news);
 
     if (err) {
         fast__sim_fail(sim, err);

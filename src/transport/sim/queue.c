@@ -5,21 +5,21 @@
  *
  *     children of i: 4 i + 1 ... 4 i + 4        parent of i: (i - 1) / 4
  *
- * Events are ordered by (time, order of making). Most of them are messages, and most messages are
- * planned in the order in which they arrive, because a link adds about the same time to each. Such
- * a message is appended to a lane, a plain queue, one for arrivals and one for heads; one that
- * comes before the lane's last goes to the heap. The earliest event is that of the heap or of a
- * lane.
+ * Events are ordered by (time, serial number). Most of them are messages, and most messages are
+ * scheduled in the order in which they arrive, because a link delays all by about the same time.
+ * Such a message is appended to a lane, a plain queue, one for arrivals and one for heads; a
+ * message that is earlier than the lane's last goes to the heap. The earliest event is that of the
+ * heap or of a lane.
  *
- * Timers are apart, one node an actor, because a
- * deadline is set at every wait and hardly ever passes: `timer` is a lower bound of the actor's
- * deadline. Setting a later deadline touches nothing; when the bound comes to the top and is not
- * the deadline yet, it sinks to its place. A deadline costs nothing unless it is the earliest.
+ * Timers have a heap of their own, one entry an actor, because a deadline is set at every wait and
+ * hardly ever passes: `timer` is a lower bound of the actor's deadline. Setting a later deadline
+ * changes nothing; when the bound reaches the top before the deadline, it sinks to its place. A
+ * deadline costs nothing unless it is the earliest.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
-/* Half of what fits: no single cost is over 1e18, so that sums of times do not overflow. */
+/* Half of the range: no single cost is over 1e18, so that sums of times do not overflow. */
 static const int64_t TIME_MAX = INT64_MAX / 2;
 
 static bool before(const fast_sim_event *a, const fast_sim_event *b)
@@ -27,7 +27,7 @@ static bool before(const fast_sim_event *a, const fast_sim_event *b)
     return a->time < b->time || (a->time == b->time && a->order < b->order);
 }
 
-/* The heap or a lane with twice the room. A lane is laid straight: its ring begins at 0 again. */
+/* Double the room of the heap or of a lane, whose ring then starts at 0. FAST_ENOMEM. */
 static fast_err grow(fast_sim_event **events, int64_t *room, int64_t first, int64_t count)
 {
     const int64_t more = *room ? 2 * *room : 256;
@@ -42,6 +42,7 @@ static fast_err grow(fast_sim_event **events, int64_t *room, int64_t first, int6
     return FAST_OK;
 }
 
+/* Append an event to a lane. */
 static fast_err lane_add(fast_sim_lane *lane, fast_sim_event event)
 {
     if (lane->count == lane->room) {
@@ -52,6 +53,7 @@ static fast_err lane_add(fast_sim_lane *lane, fast_sim_event event)
     return FAST_OK;
 }
 
+/* Insert an event into the heap. */
 static fast_err heap_add(fast_sim *sim, fast_sim_event event)
 {
     if (sim->queue.heap_count == sim->queue.heap_room)
@@ -86,8 +88,8 @@ bool fast__sim_push(fast_sim *sim, int64_t time, fast_sim_kind kind, void *what)
     return !err;
 }
 
-/* The lane whose first event is the earliest of all, or NULL: the heap's is. *event_out is that
- * event, or NULL if there is none. */
+/* Return the lane whose first event is the earliest; NULL: the heap has it. *event_out is that
+ * event, or NULL if the queue is empty. */
 static fast_sim_lane *earliest(const fast_sim *sim, const fast_sim_event **event_out)
 {
     const fast_sim_event *least = sim->queue.heap_count ? &sim->queue.heap[0] : NULL;
@@ -112,7 +114,7 @@ int64_t fast__sim_next(const fast_sim *sim)
     return event ? event->time : INT64_MAX;
 }
 
-/* Take the top of the heap: the last one sinks from there to its place. */
+/* Remove the top of the heap: the last event sinks from there to its place. */
 static void heap_drop(fast_sim *sim)
 {
     fast_sim_event *events = sim->queue.heap;
@@ -174,18 +176,20 @@ void fast__sim_queue_close(fast_sim *sim)
     fast__free(sim->queue.timers);
 }
 
-/* Timers of equal times go by number of actor. */
+/* Order timers by time, then by number of actor. */
 static bool timer_before(const fast_sim_actor *a, const fast_sim_actor *b)
 {
     return a->timer < b->timer || (a->timer == b->timer && a->base.id < b->base.id);
 }
 
+/* Store an actor at an index of the heap of timers. */
 static void timer_put(fast_sim *sim, int64_t i, fast_sim_actor *actor)
 {
     sim->queue.timers[i] = actor;
     actor->timer_slot = i;
 }
 
+/* Move an actor up to its place. */
 static void timer_rise(fast_sim *sim, fast_sim_actor *actor)
 {
     int64_t i = actor->timer_slot;
@@ -197,6 +201,7 @@ static void timer_rise(fast_sim *sim, fast_sim_actor *actor)
     timer_put(sim, i, actor);
 }
 
+/* Move an actor down to its place. */
 static void timer_sink(fast_sim *sim, fast_sim_actor *actor)
 {
     const int64_t count = sim->base.count;

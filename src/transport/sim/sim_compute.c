@@ -7,11 +7,11 @@
  * of its node's clock; u is drawn from the node's stream. A node with k cores does k charges at a
  * time; further ones queue, in the order of asking.
  *
- * A work is computed for real. Its actor is put on the list of this instant; when nobody else can
- * ask at this instant any more, all works of the list are run, on the pool's threads if there are
- * any, and joined. Then, in the order of asking, their costs become charges. So nothing depends on
- * which thread ran what. What a work reported while it ran was recorded with its operations, and is
- * reported on the actor's stack at that fraction of its charge.
+ * A work is computed for real. Its actor is appended to the list of this instant; when no other
+ * actor can request a work at this instant, all works of the list are run, on the pool's threads if
+ * it has any, and joined. Then, in the order of the requests, their costs become charges. So no
+ * result depends on the thread that ran a work. Reports of a work are stored with their operations,
+ * and replayed on the actor's stack at that fraction of its charge.
  */
 #include "base/memory.h"
 #include "base/thread.h"
@@ -19,24 +19,25 @@
 
 #include <string.h>
 
-/* The threads and their turn: all is guarded by `mutex`, except the works themselves. */
+/* Threads that run works. */
 typedef struct fast_sim_pool {
-    pthread_mutex_t mutex;
-    pthread_cond_t asked;  /* there are works, or it ends */
-    pthread_cond_t done;   /* the last work is done */
-    fast_sim_actor *next;  /* whose work is to be run */
-    int64_t left;          /* works not done */
-    bool ends;             /* no more works */
-    int64_t thread_count;  /* of threads, besides the scheduler's */
-    fast_thread threads[]; /* them */
+    pthread_mutex_t mutex; /* guards all fields */
+    pthread_cond_t asked;  /* there are works, or the pool ends */
+    pthread_cond_t done;   /* signals that the last work is done */
+    fast_sim_actor *next;  /* actor whose work is run next */
+    int64_t left;          /* works that are not done */
+    bool ends;             /* the threads must return */
+    int64_t thread_count;  /* number of threads besides the scheduler's */
+    fast_thread threads[]; /* [thread_count] */
 } fast_sim_pool;
 
-/* A double that is finite and not negative. */
+/* Return the seconds of an amount at a speed; 0 if either is not positive. */
 static double cost_of(double amount, double speed)
 {
     return amount > 0 && speed > 0 ? amount / speed : 0;
 }
 
+/* Return the time of a charge on a node, with jitter. */
 static int64_t charge_ns(fast_sim_node *node, double operations, double bytes)
 {
     double seconds = cost_of(operations, node->spec.speed) + cost_of(bytes, node->spec.memory);
@@ -48,7 +49,7 @@ static int64_t charge_ns(fast_sim_node *node, double operations, double bytes)
     return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
 }
 
-/* Take the core that is free first, from now or later, for this long; returns when it begins. */
+/* Reserve the core that is free first for `ns`; returns when the charge starts. */
 static int64_t take_core(const fast_sim *sim, fast_sim_node *node, int64_t ns)
 {
     int64_t least = 0;
@@ -63,7 +64,7 @@ static int64_t take_core(const fast_sim *sim, fast_sim_node *node, int64_t ns)
     return begin;
 }
 
-/* Be busy until a time of the simulation. */
+/* Block the actor until a time of the simulation. FAST_ECANCELED. */
 static fast_err busy_until(fast_sim_actor *actor, int64_t time)
 {
     fast_sim *sim = (fast_sim *)actor->base.world;
@@ -86,12 +87,12 @@ fast_err fast__sim_charge(fast_actor *base, double operations, double bytes)
     return ns ? busy_until(actor, take_core(sim, actor->node, ns) + ns) : FAST_OK;
 }
 
-/* Called from inside run(), perhaps on a thread of the pool. */
-static void record(fast_report_sink *recorder, fast_work *work, double operations, int64_t offset,
-                   int64_t count)
+/* Store a report; called from inside run(), perhaps on a thread of the pool. */
+static void store_report(fast_report_sink *sink, fast_work *work, double operations, int64_t offset,
+                         int64_t count)
 {
     fast_sim_actor *actor =
-        (fast_sim_actor *)(void *)((char *)recorder - offsetof(fast_sim_actor, job.sink));
+        (fast_sim_actor *)(void *)((char *)sink - offsetof(fast_sim_actor, job.sink));
 
     (void)work;
     if (actor->job.report_count == actor->job.report_room) {
@@ -111,6 +112,7 @@ static void record(fast_report_sink *recorder, fast_work *work, double operation
     actor->job.reports[actor->job.report_count++] = (fast_sim_report){ operations, offset, count };
 }
 
+/* Run the work of an actor. */
 static void run_one(fast_sim_actor *actor)
 {
     fast__fail_buffer(actor->base.detail);
@@ -120,7 +122,7 @@ static void run_one(fast_sim_actor *actor)
     fast__fail_buffer(NULL);
 }
 
-/* Take works off the pool's list until it is empty. The mutex is held at both ends. */
+/* Run works of the pool's list until it is empty. The mutex is held at both ends. */
 static void pool_help(fast_sim_pool *pool)
 {
     while (pool->next) {
@@ -232,7 +234,7 @@ fast_err fast__sim_compute(fast_actor *base, fast_work *work)
 
     if (base->stopped)
         return fast__fail(FAST_ECANCELED, "the actor was stopped");
-    actor->job.sink.report = record;
+    actor->job.sink.report = store_report;
     actor->job.report_count = 0;
     actor->job.sink_err = FAST_OK;
     actor->job.work = work;
@@ -252,11 +254,11 @@ fast_err fast__sim_compute(fast_actor *base, fast_work *work)
     int64_t begin = take_core(sim, actor->node, ns);
     for (int64_t i = 0; i < actor->job.report_count && work->report; i++) {
         const fast_sim_report *report = &actor->job.reports[i];
-        const double part = work->operations > 0 ? report->operations / work->operations : 1;
-        const double at = (double)ns * (part < 1 ? part > 0 ? part : 0 : 1) + 0.5;
-        const int64_t stood = actor->node->paused_ns;
+        const double fraction = work->operations > 0 ? report->operations / work->operations : 1;
+        const double at = (double)ns * (fraction < 1 ? fraction > 0 ? fraction : 0 : 1) + 0.5;
+        const int64_t paused = actor->node->paused_ns;
         FAST_TRY(busy_until(actor, begin + (int64_t)at));
-        begin += actor->node->paused_ns - stood; /* what the node stood still comes on top */
+        begin += actor->node->paused_ns - paused; /* the pauses of the node are added */
         work->report(work->ctx, report->offset, report->count);
         fast__progress(base);
     }

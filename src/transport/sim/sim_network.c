@@ -1,47 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a message costs. With a link's latency L and gap G = 1 / bandwidth, m bytes of payload take
+ * The cost of a message. With a link's latency L and gap G = 1 / bandwidth, m bytes of payload take
  *
  *     T = L + m G                                     (the alpha-beta model: store and forward)
  *
- * The header is free. With contention a node's outgoing link carries one message at a time, and so
- * does the receiver's incoming one: each is occupied for m G. The receiver's is taken when the
- * first byte arrives, which is an event of its own, so that a message from far away does not block
- * one that is there before it:
+ * The header is free. With contention a node's outgoing link transfers one message at a time, and
+ * so does the receiver's incoming one: each is occupied for m G. The receiver's is taken when the
+ * first byte arrives, which is an event of its own, so that a message over a slow link does not
+ * block one that arrives before it:
  *
  *     sender    |== m G ==|
  *     wire           L ------> head
  *     receiver                 |  in_free  |== m G ==| arrival
  *
  * Inside a node a message takes the local link: memory. Loss, duplication and reordering act below
- * delivery: a lost transmission is sent again after retry_ns, then twice that, and so on; a
- * duplicate is counted and dropped; a reordered message is late. Whatever happens, a pair's
- * messages arrive in their order: none before `last`, the pair's newest arrival. Unreliable
- * messages are spared nothing: they vanish, double and overtake.
+ * delivery: a lost transmission is repeated after retry_ns, then after twice that, and so on; a
+ * duplicate is counted and dropped; a reordered message is delayed. In every case a pair's messages
+ * arrive in their order: none before `last`, the pair's newest arrival. Unreliable messages do
+ * vanish, double and overtake.
  *
- * Chances are drawn from the sender's stream (seed, network, actor, life), so that what happens to
- * one actor's messages does not depend on what others do.
+ * Random events are drawn from the sender's stream (seed, network, actor, life), so that the
+ * mishaps of one actor's messages do not depend on other actors.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
 #include <string.h>
 
-/* Transmissions that are lost in a row, at most: the next one arrives. */
+/* Losses in a row at most: the next transmission arrives. */
 enum { LOSSES_MAX = 16 };
 
 /* A link of one pair of nodes. */
 typedef struct fast_sim_edit {
-    uint64_t key; /* from and to, plus 1; 0: an empty slot */
-    fast_sim_link link;
+    uint64_t key;       /* from and to, plus 1; 0: an empty slot */
+    fast_sim_link link; /* its properties */
 } fast_sim_edit;
 
+/* Return the first slot of a key in a table of `room` slots. */
 static uint64_t slot_of(uint64_t key, int64_t room)
 {
     return (key * UINT64_C(0x9E3779B97F4A7C15)) >> 32 & (uint64_t)(room - 1);
 }
 
-/* The slot of a pair of nodes, or the empty one where it belongs. */
+/* Return the slot of a pair of nodes, or the empty one where it belongs. */
 static fast_sim_edit *edit_slot(const fast_sim *sim, int64_t from, int64_t to)
 {
     const uint64_t key = ((uint64_t)from << 32 | (uint64_t)to) + 1;
@@ -65,6 +66,7 @@ const fast_sim_link *fast__sim_link(const fast_sim *sim, const fast_sim_node *fr
     return &sim->network.zone_links[from->spec.zone * sim->cluster->zone_count + to->spec.zone];
 }
 
+/* Double the table of edited links. */
 static fast_err edits_grow(fast_sim *sim)
 {
     const int64_t old_room = sim->network.edit_room;
@@ -83,6 +85,7 @@ static fast_err edits_grow(fast_sim *sim)
     return FAST_OK;
 }
 
+/* Return the private copy of a link, made at the first call. FAST_ENOMEM. */
 static fast_err link_edit(fast_sim *sim, int64_t from, int64_t to, fast_sim_link **out)
 {
     FAST_ASSERT(from >= 0 && from < sim->node_count);
@@ -146,7 +149,7 @@ void fast__sim_network_close(fast_sim *sim)
     fast__free(sim->network.edits);
 }
 
-/* The pair's slot in the sender's table, which is at most half full; NULL without memory. */
+/* Return the pair's slot in the sender's table; NULL without memory. */
 static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
 {
     if (from->pairs.room) {
@@ -184,20 +187,21 @@ static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
     return &from->pairs.slots[i];
 }
 
-/* m G in whole nanoseconds. One product and one sum: the same on every machine. */
+/* Return m G in whole nanoseconds. One product and one sum: equal on every machine. */
 static int64_t transfer_ns(const fast_sim_link *link, size_t size)
 {
     const double ns = (double)size * link->ns_per_byte + 0.5;
     return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
 }
 
+/* Free and count a message that is lost. */
 static void drop(fast_sim *sim, fast_msg *msg)
 {
     fast_msg_free(msg);
     atomic_fetch_add_explicit(&sim->base.lost, 1, memory_order_relaxed);
 }
 
-/* A number in [0, bound), from 32 random bits. */
+/* Return a random number in [0, bound), from 32 random bits. */
 static int64_t draw_below(fast_rng *rng, int64_t bound)
 {
     const uint64_t u = fast__rng_u32(rng);
@@ -205,28 +209,29 @@ static int64_t draw_below(fast_rng *rng, int64_t bound)
     return (int64_t)(high * u + (low * u >> 32));
 }
 
-static bool draw_chance(fast_rng *rng, uint32_t chance)
+/* Return true with a probability given as a multiple of 2^-32. */
+static bool draw_event(fast_rng *rng, uint32_t probability)
 {
-    return chance && fast__rng_u32(rng) < chance;
+    return probability && fast__rng_u32(rng) < probability;
 }
 
-/* What goes wrong on the way: the delay that it makes. */
+/* Draw jitter, reordering and loss of a transmission; returns the delay. */
 static int64_t mishaps(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link,
                        bool *lost_out)
 {
     int64_t late = 0;
 
-    *lost_out = draw_chance(&from->rng, link->loss);
+    *lost_out = draw_event(&from->rng, link->loss);
     if (link->jitter_ns)
         late += draw_below(&from->rng, link->jitter_ns);
-    if (draw_chance(&from->rng, link->reorder)) {
+    if (draw_event(&from->rng, link->reorder)) {
         late += draw_below(&from->rng, link->reorder_ns);
         sim->network.counters.reordered++;
     }
     return late;
 }
 
-/* Sending again what was lost, until it arrives. */
+/* Return the delay of repeating a lost transmission until it arrives. */
 static int64_t retries(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link)
 {
     int64_t late = 0;
@@ -234,13 +239,13 @@ static int64_t retries(fast_sim *sim, fast_sim_actor *from, const fast_sim_link 
     for (int i = 0; i < LOSSES_MAX; i++) {
         late += link->retry_ns << i;
         sim->network.counters.retransmits++;
-        if (!draw_chance(&from->rng, link->loss))
+        if (!draw_event(&from->rng, link->loss))
             break;
     }
     return late;
 }
 
-/* A second message like this one. Its parts are shared, hence frozen. */
+/* Copy a message. Its parts are shared, hence frozen. */
 static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *msg)
 {
     fast_msg *copy = NULL;
@@ -266,7 +271,8 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     return copy;
 }
 
-/* Put it on the wire: `late` is what mishaps add; `pair` keeps it in order, or is NULL. */
+/* Schedule the arrival of a message: `late` is the delay by mishaps; `pair` orders it, or is NULL.
+ * */
 static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link, fast_msg *msg,
                      int64_t late, fast_sim_pair *pair)
 {
@@ -299,7 +305,7 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
     int64_t late = 0;
     bool lost = false;
 
-    /* What a ghost sends reaches nobody, and who is over does not come back with this life. */
+    /* A crashed actor reaches no other, and an actor that is over does not receive in this life. */
     if (actor->stopped || to->state == FAST_SIM_OVER) {
         drop(sim, msg);
         return;
@@ -310,7 +316,7 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
         sim->alter(sim, from, msg);
     if (link->jitter_ns || link->loss || link->reorder || link->duplicate) {
         late = mishaps(sim, from, link, &lost);
-        if (draw_chance(&from->rng, link->duplicate)) {
+        if (draw_event(&from->rng, link->duplicate)) {
             sim->network.counters.duplicates++;
             fast_msg *copy = msg->unreliable ? copy_of(sim, from, msg) : NULL;
             if (copy)
@@ -356,7 +362,7 @@ void fast__sim_head(fast_sim *sim, fast_msg *msg)
     const int64_t free = to->in_free;
 
     to->in_free = (free > sim->now ? free : sim->now) + took;
-    /* If one that came before ends at this very instant, its event is still to come. */
+    /* If the transfer before ends at this instant, its event has not been handled yet. */
     if (free < sim->now && took == 0)
         fast__sim_arrive(sim, msg);
     else if (!fast__sim_push(sim, to->in_free, FAST_SIM_ARRIVE, msg))
@@ -381,7 +387,7 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
         fast__msg_push(&sim->network.stuck, msg);
         return;
     }
-    /* A node that stands still does not answer questions either. */
+    /* A paused node does not answer questions either. */
     if (msg->tag == FAST_TAG_WHO && to->node->paused_until > sim->now) {
         if (!fast__sim_push(sim, to->node->paused_until, FAST_SIM_ARRIVE, msg))
             fast_msg_free(msg);
@@ -395,7 +401,7 @@ void fast__sim_arrive(fast_sim *sim, fast_msg *msg)
 
 void fast__sim_links_mended(fast_sim *sim)
 {
-    /* At once and in their order: nothing that is still on its way can overtake. Those that are
+    /* At once and in their order, so that no later message overtakes. Messages on links that are
      * still cut are stuck again. */
     fast_msg_queue stuck = sim->network.stuck;
     fast_msg *msg;
