@@ -14,7 +14,10 @@
 
 #include <string.h>
 
-enum { ROWS_MIN = 8, NONE = -1 };
+enum {
+    ROWS_MIN = 8, /* rows of the first table */
+    NONE = -1     /* no row */
+};
 
 typedef struct peer_row {
     int64_t id;         /* number of the actor */

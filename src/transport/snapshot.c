@@ -16,7 +16,11 @@
 #include "base/memory.h"
 #include "transport/transport.h"
 
-enum { KIND_BITS = 3, RING_MIN = 8, RING_MAX = 256 };
+enum {
+    KIND_BITS = 3, /* bits of a span's kind, below its end */
+    RING_MIN = 8,  /* slots of an actor in a large world */
+    RING_MAX = 256 /* slots of an actor in a small world */
+};
 
 /* One span. */
 typedef struct glance_slot {

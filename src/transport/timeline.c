@@ -402,6 +402,7 @@ static fast_err put_totals(timeline_writer *w)
     return put(w, "\n]}}\n");
 }
 
+/* Write the whole file: the callback of fast__file_replace(). */
 static fast_err write_all(void *ctx, void *stream)
 {
     timeline_writer *w = ctx;

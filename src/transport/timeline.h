@@ -10,13 +10,13 @@
  * timeline pays one comparison.
  */
 typedef enum fast_span {
-    FAST_SPAN_COMPUTE,
-    FAST_SPAN_CODEC,
-    FAST_SPAN_SEND,
-    FAST_SPAN_RECEIVE,
-    FAST_SPAN_WAIT,
-    FAST_SPAN_FAULT,
-    FAST_SPAN_COUNT
+    FAST_SPAN_COMPUTE, /* a work or a charge */
+    FAST_SPAN_CODEC,   /* encoding or decoding */
+    FAST_SPAN_SEND,    /* fast_send() */
+    FAST_SPAN_RECEIVE, /* fast_receive(), with the wait inside */
+    FAST_SPAN_WAIT,    /* blocked */
+    FAST_SPAN_FAULT,   /* sim: an instant at which a fault starts or ends */
+    FAST_SPAN_COUNT    /* number of kinds */
 } fast_span;
 
 typedef struct fast_timeline fast_timeline;

@@ -105,7 +105,10 @@ struct fast_transport {
 };
 
 /* A request for a native collective. */
-typedef enum fast_native_kind { FAST_NATIVE_ALLREDUCE, FAST_NATIVE_BARRIER } fast_native_kind;
+typedef enum fast_native_kind {
+    FAST_NATIVE_ALLREDUCE, /* sum of floats, in place at all members */
+    FAST_NATIVE_BARRIER    /* returns once all members called it */
+} fast_native_kind;
 typedef struct fast_native {
     fast_native_kind kind; /* the operation */
     const int64_t *ids;    /* members in their order */

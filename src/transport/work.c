@@ -12,6 +12,7 @@ typedef struct direct_run {
     fast_actor *actor;     /* that runs the work */
 } direct_run;
 
+/* Pass a report on at once, and let posted collectives advance between two layers. */
 static void direct_report(fast_report_sink *sink, fast_work *work, double operations,
                           int64_t offset, int64_t count)
 {

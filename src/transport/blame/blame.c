@@ -45,8 +45,16 @@ enum {
 };
 
 /* Words of a question and of an answer. */
-enum { WHO_QUESTION, WHO_ORIGIN };
-enum { ANSWER_QUESTION, ANSWER_WHOM, ANSWER_WAITED, ANSWER_SENT };
+enum {
+    WHO_QUESTION, /* number of the question, returned in the answer */
+    WHO_ORIGIN    /* the actor that waits for the receiver of the question */
+};
+enum {
+    ANSWER_QUESTION, /* number of the question */
+    ANSWER_WHOM,     /* the actor that the answering one waits for; -1: any */
+    ANSWER_WAITED,   /* nanoseconds for which it has waited */
+    ANSWER_SENT      /* 1 if its message to the origin has not arrived */
+};
 
 /* Return the time at the end of a wait in which questions are asked. */
 static int64_t window_of(int64_t begin, int64_t deadline)
@@ -96,6 +104,7 @@ static int64_t survey_id(const fast_actor *actor, int64_t slot)
     return (actor->id + 1 + slot) % actor->world->count;
 }
 
+/* Return whether an actor has answered the survey. */
 static bool survey_has(const fast_blame *blame, int64_t slot)
 {
     return blame->survey.answers[slot / 64] >> (slot % 64) & 1;
@@ -226,6 +235,7 @@ static void answer_pending(fast_actor *actor)
 
 /* Walks. */
 
+/* Return the newest hop of a walk. */
 static int64_t last_hop(const fast_blame_walk *walk)
 {
     FAST_ASSERT(walk->count > 0);
@@ -413,6 +423,7 @@ typedef struct blame_line {
     size_t used;                /* bytes in use */
 } blame_line;
 
+/* Append formatted text, cut at the size of an error detail. */
 __attribute__((format(printf, 2, 3))) static void put(blame_line *l, const char *format, ...)
 {
     va_list args;
@@ -425,6 +436,7 @@ __attribute__((format(printf, 2, 3))) static void put(blame_line *l, const char 
         l->used = sizeof l->text - 1;
 }
 
+/* Append the name of an actor. */
 static void put_name(blame_line *l, const fast_actor *actor, const char *before, int64_t id)
 {
     char name[64];
@@ -432,6 +444,7 @@ static void put_name(blame_line *l, const fast_actor *actor, const char *before,
     put(l, "%s%s", before, name);
 }
 
+/* Append the actor that waited, for how long, for which actor, at which step and for what. */
 static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
 {
     const int64_t waited = fast_now(actor) - wait->since;
@@ -457,6 +470,7 @@ static void put_chain(blame_line *l, const fast_actor *actor, const fast_blame_w
     }
 }
 
+/* Append how the chain ends. */
 static void put_end(blame_line *l, const fast_actor *actor, const fast_blame_walk *walk)
 {
     switch (walk->end) {

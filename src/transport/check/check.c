@@ -155,6 +155,7 @@ static bool message_is_sound(fast_actor *actor, const fast_msg *msg)
     return true;
 }
 
+/* Verify a message, add its proof and send it. */
 static void check_send(fast_actor *actor, fast_msg *msg)
 {
     check_actor *c = enter(actor, "send", false);
@@ -224,6 +225,7 @@ void fast__check_deliver(fast_actor *actor, const fast_msg *msg)
                 msg->from, actor->id, msg->tag);
 }
 
+/* Verify that the clock is not negative and does not decrease. */
 static int64_t check_now(fast_actor *actor)
 {
     check_actor *c = enter(actor, "now", false);
@@ -239,6 +241,7 @@ static int64_t check_now(fast_actor *actor)
     return now;
 }
 
+/* Verify that a wait ends by its deadline, with an allowed result. */
 static fast_err check_wait(fast_actor *actor, int64_t deadline)
 {
     check_actor *c = enter(actor, "wait", deadline > 0);
@@ -263,6 +266,7 @@ static fast_err check_wait(fast_actor *actor, int64_t deadline)
     return err;
 }
 
+/* Verify that an actor wakes only actors with which it shares memory. */
 static void check_wake(fast_actor *actor, int64_t id)
 {
     enter(actor, "wake", false);
@@ -274,6 +278,7 @@ static void check_wake(fast_actor *actor, int64_t id)
     actor->world->inner->wake(actor, id);
 }
 
+/* Verify that a cost is finite and not negative. */
 static bool cost_is_sound(fast_actor *actor, double operations, double bytes)
 {
     if (isfinite(operations) && isfinite(bytes) && operations >= 0 && bytes >= 0)
@@ -292,6 +297,7 @@ static fast_err check_charge(fast_actor *actor, double operations, double bytes)
     return inner->charge ? inner->charge(actor, operations, bytes) : FAST_OK;
 }
 
+/* Run a work; calls that block inside it are violations. */
 static fast_err check_compute(fast_actor *actor, fast_work *work)
 {
     check_actor *c = enter(actor, "compute", true);
@@ -347,6 +353,7 @@ static void check_leaks(fast_world *world)
         violate(world, "%" PRId64 " buffers were not given back", use.buffers);
 }
 
+/* Run the actors, look for leaks, and fail with the first violation. */
 static fast_err check_run(fast_world *world)
 {
     const fast_err err = world->inner->run(world);
@@ -385,6 +392,7 @@ static void check_close(fast_world *world)
     state_free(state);
 }
 
+/* Allocate the state of all actors of this process. */
 static fast_err state_init(check_state *state, const fast_world *world)
 {
     state->count = world->count;

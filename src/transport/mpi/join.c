@@ -15,7 +15,10 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { TAG_HELLO = 1, TAG_VERDICT = 2 };
+enum {
+    TAG_HELLO = 1,  /* to rank 0 */
+    TAG_VERDICT = 2 /* from rank 0 */
+};
 
 /* Time by which other ranks wait longer for the verdict than rank 0 waits for them. */
 enum { GRACE_NS = 1000 * 1000 * 1000 };

@@ -128,8 +128,10 @@ static void port_wake(void *ctx, int64_t id)
     fast__inbox_wake(&mpi_actor_of(w->world.actors[id])->inbox);
 }
 
+/* transport->send: a pointer inside the rank, else by MPI, through the bridge if there is one. */
 static void mpi_send(fast_actor *actor, fast_msg *msg)
 {
+    FAST_ASSERT(msg->from == actor->id && msg->to >= 0 && msg->to < actor->world->count);
     mpi_world *w = mpi_of(actor->world);
     if (w->world.places[msg->to].here)
         put(&w->world, msg);
@@ -180,6 +182,7 @@ static void wait_pause(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_
         fast__inbox_sleep(&a->inbox, left);
 }
 
+/* transport->wait: poll and pause until there is news or the deadline. */
 static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
 {
     mpi_world *w = mpi_of(actor->world);
@@ -223,6 +226,7 @@ static void notify(fast_world *world)
         fast__inbox_wake(&w->outbox);
 }
 
+/* transport->native. */
 static fast_err mpi_native(fast_actor *actor, const fast_native *native)
 {
     return fast__mpi_native(mpi_of(actor->world)->port, actor, native, notify);
@@ -306,6 +310,7 @@ static void drain(mpi_world *w, int64_t patience_ns)
     }
 }
 
+/* Run an actor on its thread, and tell the bridge that it ended. */
 static void *actor_thread(void *ctx)
 {
     mpi_actor *a = ctx;
@@ -338,6 +343,7 @@ static fast_err run_several(mpi_world *w)
     return err;
 }
 
+/* transport->run: the actors, and then the protocol of leaving. */
 static fast_err mpi_run(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
@@ -361,6 +367,8 @@ static fast_err mpi_run(fast_world *world)
     return err;
 }
 
+/* transport->close. If MPI may still use memory of the port or of messages, it is retained for the
+ * life of the process instead of freed. */
 static void mpi_close(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
@@ -454,6 +462,7 @@ static fast_err prepare(mpi_world *w)
     return FAST_OK;
 }
 
+/* transport->open: initialise MPI, allocate all memory, then join the other ranks. */
 static fast_err mpi_open(const fast_actors_config *config, const fast_role *roles,
                          int64_t role_count, fast_world **world_out)
 {

@@ -33,7 +33,12 @@ enum {
 };
 
 /* State of a chunk: the actor writes FREE and ASKED, the port's thread RUNNING and DONE. */
-enum { CHUNK_FREE, CHUNK_ASKED, CHUNK_RUNNING, CHUNK_DONE };
+enum {
+    CHUNK_FREE,    /* the actor may fill it */
+    CHUNK_ASKED,   /* the port's thread may start it */
+    CHUNK_RUNNING, /* MPI uses it */
+    CHUNK_DONE     /* the actor may copy the result */
+};
 
 typedef struct mpi_chunk {
     atomic_int state;    /* decides which thread may use the other fields */
@@ -44,7 +49,13 @@ typedef struct mpi_chunk {
 } mpi_chunk;
 
 /* State of a team. */
-enum { TEAM_NEW, TEAM_WANTED, TEAM_TOLD, TEAM_MADE, TEAM_BROKEN };
+enum {
+    TEAM_NEW,    /* no call on this rank yet */
+    TEAM_WANTED, /* an actor called: FAST_WIRE_READY is to be sent */
+    TEAM_TOLD,   /* FAST_WIRE_READY was sent */
+    TEAM_MADE,   /* the communicator exists */
+    TEAM_BROKEN  /* a wait failed: no collective is possible any more */
+};
 
 typedef struct mpi_team {
     struct mpi_team *next;    /* the team made before */

@@ -204,6 +204,8 @@ static int64_t lane_send(fast_port *port, int rank)
 
 void fast__port_send(fast_port *port, fast_msg *msg)
 {
+    FAST_ASSERT(msg->to >= 0 && msg->to < port->world->count);
+    FAST_ASSERT(msg->part_count >= 0 && msg->part_count <= FAST_MSG_PARTS_MAX);
     const int rank = (int)port->world->places[msg->to].node;
     fast_port_lane *lane = &port->lanes[rank];
     FAST_ASSERT(rank != port->process->rank);

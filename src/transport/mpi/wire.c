@@ -24,6 +24,7 @@
 size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKET_MAX])
 {
     FAST_ASSERT(msg->part_count >= 0 && msg->part_count <= FAST_MSG_PARTS_MAX);
+    FAST_ASSERT(msg->from >= 0 && msg->to >= 0 && msg->declared <= FAST_MSG_DECLARED_MAX);
     fast_wire wire = {
         .magic = FAST_WIRE_MAGIC,
         .kind = FAST_WIRE_MESSAGE,

@@ -39,6 +39,7 @@ typedef struct fast_trace_piece {
     int64_t next;                /* next piece of this trace; -1: none */
 } fast_trace_piece;
 
+/* Numbers of the file are little-endian on every machine. */
 static void put_u32(unsigned char *to, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -374,6 +375,7 @@ static void put_piece(fast_recording_writer *file, uint32_t actor, const unsigne
 void fast__recording_append(fast_recording_writer *file, int64_t actor, const unsigned char *events,
                             size_t size)
 {
+    FAST_ASSERT(actor >= 0 && actor < ACTORS_MAX && size <= FAST_TRACE_PIECE);
     fast__mutex_lock(&file->mutex);
     put_piece(file, (uint32_t)actor, events, size);
     fast__mutex_unlock(&file->mutex);

@@ -104,6 +104,7 @@ __attribute__((format(printf, 2, 3))) static void diverge(fast_world *world, con
     }
 }
 
+/* Return what a program does when it meets an event, for the mismatch. */
 static const char *kind_text(fast_trace_kind kind)
 {
     static const char *const texts[] = { "reads the clock", "takes a message",
@@ -285,11 +286,14 @@ bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
     }
     if (trace->passing)
         return false;
+    FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
     fast_msg_queue *h = &trace->held[msg->from];
     fast__msg_push(h, msg);
     return true;
 }
 
+/* transport->now: record the clock, or return the recorded one. It stands still after the run, so
+ * that sums over the run are those of the recording. */
 static int64_t record_now(fast_actor *actor)
 {
     fast_trace *trace = actor->tape;
@@ -330,11 +334,16 @@ static fast_msg *await(fast_actor *actor, int64_t from)
     return fast__msg_pop(h);
 }
 
+/* Fail the call of an actor whose replay was stopped. */
 static fast_err stop(void)
 {
     return fast__fail(FAST_ECANCELED, "the replay was stopped");
 }
 
+/* transport->wait. Recording: the inner transport delivers, and fast__record_deliver() writes an
+ * event for each message; then the return of the wait is an event. Replaying: deliver the messages
+ * that the trace lists, waiting for each as long as it takes, until the trace says that the wait
+ * returned. */
 static fast_err record_wait(fast_actor *actor, int64_t deadline)
 {
     fast_trace *trace = actor->tape;
@@ -363,6 +372,7 @@ static fast_err record_wait(fast_actor *actor, int64_t deadline)
     return FAST_OK;
 }
 
+/* transport->charge: as the inner transport, unless the replay was stopped. */
 static fast_err record_charge(fast_actor *actor, double operations, double bytes)
 {
     if (atomic_load_explicit(&actor->world->record->broken, memory_order_relaxed))
@@ -371,6 +381,7 @@ static fast_err record_charge(fast_actor *actor, double operations, double bytes
     return inner->charge ? inner->charge(actor, operations, bytes) : FAST_OK;
 }
 
+/* transport->compute: as the inner transport, unless the replay was stopped. */
 static fast_err record_compute(fast_actor *actor, fast_work *work)
 {
     const fast_transport *inner = actor->world->inner;
@@ -394,6 +405,7 @@ static void lose_held(fast_world *world, fast_trace *trace)
     trace->held = NULL;
 }
 
+/* transport->run: after the run, write the rest of each trace, or verify that each was used up. */
 static fast_err record_run(fast_world *world)
 {
     fast_record_state *record = world->record;
@@ -437,6 +449,7 @@ static void record_free(fast_world *world)
     world->record = NULL;
 }
 
+/* transport->close: remove the wrapper and close the inner transport. */
 static void record_close(fast_world *world)
 {
     if (!world)

@@ -26,7 +26,10 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { SPEEDS_MAX = 4, VALUE_MAX = 32 };
+enum {
+    SPEEDS_MAX = 4, /* different speeds of the nodes of a preset */
+    VALUE_MAX = 32  /* bytes of an option's value */
+};
 
 typedef struct cluster_preset {
     const char *name;          /* of the preset */
@@ -105,20 +108,20 @@ static const char *const standard = "ethernet-10g";
 
 /* The options of a preset; "": the preset's own value. Field names are keys of nodes and links. */
 typedef struct cluster_options {
-    char nodes[VALUE_MAX];
-    char cores[VALUE_MAX];
-    char speed[VALUE_MAX];
-    char memory[VALUE_MAX];
-    char speed_jitter[VALUE_MAX];
-    char latency[VALUE_MAX];
-    char bandwidth[VALUE_MAX];
-    char jitter[VALUE_MAX];
-    char contention[VALUE_MAX];
-    char loss[VALUE_MAX];
-    char duplicate[VALUE_MAX];
-    char reorder[VALUE_MAX];
-    char retry[VALUE_MAX];
-    char detection[VALUE_MAX];
+    char nodes[VALUE_MAX];        /* number of nodes */
+    char cores[VALUE_MAX];        /* of a node */
+    char speed[VALUE_MAX];        /* of a core */
+    char memory[VALUE_MAX];       /* bandwidth of a node's memory */
+    char speed_jitter[VALUE_MAX]; /* jitter of a node */
+    char latency[VALUE_MAX];      /* of links */
+    char bandwidth[VALUE_MAX];    /* of links */
+    char jitter[VALUE_MAX];       /* of the latency of links */
+    char contention[VALUE_MAX];   /* of links */
+    char loss[VALUE_MAX];         /* of links */
+    char duplicate[VALUE_MAX];    /* of links */
+    char reorder[VALUE_MAX];      /* of links */
+    char retry[VALUE_MAX];        /* of links */
+    char detection[VALUE_MAX];    /* of silent actors */
 } cluster_options;
 
 #define OPTION(field, help) FAST_OPT_TEXT(cluster_options, field, "", NULL, help)
@@ -223,6 +226,7 @@ static const char *preset_at(const void *ctx, int64_t i)
     return presets[i].name;
 }
 
+/* Read a cluster file. FAST_ENOENT, FAST_EIO, FAST_EFORMAT. */
 static fast_err file_open(const char *path, fast_cluster **out)
 {
     char *text = NULL;

@@ -22,7 +22,15 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef enum value_kind { TIME, RATE, SPEED, FRACTION, PROBABILITY, YES, WHOLE } value_kind;
+typedef enum value_kind {
+    TIME,        /* nanoseconds, int64_t */
+    RATE,        /* bytes per second, double */
+    SPEED,       /* operations per second, double */
+    FRACTION,    /* of another value, double */
+    PROBABILITY, /* double */
+    YES,         /* yes or no, bool */
+    WHOLE        /* int64_t */
+} value_kind;
 
 typedef struct value_key {
     const char *name; /* of the key */

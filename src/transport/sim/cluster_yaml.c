@@ -55,7 +55,10 @@ fast_err fast__cluster_parse(const char *where, const char *text, size_t size, f
 
 #include <libfyaml.h>
 
-enum { TEXT_MAX = 64, RANGES_MAX = 64 };
+enum {
+    TEXT_MAX = 64,  /* bytes of a scalar */
+    RANGES_MAX = 64 /* ranges in a list of nodes */
+};
 
 /* The state of reading a file. */
 typedef struct cluster_reader {
@@ -181,6 +184,7 @@ static fast_err ranges_of(const char *what, struct fy_node *node, node_range out
 
 /* nodes: */
 
+/* Set a property of a node; a zone is made at its first mention. */
 static fast_err node_value(cluster_reader *r, fast_node_spec *node, const char *key,
                            struct fy_node *value)
 {
@@ -191,6 +195,7 @@ static fast_err node_value(cluster_reader *r, fast_node_spec *node, const char *
     return fast__node_set(node, key, text);
 }
 
+/* Handle a key of `nodes`: the count, and the properties of every node. */
 static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "count",  "overrides", "speed", "memory",
@@ -219,6 +224,7 @@ typedef struct node_override {
     fast_node_spec *node;          /* the node that is changed; NULL: read `nodes` only */
 } node_override;
 
+/* Handle a key of an override of nodes: in the first pass `nodes`, then the properties. */
 static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
                                   struct fy_node *value)
 {
@@ -232,6 +238,7 @@ static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
     return o->node ? node_value(r, o->node, key, value) : FAST_OK;
 }
 
+/* Apply all overrides of nodes in their order. FAST_EFORMAT if one names a node past the count. */
 static fast_err node_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
@@ -260,6 +267,7 @@ static fast_err node_overrides(cluster_reader *r, struct fy_node *list)
 
 /* links: */
 
+/* Set a property of a link. */
 static fast_err link_value(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     char text[TEXT_MAX];
@@ -268,6 +276,7 @@ static fast_err link_value(cluster_reader *r, void *ctx, const char *key, struct
     return fast__link_set(ctx, key, text);
 }
 
+/* Handle a key of `links`: the local link, and the properties of every link. */
 static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "overrides",  "local", "latency",   "bandwidth", "jitter",
@@ -289,6 +298,7 @@ typedef struct link_override {
     bool from, to;           /* these keys are given */
 } link_override;
 
+/* Read the two zones of an override of links, which must have nodes. */
 static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_link_spec *spec)
 {
     void *at = NULL;
@@ -311,6 +321,7 @@ static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_li
     return FAST_OK;
 }
 
+/* Handle a key of an override of links: its ends or a property. */
 static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
                                   struct fy_node *value)
 {
@@ -339,6 +350,7 @@ static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
     return FAST_OK;
 }
 
+/* Read all overrides of links; each starts with the properties of every link. */
 static fast_err link_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
@@ -367,6 +379,7 @@ static fast_err link_overrides(cluster_reader *r, struct fy_node *list)
 
 /* placement: */
 
+/* Read the placement of one role: a row for each range of nodes. */
 static fast_err place_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     fast_cluster *cluster = r->cluster;
@@ -422,6 +435,7 @@ static struct fy_node *find(struct fy_node *root, const char *of, const char *ke
     return map ? fy_node_mapping_lookup_by_string(map, key, FY_NT) : NULL;
 }
 
+/* Read the root, then the values that depend on the count of nodes and on zones. */
 static fast_err read_all(cluster_reader *r, struct fy_node *root)
 {
     fast_cluster *cluster = r->cluster;
@@ -462,6 +476,7 @@ static fast_err not_yaml(struct fy_diag *diag)
     return fast__fail(FAST_EFORMAT, "it is not YAML: line %d: %s", error->line, error->msg);
 }
 
+/* Parse the text with the library and read the document. */
 static fast_err parse(struct fy_diag *diag, const char *text, size_t size, cluster_reader *r)
 {
     const struct fy_parse_cfg config = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };

@@ -20,17 +20,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORDS_MAX = 16, WORD_SIZE = 64, QUOTE_SIZE = 64 };
+enum {
+    WORDS_MAX = 16, /* words of a fault */
+    WORD_SIZE = 64, /* bytes of a word, except sides */
+    QUOTE_SIZE = 64 /* bytes of a quoted fault in an error */
+};
 
 /* The operand of a kind, and its clauses. */
-enum { ON_NODE, ON_LINK, ON_SIDES };
 enum {
-    TAKES_AT = 1,
-    TAKES_FOR = 2,
-    TAKES_FACTOR = 4,
-    TAKES_JUMP = 8,
-    TAKES_LOSS = 16,
-    TAKES_HOW = 32
+    ON_NODE, /* a node: 3 */
+    ON_LINK, /* a link: 0-3 or 0>3 */
+    ON_SIDES /* sides of a partition: 0,1|2,3 */
+};
+enum {
+    TAKES_AT = 1,     /* at TIME: start */
+    TAKES_FOR = 2,    /* for TIME: duration */
+    TAKES_FACTOR = 4, /* by NUMBER */
+    TAKES_JUMP = 8,   /* by TIME */
+    TAKES_LOSS = 16,  /* loss PROBABILITY */
+    TAKES_HOW = 32    /* how LIE */
 };
 
 static const struct fault_kind {
@@ -231,6 +239,7 @@ static fast_err where_read(fault_parser *p, const struct fault_kind *kind, fast_
     return kind->where == ON_LINK ? link_read(p, fault) : node_read(p, p->words[1], &fault->node);
 }
 
+/* Parse the factor of a slow node. */
 static fast_err factor_read(const char *value, fast_fault *fault)
 {
     FAST_TRY(fast__parse_real("by", value, &fault->by));
@@ -240,6 +249,7 @@ static fast_err factor_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
+/* Parse the probability of loss; a link that loses everything is a cut one. */
 static fast_err loss_read(const char *value, fast_fault *fault)
 {
     FAST_TRY(fast__parse_real("loss", value, &fault->by));
@@ -250,6 +260,7 @@ static fast_err loss_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
+/* Parse the name of a lie. */
 static fast_err how_read(const char *value, fast_fault *fault)
 {
     const int64_t how = fast__name_find(value, lie_name_at, NULL, LIES, NULL);

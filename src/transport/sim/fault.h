@@ -26,21 +26,26 @@ struct fast_world;
  * Without `for` a fault lasts to the end; a pause needs `for`. Units are ns, us, ms, s, min, h.
  */
 typedef enum fast_fault_kind {
-    FAST_FAULT_CRASH,
-    FAST_FAULT_RESTART,
-    FAST_FAULT_PAUSE,
-    FAST_FAULT_SLOW,
-    FAST_FAULT_CUT,
-    FAST_FAULT_PARTITION,
-    FAST_FAULT_LOSSY,
-    FAST_FAULT_JUMP,
-    FAST_FAULT_JOIN,
-    FAST_FAULT_LIE,
-    FAST_FAULT_KINDS
+    FAST_FAULT_CRASH,     /* the actors of a node stop */
+    FAST_FAULT_RESTART,   /* the actors of a crashed node start again */
+    FAST_FAULT_PAUSE,     /* a node does not run for a while */
+    FAST_FAULT_SLOW,      /* charges of a node take longer */
+    FAST_FAULT_CUT,       /* a link passes no messages */
+    FAST_FAULT_PARTITION, /* links between sets of nodes pass no messages */
+    FAST_FAULT_LOSSY,     /* a link loses transmissions */
+    FAST_FAULT_JUMP,      /* the clock of a node jumps */
+    FAST_FAULT_JOIN,      /* a node starts late */
+    FAST_FAULT_LIE,       /* a node sends false numbers */
+    FAST_FAULT_KINDS      /* number of kinds */
 } fast_fault_kind;
 
 /* How a lying node falsifies the numbers that it sends. */
-typedef enum fast_lie { FAST_LIE_NEGATE, FAST_LIE_SCALE, FAST_LIE_RANDOM, FAST_LIE_NAN } fast_lie;
+typedef enum fast_lie {
+    FAST_LIE_NEGATE, /* opposite sign */
+    FAST_LIE_SCALE,  /* ten times as large */
+    FAST_LIE_RANDOM, /* uniform in [-1, 1) */
+    FAST_LIE_NAN     /* not a number */
+} fast_lie;
 
 typedef struct fast_fault {
     fast_fault_kind kind; /* kind of the fault */

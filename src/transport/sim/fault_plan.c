@@ -19,7 +19,12 @@
 #include <math.h>
 
 /* The moments of a fault at which the simulator calls. */
-typedef enum fault_moment { MOMENT_BEGIN, MOMENT_NOTICE, MOMENT_END, MOMENT_COUNT } fault_moment;
+typedef enum fault_moment {
+    MOMENT_BEGIN,  /* the fault starts */
+    MOMENT_NOTICE, /* the failure detector suspects the actors concerned */
+    MOMENT_END,    /* the fault ends */
+    MOMENT_COUNT   /* number of moments */
+} fault_moment;
 
 typedef struct fault_call {
     fast_sim_call call;      /* first: called by the simulator */
@@ -39,6 +44,7 @@ typedef struct fault_plan {
     fast_rng rng;         /* random lies */
 } fault_plan;
 
+/* Return whether fault `i` is active and of this kind. */
 static bool is_active(const fault_plan *plan, int64_t i, fast_fault_kind kind)
 {
     return plan->active[i] && plan->faults->list[i].kind == kind;
@@ -69,6 +75,7 @@ static bool is_about(const fault_plan *plan, const fast_fault *fault, int64_t fr
     return a >= 0 && b >= 0 && (fault->one_way ? a < b : a != b);
 }
 
+/* Return whether any active fault cuts the direction from one node to another. */
 static bool is_cut(const fault_plan *plan, int64_t from, int64_t to)
 {
     for (int64_t i = 0; i < plan->faults->count; i++)
@@ -107,6 +114,7 @@ static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_
 /* A function that is called for each direction of the links that a fault affects. */
 typedef void link_fn(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to);
 
+/* Call `each` for every direction that a fault affects; O(nodes squared) for a partition. */
 static void links_each(fast_sim *sim, const fault_plan *plan, const fast_fault *fault,
                        link_fn *each)
 {
@@ -166,12 +174,14 @@ static void actors_each(fast_sim *sim, int64_t node, void (*each)(fast_sim *sim,
             each(sim, id);
 }
 
+/* Crash an actor, unless its program has returned. */
 static void crash_one(fast_sim *sim, int64_t id)
 {
     if (!sim->actors[id].base.ended)
         fast__sim_crash(sim, id);
 }
 
+/* Restart an actor that crashed. */
 static void restart_one(fast_sim *sim, int64_t id)
 {
     if (sim->actors[id].base.stopped)

@@ -27,8 +27,11 @@ static const fast_option options_table[] = {
     FAST_OPT_END,
 };
 
-/* Times are multiples of span / PARTS; a fault lasts at most LENGTH_PARTS of them. */
-enum { PARTS = 1000, LENGTH_PARTS = 500, TRIES_MAX = 32 };
+enum {
+    PARTS = 1000,       /* times are multiples of span / PARTS */
+    LENGTH_PARTS = 500, /* a fault lasts at most half of the span */
+    TRIES_MAX = 32      /* draws for each fault */
+};
 
 /* The state of a draw. */
 typedef struct fault_drawer {

@@ -32,6 +32,7 @@ __attribute__((format(printf, 2, 3))) static void put(fault_writer *w, const cha
     w->length += length;
 }
 
+/* Append a clause with a time. */
 static void put_time(fault_writer *w, const char *clause, int64_t time)
 {
     char text[FAST_TIME_TEXT];
@@ -39,6 +40,7 @@ static void put_time(fault_writer *w, const char *clause, int64_t time)
     put(w, " %s %s", clause, text);
 }
 
+/* Append a clause with a number, in the fewest digits that parse to it. */
 static void put_real(fault_writer *w, const char *clause, double value)
 {
     char text[32];
@@ -46,6 +48,7 @@ static void put_real(fault_writer *w, const char *clause, double value)
     put(w, " %s %s", clause, text);
 }
 
+/* Append the sides of a partition, whose rows are in the order of their sides. */
 static void put_sides(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     const fast_fault_side *sides = faults->sides + fault->side_first;
@@ -59,6 +62,7 @@ static void put_sides(fault_writer *w, const fast_faults *faults, const fast_fau
     }
 }
 
+/* Append a fault in the order in which fault.c documents its clauses. */
 static void put_fault(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     put(w, "%s ", fast__fault_kind_name(fault->kind));

@@ -46,7 +46,11 @@
 
 /* Larger worlds have no guards. The tops of stacks differ by some cache lines, or the frames of all
  * fibers would fall on the same few sets of the caches. */
-enum { GUARDS_MAX = 8192, COLOURS = 16, COLOUR_SIZE = 192 };
+enum {
+    GUARDS_MAX = 8192, /* stacks with a guard page */
+    COLOURS = 16,      /* different offsets of the tops of stacks */
+    COLOUR_SIZE = 192  /* bytes between two offsets */
+};
 
 #ifdef FAST_HAVE_FCONTEXT
 typedef struct fiber_transfer {

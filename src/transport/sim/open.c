@@ -85,6 +85,7 @@ static fast_err actors_open(fast_sim *sim)
     return FAST_OK;
 }
 
+/* Make all parts of a world; fast__sim_close() frees them after a failure. */
 static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast_role *roles,
                      int64_t role_count)
 {

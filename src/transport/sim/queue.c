@@ -22,6 +22,8 @@
 /* Half of the range: no single cost is over 1e18, so that sums of times do not overflow. */
 static const int64_t TIME_MAX = INT64_MAX / 2;
 
+/* Return whether event a is before event b: serial numbers decide among equal times, so that a run
+ * is deterministic. */
 static bool before(const fast_sim_event *a, const fast_sim_event *b)
 {
     return a->time < b->time || (a->time == b->time && a->order < b->order);

@@ -102,8 +102,14 @@ static fast_err drop_pairs(shrink_search *s)
 }
 
 /* A field of a fault that is rounded. */
-typedef enum shrink_field { FIELD_AT, FIELD_LENGTH, FIELD_JUMP, FIELD_BY } shrink_field;
+typedef enum shrink_field {
+    FIELD_AT,     /* start of the fault */
+    FIELD_LENGTH, /* duration */
+    FIELD_JUMP,   /* shift of a clock */
+    FIELD_BY      /* factor or probability */
+} shrink_field;
 
+/* Return the field of a fault that holds a time. */
 static int64_t *time_of(fast_fault *fault, shrink_field which)
 {
     if (which == FIELD_AT)

@@ -21,8 +21,12 @@
 
 #include <stdio.h>
 
-enum { POLLS_MAX = 64, POLL_NS = 1000 };
+enum {
+    POLLS_MAX = 64, /* polls in a row that cost no virtual time */
+    POLL_NS = 1000  /* virtual time of a longer series, at least */
+};
 
+/* Mix a number into a hash: a multiplication and a shift, since every event pays for it. */
 static uint64_t mix(uint64_t hash, uint64_t x)
 {
     hash = (hash ^ x) * UINT64_C(0x9E3779B97F4A7C15);
@@ -205,6 +209,8 @@ static bool advance(fast_sim *sim)
     return true;
 }
 
+/* transport->run: start all actors and handle events until none is alive and none will restart. If
+ * actors wait without any event or deadline, the run fails instead of hanging. */
 static fast_err sim_run(fast_world *world)
 {
     fast_sim *sim = (fast_sim *)world;
@@ -229,6 +235,8 @@ static fast_err sim_run(fast_world *world)
     return sim->err ? fast__fail(sim->err, "%s", sim->detail) : FAST_OK;
 }
 
+/* transport->wait: block until a message, a wake-up or the deadline. A deadline in the past is a
+ * poll, which returns at once but for every POLLS_MAX-th in a row. */
 static fast_err sim_wait(fast_actor *base, int64_t deadline)
 {
     fast_sim_actor *actor = (fast_sim_actor *)base;
@@ -263,6 +271,7 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
     return err;
 }
 
+/* transport->wake: resume a waiting actor of the same node at this instant. */
 static void sim_wake(fast_actor *actor, int64_t id)
 {
     fast_sim *sim = (fast_sim *)actor->world;
@@ -281,11 +290,13 @@ static void sim_wake(fast_actor *actor, int64_t id)
     }
 }
 
+/* transport->now: virtual time, shifted by clock jumps of the node. */
 static int64_t sim_now(fast_actor *actor)
 {
     return ((fast_sim *)actor->world)->now + ((fast_sim_actor *)actor)->node->clock_ns;
 }
 
+/* transport->share: actors of one node share memory. */
 static fast_err sim_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
     return fast__share_find(&((fast_sim_actor *)actor)->node->shares, key, size, out);

@@ -136,6 +136,7 @@ static void pool_help(fast_sim_pool *pool)
     }
 }
 
+/* Run works until the pool ends: the main function of its threads. */
 static void *pool_main(void *ctx)
 {
     fast_sim_pool *pool = ctx;

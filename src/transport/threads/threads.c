@@ -79,8 +79,10 @@ static void lose_all(fast_world *world, fast_msg *list)
     }
 }
 
+/* transport->send: through the lane of the pair if the message is small, else through the inbox. */
 static void threads_send(fast_actor *actor, fast_msg *msg)
 {
+    FAST_ASSERT(msg->from == actor->id && msg->to >= 0 && msg->to < actor->world->count);
     threads_actor *to = &world_of(actor)->actors[msg->to];
     if (to->lanes && fast__lane_send(&to->lanes[msg->from], msg)) {
         if (atomic_load(&to->asleep))
@@ -230,6 +232,8 @@ static bool sleep_until(threads_actor *c, int64_t deadline)
     return true;
 }
 
+/* transport->wait: deliver, poll, and sleep if polling found nothing, until a message may matter.
+ * */
 static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
     threads_actor *c = (threads_actor *)actor;
@@ -264,6 +268,7 @@ static fast_err threads_share(fast_actor *actor, uint64_t key, size_t size, void
     return err;
 }
 
+/* transport->close. */
 static void threads_close(fast_world *base)
 {
     threads_world *world = (threads_world *)base;
@@ -293,6 +298,7 @@ static fast_err make_lanes(threads_world *world)
     return FAST_OK;
 }
 
+/* transport->open: actors and lanes, but no threads yet. */
 static fast_err threads_open(const fast_actors_config *config, const fast_role *roles,
                              int64_t role_count, fast_world **world_out)
 {
@@ -324,6 +330,7 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     return FAST_OK;
 }
 
+/* Run an actor on its thread, and drop the messages that arrive too late. */
 static void *thread_main(void *ctx)
 {
     threads_actor *c = ctx;
@@ -338,6 +345,7 @@ static void *thread_main(void *ctx)
     return NULL;
 }
 
+/* transport->run: one thread for each actor. If one cannot be started, the others are canceled. */
 static fast_err threads_run(fast_world *base)
 {
     threads_world *world = (threads_world *)base;
