@@ -150,6 +150,7 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     fast_msg *msg = *move;
     *move = NULL;
 
+    /* In every case below the message is taken: an error frees it. */
     if (is_stopped(actor)) {
         fast_msg_free(msg);
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
@@ -172,10 +173,12 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     fast__count(&actor->counters.messages_sent, 1);
     const size_t size = fast_msg_size(msg);
     fast__count(&actor->counters.bytes_sent, (int64_t)size);
+    /* On a serial transport the receiver will be told when this actor ends. */
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
     if (actor->world->glance)
         fast__glance_sent(actor->world->glance, actor->id, to, (int64_t)size);
+    /* The clock is read only for a timeline or a snapshot. */
     if (actor->seen) {
         const int64_t begin = fast__record_look(actor);
         actor->world->transport->send(actor, msg);
@@ -201,6 +204,7 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
         *out = msg;
         return FAST_OK;
     }
+    /* FAST_AT_ONCE: a peer that is down is an error of its own. */
     if (deadline < 0) {
         FAST_TRY(fast__peers_check(actor, from));
         return fast__fail(FAST_ETIMEDOUT, "no such message has arrived yet");
@@ -315,6 +319,7 @@ void fast__actor_main(fast_actor *actor)
     /* The culprit matters only if the program failed because of it. */
     if (err != FAST_ETIMEDOUT && err != FAST_EPEER)
         actor->culprit = -1;
+    /* Tasks belong to the program, which has returned: they must not be advanced any more. */
     actor->tasks = NULL;
     actor->wait.waiting = false;
     actor->ended = true;

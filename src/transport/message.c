@@ -20,6 +20,7 @@ fast_err fast_buffer_new(fast_actor *actor, size_t size, fast_buffer **out)
 void fast_buffer_freeze(fast_buffer *buffer)
 {
     FAST_ASSERT(buffer != NULL);
+    /* Its owner writes the flag before any other holder exists, so it needs no atomic. */
     buffer->frozen = true;
 }
 
@@ -74,6 +75,7 @@ fast_buffer *fast_msg_take(fast_msg *msg, int i)
 {
     FAST_ASSERT(msg != NULL && i >= 0 && i < msg->part_count);
     fast_buffer *buffer = msg->parts[i].buffer;
+    /* The part stays as an empty one, so that the other parts keep their numbers. */
     msg->parts[i] = (fast_msg_part){ NULL, 0, 0 };
     return buffer;
 }

@@ -67,6 +67,7 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
         fast__world_fini(world);
         return err;
     }
+    /* Actors are numbered through all roles; transports with several nodes change the places. */
     int64_t id = 0;
     for (int64_t role = 0; role < role_count; role++)
         for (int64_t i = 0; i < roles[role].count; i++)
@@ -96,6 +97,7 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
 
     FAST_ASSERT(config != NULL && out != NULL);
     FAST_TRY(fast__transport_find(config->transport, &transport));
+    /* Before open(), which is collective on mpi. */
     FAST_TRY(check_roles(roles, role_count, &count));
     fast_world *world = NULL;
     FAST_TRY(transport->open(config, roles, role_count, &world));
@@ -161,6 +163,8 @@ fast_err fast__world_run(fast_world *world, fast_actors_result *result_out)
         sum_up(world, result_out);
     if (err)
         return err;
+    /* The timeline of a failed run is the most useful one: it is written before failures are
+     * reported. */
     if (world->config.trace[0])
         err = fast__timeline_write(world, world->config.trace);
     const fast_err failure = first_failure(world);

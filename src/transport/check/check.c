@@ -260,7 +260,7 @@ static fast_err check_wait(fast_actor *actor, int64_t deadline)
         violate(actor->world, "a wait of actor %" PRId64 " failed with %s", actor->id,
                 fast_err_name(err));
     if (c->canceled && !err)
-        violate(actor->world, "a wait of actor %" PRId64 " goes on after it was canceled",
+        violate(actor->world, "a wait of actor %" PRId64 " returned FAST_OK after it was canceled",
                 actor->id);
     c->canceled = c->canceled || err == FAST_ECANCELED;
     return err;
@@ -271,8 +271,8 @@ static void check_wake(fast_actor *actor, int64_t id)
 {
     enter(actor, "wake", false);
     if (id < 0 || id >= actor->world->count || !fast_actor_is_near(actor, id)) {
-        violate(actor->world, "actor %" PRId64 " woke %" PRId64 ", which is not near", actor->id,
-                id);
+        violate(actor->world, "actor %" PRId64 " woke %" PRId64 ", with which it shares no memory",
+                actor->id, id);
         return;
     }
     actor->world->inner->wake(actor, id);

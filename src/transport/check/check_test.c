@@ -191,7 +191,7 @@ static void test_canceled(void **state)
 {
     (void)state;
     /* Whichever actor it happens to waits twice. */
-    expect(run(FORGETFUL, forgetful_main, NULL), "goes on after it was canceled");
+    expect(run(FORGETFUL, forgetful_main, NULL), "returned FAST_OK after it was canceled");
 }
 
 /* A message to oneself whose bytes change on the way. */
@@ -327,7 +327,7 @@ static void test_calls(void **state)
     expect(run(NOTHING, inside_main, NULL), "was called inside its fast_compute()");
     expect(run(NOTHING, cost_main, NULL), "charged 0 operations and -1 bytes");
     expect(run(NOTHING, charge_main, NULL), "charged 1 operations and inf bytes");
-    expect(run(NOTHING, wake_main, NULL), "woke 2, which is not near");
+    expect(run(NOTHING, wake_main, NULL), "woke 2, with which it shares no memory");
     expect(run(NOTHING, forged_main, NULL), "sent a message from");
 }
 

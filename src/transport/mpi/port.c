@@ -45,6 +45,7 @@ static void lane_die(fast_port *port, int rank)
     if (lane->dead)
         return;
     lane->dead = true;
+    /* The protocol of leaving counts it as a rank that has left. */
     port->done_count += !lane->done_heard;
     port->bye_count += !lane->bye_heard;
     port->bye_left -= !lane->bye_sent;
@@ -372,6 +373,7 @@ int64_t fast__port_progress(fast_port *port)
             i++;
             continue;
         }
+        /* The last rank of the list takes its place; the order of the list does not matter. */
         lane->busy = false;
         port->busy[i] = port->busy[--port->busy_count];
     }

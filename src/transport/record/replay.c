@@ -15,9 +15,9 @@
  * not notice.
  *
  * Critical sections. A program accesses shared memory between fast_turn_begin() and
- * fast_turn_end(). While recording, that is a lock and a serial number; the caller's key selects
- * one of FAST_TRACE_LOCKS locks, so that unrelated memory rarely shares one. A section is short and
- * waits for no actor, hence there is no deadlock.
+ * fast_turn_end(). While recording, that is a lock and a serial number; the caller's key
+ * selects one of FAST_TRACE_LOCKS locks, so that unrelated memory rarely shares one. A section is
+ * short and waits for no actor, hence there is no deadlock.
  *
  * A program that does not follow its trace (other code, other arithmetic) is detected by the kind
  * of its next event, by a section that is over, or because no event is replayed for the time of a

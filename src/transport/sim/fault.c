@@ -151,6 +151,7 @@ static fast_err fail_here(const fault_parser *p, fast_err err)
 static fast_err node_read(const fault_parser *p, const char *text, int64_t *out)
 {
     int64_t node = -1;
+    /* Digits only: fast__parse_int() also accepts signs, and "-" separates the ends of a link. */
     bool plain = *text != 0;
     for (const char *c = text; *c; c++)
         plain = plain && *c >= '0' && *c <= '9';
@@ -463,6 +464,7 @@ fast_err fast__faults_make(const char *spec, uint64_t seed, int64_t node_count, 
     const size_t length = strlen(random);
     if (strncmp(spec, random, length) == 0 && (spec[length] == 0 || spec[length] == ':'))
         return fast__faults_random(spec[length] ? spec + length + 1 : NULL, seed, node_count, out);
+    /* A single word is a file or an error; a text with blanks may be a schedule or a path. */
     const bool is_word = spec[0] != 0 && strpbrk(spec, " \t\n;#") == NULL;
     char *text = NULL;
     size_t size = 0;
@@ -536,6 +538,7 @@ fast_err fast__faults_pick(const fast_faults *faults, const bool *chosen, fast_f
             continue;
         memcpy(picked->sides + picked->side_count, faults->sides + fault->side_first,
                (size_t)fault->side_count * sizeof *picked->sides);
+        /* The rows of a partition move with it. */
         fault->side_first = picked->side_count;
         picked->side_count += fault->side_count;
     }

@@ -159,7 +159,7 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
         return;
     fast__sim_trace(sim, FAST_SIM_CALL, id, 1, 0, 0);
     actor->base.stopped = true;
-    actor->resume = 0;
+    actor->resume = 0; /* no RESUME or START event has this order: those scheduled are stale */
     fast__sim_forget_work(sim, actor);
     if (!actor->fiber.alive) { /* it has not started: no program sets its result */
         actor->state = FAST_SIM_OVER;
@@ -219,6 +219,7 @@ void fast__sim_pause(fast_sim *sim, int64_t node, int64_t until)
     fast_sim_node *n = &sim->nodes[node];
     const int64_t from = n->paused_until > sim->now ? n->paused_until : sim->now;
 
+    /* Overlapping pauses count once: charges are extended by paused_ns when they end. */
     if (until <= from)
         return;
     n->paused_ns += until - from;
@@ -268,6 +269,7 @@ static void tell_one(fast_sim *sim, fast_sim_actor *to, const member_news *news)
         fast__sim_fail(sim, err);
         return;
     }
+    /* The failure detector is local to the receiver: the message comes from itself. */
     msg->from = msg->to = to->base.id;
     msg->words[0] = news->about;
     fast__sim_trace(sim, FAST_SIM_CALL, to->base.id, news->about, news->tag, 0);
