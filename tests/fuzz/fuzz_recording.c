@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzzes recordings: any bytes give an error in one line, or tapes whose every event can be read
- * and whose turns are each somebody's. As chance does not find sums, the bytes are also read with
- * the sums set right: so hostile files are tried whose damage they do not show.
+ * Fuzzes recordings: any bytes give an error in one line, or traces whose every event can be read
+ * and whose critical sections each have an actor. As random bytes rarely have correct sums, the
+ * bytes are also read with corrected sums, which then do not reveal the damage.
  */
 #include "base/hash.h"
 #include "base/memory.h"
@@ -23,9 +23,9 @@ static void walk(const fast_recording *recording)
             FAST_ASSERT(fast__trace_read(recording, &reader, &event));
     }
     for (int lock = 0; lock < FAST_TRACE_LOCKS; lock++)
-        for (int64_t turn = 0; turn < recording->sections[lock]; turn++)
-            FAST_ASSERT(recording->owner_of[lock][turn] >= 0 &&
-                        recording->owner_of[lock][turn] < recording->actors);
+        for (int64_t section = 0; section < recording->sections[lock]; section++)
+            FAST_ASSERT(recording->owner_of[lock][section] >= 0 &&
+                        recording->owner_of[lock][section] < recording->actors);
 }
 
 /* Read a copy of the bytes, which the parser takes. */
