@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs of actors: one table of options, from which parsing, help and completion are made, and
- * fast_actors_run(), which opens a world, runs it and closes it.
+ * Runs of actors: one table of options for parsing, help and completion, and fast_actors_run(),
+ * which opens a world, runs it and closes it.
  */
 #include "transport/transport.h"
 
@@ -27,7 +27,8 @@ const fast_option fast__actors_options[] = {
 
 const fast_part fast__actors_part = { "actors", "run actors", fast__actors_options };
 
-/* Recording is for runs whose order is the machine's, and all of it in one process. */
+/* FAST_EINVAL or FAST_ENOTSUP unless the run can be recorded: its order must be decided by the
+ * machine, and all of it in one process. */
 static fast_err check_record(const fast_actors_config *config)
 {
     const char *name = config->record[0] ? "record" : "replay";
@@ -51,7 +52,6 @@ static fast_err check_record(const fast_actors_config *config)
     return FAST_OK;
 }
 
-/* Options that only one transport has a meaning for. */
 fast_err fast__actors_check(const fast_actors_config *config)
 {
     FAST_TRY(check_record(config));

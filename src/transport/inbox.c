@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inbox: a stack of messages in one word, and a futex to sleep on. Whoever wakes sets `woken`
- * first and then looks for the mark; the owner sets the mark first and then looks at `woken`. Both
- * in one total order, so one of the two sees the other, and no wake-up is lost.
+ * The inbox: a stack of messages in one word, and a futex to sleep on. A waker sets `woken` first
+ * and then reads the mark; the owner sets the mark first and then reads `woken`. Both are in one
+ * total order, so one of the two sees the other, and no wake-up is lost.
  *
- * What counts is how often cache lines go from core to core. A sender begins with the swap, as if
- * the inbox were empty, so that its line comes once, for writing; the owner that sees a message
- * asks for its lines before it takes it.
+ * The cost is the number of cache lines that move from core to core. A sender starts with the swap,
+ * as if the inbox were empty, so that its line moves once, for writing; the owner prefetches the
+ * lines of a message before it takes it.
  */
 #include "transport/inbox.h"
 
-/* What an empty inbox holds while its owner sleeps, and once it is gone: any addresses that are no
- * message's. */
+#include "transport/message_pool.h"
+
+/* Marks of an empty inbox whose owner sleeps or has left: addresses that are no message's. */
 static char sleeping_mark, closed_mark;
 #define SLEEPING ((void *)&sleeping_mark)
 #define CLOSED   ((void *)&closed_mark)
 
-/* The owner sleeps, and the inbox no longer says so. */
+/* Wake the owner, whose mark the caller has removed. */
 static void ring(fast_inbox *inbox)
 {
     atomic_fetch_add_explicit(&inbox->bell, 1, memory_order_release);
@@ -26,12 +27,12 @@ static void ring(fast_inbox *inbox)
 bool fast__inbox_push(fast_inbox *inbox, fast_msg *msg)
 {
     void *old = NULL;
-    msg->next = NULL;
+    fast__envelope(msg)->next = NULL;
     while (!atomic_compare_exchange_weak_explicit(&inbox->top, &old, msg, memory_order_release,
                                                   memory_order_relaxed)) {
         if (old == CLOSED)
             return false;
-        msg->next = old == SLEEPING ? NULL : old;
+        fast__envelope(msg)->next = old == SLEEPING ? NULL : old;
     }
     if (old == SLEEPING)
         ring(inbox);
@@ -47,13 +48,13 @@ void fast__inbox_wake(fast_inbox *inbox)
         ring(inbox);
 }
 
-/* The newest is on top: turn the stack around. */
+/* Reverse a list: the newest message is on top of the stack. */
 static fast_msg *reverse(fast_msg *msg)
 {
     fast_msg *oldest = NULL;
     while (msg) {
-        fast_msg *next = msg->next;
-        msg->next = oldest;
+        fast_msg *next = fast__envelope(msg)->next;
+        fast__envelope(msg)->next = oldest;
         oldest = msg;
         msg = next;
     }

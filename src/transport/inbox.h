@@ -7,44 +7,44 @@
 #include <stdatomic.h>
 
 /*
- * How threads hand messages to one thread, and how that thread sleeps until there are some. The
- * inbox is one word: a stack that any sender pushes on with compare-and-swap, and that its owner
- * takes whole with one exchange and turns around, so each sender's messages are in order. An owner
- * that sleeps writes a mark into the empty inbox; the sender that finds it there wakes the owner,
- * all others make no system call.
+ * A queue of messages from many threads to one, its owner, which may sleep until a message arrives.
+ * The inbox is one word: a stack that senders push on with compare-and-swap, and that its owner
+ * takes whole with one exchange and reverses, so each sender's messages are in order. An owner
+ * that sleeps writes a mark into the empty inbox; the sender that finds the mark wakes the owner,
+ * all other senders make no system call.
  *
- *     top: NULL (empty) | a mark (empty, its owner sleeps, or is gone) | newest -> ... -> oldest
+ *     top: NULL (empty) | a mark (empty, its owner sleeps or has left) | newest -> ... -> oldest
  *
  * A send is one atomic operation, and so is taking any number of messages. Zeroed memory is an
  * empty inbox.
  */
 typedef struct fast_inbox {
-    _Atomic(void *) top; /* pushed on by anyone, taken by its owner */
-    atomic_uint bell;    /* the futex: changed by whoever wakes the owner */
+    _Atomic(void *) top; /* pushed on by any thread, taken by the owner */
+    atomic_uint bell;    /* the futex: changed by a thread that wakes the owner */
     atomic_bool woken;   /* fast__inbox_wake() was called since the last fast__inbox_woken() */
 } fast_inbox;
 
-/* Put a message in, and take it; or return false if the inbox is closed: it stays the caller's.
+/* Push a message and take it; false, and the message stays the caller's, if the inbox is closed.
  * [any thread] */
 bool fast__inbox_push(fast_inbox *inbox, fast_msg *msg);
-/* Let the owner's sleep end, now or when it next begins. [any thread] */
+/* End the owner's sleep, now or when it next starts. [any thread] */
 void fast__inbox_wake(fast_inbox *inbox);
 
-/* Take all messages, oldest first, linked by `next`; NULL if there are none. */
+/* Take all messages, oldest first, linked by `next`; NULL if the inbox is empty. */
 fast_msg *fast__inbox_take(fast_inbox *inbox);
-/* The same, for the last time: nothing comes in any more. */
+/* Take all messages and refuse later ones. */
 fast_msg *fast__inbox_close(fast_inbox *inbox);
-/* True if it was woken since the last call. */
+/* Return whether fast__inbox_wake() was called since the last call. */
 static inline bool fast__inbox_woken(fast_inbox *inbox)
 {
     return atomic_load_explicit(&inbox->woken, memory_order_relaxed) &&
            atomic_exchange(&inbox->woken, false);
 }
-/* True if there are messages, or it was woken. */
+/* Return whether messages have arrived or fast__inbox_wake() was called. */
 static inline bool fast__inbox_has_news(fast_inbox *inbox)
 {
     return atomic_load_explicit(&inbox->top, memory_order_relaxed) ||
            atomic_load_explicit(&inbox->woken, memory_order_relaxed);
 }
-/* Sleep until there is news, at most `time_ns`; may return early. */
+/* Sleep until fast__inbox_has_news(), at most `time_ns`; may return early. */
 void fast__inbox_sleep(fast_inbox *inbox, int64_t time_ns);

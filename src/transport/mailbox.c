@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mailbox: what arrived at an actor, found by (from, tag), or in order of arrival.
+ * The mailbox: arrived messages of an actor, found by (from, tag), or in order of arrival.
  *
  *   arrival    first <-> ... <-> last            linked by `next` and `back`
  *   table      hash(from, tag) -> first .. last  linked by `chain`, in order of arrival
  *
- * A message is in both. Matching a sender and a tag looks at one bucket, whose messages of other
- * keys are few because the table grows with the mailbox; matching any sender walks the arrivals
- * from the oldest. The table begins inside the mailbox; it grows when there are twice as many
- * messages as buckets and never shrinks, and if there is no memory for it, finding is only slower.
+ * A message is in both. Matching a sender and a tag searches one bucket, which has few messages of
+ * other keys because the table grows with the mailbox; matching any sender walks the arrivals from
+ * the oldest. The first table is inside the mailbox; it grows when there are twice as many messages
+ * as buckets and never shrinks. Without memory for a larger table, matching is only slower.
  */
 #include "transport/mailbox.h"
 
@@ -16,6 +16,7 @@
 #include "transport/peers.h"
 #include "transport/transport.h"
 
+/* Return the bucket of a key. */
 static fast_bucket *bucket_of(fast_mailbox *box, int64_t from, uint64_t tag)
 {
     const uint64_t hash = (tag ^ ((uint64_t)from << 40) ^ (uint64_t)from) * 0x9e3779b97f4a7c15u;
@@ -24,17 +25,18 @@ static fast_bucket *bucket_of(fast_mailbox *box, int64_t from, uint64_t tag)
     return &table[(hash >> 40) & box->mask];
 }
 
+/* Append a message to a bucket. */
 static void bucket_add(fast_bucket *bucket, fast_msg *msg)
 {
-    msg->chain = NULL;
+    fast__envelope(msg)->chain = NULL;
     if (bucket->first)
-        bucket->last->chain = msg;
+        fast__envelope(bucket->last)->chain = msg;
     else
         bucket->first = msg;
     bucket->last = msg;
 }
 
-/* Four times as many buckets; the messages are put there in order of arrival. */
+/* Make a table with four times as many buckets; messages move in order of arrival. */
 static void grow(fast_mailbox *box)
 {
     const uint64_t mask = box->mask * 4 + 3;
@@ -44,21 +46,22 @@ static void grow(fast_mailbox *box)
     fast__free(box->table);
     box->table = table;
     box->mask = mask;
-    for (fast_msg *msg = box->first; msg; msg = msg->next)
+    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next)
         bucket_add(bucket_of(box, msg->from, msg->tag), msg);
 }
 
+/* Append a message to the arrivals and to its bucket. */
 static void put(fast_mailbox *box, fast_msg *msg)
 {
     if (box->mask == 0)
         box->mask = FAST_BUCKETS - 1;
     if ((uint64_t)box->count > 2 * box->mask)
         grow(box);
-    msg->stamp = box->stamp++;
-    msg->next = NULL;
-    msg->back = box->last;
+    fast__envelope(msg)->stamp = box->stamp++;
+    fast__envelope(msg)->next = NULL;
+    fast__envelope(msg)->back = box->last;
     if (box->last)
-        box->last->next = msg;
+        fast__envelope(box->last)->next = msg;
     else
         box->first = msg;
     box->last = msg;
@@ -66,37 +69,38 @@ static void put(fast_mailbox *box, fast_msg *msg)
     box->count++;
 }
 
-/* Take a message out of the arrivals; it has left its bucket. */
+/* Remove a message, which is in no bucket any more, from the arrivals. */
 static fast_msg *leave(fast_mailbox *box, fast_msg *msg)
 {
-    if (msg->back)
-        msg->back->next = msg->next;
+    if (fast__envelope(msg)->back)
+        fast__envelope(fast__envelope(msg)->back)->next = fast__envelope(msg)->next;
     else
-        box->first = msg->next;
-    if (msg->next)
-        msg->next->back = msg->back;
+        box->first = fast__envelope(msg)->next;
+    if (fast__envelope(msg)->next)
+        fast__envelope(fast__envelope(msg)->next)->back = fast__envelope(msg)->back;
     else
-        box->last = msg->back;
+        box->last = fast__envelope(msg)->back;
     box->count--;
     return msg;
 }
 
-/* Take a message out of its bucket: `before` is the one ahead of it there, or NULL. */
+/* Remove a message from its bucket: `before` is its predecessor there, or NULL. */
 static void unchain(fast_bucket *bucket, fast_msg *before, fast_msg *msg)
 {
     if (before)
-        before->chain = msg->chain;
+        fast__envelope(before)->chain = fast__envelope(msg)->chain;
     else
-        bucket->first = msg->chain;
+        bucket->first = fast__envelope(msg)->chain;
     if (bucket->last == msg)
         bucket->last = before;
 }
 
+/* Remove the oldest message with this sender and tag; NULL if there is none. */
 static fast_msg *take_exact(fast_mailbox *box, int64_t from, uint64_t tag)
 {
     fast_bucket *bucket = bucket_of(box, from, tag);
     fast_msg *before = NULL;
-    for (fast_msg *msg = bucket->first; msg; before = msg, msg = msg->chain)
+    for (fast_msg *msg = bucket->first; msg; before = msg, msg = fast__envelope(msg)->chain)
         if (msg->from == from && msg->tag == tag) {
             unchain(bucket, before, msg);
             return leave(box, msg);
@@ -104,21 +108,21 @@ static fast_msg *take_exact(fast_mailbox *box, int64_t from, uint64_t tag)
     return NULL;
 }
 
-/* Take a message that was found by walking the arrivals. */
+/* Remove a message that was found by walking the arrivals. */
 static fast_msg *take_found(fast_mailbox *box, fast_msg *msg)
 {
     fast_bucket *bucket = bucket_of(box, msg->from, msg->tag);
     fast_msg *before = NULL;
-    for (fast_msg *other = bucket->first; other != msg; other = other->chain)
+    for (fast_msg *other = bucket->first; other != msg; other = fast__envelope(other)->chain)
         before = other;
     unchain(bucket, before, msg);
     return leave(box, msg);
 }
 
-/* The oldest of any sender, or with any tag. */
+/* Remove the oldest message of any sender or with any tag; NULL if there is none. */
 static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
 {
-    for (fast_msg *msg = box->first; msg; msg = msg->next) {
+    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next) {
         if (from != FAST_ANY && msg->from != from)
             continue;
         if (tag == FAST_TAG_ANY ? msg->tag >= FAST_TAG_MAX : msg->tag != tag)
@@ -128,6 +132,7 @@ static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
     return NULL;
 }
 
+/* Return whether the message belongs to a generation before the fence. */
 static bool is_stale(const fast_mailbox *box, const fast_msg *msg)
 {
     return msg->generation != 0 && msg->generation < box->fence;
@@ -140,7 +145,7 @@ void fast__mailbox_fence(fast_actor *actor, uint32_t generation)
         return;
     box->fence = generation;
     for (fast_msg *msg = box->first, *next; msg; msg = next) {
-        next = msg->next;
+        next = fast__envelope(msg)->next;
         if (is_stale(box, msg)) {
             fast__count(&actor->counters.messages_stale, 1);
             fast_msg_free(take_found(box, msg));
@@ -191,7 +196,7 @@ bool fast__deliver(fast_actor *actor, fast_msg *msg)
 void fast__mailbox_fini(fast_mailbox *mailbox)
 {
     for (fast_msg *msg = mailbox->first; msg;) {
-        fast_msg *next = msg->next;
+        fast_msg *next = fast__envelope(msg)->next;
         fast_msg_free(msg);
         msg = next;
     }

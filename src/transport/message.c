@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages and buffers as a program sees them. A buffer has one owner until it is frozen; from then
- * on it is counted and nobody writes. A message owns or holds the buffers of its parts, so that
- * sending hands over pointers: nothing is copied between actors that share memory. pool.c makes and
- * takes back both.
+ * on it is counted and nobody writes. A message owns or holds the buffers of its parts, so sending
+ * hands over pointers: nothing is copied between actors that share memory. message_pool.c allocates
+ * both and takes them back.
  */
-#include "transport/pool.h"
+#include "transport/message_pool.h"
 #include "transport/transport.h"
 
-/* What a header costs on a link: sender, receiver, tag, generation and the words. */
+/* Bytes of a header on a link: sender, receiver, tag, generation and the words. */
 enum { HEADER_SIZE = 64 };
 
 fast_err fast_buffer_new(fast_actor *actor, size_t size, fast_buffer **out)
@@ -20,6 +20,7 @@ fast_err fast_buffer_new(fast_actor *actor, size_t size, fast_buffer **out)
 void fast_buffer_freeze(fast_buffer *buffer)
 {
     FAST_ASSERT(buffer != NULL);
+    /* Its owner writes the flag before any other holder exists, so it needs no atomic. */
     buffer->frozen = true;
 }
 
@@ -74,6 +75,7 @@ fast_buffer *fast_msg_take(fast_msg *msg, int i)
 {
     FAST_ASSERT(msg != NULL && i >= 0 && i < msg->part_count);
     fast_buffer *buffer = msg->parts[i].buffer;
+    /* The part stays as an empty one, so that the other parts keep their numbers. */
     msg->parts[i] = (fast_msg_part){ NULL, 0, 0 };
     return buffer;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Membership as one actor sees it: who is suspected, who is back, whose program is over. News comes
- * as control messages, so it takes its time and keeps its place behind what the peer sent before.
+ * Membership as one actor sees it: actors that are suspected, up again, or ended. Events arrive as
+ * control messages, so they take time and stay behind the earlier messages of the peer.
  *
- * Most actors hear nothing of most others, so there are rows only for those of whom there was
- * news: a list in the order of first news, found through a table of (id, row) with linear probing,
- * at most half full. News that the program has not seen yet is a queue through the rows.
+ * Most actors hear nothing about most others, so only actors with an event have a row: a list in
+ * the order of first events, found through a table of (id, row) with linear probing, at most half
+ * full. Events that the program has not taken yet are a queue through the rows.
  */
 #include "transport/peers.h"
 
@@ -14,22 +14,25 @@
 
 #include <string.h>
 
-enum { ROWS_MIN = 8, NONE = -1 };
+enum {
+    ROWS_MIN = 8, /* rows of the first table */
+    NONE = -1     /* no row */
+};
 
-typedef struct row {
-    int64_t id;         /* of whom */
-    fast_peer peer;     /* what is known */
-    int64_t next_event; /* the row behind it in the queue; or NONE */
-    bool queued;        /* it is in the queue */
-} row;
+typedef struct peer_row {
+    int64_t id;         /* number of the actor */
+    fast_peer peer;     /* its state */
+    int64_t next_event; /* the next row in the queue of events; or NONE */
+    bool queued;        /* it is in the queue of events */
+} peer_row;
 
 struct fast_peers {
-    row *rows;           /* of everyone of whom there was news */
-    int64_t count;       /* of rows */
+    peer_row *rows;      /* [space] in the order of first events */
+    int64_t count;       /* rows in use */
     int64_t space;       /* rows that fit, a power of two */
-    int64_t *table;      /* [2 * space]: numbers of rows plus 1; 0 is free */
-    int64_t event_first; /* row of the oldest news; or NONE */
-    int64_t event_last;  /* row of the newest */
+    int64_t *table;      /* [2 * space]: index of a row plus 1; 0: free */
+    int64_t event_first; /* row of the oldest event; or NONE */
+    int64_t event_last;  /* row of the newest event */
 };
 
 static const fast_peer unknown = { .culprit = -1, .heard = -1 };
@@ -43,7 +46,7 @@ void fast__peers_free(fast_peers *peers)
     fast__free(peers);
 }
 
-/* The place of `id` in the table: its row's, or the free one where it belongs. */
+/* Return the entry of `id` in the table, or the free one where it belongs. */
 static int64_t *slot_of(const fast_peers *peers, int64_t id)
 {
     const uint64_t mask = (uint64_t)peers->space * 2 - 1;
@@ -55,7 +58,8 @@ static int64_t *slot_of(const fast_peers *peers, int64_t id)
     }
 }
 
-static row *find(const fast_peers *peers, int64_t id)
+/* Return the row of `id`; NULL if there was no event about it. */
+static peer_row *find(const fast_peers *peers, int64_t id)
 {
     if (!peers || peers->space == 0)
         return NULL;
@@ -63,13 +67,13 @@ static row *find(const fast_peers *peers, int64_t id)
     return *slot ? &peers->rows[*slot - 1] : NULL;
 }
 
-/* Room for one more row. FAST_ENOMEM: nothing changed. */
+/* Make room for one more row. FAST_ENOMEM: nothing changed. */
 static fast_err reserve(fast_peers *peers)
 {
     if (peers->count < peers->space)
         return FAST_OK;
     const int64_t space = peers->space ? peers->space * 2 : ROWS_MIN;
-    row *rows;
+    peer_row *rows;
     int64_t *table;
     FAST_TRY(fast__alloc("membership", space, sizeof *rows, &rows));
     const fast_err err = fast__alloc("membership", space * 2, sizeof *table, &table);
@@ -89,11 +93,11 @@ static fast_err reserve(fast_peers *peers)
     return FAST_OK;
 }
 
-/* The row of `id`, made if there is none; NULL without memory. */
-static row *make(fast_actor *actor, int64_t id)
+/* Return the row of `id`, made at the first event; NULL without memory. */
+static peer_row *make(fast_actor *actor, int64_t id)
 {
     fast_peers *peers = actor->mailbox.peers;
-    row *found = find(peers, id);
+    peer_row *found = find(peers, id);
     if (found)
         return found;
     if (!peers) {
@@ -104,14 +108,14 @@ static row *make(fast_actor *actor, int64_t id)
     }
     if (reserve(peers))
         return NULL;
-    row *r = &peers->rows[peers->count++];
-    *r = (row){ .id = id, .peer = unknown, .next_event = NONE };
+    peer_row *r = &peers->rows[peers->count++];
+    *r = (peer_row){ .id = id, .peer = unknown, .next_event = NONE };
     *slot_of(peers, id) = peers->count;
     return r;
 }
 
-/* Put a row's news at the end of the queue, unless it waits there already. */
-static void queue(fast_peers *peers, row *r)
+/* Append a row to the queue of events, unless it is there already. */
+static void queue(fast_peers *peers, peer_row *r)
 {
     const int64_t i = r - peers->rows;
     if (r->queued)
@@ -133,8 +137,8 @@ void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
 
     FAST_ASSERT(down || msg->tag == FAST_TAG_UP);
     FAST_ASSERT(id >= 0 && id < actor->world->count);
-    /* Without memory the actor does not learn of it, and its waits end by their deadlines. */
-    row *r = id == actor->id ? NULL : make(actor, id);
+    /* Without memory the event is lost, and waits end by their deadlines. */
+    peer_row *r = id == actor->id ? NULL : make(actor, id);
     if (r && !r->peer.ended && (ended || r->peer.down != down)) {
         actor->mailbox.down_count += down - r->peer.down;
         r->peer.down = down;
@@ -150,7 +154,7 @@ void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
 
 const fast_peer *fast__peer(const fast_actor *actor, int64_t id)
 {
-    const row *r = find(actor->mailbox.peers, id);
+    const peer_row *r = find(actor->mailbox.peers, id);
     return r ? &r->peer : &unknown;
 }
 
@@ -166,7 +170,7 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
     fast_peers *peers = actor->mailbox.peers;
     if (!peers || peers->event_first == NONE)
         return false;
-    row *r = &peers->rows[peers->event_first];
+    peer_row *r = &peers->rows[peers->event_first];
     peers->event_first = r->next_event;
     r->queued = false;
     *out = (fast_member){ .id = r->id,
@@ -185,8 +189,8 @@ int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
 }
 
-/* Nobody is left: because of one that is down without an end, or else of whom those blamed who gave
- * up, or else of the first that left. */
+/* Return the actor to blame if no other is up: one that is down but has not ended, else the one
+ * that a failed actor blamed, else the first that ended. */
 static int64_t culprit_of_all(const fast_peers *peers)
 {
     int64_t blamed = -1;
@@ -229,7 +233,7 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     return fast__fail(FAST_EPEER, "%s left: it had waited for %s", name, culprit);
 }
 
-/* Let `id`, if it has ended, tell the actor, which it has not. */
+/* Have `id` tell the actor that it ended, unless it has done so. */
 static void tell(fast_actor *actor, int64_t id)
 {
     fast_actor *other = actor->world->actors[id];
@@ -244,7 +248,7 @@ void fast__peers_tell(fast_actor *actor, int64_t id)
     fast_msg *msg;
     if (actor->met)
         actor->met[id / 64] |= (uint64_t)1 << (id % 64);
-    /* Without memory the other does not learn of it, and its waits end by their deadlines. */
+    /* Without memory the event is lost, and waits end by their deadlines. */
     if (fast__pool_msg(actor->world->pool, FAST_TAG_ENDED, &msg))
         return;
     msg->from = actor->id;

@@ -3,25 +3,25 @@
 
 #include "transport/mailbox.h"
 
-/* What an actor has heard about others: rows for those only of whom there was news. */
+/* The membership as one actor sees it: a row for each actor about which an event arrived. */
 typedef struct fast_peers fast_peers;
 
 void fast__peers_free(fast_peers *peers); /* NULL is allowed */
 
-/* A control message about membership has arrived. Takes it. Called by fast__deliver(). */
+/* Handle a control message about membership. Takes it. Called by fast__deliver(). */
 void fast__peers_deliver(fast_actor *actor, fast_msg *msg);
 
-/* FAST_EPEER with its detail if `id` is down, or, for FAST_ANY, if everyone else is; sets
- * actor->culprit. Else FAST_OK. */
+/* Return FAST_EPEER with its detail and set actor->culprit if `id` is down, or, for FAST_ANY, if
+ * all other actors are. Else FAST_OK. */
 fast_err fast__peers_check(fast_actor *actor, int64_t id);
 
-/* On serial transports: let those be told who wait for an actor that has ended without knowing it
- * (see fast__actor_main). */
+/* On serial transports: have `id` tell this actor, which waits for it, that it has ended, if it has
+ * not done so (see fast__actor_main). */
 void fast__peers_ask(fast_actor *actor, int64_t id);
 
-/* Tell another actor that this one's program is over. */
+/* Tell another actor that this one's program returned. */
 void fast__peers_tell(fast_actor *actor, int64_t id);
 
-/* Who is to blame that `id` is not there for this actor: it, or whom it blamed; or, if it finished
- * its program, the actor itself, which is late. */
+/* Return the actor to blame for the absence of `id`: the one that `id` blamed, or `id`; or this
+ * actor itself, which is late, if `id` finished its program. */
 int64_t fast__peers_culprit(const fast_actor *actor, int64_t id);

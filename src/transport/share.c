@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that near actors share, found by key. A world has a handful of them, asked for when groups
- * and spaces are made, so that a list does.
+ * Memory that local actors share, found by key. A world has a handful of blocks, requested when
+ * groups and spaces are made, so a list is enough.
  */
 #include "transport/share.h"
 
@@ -11,10 +11,10 @@
 #include <string.h>
 
 struct fast_share {
-    uint64_t key;            /* what it was asked for by */
-    size_t size;             /* of the memory */
-    void *memory;            /* cleared when it was made */
-    struct fast_share *next; /* the one that was made before */
+    uint64_t key;            /* of the block */
+    size_t size;             /* bytes of the block */
+    void *memory;            /* the block, cleared when it was made */
+    struct fast_share *next; /* the block made before */
 };
 
 fast_err fast__share_find(fast_share **list, uint64_t key, size_t size, void *out)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timelines: what every actor did when, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+ * Timelines of all actors, for Perfetto (ui.perfetto.dev) and chrome://tracing.
  *
- * An actor writes its spans to a ring of its own, without a lock and without memory of its own:
- * when the ring is full the oldest event goes. Cost: 56 bytes an event and one reading of the
+ * An actor writes its spans to a ring of its own, without a lock and without allocating: when the
+ * ring is full, the oldest event is overwritten. Cost: 56 bytes an event and one reading of the
  * clock.
  *
  * The export is the JSON trace-event format: one object with "traceEvents", an array of events with
@@ -15,13 +15,14 @@
  *     C  a counter: bytes that the actor has sent
  *     s, f  an arrow from a send to its receive
  *
- * Viewers draw a span inside another only if it lies wholly within, so what a clock that jumped
- * tore is mended: spans come in the order of their ends, and one that began inside an earlier span
- * and ended after it begins at that one's end instead. Parents are written before their children.
+ * Viewers draw a span inside another only if it lies wholly within, so overlaps that a clock jump
+ * caused are repaired: spans are in the order of their ends, and a span that started inside an
+ * earlier one and ended after it starts at the end of that one instead. Parents are written before
+ * their children.
  *
- * Arrows: between two actors the k-th send of a size belongs to the k-th receive of that size, as
- * messages come in order and once. There are none where a ring dropped events, or where the times
- * contradict it.
+ * Arrows: between two actors the k-th send of a size belongs to the k-th receive of that size,
+ * since messages arrive in order and once. Arrows are left out where a ring dropped events, or
+ * where the times contradict them.
  */
 #include "transport/timeline.h"
 
@@ -42,42 +43,42 @@ enum {
 };
 
 /* One span. */
-typedef struct event {
+typedef struct timeline_event {
     const char *name; /* a literal */
     int64_t begin;    /* nanoseconds */
     int64_t end;      /* not before begin */
-    int64_t peer;     /* or -1 */
-    int64_t order;    /* of recording, for sorting */
-    size_t size;      /* bytes */
-    fast_span span;   /* kind */
-} event;
+    int64_t peer;     /* the other actor, or -1 */
+    int64_t order;    /* serial number, for sorting */
+    size_t size;      /* bytes of the message */
+    fast_span span;   /* kind of the span */
+} timeline_event;
 
 struct fast_timeline {
-    int64_t events_max; /* the ring's size */
-    int64_t count;      /* of events ever written; the ring holds the last of them */
-    int64_t last;       /* the latest end, which the next one does not precede */
-    event *events;      /* the ring */
+    int64_t events_max;     /* size of the ring */
+    int64_t count;          /* events ever written; the ring holds the last ones */
+    int64_t last;           /* the latest end; no later event ends before it */
+    timeline_event *events; /* the ring */
 };
 
-/* A send or a receive, as the arrows are sorted. */
-typedef struct end_point {
-    int64_t from, to; /* the pair */
-    size_t size;      /* of the message */
-    int64_t order;    /* in its actor */
-    event at;         /* where it is drawn */
-} end_point;
+/* A send or a receive: one end of an arrow. */
+typedef struct timeline_end {
+    int64_t from, to;  /* sender and receiver */
+    size_t size;       /* bytes of the message */
+    int64_t order;     /* serial number in its actor */
+    timeline_event at; /* the span where it is drawn */
+} timeline_end;
 
-/* One export under way. */
-typedef struct writer {
-    const fast_world *world;     /* what is written */
-    void *stream;                /* of the file */
-    event *events;               /* one actor's, mended and sorted */
-    event *stack;                /* scratch of mending */
-    end_point *sends, *receives; /* of all actors */
-    int64_t send_count;          /* of sends */
-    int64_t receive_count;       /* of receives */
-    bool comma;                  /* something was written before */
-} writer;
+/* The state of an export. */
+typedef struct timeline_writer {
+    const fast_world *world;        /* that is exported */
+    void *stream;                   /* the open file */
+    timeline_event *events;         /* spans of one actor, repaired and sorted */
+    timeline_event *stack;          /* scratch of the repair */
+    timeline_end *sends, *receives; /* ends of all arrows */
+    int64_t send_count;             /* number of sends */
+    int64_t receive_count;          /* number of receives */
+    bool comma;                     /* the next event needs a comma */
+} timeline_writer;
 
 static const char *const span_names[FAST_SPAN_COUNT] = { "compute", "codec", "send",
                                                          "receive", "wait",  "fault" };
@@ -89,7 +90,7 @@ fast_err fast__timeline_new(int64_t events_max, fast_timeline **out)
     fast_timeline *timeline = NULL;
     FAST_TRY(fast__alloc("a timeline", 1, sizeof *timeline, &timeline));
     const fast_err err =
-        fast__alloc("a timeline's events", events_max, sizeof(event), &timeline->events);
+        fast__alloc("a timeline's events", events_max, sizeof(timeline_event), &timeline->events);
     if (err) {
         fast__free(timeline);
         return err;
@@ -123,7 +124,7 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
     if (end < timeline->last)
         end = timeline->last;
     timeline->last = end;
-    timeline->events[timeline->count % timeline->events_max] = (event){
+    timeline->events[timeline->count % timeline->events_max] = (timeline_event){
         .name = name ? name : span_names[span],
         .begin = begin < end ? begin : end,
         .end = end,
@@ -135,13 +136,15 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
     timeline->count++;
 }
 
-static int64_t kept(const fast_timeline *timeline)
+/* Return the number of events in the ring. */
+static int64_t stored(const fast_timeline *timeline)
 {
     return timeline->count < timeline->events_max ? timeline->count : timeline->events_max;
 }
 
-/* A piece of the file that is known to fit and needs no escapes. */
-__attribute__((format(printf, 2, 3))) static fast_err put(writer *w, const char *format, ...)
+/* Write formatted text that fits PIECE_MAX and needs no escapes. */
+__attribute__((format(printf, 2, 3))) static fast_err put(timeline_writer *w, const char *format,
+                                                          ...)
 {
     char line[PIECE_MAX];
     va_list args;
@@ -153,9 +156,9 @@ __attribute__((format(printf, 2, 3))) static fast_err put(writer *w, const char 
     return fast__file_put(w->stream, line, (size_t)length);
 }
 
-/* A text inside a JSON string: what JSON does not allow is escaped, what is not UTF-8 becomes the
- * replacement character. */
-static fast_err put_text(writer *w, const char *text)
+/* Write text inside a JSON string: control characters are escaped, bytes that are not UTF-8 become
+ * the replacement character. */
+static fast_err put_text(timeline_writer *w, const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
@@ -175,8 +178,8 @@ static fast_err put_text(writer *w, const char *text)
     return FAST_OK;
 }
 
-/* The start of an event of one actor. A time below zero is left out. */
-static fast_err put_event(writer *w, const char *phase, int64_t id, int64_t time)
+/* Write the start of an event of one actor. A negative time is left out. */
+static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int64_t time)
 {
     FAST_TRY(put(w, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64, w->comma ? "," : "",
                  phase, w->world->places[id].node, id));
@@ -186,7 +189,7 @@ static fast_err put_event(writer *w, const char *phase, int64_t id, int64_t time
     return put(w, ",\"ts\":%" PRId64 ".%03d", time / 1000, (int)(time % 1000));
 }
 
-/* The actor's place among those of its role. */
+/* Return the index of an actor in its role. */
 static int64_t index_of(const fast_world *world, int64_t id)
 {
     int64_t index = 0;
@@ -195,7 +198,8 @@ static int64_t index_of(const fast_world *world, int64_t id)
     return index;
 }
 
-static fast_err put_names(writer *w, int64_t id)
+/* Write the names of the node and the actor. */
+static fast_err put_names(timeline_writer *w, int64_t id)
 {
     const fast_place *place = &w->world->places[id];
     FAST_TRY(put_event(w, "M", id, -1));
@@ -209,10 +213,10 @@ static fast_err put_names(writer *w, int64_t id)
     return put(w, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%" PRId64 "}}", id);
 }
 
-/* Parents first: by begin, then the longer, then the later recorded. */
+/* Order parents first: by begin, then the longer, then the later one. */
 static int compare_events(const void *a, const void *b)
 {
-    const event *x = a, *y = b;
+    const timeline_event *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
@@ -220,13 +224,13 @@ static int compare_events(const void *a, const void *b)
     return x->order > y->order ? -1 : x->order < y->order;
 }
 
-/* Copy an actor's ring to w->events so that its spans nest, and sort it. Returns their count. */
-static int64_t mend(writer *w, const fast_timeline *timeline)
+/* Copy an actor's ring to w->events so that its spans nest, and sort them. Returns their number. */
+static int64_t repair(timeline_writer *w, const fast_timeline *timeline)
 {
-    const int64_t count = kept(timeline);
+    const int64_t count = stored(timeline);
     int64_t depth = 0;
     for (int64_t i = 0; i < count; i++) {
-        event *e = &w->events[i];
+        timeline_event *e = &w->events[i];
         *e = timeline->events[(timeline->count - count + i) % timeline->events_max];
         if (e->span == FAST_SPAN_FAULT)
             continue; /* drawn as an instant: it overlaps with nothing */
@@ -242,7 +246,8 @@ static int64_t mend(writer *w, const fast_timeline *timeline)
     return count;
 }
 
-static fast_err put_span(writer *w, int64_t id, const event *e)
+/* Write a span, or a fault as an instant. */
+static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     const bool fault = e->span == FAST_SPAN_FAULT;
     FAST_TRY(put_event(w, fault ? "i" : "X", id, e->begin));
@@ -259,12 +264,14 @@ static fast_err put_span(writer *w, int64_t id, const event *e)
     return put(w, "}}");
 }
 
-/* Remember a send or a receive for the arrows. */
-static void note_end(writer *w, int64_t id, const event *e)
+/* Store a send or a receive for the arrows. */
+static void note_end(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     if (e->peer < 0 || (e->span != FAST_SPAN_SEND && e->span != FAST_SPAN_RECEIVE))
         return;
-    end_point point = { .from = id, .to = e->peer, .size = e->size, .order = e->order, .at = *e };
+    timeline_end point = {
+        .from = id, .to = e->peer, .size = e->size, .order = e->order, .at = *e
+    };
     if (e->span == FAST_SPAN_SEND) {
         w->sends[w->send_count++] = point;
         return;
@@ -274,14 +281,14 @@ static void note_end(writer *w, int64_t id, const event *e)
     w->receives[w->receive_count++] = point;
 }
 
-/* One actor: its names, what was dropped, its spans and its counter. */
-static fast_err put_actor(writer *w, int64_t id)
+/* Write one actor: names, number of dropped events, spans and counter. */
+static fast_err put_actor(timeline_writer *w, int64_t id)
 {
     const fast_timeline *timeline = w->world->actors[id]->timeline;
     FAST_TRY(put_names(w, id));
     if (!timeline)
         return FAST_OK;
-    const int64_t count = mend(w, timeline);
+    const int64_t count = repair(w, timeline);
     const int64_t dropped = timeline->count - count;
     if (dropped > 0) {
         FAST_TRY(put_event(w, "i", id, count > 0 ? w->events[0].begin : 0));
@@ -294,7 +301,7 @@ static fast_err put_actor(writer *w, int64_t id)
     const int64_t stride = 1 + send_count / COUNTER_COUNT_MAX;
     uint64_t sent = 0;
     for (int64_t i = 0, send = 0; i < count; i++) {
-        const event *e = &w->events[i];
+        const timeline_event *e = &w->events[i];
         FAST_TRY(put_span(w, id, e));
         if (dropped == 0)
             note_end(w, id, e);
@@ -311,10 +318,10 @@ static fast_err put_actor(writer *w, int64_t id)
     return FAST_OK;
 }
 
-/* By pair, then size, then order. */
+/* Order ends by pair, then size, then serial number. */
 static int compare_ends(const void *a, const void *b)
 {
-    const end_point *x = a, *y = b;
+    const timeline_end *x = a, *y = b;
     if (x->from != y->from)
         return x->from < y->from ? -1 : 1;
     if (x->to != y->to)
@@ -324,20 +331,21 @@ static int compare_ends(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Like compare_ends(), but any two of a pair and size are equal. */
-static int compare_streams(const end_point *x, const end_point *y)
+/* As compare_ends(), but ends of equal pair and size are equal. */
+static int compare_streams(const timeline_end *x, const timeline_end *y)
 {
-    end_point z = *y;
+    timeline_end z = *y;
     z.order = x->order;
     return compare_ends(x, &z);
 }
 
-static fast_err put_arrow(writer *w, int64_t number, const end_point *send,
-                          const end_point *receive)
+/* Write an arrow from a send to its receive. */
+static fast_err put_arrow(timeline_writer *w, int64_t number, const timeline_end *send,
+                          const timeline_end *receive)
 {
     int64_t arrival = receive->at.begin;
     if (receive->at.end < send->at.begin)
-        return FAST_OK; /* not the same message */
+        return FAST_OK; /* these are different messages */
     if (arrival < send->at.begin)
         arrival = send->at.begin;
     FAST_TRY(put_event(w, "s", send->from, send->at.begin));
@@ -347,8 +355,8 @@ static fast_err put_arrow(writer *w, int64_t number, const end_point *send,
                number);
 }
 
-/* Walk sends and receives together; the k-th of each stream belong to each other. */
-static fast_err put_arrows(writer *w)
+/* Merge sends and receives: the k-th send of a stream belongs to its k-th receive. */
+static fast_err put_arrows(timeline_writer *w)
 {
     if (w->send_count == 0 || w->receive_count == 0)
         return FAST_OK;
@@ -365,8 +373,8 @@ static fast_err put_arrows(writer *w)
     return FAST_OK;
 }
 
-/* What was counted, whatever the rings dropped. */
-static fast_err put_totals(writer *w)
+/* Write the counters of all actors, which include dropped events. */
+static fast_err put_totals(timeline_writer *w)
 {
     const fast_world *world = w->world;
     FAST_TRY(put(w,
@@ -388,15 +396,16 @@ static fast_err put_totals(writer *w)
                      "}",
                      comma ? "," : "", id, c->messages_sent, c->bytes_sent, c->messages_received,
                      c->messages_stale, c->compute_ns, c->wait_ns, c->waits,
-                     timeline ? timeline->count - kept(timeline) : 0));
+                     timeline ? timeline->count - stored(timeline) : 0));
         comma = true;
     }
     return put(w, "\n]}}\n");
 }
 
+/* Write the whole file: the callback of fast__file_replace(). */
 static fast_err write_all(void *ctx, void *stream)
 {
-    writer *w = ctx;
+    timeline_writer *w = ctx;
     w->stream = stream;
     FAST_TRY(put(w, "{\"traceEvents\":["));
     for (int64_t id = 0; id < w->world->count; id++)
@@ -406,27 +415,27 @@ static fast_err write_all(void *ctx, void *stream)
     return put_totals(w);
 }
 
-/* Scratch of the export: the largest ring twice, and an entry for each event of all rings. */
-static fast_err writer_init(writer *w)
+/* Allocate the scratch memory: the largest ring twice, and two ends for each event. */
+static fast_err writer_init(timeline_writer *w)
 {
     int64_t largest = 0, total = 0;
     for (int64_t id = 0; id < w->world->count; id++) {
         const fast_actor *actor = w->world->actors[id];
-        const int64_t count = actor && actor->timeline ? kept(actor->timeline) : 0;
+        const int64_t count = actor && actor->timeline ? stored(actor->timeline) : 0;
         largest = count > largest ? count : largest;
         total += count;
     }
-    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(event), &w->events));
-    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(event), &w->stack));
-    FAST_TRY(fast__alloc("a timeline's arrows", total, sizeof(end_point), &w->sends));
-    return fast__alloc("a timeline's arrows", total, sizeof(end_point), &w->receives);
+    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(timeline_event), &w->events));
+    FAST_TRY(fast__alloc("a timeline's export", largest, sizeof(timeline_event), &w->stack));
+    FAST_TRY(fast__alloc("a timeline's arrows", total, sizeof(timeline_end), &w->sends));
+    return fast__alloc("a timeline's arrows", total, sizeof(timeline_end), &w->receives);
 }
 
 fast_err fast__timeline_write(const fast_world *world, const char *path)
 {
     FAST_ASSERT(world != NULL);
     FAST_ASSERT(path != NULL);
-    writer w = { .world = world };
+    timeline_writer w = { .world = world };
     fast_err err = writer_init(&w);
     if (!err)
         err = fast__file_replace(path, write_all, &w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry of transports: what this build has, in the order that `fast info` lists them. A
- * transport that could have been built in is not unknown: its error names the switch.
+ * The registry of the transports in this build, in the order of `fast info`. A transport that is
+ * not built in is not unknown: its error names the switch.
  */
 #include "transport/transport.h"
 

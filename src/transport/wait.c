@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting: the one place where actors block, and where what they posted goes on meanwhile.
+ * Waiting: the one place where actors block, and where their posted tasks advance meanwhile.
  *
- * A wait is a loop of its caller around fast__wait_once(), which returns whenever something changed
- * that may matter to it, at the latest at the deadline. Before the deadline blame.c may ask whom it
- * hangs on. After it, one last look is taken, so that what has arrived by then still counts; then
- * the wait fails, however many messages keep coming.
+ * A wait is a loop of its caller around fast__wait_once(), which returns on any change that may
+ * matter to the caller, at the latest at the deadline. Before the deadline blame.c may ask which
+ * actor the wait depends on. At the deadline the transport is polled once more, so that messages
+ * that have arrived by then still count; then the wait fails, even if messages keep arriving.
  */
 #include "transport/peers.h"
 #include "transport/transport.h"
 
-/* Of so many brief waits one is timed. */
+/* One of this many brief waits is timed. */
 enum { BRIEF_EVERY = 16 };
 
 int64_t fast__deadline(fast_actor *actor, int64_t deadline)
@@ -20,8 +20,8 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline)
     const int64_t now = fast_now(actor);
     if (deadline != FAST_SOON)
         return now;
-    actor->soon = now + actor->world->timeout_ns;
-    return actor->soon;
+    actor->waiting.soon = now + actor->world->timeout_ns;
+    return actor->waiting.soon;
 }
 
 void fast__world_hold(fast_world *world, int64_t time)
@@ -30,13 +30,13 @@ void fast__world_hold(fast_world *world, int64_t time)
     atomic_store(&world->hold, time);
 }
 
-/* When a wait ends whose deadline has passed: later, if its actors were held meanwhile. */
+/* Return when a wait ends whose deadline has passed: later if fast__world_hold() delayed it. */
 static int64_t last_moment(fast_actor *actor, const fast_wait *wait, int64_t now)
 {
     const fast_world *world = actor->world;
     const int64_t hold = fast__record_value(actor, atomic_load(&world->hold));
 
-    if (wait->deadline != actor->soon || hold <= wait->deadline - world->timeout_ns)
+    if (wait->deadline != actor->waiting.soon || hold <= wait->deadline - world->timeout_ns)
         return wait->deadline;
     return (hold < now ? hold : now) + world->timeout_ns;
 }
@@ -54,9 +54,9 @@ void fast__post(fast_actor *actor, fast_task *task)
     task->done = false;
     task->err = FAST_OK;
     *end = task;
-    /* What is posted inside fast__progress() has its turn there too. */
-    if (actor->advancing && !actor->cursor)
-        actor->cursor = task;
+    /* A task that is posted inside fast__progress() is advanced there too. */
+    if (actor->progress.active && !actor->progress.cursor)
+        actor->progress.cursor = task;
 }
 
 void fast__unpost(fast_actor *actor, fast_task *task)
@@ -65,26 +65,26 @@ void fast__unpost(fast_actor *actor, fast_task *task)
     for (fast_task **at = &actor->tasks; *at; at = &(*at)->next)
         if (*at == task) {
             *at = task->next;
-            if (actor->cursor == task)
-                actor->cursor = task->next;
+            if (actor->progress.cursor == task)
+                actor->progress.cursor = task->next;
             return;
         }
 }
 
-/* Advance all tasks once. True if one ended, or a message was taken. */
+/* Advance all tasks once. True if a task ended or took a message. */
 static bool advance(fast_actor *actor)
 {
     const int64_t count = actor->mailbox.count;
     bool ended = false;
 
-    if (actor->advancing)
+    if (actor->progress.active)
         return false;
-    actor->advancing = true;
-    actor->cursor = actor->tasks;
-    while (actor->cursor) {
-        fast_task *task = actor->cursor;
+    actor->progress.active = true;
+    actor->progress.cursor = actor->tasks;
+    while (actor->progress.cursor) {
+        fast_task *task = actor->progress.cursor;
         bool done = false;
-        actor->cursor = task->next;
+        actor->progress.cursor = task->next;
         task->err = task->advance(actor, task, &done);
         if (done || task->err) {
             fast__unpost(actor, task);
@@ -92,11 +92,11 @@ static bool advance(fast_actor *actor)
             ended = true;
         }
     }
-    actor->advancing = false;
+    actor->progress.active = false;
     return ended || actor->mailbox.count != count;
 }
 
-/* Take what has arrived, without waiting. */
+/* Deliver messages until `until`; a transport that cancels stops the actor for good. */
 static fast_err poll(fast_actor *actor, int64_t until)
 {
     const fast_err err = actor->world->transport->wait(actor, until);
@@ -108,20 +108,20 @@ static fast_err poll(fast_actor *actor, int64_t until)
 void fast__progress(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
-    if (actor->advancing || actor->stopped)
+    if (actor->progress.active || actor->stopped)
         return;
     if (!poll(actor, FAST_AT_ONCE) && actor->tasks)
         advance(actor);
 }
 
-/* A wait that began at `begin` is over; it stands for as many as `weight`. Once the message that
- * ended it was sent, it did not wait for its peer any more, but for the network. */
+/* Count a wait since `begin`, `weight` times. From the moment when the message that ended it was
+ * sent, it waited for the network instead of its peer. */
 static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t weight)
 {
     const int64_t now = fast_now(actor);
-    const int64_t sent = actor->sent > begin ? actor->sent : begin;
+    const int64_t sent = actor->waiting.sent > begin ? actor->waiting.sent : begin;
     const int64_t flight = sent < now ? now - sent : 0;
-    const bool flew = actor->sent != INT64_MAX;
+    const bool flew = actor->waiting.sent != INT64_MAX;
 
     fast__count(&actor->counters.wait_ns, weight * (now - begin));
     if (flew)
@@ -132,32 +132,32 @@ static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t w
                                   memory_order_relaxed);
 }
 
-/* Block until `until`, and count it. */
+/* Block until `until`, and count the wait. */
 static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int64_t until)
 {
     actor->wait = *wait;
     actor->wait.waiting = true;
     fast__count(&actor->counters.waits, 1);
-    actor->brief = false;
-    actor->sent = INT64_MAX;
+    actor->waiting.brief = false;
+    actor->waiting.sent = INT64_MAX;
     const fast_err err = poll(actor, until);
     actor->wait.waiting = false;
-    /* To read the clock takes a good part of a brief wait: one stands for many. */
-    if (!actor->brief)
+    /* Reading the clock takes long compared with a brief wait: one wait is timed for many. */
+    if (!actor->waiting.brief)
         count_wait(actor, wait->whom, now, 1);
     else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0)
         count_wait(actor, wait->whom, now, BRIEF_EVERY);
-    if (actor->timeline || (actor->seen && !actor->brief))
+    if (actor->timeline || (actor->seen && !actor->waiting.brief))
         fast__timeline_add(actor, FAST_SPAN_WAIT, wait->doing, now, wait->whom, 0);
     return err;
 }
 
-/* The deadline has passed: one more look for each deadline, then the end. */
+/* The deadline has passed: poll once more for each deadline, then fail. */
 static fast_err expire(fast_actor *actor, const fast_wait *wait)
 {
     const uint64_t stamp = actor->mailbox.stamp;
-    if (actor->grace != wait->deadline) {
-        actor->grace = wait->deadline;
+    if (actor->waiting.grace != wait->deadline) {
+        actor->waiting.grace = wait->deadline;
         FAST_TRY(poll(actor, FAST_AT_ONCE));
         const bool changed = actor->tasks && advance(actor);
         if (changed || actor->mailbox.stamp != stamp)
@@ -170,12 +170,12 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
 {
     FAST_ASSERT(actor != NULL && wait != NULL);
     FAST_ASSERT(wait->whom >= FAST_ANY && wait->whom < actor->world->count);
-    FAST_ASSERT(!actor->advancing);
+    FAST_ASSERT(!actor->progress.active);
 
     if (actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    /* The transport is not polled here: that would take a wake-up which the caller has not seen.
-     * What has arrived ends the wait below at once. */
+    /* The transport is not polled here: that would consume a wake-up that the caller has not seen.
+     * Messages that have arrived end the wait below at once. */
     if (actor->tasks && advance(actor))
         return FAST_OK;
     if (actor->met)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world: what the actors of one process share, from the table of places to the pool of messages;
- * and its run, from the first program's start to the sum of what all of them counted.
+ * A world: the state that the actors of one process share, from the table of places to the pool of
+ * messages; and its run, from the start of the first program to the sum of all counters.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of actors fit the random streams' 32 bits, and tables of them the memory. */
+/* Numbers of actors fit the 32 bits of random streams, and their tables fit the memory. */
 static const int64_t ACTORS_MAX = 1 << 20;
 
-/* Roles that make sense: named apart, with programs, and how many actors they are. */
+/* FAST_EINVAL unless roles have different names, programs and sizes in range. Counts the actors. */
 static fast_err check_roles(const fast_role *roles, int64_t role_count, int64_t *count_out)
 {
     int64_t count = 0;
@@ -67,6 +67,7 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
         fast__world_fini(world);
         return err;
     }
+    /* Actors are numbered through all roles; transports with several nodes change the places. */
     int64_t id = 0;
     for (int64_t role = 0; role < role_count; role++)
         for (int64_t i = 0; i < roles[role].count; i++)
@@ -96,6 +97,7 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
 
     FAST_ASSERT(config != NULL && out != NULL);
     FAST_TRY(fast__transport_find(config->transport, &transport));
+    /* Before open(), which is collective on mpi. */
     FAST_TRY(check_roles(roles, role_count, &count));
     fast_world *world = NULL;
     FAST_TRY(transport->open(config, roles, role_count, &world));
@@ -110,7 +112,7 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
     return FAST_OK;
 }
 
-/* The first failure by actor number, with the actor's name before its detail. */
+/* Return the first failure by actor number, with the actor's name before its detail. */
 static fast_err first_failure(const fast_world *world)
 {
     for (int64_t id = 0; id < world->count; id++) {
@@ -126,6 +128,7 @@ static fast_err first_failure(const fast_world *world)
     return FAST_OK;
 }
 
+/* Sum the counters of all actors. */
 static void sum_up(const fast_world *world, fast_actors_result *out)
 {
     int64_t begin = INT64_MAX, end = 0;
@@ -160,6 +163,8 @@ fast_err fast__world_run(fast_world *world, fast_actors_result *result_out)
         sum_up(world, result_out);
     if (err)
         return err;
+    /* The timeline of a failed run is the most useful one: it is written before failures are
+     * reported. */
     if (world->config.trace[0])
         err = fast__timeline_write(world, world->config.trace);
     const fast_err failure = first_failure(world);

@@ -132,7 +132,7 @@ static fast_err oldest_main(fast_actor *actor, void *ctx)
     for (int64_t i = 0; id == 0 && i < 20 * (count - 1); i++) {
         fast_msg *msg = NULL;
         FAST_TRY(fast_receive(actor, FAST_ANY, FAST_TAG_ANY, FAST_AT_ONCE, &msg));
-        const uint64_t stamp = msg->stamp;
+        const uint64_t stamp = fast__envelope(msg)->stamp;
         fast_msg_free(msg);
         FAST_TRY(EXPECT(i == 0 || stamp > last));
         last = stamp;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzzes recordings: any bytes give an error in one line, or tapes whose every event can be read
- * and whose turns are each somebody's. As chance does not find sums, the bytes are also read with
- * the sums set right: so hostile files are tried whose damage they do not show.
+ * Fuzzes recordings: any bytes give an error in one line, or traces whose every event can be read
+ * and whose critical sections each have an actor. As random bytes rarely have correct sums, the
+ * bytes are also read with corrected sums, which then do not reveal the damage.
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "transport/recording.h"
+#include "transport/record/recording.h"
 
 #include <string.h>
 
@@ -15,17 +15,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void walk(const fast_recording *recording)
 {
     for (int64_t actor = 0; actor < recording->actors && actor < 64; actor++) {
-        fast_tape_reader reader;
-        fast_tape_event event;
+        fast_trace_reader reader;
+        fast_trace_event event;
 
-        fast__tape_rewind(recording, actor, &reader);
-        while (!fast__tape_is_over(recording, &reader))
-            FAST_ASSERT(fast__tape_read(recording, &reader, &event));
+        fast__trace_rewind(recording, actor, &reader);
+        while (!fast__trace_is_at_end(recording, &reader))
+            FAST_ASSERT(fast__trace_read(recording, &reader, &event));
     }
-    for (int lock = 0; lock < FAST_TURN_LOCKS; lock++)
-        for (int64_t turn = 0; turn < recording->turns[lock]; turn++)
-            FAST_ASSERT(recording->whose[lock][turn] >= 0 &&
-                        recording->whose[lock][turn] < recording->actors);
+    for (int lock = 0; lock < FAST_TRACE_LOCKS; lock++)
+        for (int64_t section = 0; section < recording->sections[lock]; section++)
+            FAST_ASSERT(recording->owner_of[lock][section] >= 0 &&
+                        recording->owner_of[lock][section] < recording->actors);
 }
 
 /* Read a copy of the bytes, which the parser takes. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the ranks meet when a world opens: everyone says hello to rank 0, with the number of the
- * world and a hash of what it runs; rank 0 answers everyone with the verdict, which is the same
- * for all. Then a communicator is made, and a barrier gives all clocks a common zero. 2 (p - 1)
- * small messages at rank 0, once a run.
+ * How the ranks of a world synchronise at its start: every rank sends rank 0 a hello with the
+ * number of the world and a hash of its actors; rank 0 sends all ranks one verdict. Then a
+ * communicator is made, and a barrier gives all clocks a common zero. Cost: 2 (p - 1) small
+ * messages at rank 0, once a run.
  *
- * Plain messages rather than a collective of MPI: rank 0 knows who is missing, and can say so.
+ * Plain messages rather than a collective of MPI: rank 0 knows which rank is missing and names it.
  */
 #include "transport/mpi/join.h"
 
@@ -15,24 +15,27 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { TAG_HELLO = 1, TAG_VERDICT = 2 };
+enum {
+    TAG_HELLO = 1,  /* to rank 0 */
+    TAG_VERDICT = 2 /* from rank 0 */
+};
 
-/* How much longer the others wait for rank 0's verdict than it waits for them. */
+/* Time by which other ranks wait longer for the verdict than rank 0 waits for them. */
 enum { GRACE_NS = 1000 * 1000 * 1000 };
 
-/* Both messages. */
-typedef struct hello {
-    int64_t world; /* how many worlds this process has opened: an older one is late mail */
-    uint64_t hash; /* of what the rank runs */
-    int64_t err;   /* in the verdict */
-    int64_t rank;  /* in the verdict: whose fault it is */
-} hello;
+/* A hello, or the verdict. */
+typedef struct join_message {
+    int64_t world; /* number of the world in this process: older ones are late */
+    uint64_t hash; /* of the version, seed and roles of the rank */
+    int64_t err;   /* verdict: FAST_OK, FAST_ETIMEDOUT or FAST_EINVAL */
+    int64_t rank;  /* verdict: the rank that caused the error */
+} join_message;
 
-/* Worlds opened so far, in step on all ranks. */
+/* Worlds opened so far; equal on all ranks. */
 static atomic_llong worlds;
 
-/* The verdict as an error. */
-static fast_err verdict_error(const hello *verdict)
+/* Return the verdict as an error with its detail. */
+static fast_err verdict_error(const join_message *verdict)
 {
     if (verdict->err == FAST_OK)
         return FAST_OK;
@@ -47,24 +50,25 @@ static fast_err verdict_error(const hello *verdict)
                       (long long)verdict->rank);
 }
 
-/* Rank 0: receive from everyone until the time is up, and judge. */
-static fast_err hellos_await(const fast_mpi_process *process, const hello *mine, hello *hellos,
-                             MPI_Request *requests, int64_t until, hello *verdict)
+/* Rank 0: receive all hellos until `until`, and decide the verdict. */
+static fast_err hellos_await(const fast_mpi_process *process, const join_message *mine,
+                             join_message *hellos, MPI_Request *requests, int64_t until,
+                             join_message *verdict)
 {
     *verdict = *mine;
     for (int rank = 1; rank < process->ranks; rank++)
         FAST_TRY(fast__mpi_check(MPI_Irecv(&hellos[rank], sizeof *hellos, MPI_BYTE, rank, TAG_HELLO,
                                            process->base, &requests[rank]),
-                                 "the meeting"));
+                                 "joining"));
     for (int rank = 1; rank < process->ranks; rank++) {
-        const fast_err err = fast__mpi_await(&requests[rank], until, "the meeting");
+        const fast_err err = fast__mpi_await(&requests[rank], until, "joining");
         if (err && err != FAST_ETIMEDOUT)
             return err;
         if (!err && hellos[rank].world < mine->world) {
             FAST_TRY(fast__mpi_check(MPI_Irecv(&hellos[rank], sizeof *hellos, MPI_BYTE, rank,
                                                TAG_HELLO, process->base, &requests[rank]),
-                                     "the meeting"));
-            rank--; /* late mail of a world that failed: look again */
+                                     "joining"));
+            rank--; /* a late hello of a world that failed: receive again */
             continue;
         }
         const bool same = hellos[rank].world == mine->world && hellos[rank].hash == mine->hash;
@@ -76,12 +80,12 @@ static fast_err hellos_await(const fast_mpi_process *process, const hello *mine,
     return FAST_OK;
 }
 
-/* Rank 0's part. */
-static fast_err lead(const fast_mpi_process *process, const hello *mine, int64_t until)
+/* Rank 0: await all ranks and send them the verdict. */
+static fast_err lead(const fast_mpi_process *process, const join_message *mine, int64_t until)
 {
-    hello *hellos = NULL;
+    join_message *hellos = NULL;
     MPI_Request *requests = NULL;
-    hello verdict = { 0 };
+    join_message verdict = { 0 };
     FAST_TRY(fast__alloc("ranks", process->ranks, sizeof *hellos, &hellos));
     fast_err err = fast__alloc("ranks", process->ranks, sizeof *requests, &requests);
     if (err)
@@ -94,11 +98,11 @@ static fast_err lead(const fast_mpi_process *process, const hello *mine, int64_t
             MPI_Cancel(&requests[rank]);
             MPI_Wait(&requests[rank], MPI_STATUS_IGNORE);
         }
-        /* Small enough for MPI to take at once; it goes to those that are late, too. */
+        /* Small enough for MPI to buffer; late ranks get it too. */
         if (!err)
             err = fast__mpi_check(
                 MPI_Send(&verdict, sizeof verdict, MPI_BYTE, rank, TAG_VERDICT, process->base),
-                "the meeting");
+                "joining");
     }
     if (!err)
         err = verdict_error(&verdict);
@@ -108,22 +112,22 @@ undo_hellos:
     return err;
 }
 
-/* Everyone else's. */
-static fast_err follow(const fast_mpi_process *process, const hello *mine, int64_t until)
+/* Other ranks: send a hello and await the verdict. */
+static fast_err follow(const fast_mpi_process *process, const join_message *mine, int64_t until)
 {
-    hello verdict = { 0 };
+    join_message verdict = { 0 };
     FAST_TRY(fast__mpi_check(MPI_Send(mine, sizeof *mine, MPI_BYTE, 0, TAG_HELLO, process->base),
-                             "the meeting"));
+                             "joining"));
     do {
         MPI_Request request = MPI_REQUEST_NULL;
         FAST_TRY(fast__mpi_check(
             MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, process->base, &request),
-            "the meeting"));
-        const fast_err err = fast__mpi_await(&request, until, "the meeting");
+            "joining"));
+        const fast_err err = fast__mpi_await(&request, until, "joining");
         if (err) {
             MPI_Cancel(&request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
-            verdict = (hello){ .err = FAST_ETIMEDOUT };
+            verdict = (join_message){ .err = FAST_ETIMEDOUT };
             return err == FAST_ETIMEDOUT ? verdict_error(&verdict) : err;
         }
     } while (verdict.world < mine->world);
@@ -133,7 +137,7 @@ static fast_err follow(const fast_mpi_process *process, const hello *mine, int64
 fast_err fast__mpi_join(const fast_mpi_process *process, uint64_t hash, int64_t until,
                         MPI_Comm *comm_out)
 {
-    const hello mine = { .world = atomic_fetch_add(&worlds, 1) + 1, .hash = hash };
+    const join_message mine = { .world = atomic_fetch_add(&worlds, 1) + 1, .hash = hash };
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Request request = MPI_REQUEST_NULL;
     if (process->rank == 0)
@@ -141,12 +145,12 @@ fast_err fast__mpi_join(const fast_mpi_process *process, uint64_t hash, int64_t 
     else
         FAST_TRY(follow(process, &mine, until + GRACE_NS));
 
-    until += 2 * (int64_t)GRACE_NS; /* everyone is here */
-    FAST_TRY(fast__mpi_check(MPI_Comm_idup(process->base, &comm, &request), "the meeting"));
-    FAST_TRY(fast__mpi_await(&request, until, "the meeting"));
+    until += 2 * (int64_t)GRACE_NS; /* all ranks have joined */
+    FAST_TRY(fast__mpi_check(MPI_Comm_idup(process->base, &comm, &request), "joining"));
+    FAST_TRY(fast__mpi_await(&request, until, "joining"));
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    FAST_TRY(fast__mpi_check(MPI_Ibarrier(comm, &request), "the meeting"));
-    FAST_TRY(fast__mpi_await(&request, until, "the meeting"));
+    FAST_TRY(fast__mpi_check(MPI_Ibarrier(comm, &request), "joining"));
+    FAST_TRY(fast__mpi_await(&request, until, "joining"));
     *comm_out = comm;
     return FAST_OK;
 }

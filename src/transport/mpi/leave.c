@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How ranks part, so that nothing is left in MPI: a packet that nobody received would turn up in a
- * later communicator with the same number. Two rounds, 2 (p - 1) packets a rank:
+ * How ranks leave a world, so that nothing stays in MPI: a packet that was not received would
+ * arrive in a later communicator with the same number. Two rounds, 2 (p - 1) packets a rank:
  *
- *   done   my actors have ended: no message follows, but I still answer
- *   bye    everyone's have: nothing at all follows
+ *   done   the actors of this rank have ended: no message follows, but pings are answered
+ *   bye    the actors of all ranks have ended: no packet follows
  *
- * A rank that has heard every bye has received all that was ever sent to it. Between the rounds
- * ranks may ping each other: who is in trouble does not wait for those who do not answer.
+ * A rank that has received every bye has received all packets that were sent to it. Between the
+ * rounds ranks may ping each other: a rank that failed does not wait for ranks without an answer.
  */
 #include "transport/mpi/port.h"
 
-/* Of one that has ended the actors here know better. */
 void fast__port_down(fast_port *port, int rank)
 {
     const fast_world *world = port->world;
@@ -46,7 +45,6 @@ void fast__port_leave(fast_port *port, bool stopped)
     }
 }
 
-/* Say goodbye to everyone, once everyone's actors have ended. */
 int64_t fast__port_leave_progress(fast_port *port)
 {
     int64_t events = 0;
@@ -54,11 +52,11 @@ int64_t fast__port_leave_progress(fast_port *port)
         return 0;
     for (int rank = 0; rank < port->process->ranks; rank++) {
         fast_port_lane *lane = &port->lanes[rank];
-        /* What is queued for those who no longer listen goes first: done is behind it. */
-        if (rank == port->process->rank || lane->bye_sent || lane->queue || lane->done_asked)
+        /* Queued messages and the done packet go first. */
+        if (rank == port->process->rank || lane->bye_sent || lane->queue.first || lane->done_asked)
             continue;
         if (!fast__port_tell(port, rank, FAST_WIRE_BYE, 0, 0))
-            break; /* no memory: tried again at the next progress */
+            break; /* without memory: repeated at the next progress */
         lane->bye_sent = true;
         port->bye_left--;
         events++;

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transport `mpi`: every rank runs the same program and calls fast_actors_run() alike. Actor i
- * of each role lives on rank i mod ranks, so that servers share the workers' nodes; a node is a
- * rank.
+ * The transport `mpi`: every rank runs the same program and calls fast_actors_run() with the same
+ * arguments. Actor i of each role lives on rank i mod ranks, so that servers share the workers'
+ * nodes; a node is a rank.
  *
- *   one actor on a rank      it drives MPI itself, on the thread that called run(): no thread and
- *                            no queue between the program and MPI
+ *   one actor on a rank      it calls MPI itself, on the thread that called run(): no thread and no
+ *                            queue between the program and MPI
  *   several                  each is a thread with an inbox; the thread that called run() is the
- *                            bridge: it alone calls MPI (MPI_THREAD_FUNNELED is enough), takes what
- *                            goes to other ranks and hands out what comes. Messages between actors
- *                            of a rank stay pointers, and they share memory: they are near.
- *   none                     the rank waits for the others to end
+ *                            bridge: it alone calls MPI (MPI_THREAD_FUNNELED is enough), sends the
+ *                            messages to other ranks and delivers arriving ones. Messages between
+ *                            actors of a rank stay pointers, and these actors share memory.
+ *   none                     the rank waits for the other ranks to end
  *
- * A rank whose actors have ended goes on receiving until every rank has said goodbye, so that
- * nothing is left in MPI and runs can follow each other in one process. If something failed here,
- * it asks the others from time to time whether they are there, and leaves a silent one after the
- * run's timeout. MPI cannot lose a rank and go on: a rank that dies ends the job, and mpirun names
- * it.
+ * A rank whose actors have ended receives until every rank has sent FAST_WIRE_BYE, so that nothing
+ * is left in MPI and runs can follow each other in one process. If an actor failed here, the rank
+ * pings the other ranks, and leaves a silent one after the run's timeout. MPI cannot continue
+ * without a rank: a rank that dies ends the job, and mpirun names it.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -24,7 +23,7 @@
 #include "base/thread.h"
 #include "transport/inbox.h"
 #include "transport/mpi/join.h"
-#include "transport/mpi/team.h"
+#include "transport/mpi/mpi_collective.h"
 #include "transport/share.h"
 
 #include <stdio.h>
@@ -32,34 +31,37 @@
 #include <time.h>
 
 typedef struct mpi_actor {
-    fast_actor actor;   /* first: what all transports share */
-    fast_inbox inbox;   /* what was sent to it on this rank, and by the bridge */
-    fast_thread thread; /* that runs it, where there are several */
-    bool started;       /* the thread */
-    atomic_bool gone;   /* its program is over */
+    fast_actor actor;   /* first: the part that all transports share */
+    fast_inbox inbox;   /* messages of this rank and of the bridge */
+    fast_thread thread; /* that runs it, if the rank has several actors */
+    bool started;       /* the thread was started */
+    atomic_bool gone;   /* its program returned */
 } mpi_actor;
 
 typedef struct mpi_world {
-    fast_world world;                /* first: what all transports share */
-    const fast_mpi_process *process; /* ranks */
-    fast_port *port;                 /* the way to other ranks; outlives an unclean world */
-    mpi_actor *actors;               /* of this rank */
-    int64_t count;                   /* of those */
-    fast_inbox outbox;               /* several actors: what goes to other ranks */
-    int64_t spin_ns;                 /* how long waits poll at once */
+    fast_world world;                /* first: the part that all transports share */
+    const fast_mpi_process *process; /* rank and number of ranks */
+    fast_port *port;                 /* connection to other ranks; outlives an unclean world */
+    mpi_actor *actors;               /* [count] of this rank */
+    int64_t count;                   /* number of actors of this rank */
+    fast_inbox outbox;               /* several actors: messages to other ranks */
+    int64_t spin_ns;                 /* time that waits poll without a pause */
     int64_t start;                   /* the common zero of the clock */
-    atomic_llong live;               /* actors whose threads run */
+    atomic_llong live;               /* number of actors whose threads run */
     fast_mutex mutex;                /* guards the shares */
-    fast_share *shares;              /* memory of this rank's actors */
-    bool joined;                     /* the ranks have met */
+    fast_share *shares;              /* memory that this rank's actors share */
+    bool joined;                     /* all ranks have joined */
     bool ran;                        /* run() has returned */
 } mpi_world;
 
-/* Waits poll at once this long if every thread of the machine's ranks can have a core: about what
- * a megabyte takes, for whoever yields on a busy machine is gone for milliseconds. */
-enum { SPIN_NS = 500 * 1000, LOOKS = 8 };
+enum {
+    SPIN_NS = 500 * 1000, /* time that waits poll without a pause if every thread has a core: the
+                             transfer of a megabyte, as a thread that yields on a busy machine may
+                             wait for milliseconds */
+    POLLS = 8             /* polls between two readings of the clock */
+};
 
-/* How long close() waits for the others to close too, if the world never ran. */
+/* Time that close() waits for the other ranks to close, if the world never ran. */
 #define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)
 
 static mpi_world *mpi_of(fast_world *world)
@@ -77,13 +79,13 @@ static int64_t mpi_now(fast_actor *actor)
     return fast__clock_ns() - mpi_of(actor->world)->start;
 }
 
-/* True if one actor drives MPI itself. */
-static bool is_lone(const mpi_world *w)
+/* Return whether the only actor of this rank calls MPI itself. */
+static bool is_only_actor(const mpi_world *w)
 {
     return w->count == 1;
 }
 
-/* A message for an actor that has ended, or for none. That someone else has, too, is no loss. */
+/* Free a message for an actor that has ended; lost control messages are not counted. */
 static void drop(fast_world *world, fast_msg *msg)
 {
     if (msg->tag >> 56 != FAST_TAG_CONTROL >> 56)
@@ -91,7 +93,7 @@ static void drop(fast_world *world, fast_msg *msg)
     fast_msg_free(msg);
 }
 
-/* Hand a message to an actor of this rank, from any of its threads. */
+/* Give a message to an actor of this rank. [any thread] */
 static void put(fast_world *world, fast_msg *msg)
 {
     mpi_actor *to = mpi_actor_of(world->actors[msg->to]);
@@ -102,8 +104,8 @@ static void put(fast_world *world, fast_msg *msg)
         fast__inbox_push(&to->inbox, msg);
 }
 
-/* What the port gives, where one actor drives it: it is delivered at once. */
-static void port_deliver_lone(void *ctx, fast_msg *msg)
+/* port->deliver if the only actor calls MPI: deliver at once. */
+static void port_deliver_direct(void *ctx, fast_msg *msg)
 {
     mpi_world *w = ctx;
     mpi_actor *a = &w->actors[0];
@@ -113,57 +115,60 @@ static void port_deliver_lone(void *ctx, fast_msg *msg)
         fast__deliver(&a->actor, msg);
 }
 
-/* Where there is a bridge. */
+/* port->deliver of a bridge. */
 static void port_deliver(void *ctx, fast_msg *msg)
 {
     put(ctx, msg);
 }
 
+/* port->wake of a bridge. */
 static void port_wake(void *ctx, int64_t id)
 {
     mpi_world *w = ctx;
     fast__inbox_wake(&mpi_actor_of(w->world.actors[id])->inbox);
 }
 
+/* transport->send: a pointer inside the rank, else by MPI, through the bridge if there is one. */
 static void mpi_send(fast_actor *actor, fast_msg *msg)
 {
+    FAST_ASSERT(msg->from == actor->id && msg->to >= 0 && msg->to < actor->world->count);
     mpi_world *w = mpi_of(actor->world);
     if (w->world.places[msg->to].here)
         put(&w->world, msg);
-    else if (is_lone(w))
+    else if (is_only_actor(w))
         fast__port_send(w->port, msg);
     else
         fast__inbox_push(&w->outbox, msg);
 }
 
-/* Deliver what is in the inbox. True if the actor should look at it. */
+/* Deliver the messages in the inbox. True if the actor may wait for one. */
 static bool take_inbox(mpi_actor *a)
 {
     fast_msg *msg = fast__inbox_take(&a->inbox);
     bool matters = false;
     while (msg) {
-        fast_msg *next = msg->next;
+        fast_msg *next = fast__envelope(msg)->next;
         matters |= fast__deliver(&a->actor, msg);
         msg = next;
     }
     return matters;
 }
 
-/* Look for news once. */
-static bool look(mpi_world *w, mpi_actor *a)
+/* Poll inbox and MPI once. True if there is news. */
+static bool poll_once(mpi_world *w, mpi_actor *a)
 {
     bool news = fast__inbox_woken(&a->inbox);
     news |= take_inbox(a);
-    if (is_lone(w))
+    if (is_only_actor(w))
         news |= fast__port_progress(w->port) > 0;
     return news;
 }
 
-/* Rest between looks, `left` before the deadline: who drives MPI polls it, who has a bridge sleeps
- * until it is woken. */
-static void wait_rest(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_t now, int64_t left)
+/* Pause between polls, `left` before the deadline: an actor that calls MPI must poll, one with a
+ * bridge sleeps until it is woken. */
+static void wait_pause(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_t now, int64_t left)
 {
-    if (is_lone(w)) {
+    if (is_only_actor(w)) {
         const int64_t sleep = fast__mpi_pause(pause, now);
         if (sleep)
             fast__inbox_sleep(&a->inbox, sleep < left ? sleep : left);
@@ -177,23 +182,24 @@ static void wait_rest(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_t
         fast__inbox_sleep(&a->inbox, left);
 }
 
+/* transport->wait: poll and pause until there is news or the deadline. */
 static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
 {
     mpi_world *w = mpi_of(actor->world);
     mpi_actor *a = mpi_actor_of(actor);
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
-    /* Asking the clock takes as long as a look: there are several to a question. */
-    const int looks = w->spin_ns ? LOOKS : 1;
+    /* Reading the clock takes as long as a poll. */
+    const int polls = w->spin_ns ? POLLS : 1;
     for (;;) {
         if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
-        for (int i = 0; i < looks; i++)
-            if (look(w, a) || deadline < 0)
+        for (int i = 0; i < polls; i++)
+            if (poll_once(w, a) || deadline < 0)
                 return FAST_OK;
         const int64_t now = mpi_now(actor);
         if (now >= deadline)
             return FAST_OK;
-        wait_rest(w, a, &pause, now, deadline - now);
+        wait_pause(w, a, &pause, now, deadline - now);
     }
 }
 
@@ -203,16 +209,6 @@ static void mpi_wake(fast_actor *actor, int64_t id)
     port_wake(actor->world, id);
 }
 
-/* Real computing takes the time that it takes. */
-static fast_err mpi_charge(fast_actor *actor, double operations, double bytes)
-{
-    (void)actor;
-    (void)operations;
-    (void)bytes;
-    return FAST_OK;
-}
-
-/* Actors of one rank share its memory. */
 static fast_err mpi_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
     mpi_world *w = mpi_of(actor->world);
@@ -222,35 +218,36 @@ static fast_err mpi_share(fast_actor *actor, uint64_t key, size_t size, void *ou
     return err;
 }
 
-/* A lone actor's request is seen in its own wait; the bridge must be told. */
+/* Tell the bridge about a request; an only actor advances it in its own wait. */
 static void notify(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
-    if (!is_lone(w))
+    if (!is_only_actor(w))
         fast__inbox_wake(&w->outbox);
 }
 
+/* transport->native. */
 static fast_err mpi_native(fast_actor *actor, const fast_native *native)
 {
-    return fast__team_native(mpi_of(actor->world)->port, actor, native, notify);
+    return fast__mpi_native(mpi_of(actor->world)->port, actor, native, notify);
 }
 
-/* Rest between two looks at MPI: a while at once, then yielding, then asleep until `inbox` has
+/* Pause between two polls of MPI: not at all at first, then yield, then sleep until `inbox` has
  * news. */
-static void rest(fast_mpi_pause *pause, fast_inbox *inbox)
+static void bridge_pause(fast_mpi_pause *pause, fast_inbox *inbox)
 {
     const int64_t sleep = fast__mpi_pause(pause, fast__clock_ns());
     if (sleep)
         fast__inbox_sleep(inbox, sleep);
 }
 
-/* Send what the actors gave to the bridge. */
+/* Send the messages in the outbox. Returns their number. */
 static int64_t take_outbox(mpi_world *w)
 {
     int64_t count = 0;
     fast_msg *msg = fast__inbox_take(&w->outbox);
     while (msg) {
-        fast_msg *next = msg->next;
+        fast_msg *next = fast__envelope(msg)->next;
         fast__port_send(w->port, msg);
         count++;
         msg = next;
@@ -258,7 +255,7 @@ static int64_t take_outbox(mpi_world *w)
     return count;
 }
 
-/* Carry messages until all actors of this rank have ended. */
+/* Move messages until all actors of this rank have ended. */
 static void bridge(mpi_world *w)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
@@ -275,13 +272,13 @@ static void bridge(mpi_world *w)
         if (events > 0 || woken)
             pause.since = 0;
         else
-            rest(&pause, &w->outbox);
+            bridge_pause(&pause, &w->outbox);
     }
     take_outbox(w);
     fast__pool_leave(w->world.pool);
 }
 
-/* Something went wrong on this rank: others may not answer any more. */
+/* Return whether an actor of this rank failed or was stopped. */
 static bool is_troubled(const mpi_world *w)
 {
     bool troubled = atomic_load(&w->world.canceled);
@@ -290,8 +287,8 @@ static bool is_troubled(const mpi_world *w)
     return troubled;
 }
 
-/* Say goodbye and receive until all others have, too. A rank in trouble leaves those who keep
- * silent for `patience_ns`, and does not listen once its port failed. */
+/* Leave the world: receive until all ranks have left. A rank with a failure does not wait for ranks
+ * that are silent for `patience_ns`, and does not receive once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
@@ -304,7 +301,7 @@ static void drain(mpi_world *w, int64_t patience_ns)
         if (fast__port_progress(w->port) > 0)
             pause.since = 0;
         else
-            rest(&pause, &w->outbox);
+            bridge_pause(&pause, &w->outbox);
         if (!troubled || fast__clock_ns() < until)
             continue;
         if (w->port->err || !fast__port_ping(w->port))
@@ -313,6 +310,7 @@ static void drain(mpi_world *w, int64_t patience_ns)
     }
 }
 
+/* Run an actor on its thread, and tell the bridge that it ended. */
 static void *actor_thread(void *ctx)
 {
     mpi_actor *a = ctx;
@@ -324,7 +322,7 @@ static void *actor_thread(void *ctx)
     return NULL;
 }
 
-/* Several actors: a thread for each, and the bridge here. */
+/* Run several actors: a thread for each, and the bridge on this one. */
 static fast_err run_several(mpi_world *w)
 {
     fast_err err = FAST_OK;
@@ -345,11 +343,12 @@ static fast_err run_several(mpi_world *w)
     return err;
 }
 
+/* transport->run: the actors, and then the protocol of leaving. */
 static fast_err mpi_run(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
     fast_err err = FAST_OK;
-    if (is_lone(w)) {
+    if (is_only_actor(w)) {
         fast__actor_main(&w->actors[0].actor);
         atomic_store(&w->actors[0].gone, true);
     } else {
@@ -359,7 +358,7 @@ static fast_err mpi_run(fast_world *world)
     w->ran = true;
     for (int64_t i = 0; i < w->count; i++)
         for (fast_msg *msg = fast__inbox_take(&w->actors[i].inbox); msg;) {
-            fast_msg *next = msg->next;
+            fast_msg *next = fast__envelope(msg)->next;
             drop(world, msg);
             msg = next;
         }
@@ -368,6 +367,8 @@ static fast_err mpi_run(fast_world *world)
     return err;
 }
 
+/* transport->close. If MPI may still use memory of the port or of messages, it is retained for the
+ * life of the process instead of freed. */
 static void mpi_close(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
@@ -383,8 +384,8 @@ static void mpi_close(fast_world *world)
     if (clean) {
         fast__free(w->port);
     } else {
-        fast__mpi_keep(w->port);
-        fast__mpi_keep(world->pool);
+        fast__mpi_retain(w->port);
+        fast__mpi_retain(world->pool);
         world->pool = NULL;
     }
     if (w->joined)
@@ -409,7 +410,7 @@ static void place(mpi_world *w)
     FAST_ASSERT(id == w->world.count);
 }
 
-/* What all ranks must have in common. */
+/* Return a hash of the properties that must be equal on all ranks. */
 static uint64_t world_hash(const fast_world *world)
 {
     uint64_t hash = fast__hash(fast_version(), strlen(fast_version()), FAST_WIRE_MAGIC);
@@ -422,8 +423,7 @@ static uint64_t world_hash(const fast_world *world)
     return hash;
 }
 
-/* The actors of this rank, and the port: all memory, before anyone is told that this rank is
- * here. */
+/* Allocate the actors of this rank and the port, before other ranks learn that this one joined. */
 static fast_err prepare(mpi_world *w)
 {
     fast_world *world = &w->world;
@@ -442,8 +442,8 @@ static fast_err prepare(mpi_world *w)
     FAST_TRY(fast__alloc("a port", 1, sizeof *port, &port));
     port->world = world;
     port->process = w->process;
-    port->deliver = is_lone(w) ? port_deliver_lone : port_deliver;
-    port->wake = is_lone(w) ? NULL : port_wake;
+    port->deliver = is_only_actor(w) ? port_deliver_direct : port_deliver;
+    port->wake = is_only_actor(w) ? NULL : port_wake;
     port->ctx = w;
     const fast_err err = fast__port_init(port);
     if (err) {
@@ -451,7 +451,7 @@ static fast_err prepare(mpi_world *w)
         return err;
     }
     w->port = port;
-    const int64_t threads = is_lone(w) ? 1 : w->count + 1;
+    const int64_t threads = is_only_actor(w) ? 1 : w->count + 1;
     w->spin_ns =
         threads * (w->process->bound ? 1 : w->process->beside) <= w->process->cores ? SPIN_NS : 0;
     /* Each rank writes the timelines of its own actors. */
@@ -462,6 +462,7 @@ static fast_err prepare(mpi_world *w)
     return FAST_OK;
 }
 
+/* transport->open: initialise MPI, allocate all memory, then join the other ranks. */
 static fast_err mpi_open(const fast_actors_config *config, const fast_role *roles,
                          int64_t role_count, fast_world **world_out)
 {
@@ -502,7 +503,6 @@ const fast_transport fast__transport_mpi = {
     .wait = mpi_wait,
     .wake = mpi_wake,
     .now = mpi_now,
-    .charge = mpi_charge,
     .share = mpi_share,
     .native = mpi_native,
 };

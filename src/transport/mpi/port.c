@@ -2,15 +2,14 @@
 /*
  * Sending and receiving between ranks without ever blocking.
  *
- *   out   queue -> at most FAST_PORT_OUT_MAX under way per rank -> freed when MPI is done with it
+ *   out   queue -> at most FAST_PORT_OUT_MAX active sends per rank -> freed when MPI has sent them
  *   in    a ring of posted receives of packets; the parts of a large message are received straight
- *         into the pool's buffers as soon as its packet says how large they are
+ *         into the pool's buffers as soon as its packet has announced their sizes
  *
- * What is under way holds its message, so that no part is copied on the way out. Queues hold the
- * messages themselves and take no memory of their own; what this rank receives ahead of its actors
- * is bounded by FAST_PORT_LARGE_MAX large messages from each rank. Both sides always receive while
- * they send, so two ranks that send large messages to each other at once do not wait for each
- * other.
+ * An active send holds its message, so that no part is copied. Queues link the messages themselves
+ * and need no memory; the memory that this rank receives ahead of its actors is bounded by
+ * FAST_PORT_LARGE_MAX large messages from each rank. Both sides always receive while they send, so
+ * two ranks that send large messages to each other at once do not deadlock.
  *
  * Cost: a message with small parts is one MPI message; others take one more for each part (two
  * past PORT_BLOCK bytes).
@@ -18,14 +17,14 @@
 #include "transport/mpi/port.h"
 
 #include "base/memory.h"
-#include "transport/mpi/team.h"
-#include "transport/pool.h"
+#include "transport/message_pool.h"
+#include "transport/mpi/mpi_collective.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Parts beyond this are sent as blocks of it and a rest: MPI counts in int. */
+/* Larger parts are sent as blocks of this size and a rest: MPI counts in int. */
 enum { PORT_BLOCK = 1 << 20 };
 
 void fast__port_fail(fast_port *port, fast_err err)
@@ -38,7 +37,7 @@ void fast__port_fail(fast_port *port, fast_err err)
     atomic_store(&port->world->canceled, true);
 }
 
-/* MPI cannot reach this rank: its actors are down for those here, and what is sent there is
+/* MPI cannot reach a rank: its actors are down for those of this rank, and messages to it are
  * lost. */
 static void lane_die(fast_port *port, int rank)
 {
@@ -46,20 +45,20 @@ static void lane_die(fast_port *port, int rank)
     if (lane->dead)
         return;
     lane->dead = true;
+    /* The protocol of leaving counts it as a rank that has left. */
     port->done_count += !lane->done_heard;
     port->bye_count += !lane->bye_heard;
     port->bye_left -= !lane->bye_sent;
     lane->done_heard = lane->bye_heard = lane->bye_sent = true;
-    while (lane->queue) {
-        fast_msg *msg = lane->queue;
-        lane->queue = msg->next;
+    fast_msg *msg;
+    while ((msg = fast__msg_pop(&lane->queue))) {
         atomic_fetch_add(&port->world->lost, 1);
         fast_msg_free(msg);
     }
     fast__port_down(port, rank);
 }
 
-/* True if MPI did it; else the lane is dead. */
+/* Return whether a call of MPI succeeded; else the lane is dead. */
 static bool lane_ok(fast_port *port, int rank, int code)
 {
     if (code == MPI_SUCCESS)
@@ -68,6 +67,7 @@ static bool lane_ok(fast_port *port, int rank, int code)
     return false;
 }
 
+/* List a rank in port->busy. */
 static void lane_busy(fast_port *port, int rank)
 {
     if (port->lanes[rank].busy)
@@ -77,9 +77,9 @@ static void lane_busy(fast_port *port, int rank)
     FAST_ASSERT(port->busy_count <= port->process->ranks);
 }
 
-/* Send or receive a stretch of bytes of any size: one request, or two. */
-static int stretch(fast_port *port, bool out, void *data, size_t size, int rank,
-                   MPI_Request *requests, int *count)
+/* Send or receive a part of any size: one request, or two. Returns the code of MPI. */
+static int transfer_part(fast_port *port, bool out, void *data, size_t size, int rank,
+                         MPI_Request *requests, int *count)
 {
     unsigned char *bytes = data;
     const size_t blocks = size <= INT_MAX ? 0 : size / PORT_BLOCK;
@@ -107,7 +107,7 @@ static int stretch(fast_port *port, bool out, void *data, size_t size, int rank,
     return MPI_SUCCESS;
 }
 
-/* A used or a new record of a message under way; NULL if there is no memory. */
+/* Take an active send from the free list, or allocate one; NULL without memory. */
 static fast_port_out *out_take(fast_port *port)
 {
     fast_port_out *out = port->out_free;
@@ -121,6 +121,7 @@ static fast_port_out *out_take(fast_port *port)
     return out;
 }
 
+/* Free the message of a send that ended, and put the send on the free list. */
 static void out_give(fast_port *port, fast_port_out *out)
 {
     fast_msg_free(out->msg);
@@ -129,13 +130,13 @@ static void out_give(fast_port *port, fast_port_out *out)
     port->out_free = out;
 }
 
-/* Parts of such a message do not fit its packet. */
+/* Return whether the parts of a message do not fit into its packet. */
 static bool is_large(const fast_msg *msg)
 {
     return msg && fast__msg_payload(msg) - msg->declared > FAST_WIRE_INLINE_MAX;
 }
 
-/* Send the packet of `out`, which is written, and what follows it. Takes `out`. */
+/* Send the packet of `out` and the parts outside of it. Takes `out`. */
 static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -146,10 +147,10 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
     const bool outside = is_large(msg);
     for (int i = 0; outside && i < msg->part_count && code == MPI_SUCCESS; i++)
         if (msg->parts[i].size)
-            code = stretch(port, true, (void *)(uintptr_t)fast_msg_data(msg, i), msg->parts[i].size,
-                           rank, out->requests, &out->request_count);
+            code = transfer_part(port, true, (void *)(uintptr_t)fast_msg_data(msg, i),
+                                 msg->parts[i].size, rank, out->requests, &out->request_count);
     int done = 0;
-    /* MPI has copied most small messages by now. */
+    /* MPI has buffered most small messages by now. */
     if (lane_ok(port, rank, code) && !outside &&
         MPI_Test(&out->requests[0], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) {
         out_give(port, out);
@@ -164,7 +165,7 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
     lane->large_count += outside;
 }
 
-/* Free what MPI is done with, oldest first, and start what waits. Returns how much happened. */
+/* Free sends that ended, oldest first, and start queued ones. Returns the number of events. */
 static int64_t lane_send(fast_port *port, int rank)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -173,7 +174,7 @@ static int64_t lane_send(fast_port *port, int rank)
         fast_port_out *out = lane->out;
         int done = 0;
         const int code = MPI_Testall(out->request_count, out->requests, &done, MPI_STATUSES_IGNORE);
-        /* What a dead lane has under way stays: MPI may still touch it. */
+        /* The active sends of a dead lane stay: MPI may still use them. */
         if (!lane_ok(port, rank, code) || !done)
             break;
         lane->out = out->next;
@@ -184,15 +185,13 @@ static int64_t lane_send(fast_port *port, int rank)
         out_give(port, out);
     }
     while (!lane->dead && lane->out_count < FAST_PORT_OUT_MAX &&
-           lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue || lane->done_asked)) {
+           lane->large_count < FAST_PORT_LARGE_MAX && (lane->queue.first || lane->done_asked)) {
         fast_port_out *out = out_take(port);
         if (!out)
-            break; /* tried again at the next progress */
+            break; /* repeated at the next progress */
         size_t size;
-        if (lane->queue) {
-            out->msg = lane->queue;
-            lane->queue = out->msg->next;
-            lane->queue_last = lane->queue ? lane->queue_last : NULL;
+        out->msg = fast__msg_pop(&lane->queue);
+        if (out->msg) {
             size = fast__wire_pack(out->msg, out->packet);
         } else {
             lane->done_asked = false;
@@ -204,18 +203,10 @@ static int64_t lane_send(fast_port *port, int rank)
     return events;
 }
 
-static void lane_push(fast_port_lane *lane, fast_msg *msg)
-{
-    msg->next = NULL;
-    if (lane->queue)
-        lane->queue_last->next = msg;
-    else
-        lane->queue = msg;
-    lane->queue_last = msg;
-}
-
 void fast__port_send(fast_port *port, fast_msg *msg)
 {
+    FAST_ASSERT(msg->to >= 0 && msg->to < port->world->count);
+    FAST_ASSERT(msg->part_count >= 0 && msg->part_count <= FAST_MSG_PARTS_MAX);
     const int rank = (int)port->world->places[msg->to].node;
     fast_port_lane *lane = &port->lanes[rank];
     FAST_ASSERT(rank != port->process->rank);
@@ -224,9 +215,9 @@ void fast__port_send(fast_port *port, fast_msg *msg)
         fast_msg_free(msg);
         return;
     }
-    lane_push(lane, msg);
+    fast__msg_push(&lane->queue, msg);
     lane_send(port, rank);
-    if (lane->out || lane->queue)
+    if (lane->out || lane->queue.first)
         lane_busy(port, rank);
 }
 
@@ -249,7 +240,7 @@ void fast__port_push(fast_port *port, int rank)
     lane_busy(port, rank);
 }
 
-/* Hand over the messages that are whole, in order. */
+/* Deliver the messages that are complete, in order. Returns their number. */
 static int64_t lane_receive(fast_port *port, int rank)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -271,34 +262,7 @@ static int64_t lane_receive(fast_port *port, int rank)
     return events;
 }
 
-/* A message as its header says, with buffers for its parts. */
-static fast_err message_make(fast_port *port, const fast_wire *wire, fast_msg **out)
-{
-    fast_msg *msg = NULL;
-    FAST_TRY(fast__pool_msg(port->world->pool, wire->tag, &msg));
-    fast__wire_fill(wire, msg);
-    for (int i = 0; i < wire->part_count; i++) {
-        fast_buffer *buffer = NULL;
-        const fast_err err = fast__pool_buffer(port->world->pool, wire->sizes[i], &buffer);
-        if (err) {
-            fast_msg_free(msg);
-            return err;
-        }
-        fast_msg_add(msg, &buffer);
-    }
-    *out = msg;
-    return FAST_OK;
-}
-
-/* What was frozen stays so, once it is filled. */
-static void message_freeze(fast_msg *msg, unsigned frozen)
-{
-    for (int i = 0; i < msg->part_count; i++)
-        if (frozen >> i & 1)
-            fast_buffer_freeze(msg->parts[i].buffer);
-}
-
-/* Queue a message of which parts, or others before it, are under way. Takes it. */
+/* Queue a message behind incomplete ones, and receive its parts if they are outside. Takes it. */
 static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, fast_msg *msg)
 {
     fast_port_lane *lane = &port->lanes[rank];
@@ -313,12 +277,12 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
         }
     }
     *in = (fast_port_in){ .msg = msg };
-    if (fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX) {
+    if (fast__wire_is_large(wire)) {
         int code = MPI_SUCCESS;
         for (int i = 0; i < msg->part_count && code == MPI_SUCCESS; i++)
             if (msg->parts[i].size)
-                code = stretch(port, false, fast_buffer_data(msg->parts[i].buffer),
-                               msg->parts[i].size, rank, in->requests, &in->request_count);
+                code = transfer_part(port, false, fast_buffer_data(msg->parts[i].buffer),
+                                     msg->parts[i].size, rank, in->requests, &in->request_count);
         lane_ok(port, rank, code);
     }
     if (lane->in_last)
@@ -330,28 +294,19 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
     return FAST_OK;
 }
 
+/* Make the message of a packet, and deliver it or wait for its parts. */
 static fast_err message_receive(fast_port *port, int rank, const fast_wire *wire,
                                 const unsigned char *payload)
 {
     fast_msg *msg = NULL;
-    FAST_TRY(message_make(port, wire, &msg));
-    const bool outside = fast__wire_payload(wire) > FAST_WIRE_INLINE_MAX;
-    for (int i = 0; !outside && i < msg->part_count; i++) {
-        const size_t size = msg->parts[i].size;
-        if (size == 0)
-            continue;
-        memcpy(fast_buffer_data(msg->parts[i].buffer), payload, size);
-        payload += size;
-        atomic_fetch_add_explicit(&port->world->copies, 1, memory_order_relaxed);
-    }
-    message_freeze(msg, wire->frozen);
-    if (outside || port->lanes[rank].in)
+    FAST_TRY(fast__wire_message(port->world, wire, payload, &msg));
+    if (fast__wire_is_large(wire) || port->lanes[rank].in)
         return message_await(port, rank, wire, msg);
     port->deliver(port->ctx, msg);
     return FAST_OK;
 }
 
-/* A packet has arrived. */
+/* Handle a packet of `rank`. FAST_EFORMAT, FAST_ENOMEM. */
 static fast_err packet_receive(fast_port *port, int rank, const unsigned char *packet, size_t size)
 {
     fast_wire wire;
@@ -370,17 +325,17 @@ static fast_err packet_receive(fast_port *port, int rank, const unsigned char *p
         fast__port_heard(port, rank, &wire);
         return FAST_OK;
     case FAST_WIRE_READY:
-        return fast__team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
+        return fast__mpi_team_ready(port, rank, (uint64_t)wire.words[0], wire.words[1]);
     case FAST_WIRE_GO:
-        return fast__team_go(port, rank, (uint64_t)wire.words[0]);
+        return fast__mpi_team_go(port, rank, (uint64_t)wire.words[0]);
     case FAST_WIRE_KINDS:
         break;
     }
     return fast__fail(FAST_EFORMAT, "rank %d sent a packet of kind %d", rank, wire.kind);
 }
 
-/* Take the packets that have come, at most one round of the ring, and post their receives
- * again. */
+/* Handle the packets that have arrived, at most one round of the ring, and post their receives
+ * again. Returns their number. */
 static int64_t ring_progress(fast_port *port)
 {
     int64_t events = 0;
@@ -408,20 +363,21 @@ static int64_t ring_progress(fast_port *port)
 
 int64_t fast__port_progress(fast_port *port)
 {
-    /* A port that failed still sends, so that the others hear how its actors end. */
+    /* A port that failed still sends, so that other ranks learn how its actors ended. */
     int64_t events = port->err ? 0 : ring_progress(port);
     for (int i = 0; i < port->busy_count;) {
         const int rank = port->busy[i];
         fast_port_lane *lane = &port->lanes[rank];
         events += lane_send(port, rank) + lane_receive(port, rank);
-        if (lane->out || lane->in || lane->queue || lane->done_asked) {
+        if (lane->out || lane->in || lane->queue.first || lane->done_asked) {
             i++;
             continue;
         }
+        /* The last rank of the list takes its place; the order of the list does not matter. */
         lane->busy = false;
         port->busy[i] = port->busy[--port->busy_count];
     }
-    return events + fast__team_progress(port) + fast__port_leave_progress(port);
+    return events + fast__mpi_team_progress(port) + fast__port_leave_progress(port);
 }
 
 fast_err fast__port_init(fast_port *port)
@@ -436,7 +392,7 @@ fast_err fast__port_init(fast_port *port)
     err = fast__alloc("packets", FAST_PORT_RING, FAST_WIRE_PACKET_MAX, &port->packets);
     if (err)
         goto undo_busy;
-    err = fast__teams_new(port);
+    err = fast__mpi_teams_new(port);
     if (err)
         goto undo_packets;
     port->bye_left = ranks - 1;
@@ -465,7 +421,7 @@ void fast__port_start(fast_port *port, MPI_Comm comm)
     }
 }
 
-/* Take back the posted receives, and the communicator. */
+/* Cancel the posted receives and free the communicator. */
 static void mpi_stop(fast_port *port)
 {
     if (port->comm == MPI_COMM_NULL)
@@ -482,15 +438,11 @@ static void mpi_stop(fast_port *port)
 bool fast__port_fini(fast_port *port)
 {
     const bool begun = port->comm != MPI_COMM_NULL;
-    const bool clean = (!begun || fast__port_is_over(port)) && fast__teams_free(port);
+    const bool clean = (!begun || fast__port_is_over(port)) && fast__mpi_teams_free(port);
     for (int rank = 0; rank < port->process->ranks; rank++) {
-        fast_port_lane *lane = &port->lanes[rank];
-        for (fast_msg *msg = lane->queue; msg;) {
-            fast_msg *next = msg->next;
+        fast_msg *msg;
+        while ((msg = fast__msg_pop(&port->lanes[rank].queue)))
             fast_msg_free(msg);
-            msg = next;
-        }
-        lane->queue = NULL;
     }
     if (!clean)
         return false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * MPI in this process: it is initialised at the first world, unless the program has done so, and
- * finalised when the process exits if it was initialised here. A process of MPI has one such life,
- * so this is the one place with state that outlives a world; a mutex guards it.
+ * finalised when the process exits if it was initialised here. MPI can be initialised only once, so
+ * this is the one place with state that outlives a world; a mutex guards it.
  *
- * A rank that exits in the middle of a run, or after a run that left something behind in MPI (a
- * collective that never ended, a peer that never said goodbye), aborts the job: MPI_Finalize()
- * would wait for the others for ever, and they for it.
+ * A rank that exits in the middle of a run, or after a run that left something in MPI (a collective
+ * that never ended, a peer that never sent its last packet), aborts the job: MPI_Finalize() would
+ * wait for the other ranks for ever, and they for it.
  */
 #include "transport/mpi/process.h"
 
@@ -19,24 +19,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_MAX = 64 };
+enum { RETAINED_MAX = 64 };
 
 static struct {
-    pthread_mutex_t mutex;    /* guards all below */
-    bool begun;               /* `process` is filled */
-    bool ours;                /* MPI was initialised here */
-    pid_t pid;                /* who did: a forked child must not finalise */
-    int worlds;               /* open */
-    bool unclean;             /* something was left behind */
-    int kept_count;           /* of `kept` */
-    void *kept[KEPT_MAX];     /* what MPI may still touch: known, so that it is no leak */
-    fast_mpi_process process; /* constant once begun */
+    pthread_mutex_t mutex; /* guards all fields */
+    bool begun;            /* `process` is filled */
+    bool ours;             /* MPI was initialised here */
+    pid_t pid;             /* process that initialised it: a forked child must not finalise */
+    int worlds;            /* number of open worlds */
+    bool unclean;          /* a world left something in MPI */
+    int retained_count;    /* pointers in retained */
+    void *retained[RETAINED_MAX]; /* memory that MPI may still use: referenced, so no leak */
+    fast_mpi_process process;     /* constant once initialised */
 } state = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 enum {
     YIELD_NS = 200 * 1000,     /* a wait yields this long before it sleeps */
     SLEEP_NS_MIN = 20 * 1000,  /* shorter sleeps cost more than they last */
-    SLEEP_NS_MAX = 500 * 1000, /* what a message waits at most for a sleeper */
+    SLEEP_NS_MAX = 500 * 1000, /* longest time that a message waits for a sleeping actor */
 };
 
 int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)
@@ -82,7 +82,7 @@ fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing)
     }
 }
 
-/* At exit. */
+/* Finalise MPI or abort the job: the exit handler. */
 static void finish(void)
 {
     int over = 0;
@@ -95,7 +95,7 @@ static void finish(void)
         MPI_Finalize();
 }
 
-/* May the calling thread call MPI? */
+/* FAST_ENOTSUP if the calling thread may not call MPI. */
 static fast_err level_check(int level)
 {
     int main_thread = 0;
@@ -106,7 +106,7 @@ static fast_err level_check(int level)
     return FAST_OK;
 }
 
-/* A communicator of our own, and how many ranks share this machine. */
+/* Make a communicator for FAST alone, and count the ranks of this machine. */
 static fast_err communicator_make(fast_mpi_process *process, int64_t until)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -124,6 +124,7 @@ static fast_err communicator_make(fast_mpi_process *process, int64_t until)
     return FAST_OK;
 }
 
+/* Initialise MPI if needed and fill state.process. The mutex is held. */
 static fast_err process_begin(int64_t until)
 {
     int begun = 0;
@@ -163,11 +164,11 @@ fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out)
     return err;
 }
 
-void fast__mpi_keep(void *memory)
+void fast__mpi_retain(void *memory)
 {
     pthread_mutex_lock(&state.mutex);
-    if (state.kept_count < KEPT_MAX)
-        state.kept[state.kept_count++] = memory;
+    if (state.retained_count < RETAINED_MAX)
+        state.retained[state.retained_count++] = memory;
     pthread_mutex_unlock(&state.mutex);
 }
 

@@ -6,43 +6,43 @@
 #include <mpi.h>
 
 /*
- * What this process has of MPI, whichever world is open: its rank, and a communicator that nobody
- * else uses. MPI can be initialised once in the life of a process.
+ * MPI in this process, for all worlds: its rank, and a communicator for FAST alone. MPI can be
+ * initialised once in the life of a process.
  */
 typedef struct fast_mpi_process {
-    MPI_Comm base; /* all ranks, ours alone */
-    int rank;      /* of this process */
-    int ranks;     /* of all */
-    int beside;    /* ranks on this machine, with this one */
-    int cores;     /* that this process may run on */
-    bool bound;    /* the launcher gave it some of the machine's cores for itself */
-    int level;     /* of threads: MPI_THREAD_SERIALIZED where we initialised it */
+    MPI_Comm base; /* all ranks; not used by other libraries */
+    int rank;      /* rank of this process */
+    int ranks;     /* number of ranks */
+    int beside;    /* ranks on this machine, including this one */
+    int cores;     /* cores that this process may use */
+    bool bound;    /* the launcher bound it to some of the machine's cores */
+    int level;     /* thread level: MPI_THREAD_SERIALIZED if FAST initialised MPI */
 } fast_mpi_process;
 
-/* Initialise MPI if nobody has, the first time; lend what is known. MPI's own start waits for all
- * ranks without a deadline. FAST_ENOTSUP if MPI is finalised already or may
- * not be called by this thread, FAST_ETIMEDOUT, FAST_EPEER for what MPI reports. */
+/* Initialise MPI at the first call, unless the program has done so. MPI's own start waits for all
+ * ranks without a deadline. FAST_ENOTSUP if MPI is finalised already or may not be called by this
+ * thread, FAST_ETIMEDOUT, FAST_EPEER for errors of MPI. */
 fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out);
 
-/* A world is open, or was closed; `clean` if nothing of it is left in MPI. A process that exits
+/* Count a world that was opened, or closed; `clean` if it left nothing in MPI. A process that exits
  * with an open or unclean world aborts the job, so that no rank waits for it. */
 void fast__mpi_enter(void);
 void fast__mpi_leave(bool clean);
-/* Keep memory that MPI may still touch until the process ends. */
-void fast__mpi_keep(void *memory);
+/* Retain memory that MPI may still use until the process ends. */
+void fast__mpi_retain(void *memory);
 
-/* FAST_EPEER, and the text of MPI's error, if `code` is one. */
+/* Return FAST_EPEER with MPI's text if `code` is an error of MPI. */
 fast_err fast__mpi_check(int code, const char *doing);
 
-/* How a wait polls: at once for a while if there is a core for everyone, then yielding, then with
- * short sleeps that grow with the wait, so that it adds at most an eighth to it. */
+/* The polling of a wait: busy for a while if every thread has a core, then yielding, then with
+ * short sleeps that grow with the wait and lengthen it by an eighth at most. */
 typedef struct fast_mpi_pause {
-    int64_t spin_ns; /* how long to poll at once: set at the start */
-    int64_t since;   /* when the wait began; 0: it has not */
+    int64_t spin_ns; /* time to poll without a pause: set at the start */
+    int64_t since;   /* start of the wait; 0: not started */
 } fast_mpi_pause;
 
-/* How long to sleep now: 0 for none. Yields by itself when it is time to. */
+/* Return the time to sleep now, 0: do not sleep. Yields the processor itself when it is time. */
 int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now);
 
-/* Wait for a request until `until` of fast__clock_ns(). FAST_ETIMEDOUT leaves it under way. */
+/* Wait for a request until `until` of fast__clock_ns(). After FAST_ETIMEDOUT it is still active. */
 fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing);

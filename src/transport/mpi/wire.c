@@ -2,8 +2,8 @@
 /*
  * The wire format between ranks. A packet is
  *
- *   byte   0  magic and version       4   (also tells another byte order)
- *          4  kind, parts, frozen bits, unreliable
+ *   byte   0  magic and version       4   (also detects another byte order)
+ *          4  kind, parts, frozen bits, unreliable   1 each
  *          8  from, to                8 each
  *         24  tag                     8
  *         32  six words               8 each
@@ -14,24 +14,17 @@
  *        136  all parts, one after the other, if together at most FAST_WIRE_INLINE_MAX bytes
  *
  * Larger payloads follow outside: one stream of MPI messages for each pair of ranks, in the order
- * of the packets. Everything that arrives is verified before it is believed: a wrong packet is an
- * error, never a crash, and never an allocation of what nobody could have sent.
+ * of the packets. Every packet is verified before it is used: a wrong packet is an error, never a
+ * crash, and never an allocation that no rank could have asked for.
  */
 #include "transport/mpi/wire.h"
 
 #include <string.h>
 
-static uint64_t payload_of(const fast_msg *msg)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < msg->part_count; i++)
-        sum += msg->parts[i].size;
-    return sum;
-}
-
 size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKET_MAX])
 {
     FAST_ASSERT(msg->part_count >= 0 && msg->part_count <= FAST_MSG_PARTS_MAX);
+    FAST_ASSERT(msg->from >= 0 && msg->to >= 0 && msg->declared <= FAST_MSG_DECLARED_MAX);
     fast_wire wire = {
         .magic = FAST_WIRE_MAGIC,
         .kind = FAST_WIRE_MESSAGE,
@@ -42,7 +35,7 @@ size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKE
         .tag = msg->tag,
         .declared = msg->declared,
         .generation = msg->generation,
-        .proof = msg->proof,
+        .proof = fast__envelope(msg)->proof,
     };
     memcpy(wire.words, msg->words, sizeof wire.words);
     for (int i = 0; i < msg->part_count; i++) {
@@ -52,7 +45,7 @@ size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKE
     }
     memcpy(packet, &wire, sizeof wire);
     size_t used = sizeof wire;
-    if (payload_of(msg) > FAST_WIRE_INLINE_MAX)
+    if (fast__wire_is_large(&wire))
         return used;
     for (int i = 0; i < msg->part_count; i++) {
         if (msg->parts[i].size)
@@ -74,7 +67,8 @@ size_t fast__wire_pack_kind(fast_wire_kind kind, int64_t word0, int64_t word1,
     return sizeof wire;
 }
 
-uint64_t fast__wire_payload(const fast_wire *wire)
+/* Return the bytes of all parts. Sizes are at most FAST_WIRE_PART_MAX, so the sum fits. */
+static uint64_t payload_of(const fast_wire *wire)
 {
     uint64_t sum = 0;
     for (int i = 0; i < wire->part_count; i++)
@@ -82,7 +76,12 @@ uint64_t fast__wire_payload(const fast_wire *wire)
     return sum;
 }
 
-/* The sizes of the parts: each possible, and none behind the last. */
+bool fast__wire_is_large(const fast_wire *wire)
+{
+    return payload_of(wire) > FAST_WIRE_INLINE_MAX;
+}
+
+/* FAST_EFORMAT if a part is too large, or has a size behind the last part. */
 static fast_err sizes_check(const fast_wire *wire, int64_t node)
 {
     if (wire->part_count > FAST_MSG_PARTS_MAX || wire->frozen >> wire->part_count)
@@ -95,7 +94,8 @@ static fast_err sizes_check(const fast_wire *wire, int64_t node)
     return FAST_OK;
 }
 
-/* Control messages are acted on without further checks: their words name actors that exist. */
+/* FAST_EFORMAT if a control message, which is handled without further checks, names actors that do
+ * not exist. */
 static fast_err control_check(const fast_world *world, const fast_wire *wire, int64_t node)
 {
     const int64_t *w = wire->words;
@@ -114,7 +114,7 @@ static fast_err control_check(const fast_world *world, const fast_wire *wire, in
     return FAST_OK;
 }
 
-/* Sender and receiver exist, and live where the packet came from and arrived. */
+/* FAST_EFORMAT unless sender and receiver exist and live on the ranks of the packet. */
 static fast_err ends_check(const fast_world *world, const fast_wire *wire, int64_t node,
                            int64_t here)
 {
@@ -152,18 +152,21 @@ fast_err fast__wire_unpack(const fast_world *world, const unsigned char *packet,
         return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of kind %d with parts",
                           (long long)node, wire.kind);
     }
-    const uint64_t payload = fast__wire_payload(&wire);
-    const uint64_t carried = payload <= FAST_WIRE_INLINE_MAX ? payload : 0;
-    if (size != sizeof wire + carried)
+    const size_t expected = sizeof wire + (fast__wire_is_large(&wire) ? 0 : payload_of(&wire));
+    if (size != expected)
         return fast__fail(FAST_EFORMAT, "rank %lld sent a packet of %zu bytes that should have %zu",
-                          (long long)node, size, sizeof wire + (size_t)carried);
+                          (long long)node, size, expected);
+    if (wire.declared > FAST_MSG_DECLARED_MAX)
+        return fast__fail(FAST_EFORMAT, "rank %lld declares %llu bytes; at most %zu are allowed",
+                          (long long)node, (unsigned long long)wire.declared,
+                          FAST_MSG_DECLARED_MAX);
     *out = wire;
     return FAST_OK;
 }
 
-void fast__wire_fill(const fast_wire *wire, fast_msg *msg)
+/* Copy the header's fields to a message without its parts. */
+static void header_copy(const fast_wire *wire, fast_msg *msg)
 {
-    FAST_ASSERT(wire->kind == FAST_WIRE_MESSAGE);
     msg->from = wire->from;
     msg->to = wire->to;
     msg->tag = wire->tag;
@@ -171,5 +174,35 @@ void fast__wire_fill(const fast_wire *wire, fast_msg *msg)
     msg->declared = (size_t)wire->declared;
     msg->unreliable = wire->unreliable != 0;
     msg->generation = wire->generation;
-    msg->proof = wire->proof;
+    fast__envelope(msg)->proof = wire->proof;
+}
+
+fast_err fast__wire_message(fast_world *world, const fast_wire *wire, const unsigned char *payload,
+                            fast_msg **out)
+{
+    const bool large = fast__wire_is_large(wire);
+    fast_msg *msg = NULL;
+
+    FAST_ASSERT(wire->kind == FAST_WIRE_MESSAGE && wire->part_count <= FAST_MSG_PARTS_MAX);
+    FAST_TRY(fast__pool_msg(world->pool, wire->tag, &msg));
+    header_copy(wire, msg);
+    for (int i = 0; i < wire->part_count; i++) {
+        fast_buffer *buffer = NULL;
+        const size_t size = wire->sizes[i];
+        const fast_err err = fast__pool_buffer(world->pool, size, &buffer);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+        if (!large && size > 0) {
+            memcpy(fast_buffer_data(buffer), payload, size);
+            payload += size;
+            atomic_fetch_add_explicit(&world->copies, 1, memory_order_relaxed);
+        }
+        if (wire->frozen >> i & 1)
+            fast_buffer_freeze(buffer);
+        fast_msg_add(msg, &buffer);
+    }
+    *out = msg;
+    return FAST_OK;
 }

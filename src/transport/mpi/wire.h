@@ -4,8 +4,9 @@
 #include "transport/transport.h"
 
 /*
- * What a message is between two ranks: a packet of a header and, if all parts together are small,
- * their bytes; larger parts follow as MPI messages of their own, out of and into their buffers.
+ * A message between two ranks: a packet of a header and, if all parts together are small, their
+ * bytes; larger parts follow as MPI messages of their own, out of and into their buffers. Nothing
+ * here calls MPI.
  */
 enum {
     FAST_WIRE_INLINE_MAX = 3840, /* bytes of all parts that travel in the packet: with the header
@@ -17,11 +18,11 @@ enum {
 /* No part is larger: a size beyond it is a damaged header. */
 #define FAST_WIRE_PART_MAX ((uint64_t)1 << 44)
 
-/* What a packet is about. */
+/* The kind of a packet. */
 typedef enum fast_wire_kind {
-    FAST_WIRE_MESSAGE, /* from an actor to an actor */
+    FAST_WIRE_MESSAGE, /* from an actor to an actor: fast_msg */
     FAST_WIRE_DONE,    /* words: 1 if actors were stopped; no message follows */
-    FAST_WIRE_BYE,     /* nothing at all follows */
+    FAST_WIRE_BYE,     /* no packet at all follows */
     FAST_WIRE_PING,    /* are you there? */
     FAST_WIRE_PONG,    /* yes */
     FAST_WIRE_READY,   /* words: key, count; a member is ready to make a team's communicator */
@@ -29,7 +30,7 @@ typedef enum fast_wire_kind {
     FAST_WIRE_KINDS
 } fast_wire_kind;
 
-/* The header, as it lies in the packet: the sender's byte order, which `magic` checks. */
+/* The header as it is in the packet, in the sender's byte order, which `magic` verifies. */
 typedef struct fast_wire {
     uint32_t magic;                     /* FAST_WIRE_MAGIC: format and version */
     uint8_t kind;                       /* fast_wire_kind */
@@ -57,13 +58,15 @@ size_t fast__wire_pack(const fast_msg *msg, unsigned char packet[FAST_WIRE_PACKE
 size_t fast__wire_pack_kind(fast_wire_kind kind, int64_t word0, int64_t word1,
                             unsigned char packet[FAST_WIRE_PACKET_MAX]);
 
-/* Read and verify the header of a packet of `size` bytes that came from the node `node` to the
- * node `here`. FAST_EFORMAT says what is wrong. */
+/* Read and verify the header of a packet of `size` bytes from rank `node` to rank `here`.
+ * FAST_EFORMAT says what is wrong. */
 fast_err fast__wire_unpack(const fast_world *world, const unsigned char *packet, size_t size,
                            int64_t node, int64_t here, fast_wire *out);
 
-/* Bytes of all parts; they are in the packet if they are at most FAST_WIRE_INLINE_MAX. */
-uint64_t fast__wire_payload(const fast_wire *wire);
+/* Return whether the parts follow outside of the packet. */
+bool fast__wire_is_large(const fast_wire *wire);
 
-/* Write the header's fields to a message, parts apart. */
-void fast__wire_fill(const fast_wire *wire, fast_msg *msg);
+/* Make the message of a verified header, with buffers for its parts. If the parts are in the
+ * packet, copies them from `payload`; else the caller fills them. FAST_ENOMEM. */
+fast_err fast__wire_message(fast_world *world, const fast_wire *wire, const unsigned char *payload,
+                            fast_msg **out);

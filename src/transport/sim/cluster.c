@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clusters by name: presets with options, "hetero:nodes=16,latency=1ms". The figures are those that
- * such machines are bought and measured with: a core does 20 GFLOP/s in single precision and moves
- * 10 GB/s; a network's bandwidth is its name, its latency that of a small message between programs.
+ * Clusters by name: presets with options, "hetero:nodes=16,latency=1ms". The figures are usual
+ * ones: a core does 20 GFLOP/s in single precision and moves 10 GB/s; the bandwidth of a network is
+ * that of its name, its latency that of a small message between programs.
  *
  *     laptop         one node of 8 cores; messages go through memory
  *     ethernet-1g    50 us, 1 Gbit/s, queues at the ends
@@ -10,7 +10,7 @@
  *     infiniband     1.5 us, 100 Gbit/s, queues at the ends
  *     wan            40 ms and up to 20% more, 100 Mbit/s, a transmission in 1000 is lost
  *     edge           slow cores that vary, 10 ms and up to 50% more, 10 Mbit/s, 1% loss
- *     hetero         ethernet-10g with cores of full, half, half and a quarter of the speed in turn
+ *     hetero         ethernet-10g with nodes of full, half, half and a quarter of the speed
  *     ideal          1 us, 1 GB/s, no queues, computing is free: closed forms hold
  *
  * Options, all optional, with the values of cluster_value.c: nodes (0: one for each actor of the
@@ -26,19 +26,22 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { SPEEDS_MAX = 4, VALUE_MAX = 32 };
+enum {
+    SPEEDS_MAX = 4, /* different speeds of the nodes of a preset */
+    VALUE_MAX = 32  /* bytes of an option's value */
+};
 
-typedef struct preset {
-    const char *name;
-    const char *summary;
+typedef struct cluster_preset {
+    const char *name;          /* of the preset */
+    const char *summary;       /* one line for help */
     fast_link_draft link;      /* between nodes */
-    fast_node_spec node;       /* every one */
+    fast_node_spec node;       /* of every node */
     int64_t node_count;        /* 0: as many as the largest role */
-    int64_t detection_ns;      /* until a silent actor is suspected */
-    double speeds[SPEEDS_MAX]; /* factors of the nodes in turn; {0}: all alike */
-} preset;
+    int64_t detection_ns;      /* time until a silent actor is suspected */
+    double speeds[SPEEDS_MAX]; /* factors of the nodes, round-robin; {0}: all equal */
+} cluster_preset;
 
-/* A core of a server. */
+/* A node with a server's core. */
 #define CORE                          \
     {                                 \
         .speed = 20e9, .memory = 10e9 \
@@ -46,7 +49,7 @@ typedef struct preset {
 #define US(x) ((int64_t)((x)*1e3))
 #define MS(x) ((int64_t)((x)*1e6))
 
-static const preset presets[] = {
+static const cluster_preset presets[] = {
     { .name = "laptop",
       .summary = "one node of 8 cores",
       .link = { .latency_ns = US(0.5), .bandwidth = 10e9 },
@@ -69,7 +72,7 @@ static const preset presets[] = {
       .node = CORE,
       .detection_ns = MS(500) },
     { .name = "wan",
-      .summary = "far apart: 40 ms, 100 Mbit/s, jitter, some loss",
+      .summary = "wide area: 40 ms, 100 Mbit/s, jitter, some loss",
       .link = { .latency_ns = MS(40),
                 .bandwidth = 12.5e6,
                 .jitter = 0.2,
@@ -103,40 +106,40 @@ static const preset presets[] = {
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 static const char *const standard = "ethernet-10g";
 
-/* What a preset's options hold: "" leaves it as the preset has it. */
+/* The options of a preset; "": the preset's own value. Field names are keys of nodes and links. */
 typedef struct cluster_options {
-    char nodes[VALUE_MAX];
-    char cores[VALUE_MAX];
-    char speed[VALUE_MAX];
-    char memory[VALUE_MAX];
-    char speed_jitter[VALUE_MAX];
-    char latency[VALUE_MAX];
-    char bandwidth[VALUE_MAX];
-    char jitter[VALUE_MAX];
-    char contention[VALUE_MAX];
-    char loss[VALUE_MAX];
-    char duplicate[VALUE_MAX];
-    char reorder[VALUE_MAX];
-    char retry[VALUE_MAX];
-    char detection[VALUE_MAX];
+    char nodes[VALUE_MAX];        /* number of nodes */
+    char cores[VALUE_MAX];        /* of a node */
+    char speed[VALUE_MAX];        /* of a core */
+    char memory[VALUE_MAX];       /* bandwidth of a node's memory */
+    char speed_jitter[VALUE_MAX]; /* jitter of a node */
+    char latency[VALUE_MAX];      /* of links */
+    char bandwidth[VALUE_MAX];    /* of links */
+    char jitter[VALUE_MAX];       /* of the latency of links */
+    char contention[VALUE_MAX];   /* of links */
+    char loss[VALUE_MAX];         /* of links */
+    char duplicate[VALUE_MAX];    /* of links */
+    char reorder[VALUE_MAX];      /* of links */
+    char retry[VALUE_MAX];        /* of links */
+    char detection[VALUE_MAX];    /* of silent actors */
 } cluster_options;
 
 #define OPTION(field, help) FAST_OPT_TEXT(cluster_options, field, "", NULL, help)
 static const fast_option options_table[] = {
-    OPTION(nodes, "of the cluster; 0: one for each actor of the largest role"),
-    OPTION(cores, "of a node; 0: no limit"),
-    OPTION(speed, "of a core, like 20GFLOP/s; 0: computing is free"),
-    OPTION(memory, "bytes a second, like 10GB/s; 0: free"),
-    OPTION(speed_jitter, "a charge takes up to this part longer"),
-    OPTION(latency, "of a link, like 50us"),
-    OPTION(bandwidth, "of a link, like 1.25GB/s or 10Gbit/s; 0: no limit"),
-    OPTION(jitter, "the latency grows by up to this part"),
+    OPTION(nodes, "number of nodes; 0: one for each actor of the largest role"),
+    OPTION(cores, "cores of a node; 0: no limit"),
+    OPTION(speed, "speed of a core, like 20GFLOP/s; 0: computing is free"),
+    OPTION(memory, "memory bandwidth, like 10GB/s; 0: free"),
+    OPTION(speed_jitter, "a charge takes up to this fraction longer"),
+    OPTION(latency, "latency of a link, like 50us"),
+    OPTION(bandwidth, "bandwidth of a link, like 1.25GB/s or 10Gbit/s; 0: no limit"),
+    OPTION(jitter, "the latency grows by up to this fraction"),
     OPTION(contention, "messages queue at both ends: yes or no"),
-    OPTION(loss, "chance that a transmission is lost"),
-    OPTION(duplicate, "chance that it arrives twice"),
-    OPTION(reorder, "chance that it is late"),
-    OPTION(retry, "until what was lost is sent again, like 5ms"),
-    OPTION(detection, "until a silent actor is suspected, like 500ms"),
+    OPTION(loss, "probability that a transmission is lost"),
+    OPTION(duplicate, "probability that a message arrives twice"),
+    OPTION(reorder, "probability that a message is delayed"),
+    OPTION(retry, "time until a lost transmission is repeated, like 5ms"),
+    OPTION(detection, "time until a silent actor is suspected, like 500ms"),
     FAST_OPT_END,
 };
 
@@ -158,34 +161,23 @@ void fast__cluster_free(fast_cluster *cluster)
     fast__free(cluster);
 }
 
-/* Set whatever option is given. */
-static fast_err apply(preset *p, const cluster_options *given)
+/* Apply one option of a node or a link. */
+static fast_err apply_one(cluster_preset *p, const char *name, const char *text)
 {
-    static const struct {
-        const char *key;
-        size_t at;
-    } links[] = { { "latency", offsetof(cluster_options, latency) },
-                  { "bandwidth", offsetof(cluster_options, bandwidth) },
-                  { "jitter", offsetof(cluster_options, jitter) },
-                  { "contention", offsetof(cluster_options, contention) },
-                  { "loss", offsetof(cluster_options, loss) },
-                  { "duplicate", offsetof(cluster_options, duplicate) },
-                  { "reorder", offsetof(cluster_options, reorder) },
-                  { "retry", offsetof(cluster_options, retry) } },
-      nodes[] = { { "cores", offsetof(cluster_options, cores) },
-                  { "speed", offsetof(cluster_options, speed) },
-                  { "memory", offsetof(cluster_options, memory) },
-                  { "jitter", offsetof(cluster_options, speed_jitter) } };
+    if (strcmp(name, "speed_jitter") == 0)
+        return fast__node_set(&p->node, "jitter", text);
+    if (strcmp(name, "cores") == 0 || strcmp(name, "speed") == 0 || strcmp(name, "memory") == 0)
+        return fast__node_set(&p->node, name, text);
+    return fast__link_set(&p->link, name, text);
+}
 
-    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
-        const char *text = (const char *)given + links[i].at;
-        if (text[0])
-            FAST_TRY(fast__link_set(&p->link, links[i].key, text));
-    }
-    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
-        const char *text = (const char *)given + nodes[i].at;
-        if (text[0])
-            FAST_TRY(fast__node_set(&p->node, nodes[i].key, text));
+/* Apply the options that are given. FAST_EINVAL. */
+static fast_err apply(cluster_preset *p, const cluster_options *given)
+{
+    for (const fast_option *option = options_table; option->name; option++) {
+        const char *text = (const char *)given + option->offset;
+        if (text[0] && strcmp(option->name, "nodes") != 0 && strcmp(option->name, "detection") != 0)
+            FAST_TRY(apply_one(p, option->name, text));
     }
     if (given->detection[0])
         FAST_TRY(fast__time_parse("detection", given->detection, &p->detection_ns));
@@ -199,7 +191,8 @@ static fast_err apply(preset *p, const cluster_options *given)
     return FAST_OK;
 }
 
-static fast_err preset_make(const preset *p, fast_cluster **out)
+/* Make the cluster of a preset. FAST_ENOMEM. */
+static fast_err preset_make(const cluster_preset *p, fast_cluster **out)
 {
     const int64_t count = p->speeds[0] > 0 ? SPEEDS_MAX : 1;
     const fast_link_draft local = { .latency_ns = US(0.5), .bandwidth = p->node.memory };
@@ -220,7 +213,7 @@ static fast_err preset_make(const preset *p, fast_cluster **out)
     cluster->node_count = p->node_count;
     cluster->zone_count = 1;
     cluster->link = fast__link_make(&p->link);
-    /* On one node the links that are given are those that there are. */
+    /* On one node the given link is the local one. */
     cluster->local = p->node_count == 1 ? cluster->link : fast__link_make(&local);
     cluster->detection_ns = p->detection_ns;
     *out = cluster;
@@ -233,6 +226,7 @@ static const char *preset_at(const void *ctx, int64_t i)
     return presets[i].name;
 }
 
+/* Read a cluster file. FAST_ENOENT, FAST_EIO, FAST_EFORMAT. */
 static fast_err file_open(const char *path, fast_cluster **out)
 {
     char *text = NULL;
@@ -244,7 +238,7 @@ static fast_err file_open(const char *path, fast_cluster **out)
     return err;
 }
 
-/* A path has a slash before any options, or the ending of a YAML file. */
+/* Return whether a text is a path: it has a slash before any option, or the suffix of YAML. */
 static bool is_path(const char *text)
 {
     const size_t length = strlen(text);
@@ -273,7 +267,7 @@ fast_err fast__cluster_open(const char *text, fast_cluster **out)
     }
     if (i < 0)
         return fast__name_unknown("cluster", name, preset_at, NULL, PRESETS);
-    preset p = presets[i];
+    cluster_preset p = presets[i];
     memset(&given, 0, sizeof given);
     fast__options_default(options_table, &given);
     FAST_TRY(fast__options_parse(text, options_table, &given, rest));

@@ -2,19 +2,19 @@
 /*
  * The values that describe nodes and links, in files and in the options of presets:
  *
- *     latency    time: 50us              the way of the first byte
- *     bandwidth  rate: 1.25GB/s, 10Gbit/s or bytes a second; 0: no limit
- *     jitter     part: 0.2 or 20%        the latency grows by up to this part, uniformly
+ *     latency    time: 50us              until the first byte arrives
+ *     bandwidth  rate: 1.25GB/s, 10Gbit/s or bytes per second; 0: no limit
+ *     jitter     fraction: 0.2 or 20%    the latency grows by up to this fraction, uniformly
  *     contention yes or no               one message at a time leaves and enters a node
- *     loss       chance: 0.01 or 1%      a transmission is lost, and sent again after `retry`
- *     duplicate  chance                  it arrives twice
- *     reorder    chance                  it is late by up to twice the latency
- *     retry      time                    until what was lost is sent again; 0: 4 latencies + 1 ms
+ *     loss       probability: 0.01, 1%   a transmission is lost, and repeated after `retry`
+ *     duplicate  probability             a message arrives twice
+ *     reorder    probability             a message is delayed by up to twice the latency
+ *     retry      time                    until a lost transmission is repeated; 0: 4 L + 1 ms
  *
- *     speed      rate: 20GFLOP/s, or operations a second, of one core; 0: computing is free
- *     memory     rate: bytes a second; 0: moving bytes is free
- *     jitter     part                    each charge takes up to this part longer
- *     cores      whole                   that compute at a time; 0: no limit
+ *     speed      rate: 20GFLOP/s, or operations per second of one core; 0: computing is free
+ *     memory     rate: bytes per second; 0: moving bytes is free
+ *     jitter     fraction                each charge takes up to this fraction longer
+ *     cores      integer                 charges at a time; 0: no limit
  */
 #include "transport/sim/cluster.h"
 #include "transport/sim/fault.h"
@@ -22,30 +22,38 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef enum value_kind { TIME, RATE, SPEED, PART, CHANCE, YES, WHOLE } value_kind;
+typedef enum value_kind {
+    TIME,        /* nanoseconds, int64_t */
+    RATE,        /* bytes per second, double */
+    SPEED,       /* operations per second, double */
+    FRACTION,    /* of another value, double */
+    PROBABILITY, /* double */
+    YES,         /* yes or no, bool */
+    WHOLE        /* int64_t */
+} value_kind;
 
 typedef struct value_key {
-    const char *name;
-    value_kind kind;
-    size_t at; /* offset of the field */
-    double max;
+    const char *name; /* of the key */
+    value_kind kind;  /* of its value */
+    size_t at;        /* offset of its field */
+    double max;       /* largest value */
 } value_key;
 
 static const value_key link_keys[] = {
     { "latency", TIME, offsetof(fast_link_draft, latency_ns), 3.6e12 },
     { "bandwidth", RATE, offsetof(fast_link_draft, bandwidth), 1e18 },
-    { "jitter", PART, offsetof(fast_link_draft, jitter), 1000 },
+    { "jitter", FRACTION, offsetof(fast_link_draft, jitter), 1000 },
     { "contention", YES, offsetof(fast_link_draft, contention), 1 },
-    { "loss", CHANCE, offsetof(fast_link_draft, loss), 0.99 },
-    { "duplicate", CHANCE, offsetof(fast_link_draft, duplicate), 0.99 },
-    { "reorder", CHANCE, offsetof(fast_link_draft, reorder), 0.99 },
+    { "loss", PROBABILITY, offsetof(fast_link_draft, loss), 0.99 },
+    { "duplicate", PROBABILITY, offsetof(fast_link_draft, duplicate), 0.99 },
+    { "reorder", PROBABILITY, offsetof(fast_link_draft, reorder), 0.99 },
     { "retry", TIME, offsetof(fast_link_draft, retry_ns), 3.6e12 },
 };
 
 static const value_key node_keys[] = {
     { "speed", SPEED, offsetof(fast_node_spec, speed), 1e24 },
     { "memory", RATE, offsetof(fast_node_spec, memory), 1e24 },
-    { "jitter", PART, offsetof(fast_node_spec, jitter), 1000 },
+    { "jitter", FRACTION, offsetof(fast_node_spec, jitter), 1000 },
     { "cores", WHOLE, offsetof(fast_node_spec, cores), 65536 },
 };
 
@@ -54,20 +62,20 @@ enum {
     NODE_KEYS = sizeof node_keys / sizeof node_keys[0]
 };
 
-typedef struct unit {
-    value_kind kind;
-    const char *name;
-    double factor;
-} unit;
+typedef struct value_unit {
+    value_kind kind;  /* of the values that have it */
+    const char *name; /* suffix */
+    double factor;    /* to the unit of the field */
+} value_unit;
 
-static const unit units[] = {
+static const value_unit units[] = {
     { RATE, "B/s", 1 },         { RATE, "kB/s", 1e3 },     { RATE, "MB/s", 1e6 },
     { RATE, "GB/s", 1e9 },      { RATE, "kbit/s", 125 },   { RATE, "Mbit/s", 125e3 },
     { RATE, "Gbit/s", 125e6 },  { SPEED, "MFLOP/s", 1e6 }, { SPEED, "GFLOP/s", 1e9 },
-    { SPEED, "TFLOP/s", 1e12 }, { PART, "%", 0.01 },       { CHANCE, "%", 0.01 },
+    { SPEED, "TFLOP/s", 1e12 }, { FRACTION, "%", 0.01 },   { PROBABILITY, "%", 0.01 },
 };
 
-/* A number and its unit. */
+/* Parse a number with an optional unit. */
 static fast_err real_read(const value_key *key, const char *text, double *out)
 {
     const size_t length = strspn(text, "0123456789.+-eE");
@@ -80,7 +88,7 @@ static fast_err real_read(const value_key *key, const char *text, double *out)
     number[length] = 0;
     FAST_TRY(fast__parse_real(key->name, number, &value));
     if (text[length]) {
-        const unit *found = NULL;
+        const value_unit *found = NULL;
         for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
             if (units[i].kind == key->kind && strcmp(units[i].name, text + length) == 0)
                 found = &units[i];
@@ -96,6 +104,7 @@ static fast_err real_read(const value_key *key, const char *text, double *out)
     return FAST_OK;
 }
 
+/* FAST_EINVAL if a value is out of range. */
 static fast_err range_check(const value_key *key, const char *text, double value)
 {
     if (value >= 0 && value <= key->max)
@@ -104,6 +113,7 @@ static fast_err range_check(const value_key *key, const char *text, double value
                       key->name, text, key->max);
 }
 
+/* Parse the value of a key into its field. */
 static fast_err value_set(const value_key *key, void *config, const char *text)
 {
     char *field = (char *)config + key->at;
@@ -127,8 +137,8 @@ static fast_err value_set(const value_key *key, void *config, const char *text)
         return FAST_OK;
     case RATE:
     case SPEED:
-    case PART:
-    case CHANCE:
+    case FRACTION:
+    case PROBABILITY:
         FAST_TRY(real_read(key, text, &real));
         FAST_TRY(range_check(key, text, real));
         memcpy(field, &real, sizeof real);
@@ -142,6 +152,7 @@ static const char *key_at(const void *ctx, int64_t i)
     return ((const value_key *)ctx)[i].name;
 }
 
+/* Find a key by name and set its field. */
 static fast_err key_set(const char *kind, const value_key *keys, int64_t count, void *config,
                         const char *name, const char *text)
 {
@@ -161,11 +172,11 @@ fast_err fast__node_set(fast_node_spec *node, const char *key, const char *text)
     return key_set("key of nodes", node_keys, NODE_KEYS, node, key, text);
 }
 
-/* A chance as a fraction of 2^32. */
-static uint32_t chance_of(double chance)
+/* Return a probability as a multiple of 2^-32. */
+static uint32_t probability_of(double probability)
 {
-    FAST_ASSERT(chance >= 0 && chance < 1);
-    return (uint32_t)(chance * 0x1p32);
+    FAST_ASSERT(probability >= 0 && probability < 1);
+    return (uint32_t)(probability * 0x1p32);
 }
 
 fast_sim_link fast__link_make(const fast_link_draft *draft)
@@ -177,8 +188,8 @@ fast_sim_link fast__link_make(const fast_link_draft *draft)
                             .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
                             .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
                             .reorder_ns = 2 * draft->latency_ns,
-                            .loss = chance_of(draft->loss),
-                            .duplicate = chance_of(draft->duplicate),
-                            .reorder = chance_of(draft->reorder),
+                            .loss = probability_of(draft->loss),
+                            .duplicate = probability_of(draft->duplicate),
+                            .reorder = probability_of(draft->reorder),
                             .contention = draft->contention };
 }

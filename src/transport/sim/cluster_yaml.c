@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cluster file: YAML, read with libfyaml. Everything is optional; values are those of
- * cluster_value.c, and what is left out is as in the preset ethernet-10g.
+ * A cluster file: YAML, read with libfyaml. All keys are optional; values are those of
+ * cluster_value.c, and the defaults are those of the preset ethernet-10g.
  *
  *     nodes:
  *       count: 8              # default: one for each actor of the largest role
@@ -16,18 +16,18 @@
  *       bandwidth: 10Gbit/s   # retry: of every link between nodes
  *       local:                # inside a node: latency, bandwidth
  *         latency: 500ns
- *       overrides:            # links that differ; the last one that fits wins
- *         - between: [west, east]   # zones, both ways; [west, west]: inside a zone
+ *       overrides:            # links that differ; the last match wins
+ *         - between: [west, east]   # zones, both directions; [west, west]: inside a zone
  *           latency: 30ms
  *         - from: 0                 # one direction between two nodes
  *           to: 3
  *           loss: 1%
  *     detection: 500ms        # until a silent actor is suspected
- *     placement:              # nodes of a role's actors, in turn; default: node i for actor i
+ *     placement:              # nodes of a role's actors; default: node i for actor i
  *       server: [0, 4]
  *
- * The file is hostile until proven otherwise: it is at most FAST_CLUSTER_FILE_MAX bytes, aliases
- * are refused, nesting is limited by the library, counts by the constants of cluster.h.
+ * The file is not trusted: it has at most FAST_CLUSTER_FILE_MAX bytes, aliases are refused, nesting
+ * is limited by the library, counts by the constants of cluster.h.
  */
 #include "transport/sim/cluster.h"
 
@@ -55,20 +55,23 @@ fast_err fast__cluster_parse(const char *where, const char *text, size_t size, f
 
 #include <libfyaml.h>
 
-enum { TEXT_MAX = 64, RANGES_MAX = 64 };
+enum {
+    TEXT_MAX = 64,  /* bytes of a scalar */
+    RANGES_MAX = 64 /* ranges in a list of nodes */
+};
 
-/* One file while it is read. */
-typedef struct reader {
-    fast_cluster *cluster;
-    fast_node_spec node;  /* of every node */
-    fast_link_draft link; /* of every link */
-    fast_link_draft local;
-} reader;
+/* The state of reading a file. */
+typedef struct cluster_reader {
+    fast_cluster *cluster; /* read so far */
+    fast_node_spec node;   /* of every node */
+    fast_link_draft link;  /* between nodes */
+    fast_link_draft local; /* inside a node */
+} cluster_reader;
 
-/* What a key of a mapping does with its value. */
-typedef fast_err key_fn(reader *r, void *ctx, const char *key, struct fy_node *value);
+/* Handles one key of a mapping. */
+typedef fast_err key_fn(cluster_reader *r, void *ctx, const char *key, struct fy_node *value);
 
-/* A scalar as text. */
+/* Copy a scalar as text. FAST_EFORMAT. */
 static fast_err text_of(const char *what, struct fy_node *node, char text[TEXT_MAX])
 {
     size_t size = 0;
@@ -86,7 +89,8 @@ static fast_err text_of(const char *what, struct fy_node *node, char text[TEXT_M
 }
 
 /* Call `set` for each pair of a mapping. */
-static fast_err each_key(reader *r, const char *what, struct fy_node *map, key_fn *set, void *ctx)
+static fast_err each_key(cluster_reader *r, const char *what, struct fy_node *map, key_fn *set,
+                         void *ctx)
 {
     void *at = NULL;
     struct fy_node_pair *pair;
@@ -106,12 +110,16 @@ static const char *name_at(const void *ctx, int64_t i)
     return ((const char *const *)ctx)[i];
 }
 
-static fast_err unknown(const char *kind, const char *key, const char *const *names, int64_t count)
+/* FAST_EINVAL if a key is not one of `names`. */
+static fast_err check_key(const char *kind, const char *key, const char *const *names,
+                          int64_t count)
 {
-    return fast__name_unknown(kind, key, name_at, names, count);
+    return fast__name_find(key, name_at, names, count, NULL) >= 0
+               ? FAST_OK
+               : fast__name_unknown(kind, key, name_at, names, count);
 }
 
-/* The number of a zone, made at its first mention. */
+/* Return the number of a zone, made at its first mention. */
 static fast_err zone_of(fast_cluster *cluster, const char *name, int *out)
 {
     for (int i = 0; i < cluster->zone_count; i++)
@@ -129,12 +137,13 @@ static fast_err zone_of(fast_cluster *cluster, const char *name, int *out)
     return FAST_OK;
 }
 
-/* Sets of nodes: 3, 4-7, or a list of such. */
-typedef struct range {
-    int64_t first, last;
-} range;
+/* A range of nodes: 3 or 4-7. */
+typedef struct node_range {
+    int64_t first, last; /* both are in the range */
+} node_range;
 
-static fast_err range_of(const char *what, struct fy_node *node, range *out)
+/* Parse a range. */
+static fast_err range_of(const char *what, struct fy_node *node, node_range *out)
 {
     char text[TEXT_MAX];
     FAST_TRY(text_of(what, node, text));
@@ -152,7 +161,8 @@ static fast_err range_of(const char *what, struct fy_node *node, range *out)
     return FAST_OK;
 }
 
-static fast_err ranges_of(const char *what, struct fy_node *node, range out[RANGES_MAX],
+/* Parse a range or a list of ranges. */
+static fast_err ranges_of(const char *what, struct fy_node *node, node_range out[RANGES_MAX],
                           int64_t *count_out)
 {
     void *at = NULL;
@@ -174,7 +184,9 @@ static fast_err ranges_of(const char *what, struct fy_node *node, range out[RANG
 
 /* nodes: */
 
-static fast_err node_value(reader *r, fast_node_spec *node, const char *key, struct fy_node *value)
+/* Set a property of a node; a zone is made at its first mention. */
+static fast_err node_value(cluster_reader *r, fast_node_spec *node, const char *key,
+                           struct fy_node *value)
 {
     char text[TEXT_MAX];
     FAST_TRY(text_of(key, value, text));
@@ -183,7 +195,8 @@ static fast_err node_value(reader *r, fast_node_spec *node, const char *key, str
     return fast__node_set(node, key, text);
 }
 
-static fast_err nodes_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Handle a key of `nodes`: the count, and the properties of every node. */
+static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "count",  "overrides", "speed", "memory",
                                          "jitter", "cores",     "zone" };
@@ -191,10 +204,9 @@ static fast_err nodes_key(reader *r, void *ctx, const char *key, struct fy_node 
     char text[TEXT_MAX];
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of nodes", key, names, COUNT);
+    FAST_TRY(check_key("key of nodes", key, names, COUNT));
     if (strcmp(key, "overrides") == 0)
-        return FAST_OK; /* read when all else is known */
+        return FAST_OK; /* read when the other keys are known */
     if (strcmp(key, "count") != 0)
         return node_value(r, &r->node, key, value);
     FAST_TRY(text_of(key, value, text));
@@ -205,27 +217,29 @@ static fast_err nodes_key(reader *r, void *ctx, const char *key, struct fy_node 
     return FAST_OK;
 }
 
-/* One override of nodes: first which, then what. */
+/* An override of nodes: its ranges are read first, then its values. */
 typedef struct node_override {
-    range ranges[RANGES_MAX];
-    int64_t count;        /* 0: not given yet */
-    fast_node_spec *node; /* the one that is changed; NULL: look for `nodes` only */
+    node_range ranges[RANGES_MAX]; /* nodes that it changes */
+    int64_t count;                 /* number of ranges; 0: not given yet */
+    fast_node_spec *node;          /* the node that is changed; NULL: read `nodes` only */
 } node_override;
 
-static fast_err node_override_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Handle a key of an override of nodes: in the first pass `nodes`, then the properties. */
+static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
+                                  struct fy_node *value)
 {
     static const char *const names[] = { "nodes", "speed", "memory", "jitter", "cores", "zone" };
     enum { COUNT = sizeof names / sizeof names[0] };
     node_override *o = ctx;
 
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of nodes", key, names, COUNT);
+    FAST_TRY(check_key("key of nodes", key, names, COUNT));
     if (strcmp(key, "nodes") == 0)
         return o->node ? FAST_OK : ranges_of("nodes", value, o->ranges, &o->count);
     return o->node ? node_value(r, o->node, key, value) : FAST_OK;
 }
 
-static fast_err node_overrides(reader *r, struct fy_node *list)
+/* Apply all overrides of nodes in their order. FAST_EFORMAT if one names a node past the count. */
+static fast_err node_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
     struct fy_node *item;
@@ -253,7 +267,8 @@ static fast_err node_overrides(reader *r, struct fy_node *list)
 
 /* links: */
 
-static fast_err link_value(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Set a property of a link. */
+static fast_err link_value(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     char text[TEXT_MAX];
     (void)r;
@@ -261,15 +276,15 @@ static fast_err link_value(reader *r, void *ctx, const char *key, struct fy_node
     return fast__link_set(ctx, key, text);
 }
 
-static fast_err links_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Handle a key of `links`: the local link, and the properties of every link. */
+static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "overrides",  "local", "latency",   "bandwidth", "jitter",
                                          "contention", "loss",  "duplicate", "reorder",   "retry" };
     enum { COUNT = sizeof names / sizeof names[0] };
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of links", key, names, COUNT);
+    FAST_TRY(check_key("key of links", key, names, COUNT));
     if (strcmp(key, "overrides") == 0)
         return FAST_OK;
     if (strcmp(key, "local") == 0)
@@ -278,12 +293,13 @@ static fast_err links_key(reader *r, void *ctx, const char *key, struct fy_node 
 }
 
 typedef struct link_override {
-    fast_sim_link_spec spec;
-    fast_link_draft link;
-    bool from, to; /* given */
+    fast_sim_link_spec spec; /* its ends */
+    fast_link_draft link;    /* its properties */
+    bool from, to;           /* these keys are given */
 } link_override;
 
-static fast_err link_zones(reader *r, struct fy_node *value, fast_sim_link_spec *spec)
+/* Read the two zones of an override of links, which must have nodes. */
+static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_link_spec *spec)
 {
     void *at = NULL;
     char text[TEXT_MAX];
@@ -305,17 +321,18 @@ static fast_err link_zones(reader *r, struct fy_node *value, fast_sim_link_spec 
     return FAST_OK;
 }
 
-static fast_err link_override_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Handle a key of an override of links: its ends or a property. */
+static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
+                                  struct fy_node *value)
 {
     static const char *const names[] = { "between",   "from",   "to",        "latency",
                                          "bandwidth", "jitter", "loss",      "duplicate",
                                          "reorder",   "retry",  "contention" };
     enum { COUNT = sizeof names / sizeof names[0] };
     link_override *o = ctx;
-    range one;
+    node_range one;
 
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of links", key, names, COUNT);
+    FAST_TRY(check_key("key of links", key, names, COUNT));
     if (strcmp(key, "between") == 0)
         return link_zones(r, value, &o->spec);
     if (strcmp(key, "from") != 0 && strcmp(key, "to") != 0)
@@ -333,7 +350,8 @@ static fast_err link_override_key(reader *r, void *ctx, const char *key, struct 
     return FAST_OK;
 }
 
-static fast_err link_overrides(reader *r, struct fy_node *list)
+/* Read all overrides of links; each starts with the properties of every link. */
+static fast_err link_overrides(cluster_reader *r, struct fy_node *list)
 {
     fast_cluster *cluster = r->cluster;
     struct fy_node *item;
@@ -361,10 +379,11 @@ static fast_err link_overrides(reader *r, struct fy_node *list)
 
 /* placement: */
 
-static fast_err place_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Read the placement of one role: a row for each range of nodes. */
+static fast_err place_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     fast_cluster *cluster = r->cluster;
-    range ranges[RANGES_MAX];
+    node_range ranges[RANGES_MAX];
     int64_t count = 0;
 
     (void)ctx;
@@ -387,16 +406,15 @@ static fast_err place_key(reader *r, void *ctx, const char *key, struct fy_node 
     return FAST_OK;
 }
 
-/* The whole file. Later keys build on earlier ones, whatever their order in the file. */
-static fast_err root_key(reader *r, void *ctx, const char *key, struct fy_node *value)
+/* Handle a key of the root. Values that depend on others are read later, in any order of keys. */
+static fast_err root_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "nodes", "links", "detection", "placement" };
     enum { COUNT = sizeof names / sizeof names[0] };
     char text[TEXT_MAX];
 
     (void)ctx;
-    if (fast__name_find(key, name_at, names, COUNT, NULL) < 0)
-        return unknown("key of a cluster", key, names, COUNT);
+    FAST_TRY(check_key("key of a cluster", key, names, COUNT));
     if (strcmp(key, "nodes") == 0)
         return each_key(r, "nodes", value, nodes_key, NULL);
     if (strcmp(key, "links") == 0)
@@ -410,14 +428,15 @@ static fast_err root_key(reader *r, void *ctx, const char *key, struct fy_node *
     return FAST_OK;
 }
 
-/* The value of `key` in the mapping `of` of the root, or of the root itself. */
+/* Return the value of `key` in the mapping `of` of the root, or in the root if `of` is NULL. */
 static struct fy_node *find(struct fy_node *root, const char *of, const char *key)
 {
     struct fy_node *map = of ? fy_node_mapping_lookup_by_string(root, of, FY_NT) : root;
     return map ? fy_node_mapping_lookup_by_string(map, key, FY_NT) : NULL;
 }
 
-static fast_err read_all(reader *r, struct fy_node *root)
+/* Read the root, then the values that depend on the count of nodes and on zones. */
+static fast_err read_all(cluster_reader *r, struct fy_node *root)
 {
     fast_cluster *cluster = r->cluster;
 
@@ -446,7 +465,7 @@ static fast_err read_all(reader *r, struct fy_node *root)
     return FAST_OK;
 }
 
-/* The library's first complaint about a file that is no YAML. */
+/* Fail with the library's first error about a file that is not YAML. */
 static fast_err not_yaml(struct fy_diag *diag)
 {
     void *at = NULL;
@@ -457,7 +476,8 @@ static fast_err not_yaml(struct fy_diag *diag)
     return fast__fail(FAST_EFORMAT, "it is not YAML: line %d: %s", error->line, error->msg);
 }
 
-static fast_err parse(struct fy_diag *diag, const char *text, size_t size, reader *r)
+/* Parse the text with the library and read the document. */
+static fast_err parse(struct fy_diag *diag, const char *text, size_t size, cluster_reader *r)
 {
     const struct fy_parse_cfg config = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };
     struct fy_document *document = fy_document_build_from_string(&config, text, size);
@@ -474,7 +494,7 @@ static fast_err parse(struct fy_diag *diag, const char *text, size_t size, reade
     return err;
 }
 
-/* Text that the library may see. */
+/* FAST_EFORMAT unless the text is UTF-8 without control characters and directives. */
 static fast_err check_text(const char *text, size_t size)
 {
     int64_t line = 1;
@@ -499,9 +519,9 @@ static fast_err check_text(const char *text, size_t size)
 fast_err fast__cluster_parse(const char *where, const char *text, size_t size, fast_cluster **out)
 {
     const struct fy_diag_cfg config = { .level = FYET_ERROR };
-    reader r = { .node = { .speed = 20e9, .memory = 10e9 },
-                 .link = { .latency_ns = 20000, .bandwidth = 1.25e9, .contention = true },
-                 .local = { .latency_ns = 500, .bandwidth = 10e9 } };
+    cluster_reader r = { .node = { .speed = 20e9, .memory = 10e9 },
+                         .link = { .latency_ns = 20000, .bandwidth = 1.25e9, .contention = true },
+                         .local = { .latency_ns = 500, .bandwidth = 10e9 } };
     struct fy_diag *diag;
 
     if (size == 0)

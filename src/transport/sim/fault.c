@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The language of fault schedules: text into a list of faults, and what belongs to the list.
+ * The language of fault schedules: parses text into a list of faults, and verifies the list.
  *
  *     schedule   fault { (";" | line feed) fault }, # to the end of the line is a comment
- *     fault      kind where { clause }, words apart by blanks
+ *     fault      kind where { clause }, words separated by blanks
  *     where      node, or node-node, node>node, or nodes|nodes|..., nodes>nodes
  *     clause     "at" time, "for" time, "by" number or time, "loss" number, "how" word
  *
- * A table says what each kind takes; a clause that is missing, double or not the kind's is an error
- * which quotes the fault. Nothing is changed silently: a schedule that parses is what was meant.
+ * A table lists the clauses of each kind; a clause that is missing, double or not the kind's is an
+ * error, which quotes the fault. Nothing is corrected silently.
  */
 #include "transport/sim/fault.h"
 
@@ -20,25 +20,33 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORDS_MAX = 16, WORD_SIZE = 64, QUOTE_SIZE = 64 };
-
-/* What comes after the kind, and which clauses it takes; times of `at` always. */
-enum { ON_NODE, ON_LINK, ON_SIDES };
 enum {
-    TAKES_AT = 1,
-    TAKES_FOR = 2,
-    TAKES_FACTOR = 4,
-    TAKES_JUMP = 8,
-    TAKES_LOSS = 16,
-    TAKES_HOW = 32
+    WORDS_MAX = 16, /* words of a fault */
+    WORD_SIZE = 64, /* bytes of a word, except sides */
+    QUOTE_SIZE = 64 /* bytes of a quoted fault in an error */
 };
 
-static const struct kind {
-    const char *name; /* as it is typed */
+/* The operand of a kind, and its clauses. */
+enum {
+    ON_NODE, /* a node: 3 */
+    ON_LINK, /* a link: 0-3 or 0>3 */
+    ON_SIDES /* sides of a partition: 0,1|2,3 */
+};
+enum {
+    TAKES_AT = 1,     /* at TIME: start */
+    TAKES_FOR = 2,    /* for TIME: duration */
+    TAKES_FACTOR = 4, /* by NUMBER */
+    TAKES_JUMP = 8,   /* by TIME */
+    TAKES_LOSS = 16,  /* loss PROBABILITY */
+    TAKES_HOW = 32    /* how LIE */
+};
+
+static const struct fault_kind {
+    const char *name; /* in a schedule */
     int where;        /* ON_... */
-    int must;         /* clauses that it needs */
-    int may;          /* clauses that it takes */
-    const char *like; /* for messages */
+    int must;         /* clauses that it requires */
+    int may;          /* clauses that it accepts */
+    const char *like; /* an example, for errors */
 } kinds[FAST_FAULT_KINDS] = {
     [FAST_FAULT_CRASH] = { "crash", ON_NODE, TAKES_AT, TAKES_AT, "crash 3 at 1.5s" },
     [FAST_FAULT_RESTART] = { "restart", ON_NODE, TAKES_AT, TAKES_AT, "restart 3 at 2s" },
@@ -62,16 +70,17 @@ static const char *const lies[] = { "negate", "scale", "random", "nan" };
 enum { LIES = sizeof lies / sizeof lies[0] };
 
 /* One fault being parsed. */
-typedef struct parser {
-    char words[WORDS_MAX][WORD_SIZE]; /* of the fault; sides are read from `text` */
-    const char *sides;                /* the second word, whole */
-    int64_t sides_size;               /* its length */
-    int word_count;                   /* of words */
-    char quote[QUOTE_SIZE];           /* the fault's beginning, for messages */
-    int64_t number;                   /* of the fault, from 1 */
-    int64_t node_count;               /* nodes are below it */
-    fast_faults *faults;              /* what there is so far, with room for more */
-} parser;
+typedef struct fault_parser {
+    char words[WORDS_MAX]
+              [WORD_SIZE];  /* of the fault; the sides of a partition are read from `sides` */
+    const char *sides;      /* the second word, in full length */
+    int64_t sides_size;     /* bytes of sides */
+    int word_count;         /* words in use */
+    char quote[QUOTE_SIZE]; /* start of the fault, for errors */
+    int64_t number;         /* number of the fault, from 1 */
+    int64_t node_count;     /* number of nodes */
+    fast_faults *faults;    /* parsed so far, with room for more */
+} fault_parser;
 
 const char *fast__fault_kind_name(fast_fault_kind kind)
 {
@@ -130,17 +139,19 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Which fault it is, before the detail of what is wrong with it. */
-static fast_err fail_here(const parser *p, fast_err err)
+/* Put the fault in front of the error's detail. */
+static fast_err fail_here(const fault_parser *p, fast_err err)
 {
     char where[QUOTE_SIZE + 32];
     snprintf(where, sizeof where, "fault %" PRId64 ", \"%s\"", p->number, p->quote);
     return fast__fail_in(err, where);
 }
 
-static fast_err node_read(const parser *p, const char *text, int64_t *out)
+/* Parse the number of a node. */
+static fast_err node_read(const fault_parser *p, const char *text, int64_t *out)
 {
     int64_t node = -1;
+    /* Digits only: fast__parse_int() also accepts signs, and "-" separates the ends of a link. */
     bool plain = *text != 0;
     for (const char *c = text; *c; c++)
         plain = plain && *c >= '0' && *c <= '9';
@@ -154,8 +165,8 @@ static fast_err node_read(const parser *p, const char *text, int64_t *out)
     return FAST_OK;
 }
 
-/* "0-3" or "0>3". */
-static fast_err link_read(const parser *p, fast_fault *fault)
+/* Parse a link: "0-3" or "0>3". */
+static fast_err link_read(const fault_parser *p, fast_fault *fault)
 {
     char first[WORD_SIZE];
     const char *word = p->words[1];
@@ -173,8 +184,8 @@ static fast_err link_read(const parser *p, fast_fault *fault)
     return FAST_OK;
 }
 
-/* A node that stands on a side already is not on another. */
-static fast_err side_add(parser *p, fast_fault *fault, const char *name, int64_t side)
+/* Add a node to a side; FAST_EINVAL if the partition has it already. */
+static fast_err side_add(fault_parser *p, fast_fault *fault, const char *name, int64_t side)
 {
     fast_faults *faults = p->faults;
     int64_t node = -1;
@@ -189,8 +200,8 @@ static fast_err side_add(parser *p, fast_fault *fault, const char *name, int64_t
     return FAST_OK;
 }
 
-/* "0,1|2,3" or "0,1>2,3". */
-static fast_err sides_read(parser *p, fast_fault *fault)
+/* Parse the sides of a partition: "0,1|2,3" or "0,1>2,3". */
+static fast_err sides_read(fault_parser *p, fast_fault *fault)
 {
     const char *c = p->sides;
     const char *end = c + p->sides_size;
@@ -217,7 +228,8 @@ static fast_err sides_read(parser *p, fast_fault *fault)
     return FAST_OK;
 }
 
-static fast_err where_read(parser *p, const struct kind *kind, fast_fault *fault)
+/* Parse the operand of a kind. */
+static fast_err where_read(fault_parser *p, const struct fault_kind *kind, fast_fault *fault)
 {
     if (p->word_count < 2)
         return fast__fail(FAST_EINVAL, "it says no node; write it like %s", kind->like);
@@ -228,6 +240,7 @@ static fast_err where_read(parser *p, const struct kind *kind, fast_fault *fault
     return kind->where == ON_LINK ? link_read(p, fault) : node_read(p, p->words[1], &fault->node);
 }
 
+/* Parse the factor of a slow node. */
 static fast_err factor_read(const char *value, fast_fault *fault)
 {
     FAST_TRY(fast__parse_real("by", value, &fault->by));
@@ -237,6 +250,7 @@ static fast_err factor_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
+/* Parse the probability of loss; a link that loses everything is a cut one. */
 static fast_err loss_read(const char *value, fast_fault *fault)
 {
     FAST_TRY(fast__parse_real("loss", value, &fault->by));
@@ -247,6 +261,7 @@ static fast_err loss_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
+/* Parse the name of a lie. */
 static fast_err how_read(const char *value, fast_fault *fault)
 {
     const int64_t how = fast__name_find(value, lie_name_at, NULL, LIES, NULL);
@@ -256,7 +271,7 @@ static fast_err how_read(const char *value, fast_fault *fault)
     return FAST_OK;
 }
 
-/* The time of a clause that cannot be negative. */
+/* Parse the time of a clause, which is at least `min`. */
 static fast_err time_read(const char *what, const char *value, int64_t min, int64_t *out)
 {
     FAST_TRY(fast__time_parse(what, value, out));
@@ -266,9 +281,9 @@ static fast_err time_read(const char *what, const char *value, int64_t min, int6
     return FAST_OK;
 }
 
-/* One clause; *seen gathers which there were. */
-static fast_err clause_read(const struct kind *kind, const char *name, const char *value, int *seen,
-                            fast_fault *fault)
+/* Parse one clause and add it to *seen. */
+static fast_err clause_read(const struct fault_kind *kind, const char *name, const char *value,
+                            int *seen, fast_fault *fault)
 {
     int which = 0;
     if (strcmp(name, "at") == 0)
@@ -306,14 +321,14 @@ static fast_err clause_read(const struct kind *kind, const char *name, const cha
     }
 }
 
-/* The words of one fault into the next of the list. */
-static fast_err fault_read(parser *p)
+/* Parse the words of a fault and append it to the list. */
+static fast_err fault_read(fault_parser *p)
 {
     fast_fault fault = { .node = -1, .other = -1 };
     const int64_t number = fast__name_find(p->words[0], kind_name_at, NULL, FAST_FAULT_KINDS, NULL);
     if (number < 0)
         return fast__name_unknown("fault", p->words[0], kind_name_at, NULL, FAST_FAULT_KINDS);
-    const struct kind *kind = &kinds[number];
+    const struct fault_kind *kind = &kinds[number];
     fault.kind = (fast_fault_kind)number;
     FAST_TRY(where_read(p, kind, &fault));
     int seen = 0;
@@ -326,8 +341,8 @@ static fast_err fault_read(parser *p)
     return FAST_OK;
 }
 
-/* Cut one fault into words. */
-static fast_err words_read(parser *p, const char *c, const char *end)
+/* Split a fault into words. */
+static fast_err words_read(fault_parser *p, const char *c, const char *end)
 {
     size_t quote = 0;
     p->word_count = 0;
@@ -352,15 +367,16 @@ static fast_err words_read(parser *p, const char *c, const char *end)
         } else if (size >= WORD_SIZE || p->word_count == WORDS_MAX) {
             return fast__fail(FAST_EINVAL, "it is too long");
         }
-        const size_t kept = size < WORD_SIZE ? size : WORD_SIZE - 1;
-        memcpy(p->words[p->word_count], from, kept);
-        p->words[p->word_count][kept] = 0;
+        const size_t copied = size < WORD_SIZE ? size : WORD_SIZE - 1;
+        memcpy(p->words[p->word_count], from, copied);
+        p->words[p->word_count][copied] = 0;
         p->word_count++;
     }
     return FAST_OK;
 }
 
-static fast_err faults_read(parser *p, const char *text, size_t size)
+/* Parse all faults of a text. */
+static fast_err faults_read(fault_parser *p, const char *text, size_t size)
 {
     const char *c = text;
     const char *end = text + size;
@@ -389,6 +405,7 @@ static fast_err faults_read(parser *p, const char *text, size_t size)
     return FAST_OK;
 }
 
+/* Return 1 plus the number of bytes that are in `any`. */
 static int64_t count_of(const char *text, size_t size, const char *any)
 {
     int64_t count = 1;
@@ -424,12 +441,12 @@ fast_err fast__faults_parse(const char *text, size_t size, int64_t node_count, f
     if (size > FAST_FAULT_TEXT_MAX)
         return fast__fail(FAST_EINVAL, "a fault schedule has at most %d bytes",
                           FAST_FAULT_TEXT_MAX);
-    /* As many faults as separators, and as many nodes as commas and the like, are enough. */
+    /* Separators bound the number of faults; commas and the like bound the number of nodes. */
     FAST_TRY(fast__faults_new(
         least(count_of(text, size, ";\n#"), FAST_FAULTS_MAX),
         least(count_of(text, size, ",|>") + count_of(text, size, ";\n#"), FAST_FAULT_SIDES_MAX),
         &faults));
-    parser p = { .node_count = node_count, .faults = faults };
+    fault_parser p = { .node_count = node_count, .faults = faults };
     fast_err err = faults_read(&p, text, size);
     if (!err)
         err = fast__faults_check(faults);
@@ -447,6 +464,7 @@ fast_err fast__faults_make(const char *spec, uint64_t seed, int64_t node_count, 
     const size_t length = strlen(random);
     if (strncmp(spec, random, length) == 0 && (spec[length] == 0 || spec[length] == ':'))
         return fast__faults_random(spec[length] ? spec + length + 1 : NULL, seed, node_count, out);
+    /* A single word is a file or an error; a text with blanks may be a schedule or a path. */
     const bool is_word = spec[0] != 0 && strpbrk(spec, " \t\n;#") == NULL;
     char *text = NULL;
     size_t size = 0;
@@ -467,7 +485,7 @@ fast_err fast__faults_make(const char *spec, uint64_t seed, int64_t node_count, 
     return fast__fail_in(err, spec);
 }
 
-/* Whether the node is down at the time of fault `i` by the faults before it in time. */
+/* Return whether earlier faults have crashed the node of fault `i`. */
 static bool is_crashed(const fast_faults *faults, int64_t i)
 {
     const fast_fault *fault = &faults->list[i];
@@ -507,12 +525,12 @@ fast_err fast__faults_check(const fast_faults *faults)
     return FAST_OK;
 }
 
-fast_err fast__faults_pick(const fast_faults *faults, const bool *keep, fast_faults **out)
+fast_err fast__faults_pick(const fast_faults *faults, const bool *chosen, fast_faults **out)
 {
     fast_faults *picked = NULL;
     FAST_TRY(fast__faults_new(faults->count, faults->side_count, &picked));
     for (int64_t i = 0; i < faults->count; i++) {
-        if (!keep[i])
+        if (chosen && !chosen[i])
             continue;
         fast_fault *fault = &picked->list[picked->count++];
         *fault = faults->list[i];
@@ -520,6 +538,7 @@ fast_err fast__faults_pick(const fast_faults *faults, const bool *keep, fast_fau
             continue;
         memcpy(picked->sides + picked->side_count, faults->sides + fault->side_first,
                (size_t)fault->side_count * sizeof *picked->sides);
+        /* The rows of a partition move with it. */
         fault->side_first = picked->side_count;
         picked->side_count += fault->side_count;
     }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node that lies: what it sends is well formed, and false. Every part of a message whose size is
- * that of whole floats is taken for floats:
+ * A node that lies: its messages are well formed, and false. Every part of a message whose size is
+ * a multiple of that of a float is taken for floats:
  *
- *     negate   x -> -x           the gradient of a worker that climbs
- *     scale    x -> 10 x         one that learns too fast
+ *     negate   x -> -x           a worker that climbs the loss
+ *     scale    x -> 10 x         a worker with a learning rate that is too large
  *     random   x -> [-1, 1)      noise
  *     nan      x -> not a number
  *
- * Sizes, tags and times stay as they are: programs have to find out by the numbers.
+ * Sizes, tags and times stay: programs must detect the lie by the numbers.
  */
 #include "transport/sim/fault.h"
 
 #include <math.h>
 #include <string.h>
 
+/* Return the false value of x. */
 static float lie_about(float x, fast_lie how, fast_rng *rng)
 {
     switch (how) {
@@ -29,7 +30,7 @@ static float lie_about(float x, fast_lie how, fast_rng *rng)
     }
 }
 
-/* A part that is the message's alone; false without memory. */
+/* Make a part private to the message; false without memory. */
 static bool make_own(fast_actor *actor, fast_msg_part *part)
 {
     fast_buffer *copy = NULL;

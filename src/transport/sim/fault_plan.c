@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fault schedule at work: calls of the simulator's hooks at the times of its faults.
+ * The execution of a fault schedule: calls of the simulator's hooks at the times of its faults.
  *
- * Each fault begins, may be noticed and may end. What it touches, a node or a direction of a
- * link, is then set to what all faults that are active make of it together, so that faults may
- * overlap: a link is cut while any fault cuts it, the slowest slow-down and the worst loss
- * count, a node lies like the last one that began.
+ * Each fault starts, may be noticed and may end. Its node, or its direction of a link, is then set
+ * to the combined effect of all active faults, so that faults may overlap: a link is cut while any
+ * fault cuts it, the largest slow-down and the largest loss count, a node lies like the fault that
+ * started last.
  *
- * The failure detector is a model too: who does not hear of an actor for cluster->detection_ns,
- * since it crashed, stands still, has not joined or cannot be reached, is told that it is down
- * (FAST_TAG_DOWN); who hears of it again, that it is up. It is not told about actors whose
- * program is over. Slow and lossy do not look like death.
+ * The failure detector is a model too: an actor that hears nothing of another one for
+ * cluster->detection_ns, since it crashed, is paused, has not joined or cannot be reached, is told
+ * that it is down (FAST_TAG_DOWN); and that it is up, once it hears of it again. It is not told
+ * about actors whose program returned. Slow and lossy nodes are not suspected.
  */
 #include "base/memory.h"
 #include "transport/sim/fault.h"
@@ -18,33 +18,40 @@
 
 #include <math.h>
 
-/* What a planned call does with its fault. */
-typedef enum moment { MOMENT_BEGIN, MOMENT_NOTICE, MOMENT_END, MOMENT_COUNT } moment;
+/* The moments of a fault at which the simulator calls. */
+typedef enum fault_moment {
+    MOMENT_BEGIN,  /* the fault starts */
+    MOMENT_NOTICE, /* the failure detector suspects the actors concerned */
+    MOMENT_END,    /* the fault ends */
+    MOMENT_COUNT   /* number of moments */
+} fault_moment;
 
 typedef struct fault_call {
-    fast_sim_call call;      /* first: what the simulator calls */
-    struct fast_plan *plan;  /* it belongs to */
-    const fast_fault *fault; /* what it is about */
-    moment when;             /* begin, notice, end */
+    fast_sim_call call;      /* first: called by the simulator */
+    struct fault_plan *plan; /* that it belongs to */
+    const fast_fault *fault; /* its fault */
+    fault_moment when;       /* its moment */
 } fault_call;
 
-typedef struct fast_plan {
+typedef struct fault_plan {
     fast_faults *faults;  /* the schedule */
-    fault_call *calls;    /* MOMENT_COUNT for each fault */
-    bool *active;         /* of each fault: it has begun and not ended */
-    bool *crashed;        /* of each node */
-    bool *absent;         /* of each node: it has not joined */
-    uint32_t *usual;      /* of each LOSSY fault's two directions: the loss without it */
-    const fast_lie **lie; /* of each node that lies: how */
-    fast_rng rng;         /* of random lies */
-} fast_plan;
+    fault_call *calls;    /* [fault][MOMENT_COUNT] */
+    bool *active;         /* [fault] it has started and not ended */
+    bool *crashed;        /* [node] its actors crashed and did not restart */
+    bool *absent;         /* [node] it has not joined */
+    uint32_t *usual;      /* [2 * fault] loss of a LOSSY link without the fault, per direction */
+    const fast_lie **lie; /* [node] how it lies; NULL: it does not */
+    fast_rng rng;         /* random lies */
+} fault_plan;
 
-static bool is_active(const fast_plan *plan, int64_t i, fast_fault_kind kind)
+/* Return whether fault `i` is active and of this kind. */
+static bool is_active(const fault_plan *plan, int64_t i, fast_fault_kind kind)
 {
     return plan->active[i] && plan->faults->list[i].kind == kind;
 }
 
-static int64_t side_of(const fast_plan *plan, const fast_fault *fault, int64_t node)
+/* Return the side of a node in a partition; -1: it is not named. */
+static int64_t side_of(const fault_plan *plan, const fast_fault *fault, int64_t node)
 {
     for (int64_t i = 0; i < fault->side_count; i++)
         if (plan->faults->sides[fault->side_first + i].node == node)
@@ -52,9 +59,9 @@ static int64_t side_of(const fast_plan *plan, const fast_fault *fault, int64_t n
     return -1;
 }
 
-/* Whether the fault is about the way from one node to the other. A side alone is cut off from all
- * nodes that are not named; otherwise those are not touched. */
-static bool is_about(const fast_plan *plan, const fast_fault *fault, int64_t from, int64_t to)
+/* Return whether a fault affects the direction from one node to another. A single side is cut off
+ * from all nodes that are not named; otherwise these are not affected. */
+static bool is_about(const fault_plan *plan, const fast_fault *fault, int64_t from, int64_t to)
 {
     if (fault->kind != FAST_FAULT_PARTITION)
         return (fault->node == from && fault->other == to) ||
@@ -68,7 +75,8 @@ static bool is_about(const fast_plan *plan, const fast_fault *fault, int64_t fro
     return a >= 0 && b >= 0 && (fault->one_way ? a < b : a != b);
 }
 
-static bool is_cut(const fast_plan *plan, int64_t from, int64_t to)
+/* Return whether any active fault cuts the direction from one node to another. */
+static bool is_cut(const fault_plan *plan, int64_t from, int64_t to)
 {
     for (int64_t i = 0; i < plan->faults->count; i++)
         if ((is_active(plan, i, FAST_FAULT_CUT) || is_active(plan, i, FAST_FAULT_PARTITION)) &&
@@ -77,24 +85,25 @@ static bool is_cut(const fast_plan *plan, int64_t from, int64_t to)
     return false;
 }
 
-/* Set a direction of a link to what all active faults make of it. */
-static void cut_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+/* Set whether a direction of a link is cut, by all active faults. */
+static void cut_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     fast_sim_link *link = fast__sim_link_edit(sim, from, to);
     if (link)
         link->cut = is_cut(plan, from, to);
 }
 
-static void loss_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+/* Set the loss of a direction of a link, by all active faults. */
+static void loss_set(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     uint32_t loss = 0;
     for (int64_t i = 0; i < plan->faults->count; i++) {
         const fast_fault *fault = &plan->faults->list[i];
         if (fault->kind != FAST_FAULT_LOSSY || !is_about(plan, fault, from, to))
             continue;
-        const uint32_t chance = plan->active[i] ? (uint32_t)(fault->by * 4294967295.0) : 0;
+        const uint32_t active = plan->active[i] ? (uint32_t)(fault->by * 4294967295.0) : 0;
         const uint32_t usual = plan->usual[2 * i + (fault->node != from)];
-        loss = chance > loss ? chance : loss;
+        loss = active > loss ? active : loss;
         loss = usual > loss ? usual : loss;
     }
     fast_sim_link *link = fast__sim_link_edit(sim, from, to);
@@ -102,10 +111,12 @@ static void loss_set(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t
         link->loss = loss;
 }
 
-/* Do something for each direction of the links that a fault is about. */
-typedef void link_fn(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to);
+/* A function that is called for each direction of the links that a fault affects. */
+typedef void link_fn(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to);
 
-static void links_each(fast_sim *sim, const fast_plan *plan, const fast_fault *fault, link_fn *each)
+/* Call `each` for every direction that a fault affects; O(nodes squared) for a partition. */
+static void links_each(fast_sim *sim, const fault_plan *plan, const fast_fault *fault,
+                       link_fn *each)
 {
     if (fault->kind != FAST_FAULT_PARTITION) {
         each(sim, plan, fault->node, fault->other);
@@ -119,15 +130,16 @@ static void links_each(fast_sim *sim, const fast_plan *plan, const fast_fault *f
                 each(sim, plan, from, to);
 }
 
-/* Whether node `to` hears of node `from`. */
-static bool is_heard(const fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+/* Return whether node `to` hears of node `from`. */
+static bool is_heard(const fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     return !plan->crashed[from] && !plan->absent[from] &&
            sim->nodes[from].paused_until <= sim->now && !is_cut(plan, from, to);
 }
 
-/* Tell the actors of node `to`, or of all others for -1, about those of node `from`, if so. */
-static void tell(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to, bool down)
+/* Tell the actors of node `to`, or of all other nodes for -1, that those of node `from` are down or
+ * up, if it is so. */
+static void tell(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to, bool down)
 {
     for (int64_t about = 0; about < sim->base.count; about++) {
         if (sim->base.places[about].node != from ||
@@ -144,17 +156,17 @@ static void tell(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to,
     }
 }
 
-static void tell_down(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void tell_down(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, true);
 }
 
-static void tell_up(fast_sim *sim, const fast_plan *plan, int64_t from, int64_t to)
+static void tell_up(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, false);
 }
 
-/* Every actor of a node. */
+/* Call a function for every actor of a node. */
 static void actors_each(fast_sim *sim, int64_t node, void (*each)(fast_sim *sim, int64_t id))
 {
     for (int64_t id = 0; id < sim->base.count; id++)
@@ -162,19 +174,22 @@ static void actors_each(fast_sim *sim, int64_t node, void (*each)(fast_sim *sim,
             each(sim, id);
 }
 
+/* Crash an actor, unless its program has returned. */
 static void crash_one(fast_sim *sim, int64_t id)
 {
     if (!sim->actors[id].base.ended)
         fast__sim_crash(sim, id);
 }
 
+/* Restart an actor that crashed. */
 static void restart_one(fast_sim *sim, int64_t id)
 {
     if (sim->actors[id].base.stopped)
         fast__sim_restart(sim, id);
 }
 
-static void slow_set(fast_sim *sim, const fast_plan *plan, int64_t node)
+/* Set the slow-down of a node, by all active faults. */
+static void slow_set(fast_sim *sim, const fault_plan *plan, int64_t node)
 {
     double by = 1;
     for (int64_t i = 0; i < plan->faults->count; i++)
@@ -183,7 +198,8 @@ static void slow_set(fast_sim *sim, const fast_plan *plan, int64_t node)
     fast__sim_slow(sim, node, by);
 }
 
-static void lie_set(fast_sim *sim, fast_plan *plan, int64_t node)
+/* Set how a node lies, by the active fault that started last. */
+static void lie_set(fast_sim *sim, fault_plan *plan, int64_t node)
 {
     const fast_fault *last = NULL;
     for (int64_t i = 0; i < plan->faults->count; i++) {
@@ -196,7 +212,8 @@ static void lie_set(fast_sim *sim, fast_plan *plan, int64_t node)
     sim->nodes[node].lies = last != NULL;
 }
 
-static void begin(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+/* Start a fault. */
+static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     const int64_t node = fault->node;
     switch (fault->kind) {
@@ -205,7 +222,7 @@ static void begin(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
         actors_each(sim, node, crash_one);
         break;
     case FAST_FAULT_RESTART:
-        /* Who has not noticed yet does so now: what was on its way to the old life is lost. */
+        /* Actors that have not noticed the crash do so now: messages to the old life are lost. */
         tell(sim, plan, node, -1, true);
         plan->crashed[node] = false;
         actors_each(sim, node, restart_one);
@@ -236,19 +253,21 @@ static void begin(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
     }
 }
 
-/* It has lasted for as long as the detector waits. */
-static void notice(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+/* The fault has lasted for the time of the failure detector: tell the actors concerned. */
+static void notice(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION)
         links_each(sim, plan, fault, tell_down);
-    else if (fault->kind == FAST_FAULT_RESTART) /* who begins anew finds out who else is silent */
+    else if (fault->kind ==
+             FAST_FAULT_RESTART) /* a restarted actor learns which others are silent */
         for (int64_t from = 0; from < sim->node_count; from++)
             tell(sim, plan, from, fault->node, true);
     else
         tell(sim, plan, fault->node, -1, true);
 }
 
-static void end(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+/* End a fault. */
+static void end(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     switch (fault->kind) {
     case FAST_FAULT_PAUSE:
@@ -278,15 +297,16 @@ static void end(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
     }
 }
 
+/* Falsify a message of a node that lies: fast_sim.alter. */
 static void lie(fast_sim *sim, fast_sim_actor *from, fast_msg *msg)
 {
-    fast_plan *plan = sim->faults;
+    fault_plan *plan = sim->faults;
     const fast_lie *how = plan->lie[from->node - sim->nodes];
     if (how)
         fast__fault_lie(&from->base, msg, *how, &plan->rng);
 }
 
-/* Mark the moment on the timelines of the actors that it befalls: of a partition, all. */
+/* Mark the moment on the timelines of the affected actors; a partition affects all. */
 static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
 {
     static const char *const names[FAST_FAULT_KINDS][2] = {
@@ -306,6 +326,7 @@ static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
     }
 }
 
+/* Run a moment of a fault: fast_sim_call.run. */
 static void fault_run(fast_sim *sim, fast_sim_call *call)
 {
     const fault_call *c = (const fault_call *)(const void *)call;
@@ -323,7 +344,7 @@ static void fault_run(fast_sim *sim, fast_sim_call *call)
     }
 }
 
-/* When the failure detector takes notice of a fault; -1: never. */
+/* Return when the failure detector notices a fault; -1: never. */
 static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
 {
     const int64_t detection = sim->cluster->detection_ns;
@@ -342,8 +363,8 @@ static int64_t notice_at(const fast_sim *sim, const fast_fault *fault)
     }
 }
 
-/* A node that joins is a fault from the start until then. */
-static void join_late(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
+/* Keep a node absent from the start of the run until it joins. */
+static void join_late(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
     plan->absent[fault->node] = true;
     for (int64_t id = 0; id < sim->base.count; id++)
@@ -351,7 +372,8 @@ static void join_late(fast_sim *sim, fast_plan *plan, const fast_fault *fault)
             fast__sim_start_late(sim, id, fault->at);
 }
 
-static void plan_call(fast_sim *sim, fast_plan *plan, int64_t i, moment when, int64_t time)
+/* Schedule a moment of a fault. */
+static void plan_call(fast_sim *sim, fault_plan *plan, int64_t i, fault_moment when, int64_t time)
 {
     fault_call *call = &plan->calls[i * MOMENT_COUNT + when];
     *call = (fault_call){
@@ -361,7 +383,8 @@ static void plan_call(fast_sim *sim, fast_plan *plan, int64_t i, moment when, in
                  call->fault->kind == FAST_FAULT_RESTART && when == MOMENT_BEGIN);
 }
 
-static void plan_fault(fast_sim *sim, fast_plan *plan, int64_t i)
+/* Schedule all moments of a fault. */
+static void plan_fault(fast_sim *sim, fault_plan *plan, int64_t i)
 {
     const fast_fault *fault = &plan->faults->list[i];
     const int64_t notice_time = notice_at(sim, fault);
@@ -381,7 +404,8 @@ static void plan_fault(fast_sim *sim, fast_plan *plan, int64_t i)
         plan_call(sim, plan, i, MOMENT_END, fault->at + fault->length);
 }
 
-static fast_err plan_open(fast_sim *sim, fast_plan *plan)
+/* Make the schedule and the state of its faults. */
+static fast_err plan_open(fast_sim *sim, fault_plan *plan)
 {
     const uint64_t seed = (uint64_t)sim->base.config.seed;
     FAST_TRY(fast__faults_make(sim->base.config.faults, seed, sim->node_count, &plan->faults));
@@ -399,7 +423,7 @@ static fast_err plan_open(fast_sim *sim, fast_plan *plan)
 
 fast_err fast__faults_open(fast_sim *sim)
 {
-    fast_plan *plan = NULL;
+    fault_plan *plan = NULL;
     if (sim->base.config.faults[0] == 0)
         return FAST_OK;
     FAST_TRY(fast__alloc("faults", 1, sizeof *plan, &plan));
@@ -417,13 +441,13 @@ fast_err fast__faults_open(fast_sim *sim)
 
 const fast_faults *fast__faults_of(const fast_world *world)
 {
-    const fast_plan *plan = ((const fast_sim *)world)->faults;
+    const fault_plan *plan = ((const fast_sim *)world)->faults;
     return plan ? plan->faults : NULL;
 }
 
 void fast__faults_close(fast_sim *sim)
 {
-    fast_plan *plan = sim->faults;
+    fault_plan *plan = sim->faults;
     if (!plan)
         return;
     fast__faults_free(plan->faults);

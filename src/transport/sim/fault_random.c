@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fault schedules drawn from a seed, in the manner of swarm testing (Groce et al., ISSTA 2012): of
- * the kinds of faults that are allowed, each seed keeps a random half, because the absence of one
- * kind uncovers what its presence hides. The schedule depends on the seed, the options and the
- * number of nodes alone. Times are thousandths of the span, so that they read well.
+ * Random fault schedules by swarm testing (Groce et al., ISSTA 2012): each seed draws from a random
+ * half of the kinds of faults, because the absence of one kind reveals errors that its presence
+ * hides. The schedule depends on the seed, the options and the number of nodes alone. Times are
+ * thousandths of the span, so that they are short texts.
  */
 #include "base/memory.h"
 #include "base/option.h"
@@ -15,9 +15,9 @@
 #include <string.h>
 
 typedef struct random_config {
-    int64_t count;   /* of faults */
+    int64_t count;   /* number of faults */
     char kinds[256]; /* "crash+pause", or "all" */
-    char span[32];   /* from 0 to this time they begin */
+    char span[32];   /* faults start before this time */
 } random_config;
 
 static const fast_option options_table[] = {
@@ -27,24 +27,29 @@ static const fast_option options_table[] = {
     FAST_OPT_END,
 };
 
-/* Parts of the span that a fault may last, out of a thousand. */
-enum { PARTS = 1000, LENGTH_PARTS = 500, TRIES_MAX = 32 };
+enum {
+    PARTS = 1000,       /* times are multiples of span / PARTS */
+    LENGTH_PARTS = 500, /* a fault lasts at most half of the span */
+    TRIES_MAX = 32      /* draws for each fault */
+};
 
-/* What a draw needs. */
-typedef struct drawer {
-    fast_rng rng;                   /* of the schedule */
-    int64_t node_count;             /* of the cluster */
+/* The state of a draw. */
+typedef struct fault_drawer {
+    fast_rng rng;                   /* random stream of the schedule */
+    int64_t node_count;             /* nodes of the cluster */
     int64_t span;                   /* nanoseconds */
     bool allowed[FAST_FAULT_KINDS]; /* kinds to draw from */
-    fast_faults *faults;            /* drawn so far, with room */
-} drawer;
+    fast_faults *faults;            /* drawn so far, with room for more */
+} fault_drawer;
 
+/* Return whether a kind affects links, so that it needs two nodes. */
 static bool needs_two(fast_fault_kind kind)
 {
     return kind == FAST_FAULT_CUT || kind == FAST_FAULT_PARTITION || kind == FAST_FAULT_LOSSY;
 }
 
-static int64_t below(drawer *d, int64_t bound)
+/* Return a random number in [0, bound). */
+static int64_t below(fault_drawer *d, int64_t bound)
 {
     return (int64_t)fast__rng_below(&d->rng, (uint64_t)bound);
 }
@@ -55,8 +60,8 @@ static const char *kind_name_at(const void *ctx, int64_t i)
     return fast__fault_kind_name((fast_fault_kind)i);
 }
 
-/* "crash+pause" as a set. */
-static fast_err kinds_read(drawer *d, const char *text)
+/* Parse a set of kinds: "crash+pause". */
+static fast_err kinds_read(fault_drawer *d, const char *text)
 {
     while (*text) {
         char name[32];
@@ -73,8 +78,8 @@ static fast_err kinds_read(drawer *d, const char *text)
     return FAST_OK;
 }
 
-/* A random half of all kinds, and at least one. */
-static void kinds_draw(drawer *d)
+/* Draw a random half of all kinds, at least one. */
+static void kinds_draw(fault_drawer *d)
 {
     int64_t count = 0;
     for (int kind = 0; kind < FAST_FAULT_KINDS; kind++) {
@@ -87,14 +92,15 @@ static void kinds_draw(drawer *d)
         d->allowed[FAST_FAULT_CRASH] = true;
 }
 
-static int64_t length_draw(drawer *d)
+/* Draw the length of a fault. */
+static int64_t length_draw(fault_drawer *d)
 {
     const int64_t length = d->span / PARTS * (1 + below(d, LENGTH_PARTS));
     return length > 0 ? length : 1;
 }
 
-/* Two sides, each with at least one node. Small clusters name all nodes, large ones a few. */
-static void sides_draw(drawer *d, fast_fault *fault)
+/* Draw two sides with at least one node each, of all nodes or of a few in large clusters. */
+static void sides_draw(fault_drawer *d, fast_fault *fault)
 {
     enum { NAMED_MAX = 8 };
     const int64_t named = d->node_count < NAMED_MAX ? d->node_count : NAMED_MAX;
@@ -107,8 +113,8 @@ static void sides_draw(drawer *d, fast_fault *fault)
         d->faults->sides[d->faults->side_count++] = (fast_fault_side){ first + i, i >= split };
 }
 
-/* A restart is drawn for a node that has crashed; without one it becomes a crash. */
-static void restart_draw(drawer *d, fast_fault *fault)
+/* Draw a restart of a node that has crashed; without such a node it becomes a crash. */
+static void restart_draw(fault_drawer *d, fast_fault *fault)
 {
     const fast_fault *crash = NULL;
     for (int64_t i = 0; i < d->faults->count; i++)
@@ -122,7 +128,8 @@ static void restart_draw(drawer *d, fast_fault *fault)
     fault->at = crash->at + length_draw(d);
 }
 
-static fast_fault fault_draw(drawer *d, fast_fault_kind kind)
+/* Draw a fault of a kind. */
+static fast_fault fault_draw(fault_drawer *d, fast_fault_kind kind)
 {
     fast_fault fault = { .kind = kind, .other = -1 };
     fault.at = d->span / PARTS * below(d, PARTS);
@@ -164,8 +171,9 @@ static fast_fault fault_draw(drawer *d, fast_fault_kind kind)
     return fault;
 }
 
-/* Draw until `count` faults go together, or it looks as if no more do. */
-static void faults_draw(drawer *d, int64_t count)
+/* Draw until there are `count` faults that do not contradict each other, or too many draws failed.
+ * */
+static void faults_draw(fault_drawer *d, int64_t count)
 {
     fast_faults *faults = d->faults;
     int64_t tries = 0;
@@ -188,7 +196,7 @@ fast_err fast__faults_random(const char *options, uint64_t seed, int64_t node_co
 {
     FAST_ASSERT(node_count > 0);
     random_config config;
-    drawer d = { .node_count = node_count };
+    fault_drawer d = { .node_count = node_count };
     fast__options_default(options_table, &config);
     FAST_TRY(fast__options_parse("faults random", options_table, &config, options));
     FAST_TRY(fast__time_parse("span", config.span, &d.span));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fault schedules as text, in the one canonical way: what is printed parses to the same schedule,
- * and two schedules are equal if their texts are. Used for messages, for the command that repeats a
- * failure, and by the shrinker.
+ * Fault schedules as canonical text: the text parses to an equal schedule, and two schedules are
+ * equal if their texts are. Used for errors, for the command that repeats a failure, and by the
+ * shrinker.
  */
 #include "base/memory.h"
 #include "base/option.h"
@@ -13,14 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text that grows in a buffer that may be too small, or missing. */
-typedef struct writer {
-    char *text;     /* where to */
-    size_t size;    /* of the buffer */
-    int64_t length; /* that the whole text has */
-} writer;
+/* A text in a buffer that may be too small, or NULL. */
+typedef struct fault_writer {
+    char *text;     /* the buffer, or NULL */
+    size_t size;    /* bytes of the buffer */
+    int64_t length; /* length of the whole text */
+} fault_writer;
 
-__attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...)
+/* Append formatted text; counts its length even if it does not fit. */
+__attribute__((format(printf, 2, 3))) static void put(fault_writer *w, const char *format, ...)
 {
     va_list args;
     const size_t used = (size_t)w->length < w->size ? (size_t)w->length : w->size;
@@ -31,21 +32,24 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *for
     w->length += length;
 }
 
-static void put_time(writer *w, const char *clause, int64_t time)
+/* Append a clause with a time. */
+static void put_time(fault_writer *w, const char *clause, int64_t time)
 {
     char text[FAST_TIME_TEXT];
     fast__time_text(time, text);
     put(w, " %s %s", clause, text);
 }
 
-static void put_real(writer *w, const char *clause, double value)
+/* Append a clause with a number, in the fewest digits that parse to it. */
+static void put_real(fault_writer *w, const char *clause, double value)
 {
     char text[32];
     fast__real_text(value, text, sizeof text);
     put(w, " %s %s", clause, text);
 }
 
-static void put_sides(writer *w, const fast_faults *faults, const fast_fault *fault)
+/* Append the sides of a partition, whose rows are in the order of their sides. */
+static void put_sides(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     const fast_fault_side *sides = faults->sides + fault->side_first;
     for (int64_t i = 0; i < fault->side_count; i++) {
@@ -58,7 +62,8 @@ static void put_sides(writer *w, const fast_faults *faults, const fast_fault *fa
     }
 }
 
-static void put_fault(writer *w, const fast_faults *faults, const fast_fault *fault)
+/* Append a fault in the order in which fault.c documents its clauses. */
+static void put_fault(fault_writer *w, const fast_faults *faults, const fast_fault *fault)
 {
     put(w, "%s ", fast__fault_kind_name(fault->kind));
     if (fault->kind == FAST_FAULT_PARTITION)
@@ -83,14 +88,14 @@ static void put_fault(writer *w, const fast_faults *faults, const fast_fault *fa
 int64_t fast__fault_text(const fast_faults *faults, const fast_fault *fault, char *text,
                          size_t size)
 {
-    writer w = { .text = text, .size = size };
+    fault_writer w = { .text = text, .size = size };
     put_fault(&w, faults, fault);
     return w.length;
 }
 
 fast_err fast__faults_text(const fast_faults *faults, char **out)
 {
-    writer w = { 0 };
+    fault_writer w = { 0 };
     char *text = NULL;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < faults->count; i++) {
@@ -100,7 +105,7 @@ fast_err fast__faults_text(const fast_faults *faults, char **out)
         if (pass == 1)
             break;
         FAST_TRY(fast__alloc("a fault schedule's text", w.length + 1, 1, &text));
-        w = (writer){ .text = text, .size = (size_t)w.length + 1 };
+        w = (fault_writer){ .text = text, .size = (size_t)w.length + 1 };
     }
     *out = text;
     return FAST_OK;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times as people write them: [+-]digits[.digits] and a unit, ns, us, ms, s, min or h. Nanoseconds
- * are whole numbers here and decimal fractions are not floating-point numbers, so the text is exact
- * both ways: what is printed in the largest of s, ms, us and ns that does not exceed the time, with
- * as many digits as it needs, parses to the same nanosecond.
+ * Times with units: [+-]digits[.digits] and a unit, ns, us, ms, s, min or h. Nanoseconds are
+ * integers and decimal fractions are not floating-point numbers, so the text is exact both ways: it
+ * has the largest of s, ms, us and ns that does not exceed the time, and as many digits as needed,
+ * and parses to the same nanosecond.
  */
 #include "transport/sim/fault.h"
 
@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Largest first, as printing wants them. */
-static const struct unit {
-    const char *name; /* as it is typed */
+/* Largest first: printing takes the first that fits. */
+static const struct time_unit {
+    const char *name; /* suffix of a time */
     int64_t size;     /* nanoseconds */
-    bool printed;     /* or only read */
+    bool printed;     /* used in texts; else only parsed */
 } units[] = {
     { "h", 3600000000000, false }, { "min", 60000000000, false }, { "s", 1000000000, true },
     { "ms", 1000000, true },       { "us", 1000, true },          { "ns", 1, true },
@@ -27,13 +27,13 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Add digit times unit to *sum; false past the longest time. */
+/* Add digit * unit to *sum; false past FAST_FAULT_TIME_MAX. */
 static bool add(int64_t *sum, int digit, int64_t unit)
 {
     return !__builtin_add_overflow(*sum, digit * unit, sum) && *sum <= FAST_FAULT_TIME_MAX;
 }
 
-/* The number before the unit, in nanoseconds. Digits below a nanosecond must be zeros. */
+/* Parse the number before the unit to nanoseconds. Digits below a nanosecond must be zeros. */
 static bool number_read(const char *c, const char *end, int64_t unit, int64_t *out)
 {
     int64_t whole = 0;
@@ -46,8 +46,8 @@ static bool number_read(const char *c, const char *end, int64_t unit, int64_t *o
     if (__builtin_mul_overflow(whole, unit, &sum) || sum > FAST_FAULT_TIME_MAX)
         return false;
     if (c < end && *c == '.') {
-        /* Each digit is worth a tenth of the one before it; 60 and 3600 divide like powers of ten
-         * as long as the unit is a whole number of nanoseconds. */
+        /* Each digit counts a tenth of the one before it; this works for min and h too as long as
+         * the tenth is a whole number of nanoseconds. */
         int64_t worth = unit;
         for (c++; c < end && is_digit(*c); c++, digits++) {
             const int digit = *c - '0';
@@ -100,10 +100,10 @@ void fast__time_text(int64_t time, char text[FAST_TIME_TEXT])
         snprintf(text, FAST_TIME_TEXT, "0s");
         return;
     }
-    const struct unit *unit = units;
+    const struct time_unit *unit = units;
     while (!unit->printed || unit->size > size)
         unit++;
-    /* At most nine digits follow the point: a nanosecond's of a second. */
+    /* At most nine digits follow the point: nanoseconds of a second. */
     char fraction[16] = "";
     int length = 0;
     int64_t worth = unit->size;

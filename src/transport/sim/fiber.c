@@ -44,17 +44,21 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* Guards for at most so many stacks. Tops of stacks are moved by some cache lines, each to another
- * place in its page: or the frames of all fibers would fall on the same few sets of the caches. */
-enum { GUARDS_MAX = 8192, COLOURS = 16, COLOUR_SIZE = 192 };
+/* Larger worlds have no guards. The tops of stacks differ by some cache lines, or the frames of all
+ * fibers would fall on the same few sets of the caches. */
+enum {
+    GUARDS_MAX = 8192, /* stacks with a guard page */
+    COLOURS = 16,      /* different offsets of the tops of stacks */
+    COLOUR_SIZE = 192  /* bytes between two offsets */
+};
 
 #ifdef FAST_HAVE_FCONTEXT
-typedef struct transfer {
+typedef struct fiber_transfer {
     void *from; /* the context that jumped here */
-    void *data; /* what it gave */
-} transfer;
-transfer jump_fcontext(void *to, void *data);
-void *make_fcontext(void *top, size_t size, void (*main)(transfer));
+    void *data; /* passed by that context */
+} fiber_transfer;
+fiber_transfer jump_fcontext(void *to, void *data);
+void *make_fcontext(void *top, size_t size, void (*main)(fiber_transfer));
 #else
 #include <ucontext.h>
 #endif
@@ -71,13 +75,13 @@ fast_err fast__stacks_open(int64_t count, fast_stacks *out)
     if (base == MAP_FAILED)
         return fast__fail(FAST_ENOMEM, "no memory for the stacks of %lld simulated actors",
                           (long long)count);
-    /* With huge pages the first touch of a stack would cost those of its neighbours too. */
+    /* With huge pages the first write to a stack would allocate its neighbours too. */
     madvise(base, (size_t)size, MADV_NOHUGEPAGE);
     *out = (fast_stacks){ .base = base, .size = (size_t)size, .count = count };
     if (count <= GUARDS_MAX)
         for (int64_t i = 0; i < count; i++)
             if (mprotect(out->base + i * FAST_STACK_SIZE, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE))
-                break; /* a guard is a help, not a need */
+                break; /* guards are optional */
     return FAST_OK;
 }
 
@@ -92,7 +96,7 @@ void fast__stacks_close(fast_stacks *stacks)
     *stacks = (fast_stacks){ .base = NULL };
 }
 
-/* The two halves of every switch, for the sanitizers: just before, and just after. */
+/* Tell the sanitizers about a switch: just before, and just after. */
 
 static void switch_begin(void **fake, const void *stack, size_t size, void *race)
 {
@@ -120,7 +124,7 @@ static void switch_end(void *fake, const void **stack, size_t *size)
 
 #ifdef FAST_HAVE_FCONTEXT
 
-/* Jump to the fiber, or back; each side notes where the other goes on. */
+/* Jump to the fiber, or back; each side stores where the other continues. */
 static void jump_in(fast_fiber *fiber)
 {
     fiber->context = jump_fcontext(fiber->context, fiber).from;
@@ -133,7 +137,7 @@ static void jump_out(fast_fiber *fiber)
 
 static void fiber_main(fast_fiber *fiber);
 
-static void entry(transfer from)
+static void entry(fiber_transfer from)
 {
     fast_fiber *fiber = from.data;
     fiber->caller = from.from;
@@ -147,10 +151,10 @@ static void context_make(fast_fiber *fiber)
 
 #else
 
-/* Both contexts lie at the top of the stack, above what the program uses. */
-typedef struct contexts {
+/* Both contexts are at the top of the stack, above the frames of the program. */
+typedef struct fiber_contexts {
     ucontext_t inside, outside;
-} contexts;
+} fiber_contexts;
 
 static void jump_in(fast_fiber *fiber)
 {
@@ -164,7 +168,7 @@ static void jump_out(fast_fiber *fiber)
 
 static void fiber_main(fast_fiber *fiber);
 
-/* makecontext() passes whole numbers only: the pointer comes in halves. */
+/* makecontext() passes integers only: the pointer is passed in halves. */
 static void entry(unsigned high, unsigned low)
 {
     fiber_main((fast_fiber *)(uintptr_t)((uint64_t)high << 32 | low));
@@ -172,8 +176,8 @@ static void entry(unsigned high, unsigned low)
 
 static void context_make(fast_fiber *fiber)
 {
-    const size_t room = (sizeof(contexts) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
-    contexts *both = (contexts *)(void *)(fiber->stack + fiber->size - room);
+    const size_t room = (sizeof(fiber_contexts) + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
+    fiber_contexts *both = (fiber_contexts *)(void *)(fiber->stack + fiber->size - room);
     const uint64_t number = (uint64_t)(uintptr_t)fiber;
 
     fiber->context = &both->inside;
@@ -193,7 +197,8 @@ static void fiber_main(fast_fiber *fiber)
     switch_end(NULL, &fiber->above, &fiber->above_size);
     fiber->main(fiber->ctx);
     fiber->alive = false;
-    /* Without a place to keep it, the sanitizer frees the fake stack: nothing comes back here. */
+    /* Without a pointer to store it, the sanitizer frees the fake stack: the fiber never returns.
+     * */
     switch_begin(NULL, fiber->above, fiber->above_size, fiber->race_caller);
     jump_out(fiber);
     FAST_ASSERT(fiber->alive); /* An ended fiber was resumed. */

@@ -9,35 +9,36 @@
  */
 enum { FAST_STACK_SIZE = 256 << 10 };
 
-/* The stacks of all fibers of a world: pages are real once they are touched. */
+/* The stacks of all fibers of a world: pages take memory once they are written. */
 typedef struct fast_stacks {
     unsigned char *base; /* the mapping */
-    size_t size;         /* of it */
-    int64_t count;       /* of stacks */
+    size_t size;         /* bytes of the mapping */
+    int64_t count;       /* number of stacks */
 } fast_stacks;
 
 typedef struct fast_fiber {
-    void *context;        /* where it goes on; of fcontext, or a ucontext_t */
-    void *caller;         /* where whoever resumed it goes on */
+    void *context;        /* where it continues; of fcontext, or a ucontext_t */
+    void *caller;         /* where its resumer continues */
     unsigned char *stack; /* the lowest address of its stack */
-    size_t size;          /* of what it uses of it */
+    size_t size;          /* bytes of the stack that it uses */
     void (*main)(void *); /* its program */
-    void *ctx;            /* given to it */
-    bool alive;           /* begun and not ended */
+    void *ctx;            /* passed to main */
+    bool alive;           /* started and not ended */
     void *fake;           /* address sanitizer: its fake stack while it sleeps */
     const void *above;    /* address sanitizer: the stack that resumed it */
-    size_t above_size;    /* of that stack */
+    size_t above_size;    /* bytes of that stack */
     void *race;           /* thread sanitizer: its handle */
-    void *race_caller;    /* thread sanitizer: of whoever resumed it */
+    void *race_caller;    /* thread sanitizer: handle of its resumer */
 } fast_fiber;
 
+/* Map the stacks of `count` fibers. FAST_ENOMEM. */
 fast_err fast__stacks_open(int64_t count, fast_stacks *out);
 void fast__stacks_close(fast_stacks *stacks); /* zeroed memory is allowed */
 
-/* Prepare a fiber on stack `i`, which no living fiber uses; it begins at its first resume. */
+/* Initialise a fiber on stack `i`, which no living fiber uses; it starts at its first resume. */
 void fast__fiber_begin(fast_fiber *fiber, const fast_stacks *stacks, int64_t i,
                        void (*main)(void *ctx), void *ctx);
-/* Go on with it until it yields or ends. Not from inside itself. */
+/* Run a fiber until it yields or ends. Not from inside the fiber. */
 void fast__fiber_resume(fast_fiber *fiber);
-/* From inside: go back to whoever resumed it. */
+/* Return to the resumer, from inside the fiber. */
 void fast__fiber_yield(fast_fiber *fiber);

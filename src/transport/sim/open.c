@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A simulated world: made from its cluster, and what may be done to it while it runs.
+ * A simulated world: made from its cluster, and the effects of faults while it runs.
  *
- * Placement: actor i of a role lives on node i of the cluster, in turn, so that servers share nodes
- * with workers; a cluster file may give a role nodes of its own. A cluster without a count of nodes
- * has as many as its largest role.
+ * Placement: the actors of a role live round-robin on the nodes of the cluster, so that servers
+ * share nodes with workers; a cluster file may give a role its own nodes. A cluster without a count
+ * of nodes has as many as its largest role.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
 #include <string.h>
 
-/* The node of actor `index` of a role. */
+/* Return the node of actor `index` of a role. */
 static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
 {
     const fast_cluster *cluster = sim->cluster;
@@ -33,6 +33,7 @@ static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
     }
 }
 
+/* Make the nodes of the cluster. */
 static fast_err nodes_open(fast_sim *sim)
 {
     const fast_cluster *cluster = sim->cluster;
@@ -42,7 +43,7 @@ static fast_err nodes_open(fast_sim *sim)
         if (sim->base.roles[i].count > sim->node_count)
             sim->node_count = sim->base.roles[i].count;
     const int64_t count = sim->node_count;
-    sim->node_count = 0; /* until they are there */
+    sim->node_count = 0; /* so that close() sees none if the allocation fails */
     FAST_TRY(fast__alloc("simulated nodes", count, sizeof *sim->nodes, &sim->nodes));
     sim->node_count = count;
     for (int64_t i = 0; i < sim->node_count; i++) {
@@ -58,12 +59,13 @@ static fast_err nodes_open(fast_sim *sim)
     return FAST_OK;
 }
 
+/* Make the actors and place them on nodes. */
 static fast_err actors_open(fast_sim *sim)
 {
     fast_world *world = &sim->base;
 
     FAST_TRY(fast__alloc("simulated actors", world->count, sizeof *sim->actors, &sim->actors));
-    FAST_TRY(fast__alloc("timers", world->count, sizeof *sim->timers, &sim->timers));
+    FAST_TRY(fast__alloc("timers", world->count, sizeof *sim->queue.timers, &sim->queue.timers));
     int64_t id = 0;
     for (int64_t r = 0; r < world->role_count; r++)
         for (int64_t i = 0; i < world->roles[r].count; i++, id++) {
@@ -73,7 +75,7 @@ static fast_err actors_open(fast_sim *sim)
             actor->node = &sim->nodes[world->places[id].node];
             actor->timer = actor->deadline = INT64_MAX;
             actor->timer_slot = id;
-            sim->timers[id] = actor;
+            sim->queue.timers[id] = actor;
             fast__rng_init(&actor->rng, (uint64_t)world->config.seed, FAST_PURPOSE_NETWORK,
                            (uint64_t)id, 0, 0);
             FAST_TRY(fast__actor_init(&actor->base, world, id));
@@ -83,6 +85,7 @@ static fast_err actors_open(fast_sim *sim)
     return FAST_OK;
 }
 
+/* Make all parts of a world; fast__sim_close() frees them after a failure. */
 static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast_role *roles,
                      int64_t role_count)
 {
@@ -123,8 +126,8 @@ void fast__sim_close(fast_world *world)
     fast__sim_queue_close(sim);
     fast__sim_network_close(sim);
     for (int64_t i = 0; sim->actors && i < world->count; i++) {
-        fast__free(sim->actors[i].pairs);
-        fast__free(sim->actors[i].reports);
+        fast__free(sim->actors[i].pairs.slots);
+        fast__free(sim->actors[i].job.reports);
         if (world->actors[i])
             fast__actor_fini(&sim->actors[i].base);
     }
@@ -156,15 +159,15 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
         return;
     fast__sim_trace(sim, FAST_SIM_CALL, id, 1, 0, 0);
     actor->base.stopped = true;
-    actor->resume = 0;
+    actor->resume = 0; /* no RESUME or START event has this order: those scheduled are stale */
     fast__sim_forget_work(sim, actor);
-    if (!actor->fiber.alive) { /* it has not begun: nobody else says that it did not end */
+    if (!actor->fiber.alive) { /* it has not started: no program sets its result */
         actor->state = FAST_SIM_OVER;
         actor->base.err = sim->err ? FAST_OK : FAST_ECANCELED;
         sim->alive--;
         return;
     }
-    fast__sim_run_ghost(sim, actor);
+    fast__sim_unwind(sim, actor);
 }
 
 void fast__sim_restart(fast_sim *sim, int64_t id)
@@ -177,7 +180,7 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
 
     if (actor->state != FAST_SIM_OVER || !actor->base.stopped)
         return;
-    /* What it counted and traced goes on through its lives. */
+    /* Counters and timeline continue through its lives. */
     actor->base.timeline = NULL;
     sim->base.ended_count -= actor->base.ended;
     fast__actor_fini(&actor->base);
@@ -196,7 +199,7 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
     actor->base.counters = counters;
     actor->woken = false;
     actor->state = FAST_SIM_UNBORN;
-    /* `pairs` stay: what the earlier life sent is not overtaken. */
+    /* `pairs` stay: messages of the earlier life are not overtaken. */
     fast__rng_init(&actor->rng, (uint64_t)sim->base.config.seed, FAST_PURPOSE_NETWORK, (uint64_t)id,
                    (uint64_t)life, 0);
     sim->alive++;
@@ -216,6 +219,7 @@ void fast__sim_pause(fast_sim *sim, int64_t node, int64_t until)
     fast_sim_node *n = &sim->nodes[node];
     const int64_t from = n->paused_until > sim->now ? n->paused_until : sim->now;
 
+    /* Overlapping pauses count once: charges are extended by paused_ns when they end. */
     if (until <= from)
         return;
     n->paused_ns += until - from;
@@ -237,7 +241,7 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
     if (n->clock_ns + delta_ns < -sim->now)
         delta_ns = -sim->now - n->clock_ns;
     n->clock_ns += delta_ns;
-    /* Deadlines are times of the node's clock: they come nearer, or move away. */
+    /* Deadlines are times of the node's clock, so they shift with it. */
     for (int64_t i = 0; i < sim->base.count; i++) {
         fast_sim_actor *actor = &sim->actors[i];
         if (actor->node != n || actor->state != FAST_SIM_WAITING || actor->deadline == INT64_MAX)
@@ -247,13 +251,14 @@ void fast__sim_clock_jump(fast_sim *sim, int64_t node, int64_t delta_ns)
     }
 }
 
-/* News about an actor that is on its way. */
-typedef struct tell {
-    int64_t to, about; /* as given */
+/* A membership event that is scheduled. */
+typedef struct member_news {
+    int64_t to, about; /* as in fast__sim_tell() */
     uint64_t tag;      /* FAST_TAG_DOWN or FAST_TAG_UP */
-} tell;
+} member_news;
 
-static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
+/* Deliver a membership event to one actor. */
+static void tell_one(fast_sim *sim, fast_sim_actor *to, const member_news *news)
 {
     fast_msg *msg = NULL;
 
@@ -264,6 +269,7 @@ static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
         fast__sim_fail(sim, err);
         return;
     }
+    /* The failure detector is local to the receiver: the message comes from itself. */
     msg->from = msg->to = to->base.id;
     msg->words[0] = news->about;
     fast__sim_trace(sim, FAST_SIM_CALL, to->base.id, news->about, news->tag, 0);
@@ -273,7 +279,7 @@ static void tell_one(fast_sim *sim, fast_sim_actor *to, const tell *news)
 
 void fast__sim_tell_now(fast_sim *sim, void *what)
 {
-    tell *news = what;
+    member_news *news = what;
 
     if (news->to != FAST_ANY)
         tell_one(sim, &sim->actors[news->to], news);
@@ -286,14 +292,14 @@ void fast__sim_tell(fast_sim *sim, int64_t to, int64_t about, bool down, int64_t
 {
     FAST_ASSERT(to >= FAST_ANY && to < sim->base.count);
     FAST_ASSERT(about >= 0 && about < sim->base.count);
-    tell *news = NULL;
-    const fast_err err = fast__alloc("news of an actor", 1, sizeof *news, &news);
+    member_news *news = NULL;
+    const fast_err err = fast__alloc("a membership event", 1, sizeof *news, &news);
 
     if (err) {
         fast__sim_fail(sim, err);
         return;
     }
-    *news = (tell){ .to = to, .about = about, .tag = down ? FAST_TAG_DOWN : FAST_TAG_UP };
+    *news = (member_news){ .to = to, .about = about, .tag = down ? FAST_TAG_DOWN : FAST_TAG_UP };
     if (!fast__sim_push(sim, sim->now + delay_ns, FAST_SIM_TELL, news))
         fast__free(news);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reduces a failing fault schedule to what is guilty.
+ * Reduces a failing fault schedule to the faults that cause the failure.
  *
- * First delta debugging (ddmin; Zeller and Hildebrandt, TSE 2002) on the list of faults: with n
- * pieces of the list, drop one piece after the other; what still fails is kept, n grows up to the
- * number of faults. In the end no single fault can be left out. Then every time, length and number
- * of what remains is replaced by the roundest one that still fails: whole seconds before tenths,
- * and so on. Each question runs the program once; schedules that make no sense (a restart without
- * its crash) are not asked. Cost: at most quadratic in the number of faults, n log n usually.
+ * First delta debugging (ddmin; Zeller and Hildebrandt, TSE 2002) on the list of faults: split it
+ * into n pieces, drop one piece after the other, and continue with a list that still fails; n grows
+ * up to the number of faults. At the end no single fault can be dropped. Then every time, length
+ * and number is replaced by the roundest one that still fails: whole seconds before tenths, and so
+ * on. Each test runs the program once; contradictory schedules (a restart without its crash) are
+ * not tested. Cost: at most quadratic in the number of faults, n log n usually.
  */
 #include "transport/sim/shrink.h"
 
@@ -17,18 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The search: what is known to fail, and who says so. */
-typedef struct search {
-    fast_faults *best;     /* fails */
-    fast_shrink_fn *fails; /* the question */
-    void *ctx;             /* its context */
-    int64_t tries;         /* questions so far */
-    int64_t tries_max;     /* at most */
-    int64_t rounded;       /* numbers that became rounder */
-} search;
+/* The state of a search. */
+typedef struct shrink_search {
+    fast_faults *best;     /* the smallest schedule that fails */
+    fast_shrink_fn *fails; /* the test */
+    void *ctx;             /* passed to the test */
+    int64_t tries;         /* tests so far */
+    int64_t tries_max;     /* tests at most */
+    int64_t rounded;       /* numbers that were rounded */
+} shrink_search;
 
-/* Ask about a candidate, which is taken: it becomes the best, or is freed. */
-static fast_err ask(search *s, fast_faults *candidate, bool *fails_out)
+/* Test a candidate. Takes it: it becomes the best, or is freed. */
+static fast_err ask(shrink_search *s, fast_faults *candidate, bool *fails_out)
 {
     bool fails = false;
     fast_err err = FAST_OK;
@@ -46,20 +46,20 @@ static fast_err ask(search *s, fast_faults *candidate, bool *fails_out)
     return err;
 }
 
-/* Ask about the best without [from, to). */
-static fast_err ask_without(search *s, int64_t from, int64_t to, bool *fails_out)
+/* Test the best without the faults [from, to). */
+static fast_err ask_without(shrink_search *s, int64_t from, int64_t to, bool *fails_out)
 {
-    bool keep[FAST_FAULTS_MAX];
+    bool chosen[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
     FAST_ASSERT(s->best->count <= FAST_FAULTS_MAX);
     for (int64_t i = 0; i < s->best->count; i++)
-        keep[i] = i < from || i >= to;
-    FAST_TRY(fast__faults_pick(s->best, keep, &candidate));
+        chosen[i] = i < from || i >= to;
+    FAST_TRY(fast__faults_pick(s->best, chosen, &candidate));
     return ask(s, candidate, fails_out);
 }
 
 /* Delta debugging on the list. */
-static fast_err drop_faults(search *s)
+static fast_err drop_faults(shrink_search *s)
 {
     int64_t pieces = 2;
     while (s->best->count > 0 && s->tries < s->tries_max) {
@@ -67,8 +67,7 @@ static fast_err drop_faults(search *s)
         if (pieces > count)
             pieces = count;
         bool smaller = false;
-        /* From the end, so that what comes after a dropped piece keeps its place. A restart goes
-         * before its crash this way. */
+        /* From the end, so that a restart is dropped before its crash. */
         for (int64_t i = pieces - 1; i >= 0 && !smaller; i--)
             FAST_TRY(ask_without(s, count * i / pieces, count * (i + 1) / pieces, &smaller));
         if (smaller)
@@ -81,11 +80,10 @@ static fast_err drop_faults(search *s)
     return FAST_OK;
 }
 
-/* A crash and its restart, or two others of a node, in pairs: what cannot be dropped alone may be
- * dropped with another. */
-static fast_err drop_pairs(search *s)
+/* Drop pairs of faults of one node, like a crash and its restart, which cannot be dropped alone. */
+static fast_err drop_pairs(shrink_search *s)
 {
-    bool keep[FAST_FAULTS_MAX];
+    bool chosen[FAST_FAULTS_MAX];
     for (int64_t i = 0; i < s->best->count; i++) {
         for (int64_t j = i + 1; j < s->best->count; j++) {
             fast_faults *candidate = NULL;
@@ -93,8 +91,8 @@ static fast_err drop_pairs(search *s)
             if (s->best->list[i].node != s->best->list[j].node)
                 continue;
             for (int64_t k = 0; k < s->best->count; k++)
-                keep[k] = k != i && k != j;
-            FAST_TRY(fast__faults_pick(s->best, keep, &candidate));
+                chosen[k] = k != i && k != j;
+            FAST_TRY(fast__faults_pick(s->best, chosen, &candidate));
             FAST_TRY(ask(s, candidate, &smaller));
             if (smaller)
                 return drop_pairs(s);
@@ -103,39 +101,44 @@ static fast_err drop_pairs(search *s)
     return FAST_OK;
 }
 
-/* Ask about the best with one field of fault `i` replaced. */
-typedef enum field { FIELD_AT, FIELD_LENGTH, FIELD_JUMP, FIELD_BY } field;
+/* A field of a fault that is rounded. */
+typedef enum shrink_field {
+    FIELD_AT,     /* start of the fault */
+    FIELD_LENGTH, /* duration */
+    FIELD_JUMP,   /* shift of a clock */
+    FIELD_BY      /* factor or probability */
+} shrink_field;
 
-static int64_t *time_of(fast_fault *fault, field which)
+/* Return the field of a fault that holds a time. */
+static int64_t *time_of(fast_fault *fault, shrink_field which)
 {
     if (which == FIELD_AT)
         return &fault->at;
     return which == FIELD_LENGTH ? &fault->length : &fault->jump;
 }
 
-static fast_err ask_time(search *s, int64_t i, field which, int64_t time, bool *fails_out)
+/* Test the best with another time of fault `i`. */
+static fast_err ask_time(shrink_search *s, int64_t i, shrink_field which, int64_t time,
+                         bool *fails_out)
 {
-    bool keep[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
-    memset(keep, true, sizeof keep);
-    FAST_TRY(fast__faults_pick(s->best, keep, &candidate));
+    FAST_TRY(fast__faults_pick(s->best, NULL, &candidate));
     *time_of(&candidate->list[i], which) = time;
     return ask(s, candidate, fails_out);
 }
 
-static fast_err ask_by(search *s, int64_t i, double by, bool *fails_out)
+/* Test the best with another number of fault `i`. */
+static fast_err ask_by(shrink_search *s, int64_t i, double by, bool *fails_out)
 {
-    bool keep[FAST_FAULTS_MAX];
     fast_faults *candidate = NULL;
-    memset(keep, true, sizeof keep);
-    FAST_TRY(fast__faults_pick(s->best, keep, &candidate));
+    FAST_TRY(fast__faults_pick(s->best, NULL, &candidate));
     candidate->list[i].by = by;
     return ask(s, candidate, fails_out);
 }
 
-/* The roundest time that still fails: multiples of 1000 s, 100 s, ... 1 ns, the nearest two, but
- * nothing half as long again. */
-static fast_err round_time(search *s, int64_t i, field which)
+/* Replace a time by the roundest one that still fails: the two nearest multiples of 1000 s, 100 s,
+ * ... 1 ns, but none that is half as long again. */
+static fast_err round_time(shrink_search *s, int64_t i, shrink_field which)
 {
     const int64_t time = *time_of(&s->best->list[i], which);
     const int64_t least = which == FIELD_LENGTH ? 1 : -FAST_FAULT_TIME_MAX;
@@ -156,8 +159,8 @@ static fast_err round_time(search *s, int64_t i, field which)
     return FAST_OK;
 }
 
-/* Likewise a factor or a chance: one significant digit, then two. */
-static fast_err round_by(search *s, int64_t i)
+/* Replace a factor or a probability by a value of one significant digit, then of two. */
+static fast_err round_by(shrink_search *s, int64_t i)
 {
     const double by = s->best->list[i].by;
     for (int digits = 0; digits < 2 && by > 0; digits++) {
@@ -176,7 +179,8 @@ static fast_err round_by(search *s, int64_t i)
     return FAST_OK;
 }
 
-static fast_err round_fault(search *s, int64_t i)
+/* Round all numbers of fault `i`. */
+static fast_err round_fault(shrink_search *s, int64_t i)
 {
     if (s->best->list[i].length > 0)
         FAST_TRY(round_time(s, i, FIELD_LENGTH));
@@ -187,19 +191,18 @@ static fast_err round_fault(search *s, int64_t i)
     return round_time(s, i, FIELD_AT);
 }
 
-static fast_err shrink(search *s)
+/* Reduce s->best, which must fail. */
+static fast_err shrink(shrink_search *s)
 {
-    bool keep[FAST_FAULTS_MAX];
     fast_faults *copy = NULL;
     bool fails = false;
-    memset(keep, true, sizeof keep);
-    FAST_TRY(fast__faults_pick(s->best, keep, &copy));
+    FAST_TRY(fast__faults_pick(s->best, NULL, &copy));
     FAST_TRY(ask(s, copy, &fails));
     if (!fails)
         return fast__fail(FAST_EINVAL, "this schedule does not fail, so it cannot be shrunk");
     FAST_TRY(drop_faults(s));
     FAST_TRY(drop_pairs(s));
-    /* A number that is round now may make room for another one. */
+    /* A number that was rounded may allow another one to be rounded. */
     int64_t rounded = -1;
     while (rounded != s->rounded && s->tries < s->tries_max) {
         rounded = s->rounded;
@@ -213,10 +216,8 @@ fast_err fast__faults_shrink(const fast_faults *faults, fast_shrink_fn *fails, v
                              int64_t tries_max, fast_faults **out, int64_t *tries_out)
 {
     FAST_ASSERT(tries_max > 0);
-    bool keep[FAST_FAULTS_MAX];
-    search s = { .fails = fails, .ctx = ctx, .tries_max = tries_max };
-    memset(keep, true, sizeof keep);
-    FAST_TRY(fast__faults_pick(faults, keep, &s.best));
+    shrink_search s = { .fails = fails, .ctx = ctx, .tries_max = tries_max };
+    FAST_TRY(fast__faults_pick(faults, NULL, &s.best));
     const fast_err err = shrink(&s);
     if (err) {
         fast__faults_free(s.best);

@@ -7,23 +7,26 @@
  *
  *     fast_receive -> wait ---yield---> scheduler: next event ---resume---> another actor
  *
- * An instant of virtual time is as long as its events: an actor computes nothing between two calls
- * as far as the clock can tell; what it computes it charges. Deadlines are met to the nanosecond;
- * if nothing else can happen the clock jumps to the first of them, so that no program hangs. A
- * program that polls in a loop without waiting would stop the clock: after POLLS_MAX polls in a
- * row it lets everything else of this instant go first, and then sleeps for POLL_NS, or for a small
- * part of the time that it has polled.
+ * Virtual time passes only in waits and charges: between two calls of an actor the clock stands
+ * still. Deadlines are met to the nanosecond; if there is no earlier event, the clock jumps to the
+ * first deadline, so that no program hangs. A program that polls in a loop without waiting would
+ * stop the clock: after POLLS_MAX polls in a row all other events of this instant go first, and
+ * then the actor sleeps for POLL_NS, or for a small fraction of the time that it has polled.
  *
- * A crash unwinds the program at once, as a ghost: its calls return FAST_ECANCELED without leaving
- * the thread, and what it sends is dropped. A restart begins the program again on the same stack.
+ * A crash unwinds the program at once: its calls return FAST_ECANCELED without leaving the thread,
+ * and its messages are dropped. A restart runs the program again on the same stack.
  */
 #include "transport/sim/sim.h"
 #include "base/memory.h"
 
 #include <stdio.h>
 
-enum { POLLS_MAX = 64, POLL_NS = 1000 };
+enum {
+    POLLS_MAX = 64, /* polls in a row that cost no virtual time */
+    POLL_NS = 1000  /* virtual time of a longer series, at least */
+};
 
+/* Mix a number into a hash: a multiplication and a shift, since every event pays for it. */
 static uint64_t mix(uint64_t hash, uint64_t x)
 {
     hash = (hash ^ x) * UINT64_C(0x9E3779B97F4A7C15);
@@ -60,11 +63,11 @@ static void actor_main(void *ctx)
 
 void fast__sim_resume_at(fast_sim *sim, fast_sim_actor *actor, int64_t time, fast_sim_kind kind)
 {
-    actor->resume = sim->order << 3 | kind;
+    actor->resume = sim->queue.order << 3 | kind;
     fast__sim_push(sim, time, kind, actor);
 }
 
-/* Give the thread to an actor until it blocks or ends. */
+/* Run an actor until it blocks or ends. */
 static void run_fiber(fast_sim *sim, fast_sim_actor *actor)
 {
     FAST_ASSERT(!sim->running);
@@ -81,7 +84,7 @@ static void run_fiber(fast_sim *sim, fast_sim_actor *actor)
     }
 }
 
-void fast__sim_run_ghost(fast_sim *sim, fast_sim_actor *actor)
+void fast__sim_unwind(fast_sim *sim, fast_sim_actor *actor)
 {
     FAST_ASSERT(actor->base.stopped);
     run_fiber(sim, actor);
@@ -112,20 +115,21 @@ fast_err fast__sim_block(fast_sim_actor *actor, fast_sim_state state)
     return actor->base.stopped ? fast__fail(FAST_ECANCELED, "the actor was stopped") : FAST_OK;
 }
 
-/* A busy actor's time is over, unless its node stood still meanwhile. */
+/* Resume a busy actor, later if its node was paused meanwhile. */
 static void on_resume(fast_sim *sim, fast_sim_actor *actor)
 {
-    const int64_t stood = actor->node->paused_ns - actor->paused_ns;
+    const int64_t paused = actor->node->paused_ns - actor->paused_ns;
 
     actor->paused_ns = actor->node->paused_ns;
-    if (stood > 0) {
-        fast__sim_resume_at(sim, actor, sim->now + stood, FAST_SIM_RESUME);
+    if (paused > 0) {
+        fast__sim_resume_at(sim, actor, sim->now + paused, FAST_SIM_RESUME);
         return;
     }
     fast__sim_trace(sim, FAST_SIM_RESUME, actor->base.id, 0, 0, 0);
     fast__sim_resume(sim, actor);
 }
 
+/* Start the program of an actor. */
 static void on_start(fast_sim *sim, fast_sim_actor *actor)
 {
     fast__sim_trace(sim, FAST_SIM_START, actor->base.id, 0, (uint64_t)actor->base.life, 0);
@@ -133,6 +137,7 @@ static void on_start(fast_sim *sim, fast_sim_actor *actor)
     fast__sim_resume(sim, actor);
 }
 
+/* Move the clock to an event and handle it. */
 static void handle(fast_sim *sim, const fast_sim_event *event)
 {
     fast_sim_actor *actor = event->what;
@@ -165,7 +170,7 @@ static void handle(fast_sim *sim, const fast_sim_event *event)
     }
 }
 
-/* Everybody unwinds: the run was canceled, or the simulation has no memory left. */
+/* Stop all actors: the run was canceled, or the simulation failed. */
 static void stop_all(fast_sim *sim)
 {
     for (int64_t i = 0; i < sim->base.count; i++)
@@ -173,22 +178,22 @@ static void stop_all(fast_sim *sim)
     sim->pending = 0;
 }
 
-/* What comes next: an event, or a deadline that is before all events. False if nothing can. */
+/* Handle the next event, or a deadline that is before all events. False if there is none. */
 static bool advance(fast_sim *sim)
 {
     const int64_t next = fast__sim_next(sim);
     fast_sim_actor *late;
 
-    /* Works run when everybody who can ask for one at this instant has done so. */
-    if (sim->works && next > sim->now) {
+    /* Works run when no other actor can request one at this instant. */
+    if (sim->works.first && next > sim->now) {
         late = fast__sim_timer_first(sim);
         if (!late || late->deadline > sim->now) {
             fast__sim_run_works(sim);
             return true;
         }
     }
-    /* The top's timer is a lower bound of all deadlines: mostly no deadline is near. */
-    if (next > sim->timers[0]->timer) {
+    /* The first timer is a lower bound of all deadlines: usually no deadline passes. */
+    if (next > sim->queue.timers[0]->timer) {
         late = fast__sim_timer_first(sim);
         if (late && late->deadline < next) {
             sim->now = late->deadline > sim->now ? late->deadline : sim->now;
@@ -204,6 +209,8 @@ static bool advance(fast_sim *sim)
     return true;
 }
 
+/* transport->run: start all actors and handle events until none is alive and none will restart. If
+ * actors wait without any event or deadline, the run fails instead of hanging. */
 static fast_err sim_run(fast_world *world)
 {
     fast_sim *sim = (fast_sim *)world;
@@ -228,6 +235,8 @@ static fast_err sim_run(fast_world *world)
     return sim->err ? fast__fail(sim->err, "%s", sim->detail) : FAST_OK;
 }
 
+/* transport->wait: block until a message, a wake-up or the deadline. A deadline in the past is a
+ * poll, which returns at once but for every POLLS_MAX-th in a row. */
 static fast_err sim_wait(fast_actor *base, int64_t deadline)
 {
     fast_sim_actor *actor = (fast_sim_actor *)base;
@@ -247,7 +256,7 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
         if (++actor->polls % POLLS_MAX != 0)
             return FAST_OK;
         polls = actor->polls;
-        /* Whatever else happens at this instant goes first; if nothing does, time passes. */
+        /* Other events of this instant go first; without any, time passes. */
         const int64_t polled = (sim->now - actor->polled_at) / POLLS_MAX;
         deadline = sim->now + shift;
         if (fast__sim_next(sim) != sim->now)
@@ -258,10 +267,11 @@ static fast_err sim_wait(fast_actor *base, int64_t deadline)
     const fast_err err = fast__sim_block(actor, FAST_SIM_WAITING);
     actor->woken = false;
     if (sim->now == actor->deadline)
-        actor->polls = polls; /* nothing came: it still polls */
+        actor->polls = polls; /* no message arrived: it still polls */
     return err;
 }
 
+/* transport->wake: resume a waiting actor of the same node at this instant. */
 static void sim_wake(fast_actor *actor, int64_t id)
 {
     fast_sim *sim = (fast_sim *)actor->world;
@@ -272,7 +282,7 @@ static void sim_wake(fast_actor *actor, int64_t id)
     if (actor->stopped || other->state == FAST_SIM_OVER || other->woken)
         return;
     other->woken = true;
-    /* The waker keeps the thread: the other one goes on at this instant, after it. */
+    /* The waker continues; the other actor is resumed at this instant, after it. */
     if (other->state == FAST_SIM_WAITING) {
         other->state = FAST_SIM_BUSY;
         other->paused_ns = other->node->paused_ns;
@@ -280,11 +290,13 @@ static void sim_wake(fast_actor *actor, int64_t id)
     }
 }
 
+/* transport->now: virtual time, shifted by clock jumps of the node. */
 static int64_t sim_now(fast_actor *actor)
 {
     return ((fast_sim *)actor->world)->now + ((fast_sim_actor *)actor)->node->clock_ns;
 }
 
+/* transport->share: actors of one node share memory. */
 static fast_err sim_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
     return fast__share_find(&((fast_sim_actor *)actor)->node->shares, key, size, out);

@@ -57,7 +57,7 @@ static fast_err one(fast_actor *actor, void *ctx)
     j->work = (fast_work){ .run = job_run, .report = job_report, .ctx = j, .name = "sum" };
     const fast_err err = fast_compute(actor, &j->work);
     assert_int_equal(fast_now(actor), j->fails ? 0 : 1000000000);
-    assert_null(j->work.recorder);
+    assert_null(j->work.sink);
     return err;
 }
 

@@ -72,7 +72,7 @@ static void run(const char *cluster, tally *t)
     assert_int_equal(fast__world_open(&config, &role, 1, &world), FAST_OK);
     if (fast__world_run(world, NULL))
         fail_msg("%s", fast_error_detail());
-    t->counters = ((fast_sim *)world)->counters;
+    t->counters = ((fast_sim *)world)->network.counters;
     fast__world_close(world);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fast lanes: a ring between one sender and one receiver (Lamport, "Specifying Concurrent Program
- * Modules", 1983), whose slots say themselves that they are full, so that the receiver never reads
- * a line of the sender's but the slot, and the sender asks how far the receiver is once in a ring.
+ * Modules", 1983). Each slot has a number that says whether it is full, so the receiver reads no
+ * other cache line of the sender, and the sender reads the receiver's position once in a ring.
  */
 #include "transport/threads/lane.h"
 
@@ -12,13 +12,13 @@ _Static_assert(sizeof(fast_lane_slot) == 64, "a slot is a cache line");
 
 void fast__lane_init(fast_lane *lane)
 {
-    /* Slots that were never filled have the number 0, which is nobody's. */
+    /* Slots that were never filled have the number 0, which no message has. */
     lane->next = 1;
 }
 
 bool fast__lane_send(fast_lane *lane, fast_msg *msg)
 {
-    msg->stamp = ++lane->number;
+    fast__envelope(msg)->stamp = ++lane->number;
     if (msg->part_count > 0 || msg->declared > 0 || msg->unreliable)
         return false;
     if (lane->filled - lane->taken_seen == FAST_LANE_SLOTS) {
@@ -30,7 +30,7 @@ bool fast__lane_send(fast_lane *lane, fast_msg *msg)
     slot->tag = msg->tag;
     memcpy(slot->words, msg->words, sizeof slot->words);
     slot->generation = msg->generation;
-    /* In one total order with the look at whether the receiver sleeps, which comes next. */
+    /* In one total order with the read of the receiver's `asleep`, which follows. */
     atomic_store(&slot->number, lane->number);
     return true;
 }

@@ -4,10 +4,9 @@
  * is one atomic operation, and so is taking any number of messages. Where there are few actors, and
  * a core for each, small messages take the fast lane of their pair (lane.h).
  *
- * An actor with nothing to do watches its inbox for a while, if there is a core for every actor
- * that runs; then it sleeps, and the next sender wakes it. How long it watches follows how often
- * that paid. With more actors than cores nobody watches: that would only keep others from
- * computing.
+ * An idle actor polls its inbox for a while, if there is a core for every running actor; then it
+ * sleeps, and the next sender wakes it. The time of polling adapts to how often it avoided a sleep.
+ * With more actors than cores no actor polls: that would only keep other actors from computing.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -19,38 +18,41 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* Looks at the inbox before an actor sleeps: at most some tens of microseconds, which is what a
- * sleep and a wake-up cost; and the length of a sleep that watching would have saved. */
-enum { NAPS = 32, NAP_NS = 200000 }; /* short sleeps in a row that are suspicious */
-enum { LOOKS = 200, SPIN_MAX = 1000, SPIN_MIN = 1, SPIN_PAYS_NS = 50000 };
+enum {
+    POLLS = 200,          /* polls of the inbox without a pause before an actor sleeps */
+    SPIN_MAX = 1000,      /* polls with a pause: tens of microseconds, the cost of a wake-up */
+    SPIN_MIN = 1,         /* polls with a pause after many long sleeps */
+    SPIN_PAYS_NS = 50000, /* polling would have avoided a sleep that is shorter */
+    NAPS = 32,            /* short sleeps in a row that suggest a shared core */
+    NAP_NS = 200000,      /* a short sleep */
+    LANE_ACTORS_MAX = 8,  /* larger worlds have no lanes: each actor polls a line for every other */
+    ROUNDS = 32           /* rounds of a wait after which the clock is read: messages that do not
+                             matter must not prolong it */
+};
 
-/* Actors of a world with lanes: each looks at a line for every other. And the rounds of a wait
- * after which the clock is asked, lest messages that do not matter prolong it. */
-enum { LANE_ACTORS_MAX = 8, ROUNDS = 32 };
-
-typedef struct cell {
-    fast_actor actor; /* first: a fast_actor of this transport is a cell */
-    int64_t spin;     /* pauses before it sleeps; its actor's alone, like all above */
-    int64_t naps;     /* short sleeps in a row */
-    atomic_int core;  /* where it was last seen; -1: nowhere. For the others to read */
-    fast_lane *lanes; /* [count] to it, by sender; NULL: there are none */
-    fast_msg *held;   /* of the inbox, oldest first: those before it are still in a lane */
-    fast_thread thread;
-    bool started;                           /* the thread */
-    alignas(FAST_ALIGN) fast_inbox inbox;   /* what others touch, on a cache line of its own */
-    alignas(FAST_ALIGN) atomic_bool asleep; /* likewise: who sends by a lane has to wake it */
-} cell;
+typedef struct threads_actor {
+    fast_actor actor;   /* first: the part that all transports share */
+    int64_t spin;       /* polls with a pause before it sleeps; used by its actor alone */
+    int64_t naps;       /* short sleeps in a row; used by its actor alone */
+    atomic_int core;    /* the core that it last ran on, read by other actors; -1: unknown */
+    fast_lane *lanes;   /* [count] by sender; NULL: this world has no lanes */
+    fast_msg *held;     /* taken from the inbox, oldest first, behind messages in a lane */
+    fast_thread thread; /* that runs it */
+    bool started;       /* the thread was started */
+    alignas(FAST_ALIGN) fast_inbox inbox;   /* written by other threads, on its own cache line */
+    alignas(FAST_ALIGN) atomic_bool asleep; /* a sender that uses a lane must wake it */
+} threads_actor;
 
 typedef struct threads_world {
-    fast_world world;   /* first */
-    cell *cells;        /* of all actors */
-    fast_lane *lanes;   /* [to][from], or NULL */
-    int64_t start;      /* the clock when the run began */
-    int64_t cores;      /* that this process may use */
-    int64_t core_first; /* where the first actor starts; the others on the next ones, around */
-    atomic_llong awake; /* actors whose programs run */
-    fast_mutex mutex;   /* guards the shares */
-    fast_share *shares; /* of all actors */
+    fast_world world;      /* first: the part that all transports share */
+    threads_actor *actors; /* [count] */
+    fast_lane *lanes;      /* [to][from]; NULL: no lanes */
+    int64_t start;         /* the clock at the start of the run */
+    int64_t cores;         /* cores that this process may use */
+    int64_t core_first;    /* core of the first actor; the others start on the next ones */
+    atomic_llong awake;    /* number of actors whose programs run */
+    fast_mutex mutex;      /* guards the shares */
+    fast_share *shares;    /* memory that the actors share */
 } threads_world;
 
 static threads_world *world_of(const fast_actor *actor)
@@ -58,27 +60,30 @@ static threads_world *world_of(const fast_actor *actor)
     return (threads_world *)actor->world;
 }
 
-/* A message that nobody receives. */
+/* Count and free a message that no actor receives. */
 static void lose(fast_world *world, fast_msg *msg)
 {
-    /* Nobody is left to be told of an end. */
+    /* The receiver of the news that an actor ended has ended itself: nothing is lost. */
     if (msg->tag != FAST_TAG_ENDED)
         atomic_fetch_add_explicit(&world->lost, 1, memory_order_relaxed);
     fast_msg_free(msg);
 }
 
+/* Count and free a list of messages. */
 static void lose_all(fast_world *world, fast_msg *list)
 {
     while (list) {
-        fast_msg *next = list->next;
+        fast_msg *next = fast__envelope(list)->next;
         lose(world, list);
         list = next;
     }
 }
 
+/* transport->send: through the lane of the pair if the message is small, else through the inbox. */
 static void threads_send(fast_actor *actor, fast_msg *msg)
 {
-    cell *to = &world_of(actor)->cells[msg->to];
+    FAST_ASSERT(msg->from == actor->id && msg->to >= 0 && msg->to < actor->world->count);
+    threads_actor *to = &world_of(actor)->actors[msg->to];
     if (to->lanes && fast__lane_send(&to->lanes[msg->from], msg)) {
         if (atomic_load(&to->asleep))
             fast__inbox_wake(&to->inbox);
@@ -89,8 +94,8 @@ static void threads_send(fast_actor *actor, fast_msg *msg)
         lose(actor->world, msg);
 }
 
-/* Deliver what is in a sender's lane, up to what went through the inbox. */
-static bool take_lane(cell *c, int64_t from)
+/* Deliver the messages in a sender's lane, up to the first that went through the inbox. */
+static bool take_lane(threads_actor *c, int64_t from)
 {
     bool matters = false;
     fast_msg *msg;
@@ -102,41 +107,41 @@ static bool take_lane(cell *c, int64_t from)
     return matters;
 }
 
-/* Deliver what came by lanes and through the inbox, each pair's in order. */
-static bool take_lanes(cell *c)
+/* Deliver the messages of lanes and inbox, each pair's in order. */
+static bool take_lanes(threads_actor *c)
 {
     bool matters = false;
     for (int64_t from = 0; from < c->actor.world->count; from++)
         matters |= take_lane(c, from);
     fast_msg **end = &c->held;
     while (*end)
-        end = &(*end)->next;
+        end = &fast__envelope(*end)->next;
     *end = fast__inbox_take(&c->inbox);
     while (c->held) {
         fast_msg *msg = c->held;
         fast_lane *lane = &c->lanes[msg->from];
         if (msg->part_count > 0)
             __builtin_prefetch(msg->parts[0].buffer, 1);
-        /* What was sent before it is there by now, unless there is no memory to take it. */
+        /* Earlier messages of the lane have arrived by now; without memory they stay there. */
         matters |= take_lane(c, msg->from);
-        if (lane->next != (uint32_t)msg->stamp)
+        if (lane->next != (uint32_t)fast__envelope(msg)->stamp)
             break;
         lane->next++;
-        c->held = msg->next;
+        c->held = fast__envelope(msg)->next;
         matters |= fast__deliver(&c->actor, msg);
     }
     return matters;
 }
 
-/* Deliver what has come. True if the actor should look at it. */
-static bool take_all(cell *c)
+/* Deliver all messages that have arrived. True if the actor may wait for one. */
+static bool take_all(threads_actor *c)
 {
     if (c->lanes)
         return take_lanes(c);
     bool matters = false;
     fast_msg *oldest = fast__inbox_take(&c->inbox);
     while (oldest) {
-        fast_msg *next = oldest->next;
+        fast_msg *next = fast__envelope(oldest)->next;
         if (oldest->part_count > 0)
             __builtin_prefetch(oldest->parts[0].buffer, 1);
         matters |= fast__deliver(&c->actor, oldest);
@@ -145,7 +150,8 @@ static bool take_all(cell *c)
     return matters;
 }
 
-static bool has_news(cell *c)
+/* Return whether a message has arrived or the actor was woken. */
+static bool has_news(threads_actor *c)
 {
     if (fast__inbox_has_news(&c->inbox))
         return true;
@@ -160,13 +166,13 @@ static int64_t threads_now(fast_actor *actor)
     return fast__clock_ns() - world_of(actor)->start;
 }
 
-/* Watch the inbox for a short time, if there is a core to spare. True if something came. */
-static bool spin(cell *c)
+/* Poll the inbox for a short time, if every actor has a core. True if there is news. */
+static bool spin(threads_actor *c)
 {
     const threads_world *world = world_of(&c->actor);
     if (atomic_load_explicit(&world->awake, memory_order_relaxed) <= world->cores) {
-        /* A pause is as long as the way of a message: at first, do without. */
-        for (int64_t i = 0; i < LOOKS; i++)
+        /* A pause takes as long as a message: start without. */
+        for (int64_t i = 0; i < POLLS; i++)
             if (has_news(c))
                 return true;
         for (int64_t i = 0; i < c->spin; i++) {
@@ -178,10 +184,10 @@ static bool spin(cell *c)
     return has_news(c);
 }
 
-/* Actors that have a core each and still sleep shortly over and over may have been put on one core,
- * where neither sees the other while it looks: then one goes to a core that nobody was last seen
- * on. Where others were seen is a hint and may be old. */
-static void part_ways(cell *c, int64_t slept)
+/* Move to a free core after many short sleeps: two actors that could have a core each may share
+ * one, where neither runs while the other polls. The cores of other actors are hints and may be
+ * old. */
+static void leave_shared_core(threads_actor *c, int64_t slept)
 {
     const threads_world *world = world_of(&c->actor);
     bool taken[FAST_CPU_MAX] = { false };
@@ -193,7 +199,7 @@ static void part_ways(cell *c, int64_t slept)
     const int here = fast__cpu_number();
     atomic_store_explicit(&c->core, here, memory_order_relaxed);
     for (int64_t i = 0; i < world->world.count; i++) {
-        const int core = atomic_load_explicit(&world->cells[i].core, memory_order_relaxed);
+        const int core = atomic_load_explicit(&world->actors[i].core, memory_order_relaxed);
         if (core >= 0 && i != c->actor.id)
             taken[core] = true;
     }
@@ -203,22 +209,22 @@ static void part_ways(cell *c, int64_t slept)
     atomic_store_explicit(&c->core, fast__cpu_number(), memory_order_relaxed);
 }
 
-/* Sleep until there is news or the deadline, and learn from it: after a short sleep it pays to
- * watch longer the next time, after a long one it does not. False if the deadline has passed. */
-static bool doze(cell *c, int64_t deadline)
+/* Sleep until there is news or the deadline, and adapt the time of polling: longer after a short
+ * sleep, shorter after a long one. False if the deadline has passed. */
+static bool sleep_until(threads_actor *c, int64_t deadline)
 {
     fast_actor *actor = &c->actor;
     const int64_t begin = threads_now(actor);
     if (begin >= deadline)
         return false;
-    /* Who sends by a lane writes the slot and then looks at `asleep`: here it is the other way
-     * round, so one of the two sees the other. */
+    /* A sender writes the slot of a lane and then reads `asleep`; here the order is opposite, so
+     * one of the two sees the other. */
     atomic_store(&c->asleep, true);
     if (!has_news(c))
         fast__inbox_sleep(&c->inbox, deadline - begin);
     atomic_store(&c->asleep, false);
     const int64_t slept = threads_now(actor) - begin;
-    part_ways(c, slept);
+    leave_shared_core(c, slept);
     if (slept < SPIN_PAYS_NS)
         c->spin = SPIN_MAX;
     else if (c->spin > SPIN_MIN)
@@ -226,10 +232,12 @@ static bool doze(cell *c, int64_t deadline)
     return true;
 }
 
+/* transport->wait: deliver, poll, and sleep if polling found nothing, until a message may matter.
+ * */
 static fast_err threads_wait(fast_actor *actor, int64_t deadline)
 {
-    cell *c = (cell *)actor;
-    actor->brief = true;
+    threads_actor *c = (threads_actor *)actor;
+    actor->waiting.brief = true;
     for (int64_t round = 1;; round++) {
         if (atomic_load_explicit(&actor->world->canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
@@ -240,24 +248,15 @@ static fast_err threads_wait(fast_actor *actor, int64_t deadline)
             return FAST_OK;
         if (spin(c))
             continue;
-        actor->brief = false;
-        if (!doze(c, deadline))
+        actor->waiting.brief = false;
+        if (!sleep_until(c, deadline))
             return FAST_OK;
     }
 }
 
 static void threads_wake(fast_actor *actor, int64_t id)
 {
-    fast__inbox_wake(&world_of(actor)->cells[id].inbox);
-}
-
-/* Real computing takes the time that it takes. */
-static fast_err threads_charge(fast_actor *actor, double operations, double bytes)
-{
-    (void)actor;
-    (void)operations;
-    (void)bytes;
-    return FAST_OK;
+    fast__inbox_wake(&world_of(actor)->actors[id].inbox);
 }
 
 static fast_err threads_share(fast_actor *actor, uint64_t key, size_t size, void *out)
@@ -269,22 +268,23 @@ static fast_err threads_share(fast_actor *actor, uint64_t key, size_t size, void
     return err;
 }
 
+/* transport->close. */
 static void threads_close(fast_world *base)
 {
     threads_world *world = (threads_world *)base;
     if (!world)
         return;
-    for (int64_t i = 0; world->cells && i < base->count; i++)
-        fast__actor_fini(&world->cells[i].actor);
+    for (int64_t i = 0; world->actors && i < base->count; i++)
+        fast__actor_fini(&world->actors[i].actor);
     fast__share_free(&world->shares);
     fast__mutex_fini(&world->mutex);
-    fast__free(world->cells);
+    fast__free(world->actors);
     fast__free(world->lanes);
     fast__world_fini(base);
     fast__free(world);
 }
 
-/* Lanes for every pair. Not under `check`, whose proofs do not fit in. */
+/* Make a lane for every pair; not under `check`, whose proofs do not fit into a slot. */
 static fast_err make_lanes(threads_world *world)
 {
     const int64_t count = world->world.count;
@@ -294,10 +294,11 @@ static fast_err make_lanes(threads_world *world)
     for (int64_t i = 0; i < count * count; i++)
         fast__lane_init(&world->lanes[i]);
     for (int64_t to = 0; to < count; to++)
-        world->cells[to].lanes = &world->lanes[to * count];
+        world->actors[to].lanes = &world->lanes[to * count];
     return FAST_OK;
 }
 
+/* transport->open: actors and lanes, but no threads yet. */
 static fast_err threads_open(const fast_actors_config *config, const fast_role *roles,
                              int64_t role_count, fast_world **world_out)
 {
@@ -313,13 +314,13 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     world->cores = fast__cpu_count();
     const int64_t count = world->world.count;
     world->world.spins = count <= world->cores ? SPIN_MAX : 0;
-    err = fast__alloc("actors", count, sizeof *world->cells, &world->cells);
+    err = fast__alloc("actors", count, sizeof *world->actors, &world->actors);
     if (!err)
         err = make_lanes(world);
     for (int64_t i = 0; !err && i < count; i++) {
-        world->cells[i].spin = SPIN_MAX;
-        atomic_init(&world->cells[i].core, -1);
-        err = fast__actor_init(&world->cells[i].actor, &world->world, i);
+        world->actors[i].spin = SPIN_MAX;
+        atomic_init(&world->actors[i].core, -1);
+        err = fast__actor_init(&world->actors[i].actor, &world->world, i);
     }
     if (err) {
         threads_close(&world->world);
@@ -329,9 +330,10 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     return FAST_OK;
 }
 
-static void *cell_main(void *ctx)
+/* Run an actor on its thread, and drop the messages that arrive too late. */
+static void *thread_main(void *ctx)
 {
-    cell *c = ctx;
+    threads_actor *c = ctx;
     threads_world *world = world_of(&c->actor);
     fast__cpu_go(world->core_first, c->actor.id);
     atomic_store(&c->core, fast__cpu_number());
@@ -343,6 +345,7 @@ static void *cell_main(void *ctx)
     return NULL;
 }
 
+/* transport->run: one thread for each actor. If one cannot be started, the others are canceled. */
 static fast_err threads_run(fast_world *base)
 {
     threads_world *world = (threads_world *)base;
@@ -352,18 +355,18 @@ static fast_err threads_run(fast_world *base)
     world->start = fast__clock_ns();
     atomic_store(&world->awake, base->count);
     for (int64_t i = 0; i < base->count && !err; i++) {
-        cell *c = &world->cells[i];
-        err = fast__thread_start(&c->thread, cell_main, c);
+        threads_actor *c = &world->actors[i];
+        err = fast__thread_start(&c->thread, thread_main, c);
         c->started = !err;
     }
     if (err) {
         atomic_store(&base->canceled, true);
         for (int64_t i = 0; i < base->count; i++)
-            threads_wake(&world->cells[0].actor, i);
+            threads_wake(&world->actors[0].actor, i);
     }
     for (int64_t i = 0; i < base->count; i++)
-        if (world->cells[i].started)
-            fast__thread_join(&world->cells[i].thread);
+        if (world->actors[i].started)
+            fast__thread_join(&world->actors[i].thread);
     for (int64_t i = 0; world->lanes && i < base->count * base->count; i++)
         atomic_fetch_add(&base->lost, fast__lane_left(&world->lanes[i], FAST_TAG_ENDED));
     return err;
@@ -379,6 +382,5 @@ const fast_transport fast__transport_threads = {
     .wait = threads_wait,
     .wake = threads_wake,
     .now = threads_now,
-    .charge = threads_charge,
     .share = threads_share,
 };
