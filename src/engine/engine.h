@@ -12,8 +12,22 @@
  * thousand replicas can share one program and one workspace. Running allocates nothing, blocks
  * nowhere and repeats to the bit.
  */
-typedef struct fast_program fast_program; /* the engine's own; begins with fast_program_head */
-typedef struct fast_workspace fast_workspace;
+
+/* The part of a program that every engine shares. An engine's own program embeds it as the first
+ * member and casts. */
+typedef struct fast_program {
+    const struct fast_engine *engine; /* the engine that compiled it */
+    const fast_graph *graph;          /* borrowed: lives longer than the program */
+    int64_t batch;                    /* largest number of samples in a pass */
+    double flops_forward; /* textbook operations of one sample: a multiply and an add are two */
+    double flops_train;   /* operations of forward and backward pass together */
+    uint64_t plan_hash;   /* hash of the measured choices; 0 if nothing was measured */
+} fast_program;
+
+/* The part of a workspace that every engine shares; embedded in the same way. */
+typedef struct fast_workspace {
+    const fast_program *program; /* the program it was made for */
+} fast_workspace;
 
 typedef struct fast_engine_options {
     int64_t batch;         /* largest batch; at least 1 */
@@ -52,16 +66,6 @@ typedef struct fast_pass {
     int64_t positions;       /* out: positions judged: samples times positions of each */
 } fast_pass;
 
-/* What every program begins with. */
-typedef struct fast_program_head {
-    const struct fast_engine *engine; /* that compiled it */
-    const fast_graph *graph;          /* borrowed: lives longer than the program */
-    int64_t batch;                    /* samples of a pass at most */
-    double flops_forward; /* arithmetic of one sample, by the textbook: multiply and add are two */
-    double flops_train;   /* forward and backward */
-    uint64_t plan_hash;   /* of the measured choices; 0 where nothing was measured */
-} fast_program_head;
-
 typedef struct fast_engine {
     const char *name;    /* as it is typed */
     const char *summary; /* one line, for help */
@@ -92,7 +96,6 @@ extern const fast_engine fast__engine_ref;
  * known but not in this build. */
 fast_err fast__engine_find(const char *name, const fast_engine **out);
 
-static inline const fast_program_head *fast__program_head(const fast_program *program)
-{
-    return (const fast_program_head *)(const void *)program;
-}
+/* Former names, for callers that still use them. */
+typedef fast_program fast_program_head;
+#define fast__program_head(program) (program)

@@ -127,8 +127,7 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
 {
     native *self = (native *)learner;
     const fast_graph *graph = self->options.graph;
-    const int64_t count =
-        fast__program_head(self->options.program)->batch * graph->positions * graph->outputs;
+    const int64_t count = self->options.program->batch * graph->positions * graph->outputs;
 
     FAST_ASSERT(teachers->temperature > 0 && teachers->share >= 0 && teachers->share <= 1);
     if (teachers->count > 0 && !self->taught)
@@ -143,7 +142,7 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
 static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, int64_t step,
                          fast_pass *pass)
 {
-    const fast_program_head *head = fast__program_head(self->options.program);
+    const fast_program *program = self->options.program;
 
     pass->params = self->base.w;
     pass->state = self->base.s;
@@ -154,12 +153,12 @@ static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, 
     if (self->teachers.count > 0)
         FAST_TRY(ask_teachers(self, pass));
     FAST_TRY(run_pass(self, pass));
-    gradient->flops += head->flops_forward * (double)(self->teachers.count * pass->batch->count);
+    gradient->flops += program->flops_forward * (double)(self->teachers.count * pass->batch->count);
     gradient->loss += pass->loss;
     gradient->correct += pass->correct;
     gradient->positions += pass->positions;
     gradient->samples += pass->batch->count;
-    gradient->flops += head->flops_train * (double)pass->batch->count;
+    gradient->flops += program->flops_train * (double)pass->batch->count;
     return FAST_OK;
 }
 
@@ -235,7 +234,7 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
 {
     const native *self = (const native *)learner;
     const fast_graph *graph = self->options.graph;
-    const int64_t batch = fast__program_head(self->options.program)->batch;
+    const int64_t batch = self->options.program->batch;
     int64_t found = 0;
 
     for (int n = 0; n < graph->node_count && learner->parts == 1; n++) {
@@ -257,7 +256,7 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
 {
     const native *self = (const native *)learner;
     const fast_graph *graph = self->options.graph;
-    const double batch = (double)fast__program_head(self->options.program)->batch;
+    const double batch = (double)self->options.program->batch;
     double operations = 0;
     int64_t found = 0, offset, count;
 
@@ -330,7 +329,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     FAST_ASSERT(options->engine != NULL);
     FAST_ASSERT(options->program != NULL);
     FAST_ASSERT((options->workspace != NULL) != (options->workspaces != NULL));
-    FAST_ASSERT(fast__program_head(options->program)->graph == graph);
+    FAST_ASSERT(options->program->graph == graph);
     FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
     self->options = *options;
     self->base.ops = &native_ops;
@@ -338,9 +337,8 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.moves = true;
     self->base.state = graph->state;
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
-    self->base.flops = fast__program_head(options->program)->flops_train *
-                       (double)fast__program_head(options->program)->batch *
-                       (double)self->base.parts;
+    self->base.flops =
+        options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
     err = fast__alloc("the parameters", graph->params.count, sizeof(float), &self->base.w);
     if (!err)

@@ -17,7 +17,7 @@
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
 
     FAST_ASSERT(count >= 0);
     FAST_ASSERT(begin <= end);
@@ -60,7 +60,7 @@ fast_err fast__cpu_keep(fast_cpu_compile *compile, fast_cpu_step *step, int64_t 
 /* Decide what each step does with the gradients of its inputs; contributions in order of time. */
 static void choose_how(fast_cpu_compile *compile, int *total, int *done)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
 
     for (int s = 0; s < program->step_count; s++)
         for (int i = 0; i < program->steps[s].in_count; i++)
@@ -86,7 +86,7 @@ static void choose_how(fast_cpu_compile *compile, int *total, int *done)
 /* A gradient lives from its first contribution to the way back of its source. */
 static fast_err place_gradient(fast_cpu_compile *compile, const fast_cpu_step *step, int i)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     fast_cpu_value *value = &program->values[step->in[i]];
     const int begin = fast__cpu_back(program, step);
     const int end = fast__cpu_back(program, &program->steps[value->source]);
@@ -110,7 +110,7 @@ static fast_err place_gradient(fast_cpu_compile *compile, const fast_cpu_step *s
 /* A value lives from its source to the last step that reads it, either way. */
 static fast_err place_value(fast_cpu_compile *compile, int v)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     fast_cpu_value *value = &program->values[v];
     const fast_cpu_step *source = &program->steps[value->source];
     int end = value->source;
@@ -134,7 +134,7 @@ static fast_err place_value(fast_cpu_compile *compile, int v)
 
 fast_err fast__cpu_gradients(fast_cpu_compile *compile)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     int *counts = NULL;
 
     FAST_TRY(fast__alloc("gradients", program->value_count * 2, sizeof *counts, &counts));
@@ -156,7 +156,7 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile)
 }
 
 /* The lowest offset at which buffer b meets no placed buffer that is alive with it. */
-static int64_t lowest(const fast_program *program, const bool *placed, const fast_cpu_buffer *b)
+static int64_t lowest(const fast_cpu_program *program, const bool *placed, const fast_cpu_buffer *b)
 {
     int64_t offset = 0;
 
@@ -175,7 +175,7 @@ static int64_t lowest(const fast_program *program, const bool *placed, const fas
     return offset;
 }
 
-fast_err fast__cpu_buffers_place(fast_program *program)
+fast_err fast__cpu_buffers_place(fast_cpu_program *program)
 {
     bool *placed = NULL;
 

@@ -97,17 +97,8 @@ const char *const *fast__conv_methods(void)
 
 const fast_conv_kernels *fast__conv_kernels(void)
 {
-#ifdef FAST_HAVE_X86_SIMD
-    switch (fast__isa()) {
-    case FAST_ISA_AVX512:
-        return &fast__conv_kernels_avx512;
-    case FAST_ISA_AVX2:
-        return &fast__conv_kernels_avx2;
-    case FAST_ISA_BASE:
-        break;
-    }
-#endif
-    return &fast__conv_kernels_base;
+    const fast_isa isa = fast__isa();
+    return FAST_KERNELS_PICK(conv, isa);
 }
 
 static void check_shape(const fast_conv_shape *s)
@@ -126,7 +117,7 @@ static void check_shape(const fast_conv_shape *s)
 
 static fast_err find_method(const char *name, const fast_conv_method **out)
 {
-    const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &(const char *){ NULL });
+    const int64_t i = fast__name_find(name, method_name, NULL, METHODS, NULL);
     if (i >= 0) {
         *out = fast__conv_registry[i];
         return FAST_OK;
@@ -189,8 +180,7 @@ static bool parse_choice(const char *text, const fast_conv_shape *shape,
         char *next = strstr(name, " / ");
         if (next)
             *next = '\0';
-        const char *nearest;
-        const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &nearest);
+        const int64_t i = fast__name_find(name, method_name, NULL, METHODS, NULL);
         if (i < 0 || count == FAST_CONV_PASSES || !fast__conv_registry[i]->fits(shape))
             return false;
         best[count] = fast__conv_registry[i];
@@ -288,22 +278,14 @@ const char *fast__conv_describe(const fast_conv *conv)
     return conv->describe;
 }
 
-int64_t fast__conv_keep_count(const fast_conv *conv)
-{
-    (void)conv;
-    return 0; /* conv_method.h says why */
-}
-
 int64_t fast__conv_scratch_count(const fast_conv *conv)
 {
     return conv->scratch;
 }
 
-fast_err fast__conv_local_new(const fast_conv *conv, float *keep, float *scratch, void **out)
+fast_err fast__conv_local_new(const fast_conv *conv, void **out)
 {
     conv_local *local;
-    (void)keep;
-    (void)scratch;
     FAST_TRY(fast__alloc("a convolution's workspace", 1, sizeof *local, &local));
     for (int pass = 0; pass < FAST_CONV_PASSES; pass++) {
         const int first = shared_with(conv, pass);

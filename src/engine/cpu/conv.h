@@ -40,18 +40,16 @@ const char *const *fast__conv_methods(void);
 /* Is this the name of a method, or NULL? The errors are those of fast__conv_new(). */
 fast_err fast__conv_method_check(const char *name);
 
-/* Floats that a workspace gives to each convolution (`keep`: lives from the forward to the backward
- * pass) and to all in turn (`scratch`: nothing survives a call). 64-byte aligned. */
-int64_t fast__conv_keep_count(const fast_conv *conv);
+/* Return the floats of scratch memory that a pass needs, 64-byte aligned. Nothing in it survives a
+ * call, so all convolutions of a workspace may share it. */
 int64_t fast__conv_scratch_count(const fast_conv *conv);
 
 /* What belongs to one workspace beside memory (oneDNN's memory objects); may be NULL. */
-fast_err fast__conv_local_new(const fast_conv *conv, float *keep, float *scratch, void **out);
+fast_err fast__conv_local_new(const fast_conv *conv, void **out);
 void fast__conv_local_free(const fast_conv *conv, void *local);
 
 typedef struct fast_conv_io {
     void *local;       /* of fast__conv_local_new() */
-    float *keep;       /* fast__conv_keep_count() floats */
     float *scratch;    /* fast__conv_scratch_count() floats */
     const float *x;    /* [in_h][in_w][in_c][lanes] */
     const float *w;    /* [out_c][in_c / groups][kh][kw] */
@@ -65,6 +63,6 @@ typedef struct fast_conv_io {
 
 void fast__conv_forward(const fast_conv *conv, const fast_conv_io *io);
 
-/* After the forward pass of the same batch with the same keep. Padding lanes of dy are zero. Reads
+/* After the forward pass of the same batch. Padding lanes of dy are zero. Reads
  * w before it writes dw. The bias gradient is the caller's (a sum over pixels and lanes). */
 void fast__conv_backward(const fast_conv *conv, const fast_conv_io *io);

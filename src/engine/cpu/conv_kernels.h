@@ -27,11 +27,7 @@ typedef struct fast_conv_kernels {
     void (*dot)(const fast_dot *dot, const float *a, const float *b, float *c);
 } fast_conv_kernels;
 
-extern const fast_conv_kernels fast__conv_kernels_base;
-#ifdef FAST_HAVE_X86_SIMD
-extern const fast_conv_kernels fast__conv_kernels_avx2;
-extern const fast_conv_kernels fast__conv_kernels_avx512;
-#endif
+FAST_KERNELS(conv)
 
 /* The table for this processor. */
 const fast_conv_kernels *fast__conv_kernels(void);

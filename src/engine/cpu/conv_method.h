@@ -32,20 +32,11 @@ typedef struct fast_conv_method {
     void (*backward)(const void *self, const fast_conv_io *io);
 } fast_conv_method;
 
-extern const fast_conv_method fast__conv_xsmm;
-extern const fast_conv_method fast__conv_im2col;
-extern const fast_conv_method fast__conv_winograd_2x2_3x3;
-extern const fast_conv_method fast__conv_winograd_4x4_3x3;
-extern const fast_conv_method fast__conv_winograd_6x6_3x3;
-extern const fast_conv_method fast__conv_winograd_2x2_5x5;
+extern const fast_conv_method fast__conv_xsmm, fast__conv_im2col;
+extern const fast_conv_method fast__conv_onednn, fast__conv_onednn_winograd;
+extern const fast_conv_method fast__conv_winograd_2x2_3x3, fast__conv_winograd_4x4_3x3;
+extern const fast_conv_method fast__conv_winograd_6x6_3x3, fast__conv_winograd_2x2_5x5;
 extern const fast_conv_method fast__conv_winograd_4x4_5x5;
-extern const fast_conv_method fast__conv_onednn;
-extern const fast_conv_method fast__conv_onednn_winograd;
-
-/* The part [*first, *end) of the outputs along one axis (0: y, 1: x) whose input under tap `k` lies
- * inside the image; empty where *first >= *end. */
-void fast__conv_valid(const fast_conv_shape *shape, int axis, int64_t k, int64_t *first,
-                      int64_t *end);
 
 /* The methods of this build, the last NULL. Plans name them, so their order may change. */
 extern const fast_conv_method *const fast__conv_registry[];

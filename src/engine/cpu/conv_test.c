@@ -165,16 +165,14 @@ typedef struct results {
 static void compute(const problem *p, const fast_conv *conv, const results *r)
 {
     float *scratch = take(fast__conv_scratch_count(conv), sizeof(float));
-    float *keep = take(fast__conv_keep_count(conv), sizeof(float));
     /* Nothing may depend on what scratch and outputs held before. */
     memset(scratch, 0x7f, (size_t)fast__conv_scratch_count(conv) * sizeof(float));
     memset(r->y, 0x7f, (size_t)p->out * sizeof(float));
     memset(r->dx, 0x7f, (size_t)p->in * sizeof(float));
     memset(r->dw, 0x7f, (size_t)p->weights * sizeof(float));
     void *local;
-    assert_int_equal(fast__conv_local_new(conv, keep, scratch, &local), FAST_OK);
+    assert_int_equal(fast__conv_local_new(conv, &local), FAST_OK);
     fast_conv_io io = { .local = local,
-                        .keep = keep,
                         .scratch = scratch,
                         .x = p->x,
                         .w = p->w,
@@ -192,7 +190,6 @@ static void compute(const problem *p, const fast_conv *conv, const results *r)
     fast__conv_backward(conv, &io);
     fast__conv_local_free(conv, local);
     fast__free(scratch);
-    fast__free(keep);
 }
 
 static void results_open(results *r, const problem *p)
@@ -358,7 +355,7 @@ static void gradients_alone(void **state)
         compute(&p, conv, &all);
         float *scratch = take(fast__conv_scratch_count(conv), sizeof(float));
         void *local;
-        assert_int_equal(fast__conv_local_new(conv, NULL, scratch, &local), FAST_OK);
+        assert_int_equal(fast__conv_local_new(conv, &local), FAST_OK);
         fast_conv_io io = { .local = local, .scratch = scratch, .x = p.x, .w = p.w, .dy = p.dy };
         io.dx = alone.dx;
         fast__conv_backward(conv, &io);
@@ -537,7 +534,7 @@ static void out_of_memory(void **state)
             if (!err)
                 err = fast__conv_new(&s, plan, name, &conv);
             if (!err)
-                err = fast__conv_local_new(conv, NULL, NULL, &local);
+                err = fast__conv_local_new(conv, &local);
             fast__alloc_fail_after(-1, true);
             if (!err || err == FAST_ENOTSUP) {
                 fast__conv_local_free(conv, local);

@@ -19,17 +19,16 @@
 
 #include <string.h>
 
-void fast__conv_valid(const fast_conv_shape *shape, int axis, int64_t k, int64_t *first,
-                      int64_t *end)
+/* Set [*first, *end) to the output columns whose input column under tap `k` lies inside the image;
+ * the range is empty if *first >= *end. */
+static void valid_columns(const fast_conv_shape *s, int64_t k, int64_t *first, int64_t *end)
 {
-    const int64_t in = axis == 0 ? shape->in_h : shape->in_w;
-    const int64_t out = axis == 0 ? shape->out_h : shape->out_w;
-    const int64_t stride = shape->stride[axis];
-    const int64_t offset = k * shape->dilation[axis] - shape->pad[axis]; /* in = o stride + this */
+    const int64_t stride = s->stride[1];
+    const int64_t offset = k * s->dilation[1] - s->pad[1]; /* input column = o stride + offset */
     *first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    *end = in - 1 - offset < 0 ? 0 : (in - 1 - offset) / stride + 1;
-    if (*end > out)
-        *end = out;
+    *end = s->in_w - 1 - offset < 0 ? 0 : (s->in_w - 1 - offset) / stride + 1;
+    if (*end > s->out_w)
+        *end = s->out_w;
 }
 
 int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
@@ -76,21 +75,21 @@ static void add_row(const row_sums *row)
     if (s->groups != 1 || s->dilation[1] != 1) {
         for (int64_t k = 0; k < taps; k++) {
             int64_t first, end;
-            fast__conv_valid(s, 1, k, &first, &end);
+            valid_columns(s, k, &first, &end);
             add_pixels(row, k, 1, first, end);
         }
         return;
     }
     /* All taps together where all are inside: from the first tap's first to the last one's end. */
     int64_t inner_first, inner_end, unused;
-    fast__conv_valid(s, 1, 0, &inner_first, &unused);
-    fast__conv_valid(s, 1, taps - 1, &unused, &inner_end);
+    valid_columns(s, 0, &inner_first, &unused);
+    valid_columns(s, taps - 1, &unused, &inner_end);
     if (inner_end < inner_first)
         inner_end = inner_first;
     add_pixels(row, 0, taps, inner_first, inner_end);
     for (int64_t k = 0; k < taps; k++) {
         int64_t first, end;
-        fast__conv_valid(s, 1, k, &first, &end);
+        valid_columns(s, k, &first, &end);
         add_pixels(row, k, 1, first, end < inner_first ? end : inner_first);
         add_pixels(row, k, 1, first > inner_end ? first : inner_end, end);
     }

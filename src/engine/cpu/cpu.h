@@ -37,9 +37,6 @@ typedef struct fast_cpu_compile fast_cpu_compile;
 
 enum { FAST_CPU_GEMMS = 8, FAST_CPU_BUFFERS = 8, FAST_CPU_NOTE_MAX = 96 };
 
-/* The buffer of a convolution's step on which its part of a workspace is made. */
-enum { FAST_CPU_CONV_KEEP = 0 };
-
 /* An interval of time and the memory that it gets. Time: forward of step s is s, the loss is the
  * number of steps S, backward of step s is 2 S - s. */
 typedef struct fast_cpu_buffer {
@@ -74,7 +71,7 @@ typedef struct fast_cpu_op {
     bool overwrites;   /* cannot accumulate: may be asked for FAST_CPU_SECOND */
     bool sums;         /* reads the output's gradient as a sum of two */
     int alias;         /* input whose gradient may be FAST_CPU_ALIAS, or -1 */
-    /* Choose kernels, ask for buffers, write the note. */
+    /* Choose kernels, ask for buffers, write the note. NULL: the step needs nothing. */
     fast_err (*plan)(fast_cpu_compile *compile, fast_cpu_step *step);
     /* Writes the output, and what the way back will read. */
     void (*forward)(fast_cpu_run *run, const fast_cpu_step *step);
@@ -106,8 +103,8 @@ struct fast_cpu_step {
     char note[FAST_CPU_NOTE_MAX];      /* for describe */
 };
 
-struct fast_program {
-    fast_program_head head;
+typedef struct fast_cpu_program {
+    fast_program base;
     bool train;    /* a way back is compiled */
     int64_t lanes; /* the batch rounded up */
     fast_isa isa;  /* of the kernels: */
@@ -128,19 +125,19 @@ struct fast_program {
     bool *needs;          /* per node: somebody needs the gradient of its output */
     int soft;             /* buffer of labels and targets in lanes */
     int64_t memory_count; /* floats of a workspace */
-};
+} fast_cpu_program;
 
-struct fast_workspace {
-    const fast_program *program; /* that it was made for */
-    float *memory;               /* all buffers */
-    void **locals;               /* per step: what a convolution keeps beside memory */
+typedef struct fast_cpu_workspace {
+    fast_workspace base; /* first, so that the contract's pointers convert */
+    float *memory;       /* all buffers */
+    void **locals;       /* per step: what a convolution keeps beside memory */
     int64_t *times; /* NULL, or [2 steps + 1]: nanoseconds are added at each time, for benchmarks */
-};
+} fast_cpu_workspace;
 
 /* A pass that goes on: what steps are given. */
 struct fast_cpu_run {
-    const fast_program *program;
-    fast_workspace *workspace;
+    const fast_cpu_program *program;
+    fast_cpu_workspace *workspace;
     fast_pass *pass;
     const fast_graph *graph; /* the program's */
     int64_t lanes;           /* likewise */
@@ -151,7 +148,7 @@ struct fast_cpu_run {
 struct fast_cpu_compile {
     const fast_graph *graph;
     const fast_engine_options *options;
-    fast_program *program;
+    fast_cpu_program *program;
     fast_plan *plan;
 };
 
@@ -162,9 +159,9 @@ fast_err fast__cpu_fuse(fast_cpu_compile *compile);
 fast_err fast__cpu_gradients(fast_cpu_compile *compile);
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out);
-fast_err fast__cpu_buffers_place(fast_program *program);
+fast_err fast__cpu_buffers_place(fast_cpu_program *program);
 
-static inline int fast__cpu_back(const fast_program *program, const fast_cpu_step *step)
+static inline int fast__cpu_back(const fast_cpu_program *program, const fast_cpu_step *step)
 {
     return 2 * program->step_count - step->index;
 }

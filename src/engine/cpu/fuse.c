@@ -136,7 +136,7 @@ static bool leave_relu(fuse *f, int node)
 
 static fast_err make_step(fuse *f, int node)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
     const fast_node *n = &f->graph->nodes[node];
     fast_cpu_step *step = &program->steps[program->step_count];
 
@@ -161,7 +161,7 @@ static fast_err make_step(fuse *f, int node)
 }
 
 /* Steps run in the order of their last node: everything that one reads is there before. */
-static void sort_steps(fast_program *program)
+static void sort_steps(fast_cpu_program *program)
 {
     for (int i = 1; i < program->step_count; i++) {
         const fast_cpu_step step = program->steps[i];
@@ -195,7 +195,7 @@ static bool readers_flatten(const fuse *f, int node)
 
 static int add_value(fuse *f, int node, int source)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     program->values[program->value_count] = (fast_cpu_value){ .rows = f->graph->nodes[node].count,
                                                               .needs = f->needs[node],
@@ -209,7 +209,7 @@ static int add_value(fuse *f, int node, int source)
 /* Insert a step before `at` that permutes the rows of an image, and give its value. */
 static int insert_permute(fuse *f, int *at, int node, int value)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     memmove(program->steps + *at + 1, program->steps + *at,
             (size_t)(program->step_count - *at) * sizeof *program->steps);
@@ -230,7 +230,7 @@ static int insert_permute(fuse *f, int *at, int node, int value)
 /* Give every step its values; flattens become the values they read. */
 static void make_values(fuse *f)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
     const fast_graph *graph = f->graph;
 
     for (int s = 0; s < program->step_count; s++) {
@@ -270,7 +270,7 @@ static void make_values(fuse *f)
 /* Indices, and who takes part in the way back. */
 static void finish_steps(fuse *f)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     for (int i = 0; i < f->graph->node_count; i++)
         program->step_of[i] = -1;

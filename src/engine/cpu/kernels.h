@@ -150,23 +150,9 @@ typedef struct fast_attention_kernels {
                      const float *p, const float *dz, float *dqkv, float *scratch);
 } fast_attention_kernels;
 
-#define FAST_KERNELS(x)                                       \
-    extern const fast_##x##_kernels fast__##x##_kernels_base; \
-    extern const fast_##x##_kernels fast__##x##_kernels_avx2; \
-    extern const fast_##x##_kernels fast__##x##_kernels_avx512;
-
 FAST_KERNELS(elem)
 FAST_KERNELS(loss)
 FAST_KERNELS(pool)
 FAST_KERNELS(norm)
 FAST_KERNELS(cell)
 FAST_KERNELS(attention)
-
-#ifdef FAST_HAVE_X86_SIMD
-#define FAST_KERNELS_PICK(x, isa)                           \
-    ((isa) == FAST_ISA_AVX512 ? &fast__##x##_kernels_avx512 \
-     : (isa) == FAST_ISA_AVX2 ? &fast__##x##_kernels_avx2   \
-                              : &fast__##x##_kernels_base)
-#else
-#define FAST_KERNELS_PICK(x, isa) ((void)(isa), &fast__##x##_kernels_base)
-#endif

@@ -7,13 +7,6 @@
 
 #include <string.h>
 
-static fast_err plan_nothing(fast_cpu_compile *compile, fast_cpu_step *step)
-{
-    (void)compile;
-    (void)step;
-    return FAST_OK;
-}
-
 /* [n][C][H][W] to [H][W][C][lanes], a channel at a time; vectors and sequences lie right. */
 void fast__cpu_to_lanes(const fast_cpu_run *run, int index, const float *samples, float *value)
 {
@@ -40,9 +33,7 @@ static void input_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_to_lanes(run, step->node, run->pass->batch->x, fast__cpu_out(run, step));
 }
 
-const fast_cpu_op fast__cpu_input = {
-    .name = "transpose", .alias = -1, .plan = plan_nothing, .forward = input_forward
-};
+const fast_cpu_op fast__cpu_input = { .name = "transpose", .alias = -1, .forward = input_forward };
 
 /* Rows [position][channel] to [channel][position]; back the other way round. */
 static void permute_forward(fast_cpu_run *run, const fast_cpu_step *step)
@@ -71,11 +62,9 @@ static void permute_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                                                        dx + (p * C + c) * L);
 }
 
-const fast_cpu_op fast__cpu_permute = { .name = "permute",
-                                        .alias = -1,
-                                        .plan = plan_nothing,
-                                        .forward = permute_forward,
-                                        .backward = permute_backward };
+const fast_cpu_op fast__cpu_permute = {
+    .name = "permute", .alias = -1, .forward = permute_forward, .backward = permute_backward
+};
 
 static fast_act act_of(fast_op op)
 {
@@ -117,7 +106,6 @@ const fast_cpu_op fast__cpu_act = { .name = "elementwise",
                                     .reads_input = true,
                                     .reads_output = true,
                                     .alias = -1,
-                                    .plan = plan_nothing,
                                     .forward = act_forward,
                                     .backward = act_backward };
 
@@ -150,11 +138,9 @@ static void add_backward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-const fast_cpu_op fast__cpu_add = { .name = "add",
-                                    .alias = 0,
-                                    .plan = plan_nothing,
-                                    .forward = add_forward,
-                                    .backward = add_backward };
+const fast_cpu_op fast__cpu_add = {
+    .name = "add", .alias = 0, .forward = add_forward, .backward = add_backward
+};
 
 static void concat_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
@@ -188,11 +174,9 @@ static void concat_backward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-const fast_cpu_op fast__cpu_concat = { .name = "concat",
-                                       .alias = -1,
-                                       .plan = plan_nothing,
-                                       .forward = concat_forward,
-                                       .backward = concat_backward };
+const fast_cpu_op fast__cpu_concat = {
+    .name = "concat", .alias = -1, .forward = concat_forward, .backward = concat_backward
+};
 
 static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
@@ -218,11 +202,9 @@ static void last_backward(fast_cpu_run *run, const fast_cpu_step *step)
     memcpy(dx + (T - 1) * n, dy, (size_t)n * sizeof *dx);
 }
 
-const fast_cpu_op fast__cpu_last = { .name = "last",
-                                     .alias = -1,
-                                     .plan = plan_nothing,
-                                     .forward = last_forward,
-                                     .backward = last_backward };
+const fast_cpu_op fast__cpu_last = {
+    .name = "last", .alias = -1, .forward = last_forward, .backward = last_backward
+};
 
 static void softmax_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
@@ -250,6 +232,5 @@ static void softmax_backward(fast_cpu_run *run, const fast_cpu_step *step)
 const fast_cpu_op fast__cpu_softmax = { .name = "softmax",
                                         .reads_output = true,
                                         .alias = -1,
-                                        .plan = plan_nothing,
                                         .forward = softmax_forward,
                                         .backward = softmax_backward };

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { KEEP = FAST_CPU_CONV_KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
+enum { SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
 
 static int64_t filter_count(const fast_graph *graph, int node)
 {
@@ -18,7 +18,7 @@ static int64_t filter_count(const fast_graph *graph, int node)
 
 static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     const fast_node *node = &compile->graph->nodes[step->node];
     const fast_node *in = &compile->graph->nodes[step->in_node[0]];
     fast_conv_shape shape = { .in_c = in->shape[0],
@@ -42,7 +42,6 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const int64_t scratch = fast__conv_scratch_count(step->conv);
     FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch, &step->buffer[SCRATCH]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, scratch, &step->buffer[SCRATCH_BACK]));
-    FAST_TRY(fast__cpu_keep(compile, step, fast__conv_keep_count(step->conv), &step->buffer[KEEP]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, shape.out_c * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (step->how[0] == FAST_CPU_ADD)
@@ -65,7 +64,6 @@ static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step, 
     const bool normed = run->graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
 
     return (fast_conv_io){ .local = run->workspace->locals[step->index],
-                           .keep = fast__cpu_memory(run, step->buffer[KEEP]),
                            .scratch = fast__cpu_memory(run, step->buffer[scratch]),
                            .x = fast__cpu_in(run, step, 0),
                            .w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT])

@@ -84,13 +84,6 @@ const fast_cpu_op fast__cpu_max_pool = { .name = "max_pool",
                                          .forward = max_forward,
                                          .backward = max_backward };
 
-static fast_err plan_nothing(fast_cpu_compile *compile, fast_cpu_step *step)
-{
-    (void)compile;
-    (void)step;
-    return FAST_OK;
-}
-
 static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -108,11 +101,9 @@ static void avg_backward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->pool->average_back(&s, fast__cpu_out_grad(run, step), dx);
 }
 
-const fast_cpu_op fast__cpu_avg_pool = { .name = "avg_pool",
-                                         .alias = -1,
-                                         .plan = plan_nothing,
-                                         .forward = avg_forward,
-                                         .backward = avg_backward };
+const fast_cpu_op fast__cpu_avg_pool = {
+    .name = "avg_pool", .alias = -1, .forward = avg_forward, .backward = avg_backward
+};
 
 static void global_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
@@ -133,8 +124,6 @@ static void global_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                     step->how[0] == FAST_CPU_ADD);
 }
 
-const fast_cpu_op fast__cpu_global_pool = { .name = "global_pool",
-                                            .alias = -1,
-                                            .plan = plan_nothing,
-                                            .forward = global_forward,
-                                            .backward = global_backward };
+const fast_cpu_op fast__cpu_global_pool = {
+    .name = "global_pool", .alias = -1, .forward = global_forward, .backward = global_backward
+};

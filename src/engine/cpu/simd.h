@@ -28,3 +28,19 @@ typedef float fast_vecu __attribute__((vector_size(64), aligned(4)));
 #ifdef FAST_ISA
 #define FAST_SIMD(name) FAST_SIMD_PASTE(name, FAST_ISA)
 #endif
+
+/* Declare the tables of kernels fast__x_kernels, one per instruction set. */
+#define FAST_KERNELS(x)                                       \
+    extern const fast_##x##_kernels fast__##x##_kernels_base; \
+    extern const fast_##x##_kernels fast__##x##_kernels_avx2; \
+    extern const fast_##x##_kernels fast__##x##_kernels_avx512;
+
+/* The table of kernels x for an instruction set. */
+#ifdef FAST_HAVE_X86_SIMD
+#define FAST_KERNELS_PICK(x, isa)                           \
+    ((isa) == FAST_ISA_AVX512 ? &fast__##x##_kernels_avx512 \
+     : (isa) == FAST_ISA_AVX2 ? &fast__##x##_kernels_avx2   \
+                              : &fast__##x##_kernels_base)
+#else
+#define FAST_KERNELS_PICK(x, isa) ((void)(isa), &fast__##x##_kernels_base)
+#endif

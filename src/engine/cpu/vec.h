@@ -9,6 +9,12 @@
  */
 #include "engine/cpu/simd.h"
 
+/* How the basic operations are inlined: a file whose loops the compiler would otherwise cut into
+ * functions defines it as always_inline before it includes this header. */
+#ifndef VEC_INLINE
+#define VEC_INLINE static inline
+#endif
+
 /* Vectors wider than the baseline are passed between functions of one file only. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -19,19 +25,18 @@
 
 typedef int32_t vec_int __attribute__((vector_size(64), aligned(64)));
 typedef uint8_t vec_byte __attribute__((vector_size(16), aligned(1)));
-typedef double vec_double __attribute__((vector_size(128), aligned(64)));
 
-static inline fast_vec vec_set(float a)
+VEC_INLINE fast_vec vec_set(float a)
 {
     return (fast_vec){ a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a };
 }
 
-static inline fast_vec vec_load(const float *p)
+VEC_INLINE fast_vec vec_load(const float *p)
 {
     return *(const fast_vec *)(const void *)p;
 }
 
-static inline void vec_store(float *p, fast_vec a)
+VEC_INLINE void vec_store(float *p, fast_vec a)
 {
     *(fast_vec *)(void *)p = a;
 }
@@ -39,11 +44,6 @@ static inline void vec_store(float *p, fast_vec a)
 static inline fast_vec vec_loadu(const float *p)
 {
     return *(const fast_vecu *)(const void *)p;
-}
-
-static inline void vec_storeu(float *p, fast_vec a)
-{
-    *(fast_vecu *)(void *)p = a;
 }
 
 /* a where the mask is -1, b where it is 0. */
@@ -69,6 +69,15 @@ static inline fast_vec vec_max(fast_vec a, fast_vec b)
 #else
     return vec_select(a > b, a, b);
 #endif
+}
+
+/* max(0, x), and 0 for NaN; vec_max(0, x) passes NaN on. */
+VEC_INLINE fast_vec vec_relu(fast_vec x)
+{
+    fast_vec y;
+    for (int i = 0; i < FAST_VEC; i++)
+        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+    return y;
 }
 
 static inline fast_vec vec_min(fast_vec a, fast_vec b)
@@ -101,16 +110,6 @@ static inline float vec_sum(fast_vec a)
 {
     float s[FAST_VEC];
     memcpy(s, &a, sizeof s);
-    for (int width = FAST_VEC / 2; width; width /= 2)
-        for (int i = 0; i < width; i++)
-            s[i] += s[i + width];
-    return s[0];
-}
-
-static inline double vec_sum_double(const double *a)
-{
-    double s[FAST_VEC];
-    memcpy(s, a, sizeof s);
     for (int width = FAST_VEC / 2; width; width /= 2)
         for (int i = 0; i < width; i++)
             s[i] += s[i + width];

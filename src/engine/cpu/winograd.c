@@ -66,17 +66,8 @@ typedef struct memory {
 
 static const fast_winograd_kernels *kernels_of(int variant)
 {
-#ifdef FAST_HAVE_X86_SIMD
-    switch (fast__isa()) {
-    case FAST_ISA_AVX512:
-        return &fast__winograd_kernels_avx512[variant];
-    case FAST_ISA_AVX2:
-        return &fast__winograd_kernels_avx2[variant];
-    case FAST_ISA_BASE:
-        break;
-    }
-#endif
-    return &fast__winograd_kernels_base[variant];
+    const fast_isa isa = fast__isa();
+    return &(*FAST_KERNELS_PICK(winograd_list, isa))[variant];
 }
 
 static bool fits(const fast_conv_shape *s, int variant)

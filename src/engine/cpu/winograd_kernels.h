@@ -46,8 +46,6 @@ typedef struct fast_winograd_kernels {
     void (*weights_grad)(const float *from, float *to, int64_t count);
 } fast_winograd_kernels;
 
-extern const fast_winograd_kernels fast__winograd_kernels_base[FAST_WINOGRAD_VARIANTS];
-#ifdef FAST_HAVE_X86_SIMD
-extern const fast_winograd_kernels fast__winograd_kernels_avx2[FAST_WINOGRAD_VARIANTS];
-extern const fast_winograd_kernels fast__winograd_kernels_avx512[FAST_WINOGRAD_VARIANTS];
-#endif
+/* The variants of one instruction set. */
+typedef fast_winograd_kernels fast_winograd_list_kernels[FAST_WINOGRAD_VARIANTS];
+FAST_KERNELS(winograd_list)

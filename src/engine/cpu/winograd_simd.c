@@ -4,42 +4,20 @@
  * lanes, so the arithmetic of a transform is that of the scalar formula and no shuffle is needed.
  * The variants differ in their constants only; winograd_tile.inc is expanded for each.
  */
+#define VEC_INLINE static inline __attribute__((always_inline))
+#include "engine/cpu/vec.h"
 #include "engine/cpu/winograd_kernels.h"
 #include "engine/cpu/winograd_transforms.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-INLINE fast_vec splat(float x)
+VEC_INLINE fast_vec scaled(const float *from, const float *scale)
 {
-    return (fast_vec){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
-}
-
-INLINE fast_vec load(const float *from)
-{
-    return *(const fast_vec *)(const void *)from;
-}
-
-INLINE void store(float *to, fast_vec x)
-{
-    *(fast_vec *)(void *)to = x;
-}
-
-INLINE fast_vec scaled(const float *from, const float *scale)
-{
-    return scale ? load(from) * splat(*scale) : load(from);
-}
-
-INLINE fast_vec relu_vec(fast_vec x)
-{
-    fast_vec y;
-    for (int i = 0; i < FAST_VEC; i++)
-        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
-    return y;
+    return scale ? vec_load(from) * vec_set(*scale) : vec_load(from);
 }
 
 /* Whether the whole tile, of `extent` pixels a side, lies in the image. */
-INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
+VEC_INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 {
     return tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == extent &&
            tile->end[1] == extent;
@@ -113,6 +91,6 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
         .weights_grad = weights_grad_##m_##_##r_, .weights_one = weights_one_##m_##_##r_ \
     }
 
-const fast_winograd_kernels FAST_SIMD(fast__winograd_kernels)[FAST_WINOGRAD_VARIANTS] = {
+const fast_winograd_list_kernels FAST_SIMD(fast__winograd_list_kernels) = {
     KERNELS(2, 3), KERNELS(4, 3), KERNELS(6, 3), KERNELS(2, 5), KERNELS(4, 5),
 };

@@ -54,8 +54,8 @@ typedef struct ref_node {
     int64_t keep; /* from forward to backward */
 } ref_node;
 
-struct fast_program {
-    fast_program_head head;
+typedef struct ref_program {
+    fast_program base;
     bool train;
     ref_node *nodes;
     bool *needs;      /* fast__graph_needs() */
@@ -63,15 +63,17 @@ struct fast_program {
     int64_t dy_first; /* gradients lie together, to be cleared at once: from here ... */
     int64_t dy_end;   /* ... to here */
     int64_t count;    /* floats of a workspace */
-};
+} ref_program;
 
-struct fast_workspace {
-    const fast_program *program;
-    float *memory;
-};
+typedef struct ref_workspace {
+    fast_workspace base; /* first, so that the contract's pointers convert */
+    float *memory;       /* outputs, saved values, gradients and scratch, as the program laid out */
+} ref_workspace;
 
-static void ref_program_free(fast_program *program)
+static void ref_program_free(fast_program *base)
 {
+    ref_program *program = (ref_program *)base;
+
     if (!program)
         return;
     fast__free(program->nodes);
@@ -92,7 +94,7 @@ static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
 }
 
 /* Lay out a workspace: outputs and kept memory, gradients, scratch. */
-static fast_err plan_memory(fast_program *program, const fast_graph *graph, int64_t batch)
+static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64_t batch)
 {
     int64_t used = 0;
     int64_t scratch = 0;
@@ -126,7 +128,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
 {
     FAST_ASSERT(options->batch >= 1);
     FAST_ASSERT(out != NULL);
-    fast_program *program = NULL;
+    ref_program *program = NULL;
     FAST_TRY(fast__graph_check(graph));
     if (options->method)
         return fast__fail(FAST_EINVAL,
@@ -146,7 +148,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
     err = plan_memory(program, graph, options->batch);
     if (err)
         goto undo_program;
-    program->head = (fast_program_head){
+    program->base = (fast_program){
         .engine = &fast__engine_ref,
         .graph = graph,
         .batch = options->batch,
@@ -154,41 +156,41 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         .flops_train = fast__graph_flops_train(graph, program->needs),
         .plan_hash = 0,
     };
-    *out = program;
+    *out = &program->base;
     return FAST_OK;
 
 undo_program:
-    ref_program_free(program);
+    ref_program_free(&program->base);
     return err;
 }
 
-static void ref_workspace_free(fast_workspace *workspace)
+static void ref_workspace_free(fast_workspace *base)
 {
-    if (!workspace)
+    if (!base)
         return;
-    fast__free(workspace->memory);
-    fast__free(workspace);
+    fast__free(((ref_workspace *)base)->memory);
+    fast__free(base);
 }
 
 static fast_err ref_workspace_new(const fast_program *program, fast_workspace **out)
 {
     FAST_ASSERT(program != NULL);
     FAST_ASSERT(out != NULL);
-    fast_workspace *workspace = NULL;
+    ref_workspace *workspace = NULL;
     FAST_TRY(fast__alloc("workspace", 1, sizeof(*workspace), &workspace));
-    workspace->program = program;
-    const fast_err err =
-        fast__alloc("activations", program->count, sizeof(float), &workspace->memory);
+    workspace->base.program = program;
+    const fast_err err = fast__alloc("activations", ((const ref_program *)program)->count,
+                                     sizeof(float), &workspace->memory);
     if (err) {
-        ref_workspace_free(workspace);
+        ref_workspace_free(&workspace->base);
         return err;
     }
-    *out = workspace;
+    *out = &workspace->base;
     return FAST_OK;
 }
 
 /* The output of a node: the batch itself for the input. */
-static float *output_of(const fast_program *program, const fast_workspace *workspace,
+static float *output_of(const ref_program *program, const ref_workspace *workspace,
                         const fast_pass *pass, int node)
 {
     /* Operators only read their inputs: x is never written through this pointer. */
@@ -196,10 +198,10 @@ static float *output_of(const fast_program *program, const fast_workspace *works
                      : workspace->memory + program->nodes[node].y;
 }
 
-static fast_ref_call call_of(const fast_program *program, const fast_workspace *workspace,
+static fast_ref_call call_of(const ref_program *program, const ref_workspace *workspace,
                              const fast_pass *pass, int index)
 {
-    const fast_graph *graph = program->head.graph;
+    const fast_graph *graph = program->base.graph;
     const fast_node *node = &graph->nodes[index];
     fast_ref_call call = { .graph = graph,
                            .node = node,
@@ -233,10 +235,10 @@ static void report_node(const fast_ref_call *call)
     }
 }
 
-static void go_back(const fast_program *program, const fast_workspace *workspace,
+static void go_back(const ref_program *program, const ref_workspace *workspace,
                     const fast_pass *pass)
 {
-    for (int i = program->head.graph->node_count - 1; i > 0; i--) {
+    for (int i = program->base.graph->node_count - 1; i > 0; i--) {
         if (!program->needs[i])
             continue;
         fast_ref_call call = call_of(program, workspace, pass, i);
@@ -245,12 +247,14 @@ static void go_back(const fast_program *program, const fast_workspace *workspace
     }
 }
 
-static fast_err ref_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
+static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
-    const fast_graph *graph = program->head.graph;
-    FAST_ASSERT(workspace->program == program);
+    const ref_program *program = (const ref_program *)base;
+    const ref_workspace *workspace = (const ref_workspace *)memory;
+    const fast_graph *graph = base->graph;
+    FAST_ASSERT(memory->program == base);
     FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
-    FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
+    FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
         int64_t offset, count;
@@ -278,8 +282,8 @@ static fast_err ref_run(const fast_program *program, fast_workspace *workspace, 
 
 static const char *ref_describe(const fast_program *program, int node)
 {
-    const fast_graph *graph = program->head.graph;
-    return node < graph->node_count ? fast__op_name(graph->nodes[node].op) : NULL;
+    const fast_graph *graph = program->graph;
+    return node >= 0 && node < graph->node_count ? fast__op_name(graph->nodes[node].op) : NULL;
 }
 
 const fast_engine fast__engine_ref = {
