@@ -59,7 +59,7 @@ static const fast_option csv_options[] = {
 };
 
 /* A file in memory. */
-typedef struct table {
+typedef struct csv_table {
     const char *name;       /* of the file */
     char *text;             /* all of it */
     fast_csv start;         /* at the first record with values */
@@ -67,21 +67,21 @@ typedef struct table {
     int64_t columns;        /* fields of each */
     int64_t label;          /* which of them is the answer */
     fast_csv_field *labels; /* [rows]: the answers, into `text` */
-} table;
+} csv_table;
 
 /* What the answers of the training file are; the test file's must be the same. */
-typedef struct answers {
+typedef struct csv_answers {
     bool regression;
     int64_t classes;
     fast_csv_field *words; /* [classes], sorted; NULL for numbers */
-} answers;
+} csv_answers;
 
 static int shown(const fast_csv_field *field)
 {
     return field->size < SHOWN_MAX ? (int)field->size : SHOWN_MAX;
 }
 
-static fast_err fail_number(const table *t, const fast_csv_field *field, int64_t column)
+static fast_err fail_number(const csv_table *t, const fast_csv_field *field, int64_t column)
 {
     if (field->size == 0)
         return fast__fail(FAST_EFORMAT, "%s:%lld: column %lld is empty", t->name,
@@ -91,7 +91,7 @@ static fast_err fail_number(const table *t, const fast_csv_field *field, int64_t
 }
 
 /* Find the label column by the header's names; the scanner stands at the header. */
-static fast_err find_name(const csv_config *c, table *t)
+static fast_err find_name(const csv_config *c, csv_table *t)
 {
     fast_csv scan = t->start;
     fast_csv_field field = { 0 };
@@ -123,7 +123,7 @@ static bool is_no_number(const fast_csv_field *field)
 
 /* Whether the first record has names, where the user does not say: it does if no feature of it is a
  * number. One word among numbers is a mistake in a sample, not a name. */
-static fast_err guess_header(const table *t, bool *out)
+static fast_err guess_header(const csv_table *t, bool *out)
 {
     fast_csv scan = t->start;
     fast_csv_field field = { 0 };
@@ -143,7 +143,7 @@ static fast_err guess_header(const table *t, bool *out)
 }
 
 /* Look at the first record: columns, the label's place, and whether it is a header. */
-static fast_err look(const csv_config *c, table *t)
+static fast_err look(const csv_config *c, csv_table *t)
 {
     if (!fast__csv_record(&t->start))
         return fast__fail(FAST_EFORMAT, "%s is empty", t->name);
@@ -177,7 +177,7 @@ static fast_err look(const csv_config *c, table *t)
 }
 
 /* Count the records and check that they are alike. */
-static fast_err count_rows(table *t)
+static fast_err count_rows(csv_table *t)
 {
     fast_csv scan = t->start;
     for (t->rows = 0; fast__csv_record(&scan); t->rows++) {
@@ -195,7 +195,7 @@ static fast_err count_rows(table *t)
     return FAST_OK;
 }
 
-static fast_err find_labels(table *t)
+static fast_err find_labels(csv_table *t)
 {
     FAST_TRY(fast__alloc("labels of a table", t->rows, sizeof *t->labels, &t->labels));
     fast_csv scan = t->start;
@@ -213,15 +213,15 @@ static fast_err find_labels(table *t)
     return FAST_OK;
 }
 
-static void close_table(table *t)
+static void close_table(csv_table *t)
 {
     fast__free(t->text);
     fast__free(t->labels);
 }
 
-static fast_err open_table(const csv_config *c, const char *path, table *out)
+static fast_err open_table(const csv_config *c, const char *path, csv_table *out)
 {
-    table t = { .name = path };
+    csv_table t = { .name = path };
     size_t size;
     FAST_TRY(fast__file_read(path, file_size_max, &t.text, &size));
     fast__csv_init(path, t.text, size, delimiters[c->delimiter], &t.start);
@@ -248,7 +248,7 @@ static int compare(const void *left, const void *right)
 }
 
 /* The distinct words among the labels, sorted. */
-static fast_err find_words(const table *t, answers *a)
+static fast_err find_words(const csv_table *t, csv_answers *a)
 {
     fast_csv_field *words;
     FAST_TRY(fast__alloc("words of labels", t->rows, sizeof *words, &words));
@@ -270,7 +270,7 @@ static fast_err find_words(const table *t, answers *a)
 }
 
 /* Decide what the training file's answers are. */
-static fast_err decide(const table *t, csv_task task, answers *a)
+static fast_err decide(const csv_table *t, csv_task task, csv_answers *a)
 {
     bool numbers = true, whole = true;
     double top = 0;
@@ -292,7 +292,7 @@ static fast_err decide(const table *t, csv_task task, answers *a)
 }
 
 /* The answer of one record. */
-static fast_err read_answer(const table *t, const answers *a, int64_t row, fast_data *data)
+static fast_err read_answer(const csv_table *t, const csv_answers *a, int64_t row, fast_data *data)
 {
     const fast_csv_field *field = &t->labels[row];
     double value = 0;
@@ -319,7 +319,7 @@ static fast_err read_answer(const table *t, const answers *a, int64_t row, fast_
     return FAST_OK;
 }
 
-static fast_err read_row(const table *t, fast_csv *scan, float *x)
+static fast_err read_row(const csv_table *t, fast_csv *scan, float *x)
 {
     fast__csv_record(scan);
     for (int64_t column = 0; column < t->columns; column++) {
@@ -335,7 +335,7 @@ static fast_err read_row(const table *t, fast_csv *scan, float *x)
     return FAST_OK;
 }
 
-static fast_err make_set(const table *t, const answers *a, fast_data **out)
+static fast_err make_set(const csv_table *t, const csv_answers *a, fast_data **out)
 {
     const fast_data like = { .count = t->rows,
                              .rank = 1,
@@ -362,9 +362,10 @@ static fast_err make_set(const table *t, const answers *a, fast_data **out)
 }
 
 /* Read the test file, which must be like the training file `t`. */
-static fast_err make_test(const csv_config *c, const table *t, const answers *a, fast_data **out)
+static fast_err make_test(const csv_config *c, const csv_table *t, const csv_answers *a,
+                          fast_data **out)
 {
-    table other;
+    csv_table other;
     FAST_TRY(open_table(c, c->test_file, &other));
     fast_err err;
     if (other.columns != t->columns || other.label != t->label)
@@ -377,20 +378,19 @@ static fast_err make_test(const csv_config *c, const table *t, const answers *a,
 }
 
 /* The training and the test set, from open training table `t` and its answers. */
-static fast_err make_sets(const csv_config *c, const table *t, const answers *a,
+static fast_err make_sets(const csv_config *c, const csv_table *t, const csv_answers *a,
                           fast_data **train_out, fast_data **test_out)
 {
     fast_data *train;
     fast_data *test = NULL;
     FAST_TRY(make_set(t, a, &train));
-    const fast_err err = c->test_file[0] == 0
-                             ? fast__data_split(&train, c->test_fraction, true, &train, &test)
-                             : make_test(c, t, a, &test);
+    const fast_err err = c->test_file[0] != 0 ? make_test(c, t, a, &test) : FAST_OK;
     if (err) {
         fast_data_free(train);
         return err;
     }
-    return fast__data_finish((fast_normalize)c->normalize, &train, &test, train_out, test_out);
+    return fast__data_finish_split((fast_normalize)c->normalize, c->test_fraction, true, &train,
+                                   &test, train_out, test_out);
 }
 
 static fast_err csv_open(const void *config, uint64_t seed, fast_data **train_out,
@@ -400,9 +400,9 @@ static fast_err csv_open(const void *config, uint64_t seed, fast_data **train_ou
     const csv_config *c = config;
     if (c->file[0] == 0)
         return fast__fail(FAST_EINVAL, "data csv needs a file: csv:file=FILE");
-    table t;
+    csv_table t;
     FAST_TRY(open_table(c, c->file, &t));
-    answers a = { 0 };
+    csv_answers a = { 0 };
     fast_err err = decide(&t, (csv_task)c->task, &a);
     if (!err)
         err = make_sets(c, &t, &a, train_out, test_out);

@@ -6,7 +6,6 @@
  */
 #include "base/memory.h"
 #include "data/data.h"
-#include "data/fashion_mnist.h"
 #include "data/make.h"
 
 #include <stdio.h>

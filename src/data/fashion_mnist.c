@@ -4,9 +4,7 @@
  * 28 x 28 bytes, 10 classes; four gzipped IDX files, as Debian's dataset-fashion-mnist installs
  * them. Unpacked straight into place it takes 55 MB.
  */
-#include "data/fashion_mnist.h"
-
-#include "data/idx.h"
+#include "data/make.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -39,16 +39,22 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
                            fast_data **train_out, fast_data **test_out);
 
-/* The kinds. */
-extern const fast_data_kind fast__data_fashion_mnist;
-extern const fast_data_kind fast__data_digits;
-extern const fast_data_kind fast__data_idx;
-extern const fast_data_kind fast__data_csv;
-extern const fast_data_kind fast__data_npy;
-extern const fast_data_kind fast__data_npz;
-extern const fast_data_kind fast__data_text;
-extern const fast_data_kind fast__data_spirals;
-extern const fast_data_kind fast__data_blobs;
-extern const fast_data_kind fast__data_linear;
-extern const fast_data_kind fast__data_nonlinear;
-extern const fast_data_kind fast__data_copy;
+/* Split a test set off *train_move if *test_move is NULL, as fast__data_split() does, and finish
+ * both. Takes both, also when it fails. */
+fast_err fast__data_finish_split(fast_normalize how, double fraction, bool shuffle,
+                                 fast_data **train_move, fast_data **test_move,
+                                 fast_data **train_out, fast_data **test_out);
+
+/* Read samples and their labels (integers) or targets (floats) from two IDX files. `classes` of 0
+ * takes the largest label for the last class. The set is neither checked nor normalised yet. */
+fast_err fast__idx_read(const char *images, const char *labels, int64_t classes, fast_data **out);
+
+/* Return whether Fashion-MNIST's files are where the Debian package puts them, and this build can
+ * unpack them. */
+bool fast__fashion_mnist_found(void);
+
+/* The kinds of data sets, one line of fast__data_kinds each. */
+extern const fast_data_kind fast__data_fashion_mnist, fast__data_idx, fast__data_csv;
+extern const fast_data_kind fast__data_npy, fast__data_npz, fast__data_text;
+extern const fast_data_kind fast__data_digits, fast__data_spirals, fast__data_blobs;
+extern const fast_data_kind fast__data_linear, fast__data_nonlinear, fast__data_copy;

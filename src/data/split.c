@@ -185,6 +185,15 @@ static fast_err check_pair(const fast_data *train, const fast_data *test)
     return FAST_OK;
 }
 
+fast_err fast__data_finish_split(fast_normalize how, double fraction, bool shuffle,
+                                 fast_data **train_move, fast_data **test_move,
+                                 fast_data **train_out, fast_data **test_out)
+{
+    if (*test_move == NULL)
+        FAST_TRY(fast__data_split(train_move, fraction, shuffle, train_move, test_move));
+    return fast__data_finish(how, train_move, test_move, train_out, test_out);
+}
+
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
                            fast_data **train_out, fast_data **test_out)
 {

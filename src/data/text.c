@@ -92,8 +92,8 @@ static fast_err text_open(const void *config, uint64_t seed, fast_data **train_o
     fast_err err = make_set(c, text, size, &train);
     fast__free(text);
     FAST_TRY(err);
-    FAST_TRY(fast__data_split(&train, c->test_fraction, false, &train, &test));
-    return fast__data_finish(FAST_NORMALIZE_NONE, &train, &test, train_out, test_out);
+    return fast__data_finish_split(FAST_NORMALIZE_NONE, c->test_fraction, false, &train, &test,
+                                   train_out, test_out);
 }
 
 const fast_data_kind fast__data_text = {

@@ -108,7 +108,7 @@ static bool matches(const entry *e, const char *name)
 }
 
 /* Open the data of an entry. */
-static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_stream *out)
+static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_byte_reader *out)
 {
     if ((e->flags & 1) != 0)
         return fast__fail(FAST_EFORMAT, "%s: array %s is encrypted", z->file, name);
@@ -123,9 +123,9 @@ static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_
     if (start > z->size || e->packed > z->size - start)
         return fail_damaged(z, "an array ends outside of it");
     if (e->method == 0 && e->packed == e->unpacked)
-        fast__stream_memory(name, z->bytes + start, e->packed, out);
+        fast__reader_memory(name, z->bytes + start, e->packed, out);
     else if (e->method == 8)
-        FAST_TRY(fast__stream_inflate(name, z->bytes + start, e->packed, e->unpacked, out));
+        FAST_TRY(fast__reader_inflate(name, z->bytes + start, e->packed, e->unpacked, out));
     else
         return fast__fail(FAST_EFORMAT,
                           "%s: array %s is packed by method %u; use numpy.savez or "
@@ -137,7 +137,7 @@ static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_
 }
 
 fast_err fast__zip_open(const char *file, const void *bytes, size_t size, const char *name,
-                        fast_stream *out)
+                        fast_byte_reader *out)
 {
     zip z = { .file = file, .bytes = bytes, .size = size };
     char list[LIST_MAX] = "";

@@ -8,7 +8,7 @@
  * factor"). A claim above it is refused before memory is asked for.
  * Reading goes straight into the caller's buffer: a decompressed set is never in memory twice.
  */
-#include "data/stream.h"
+#include "data/byte_reader.h"
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -30,58 +30,58 @@ static int64_t deflate_bound(int64_t size)
 }
 #endif
 
-static fast_err open_gzip(int fd, int64_t size, fast_stream *stream)
+static fast_err open_gzip(int fd, int64_t size, fast_byte_reader *reader)
 {
 #ifdef FAST_HAVE_ZLIB
     gzFile gzip = gzdopen(fd, "rb");
     if (gzip == NULL)
-        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", stream->name);
+        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", reader->name);
     gzbuffer(gzip, 128 * 1024);
-    stream->gzip = gzip;
-    stream->bound = deflate_bound(size);
+    reader->gzip = gzip;
+    reader->bound = deflate_bound(size);
     return FAST_OK;
 #else
     (void)fd;
     (void)size;
     return fast__fail(FAST_ENOTSUP, "%s is gzipped; unpack it with gunzip, or build FAST with zlib",
-                      stream->name);
+                      reader->name);
 #endif
 }
 
-static fast_err open_plain(int fd, int64_t size, fast_stream *stream)
+static fast_err open_plain(int fd, int64_t size, fast_byte_reader *reader)
 {
-    stream->file = fdopen(fd, "rb");
-    if (stream->file == NULL)
-        return fast__fail(FAST_ENOMEM, "no memory to read %s", stream->name);
-    stream->bound = size;
+    reader->file = fdopen(fd, "rb");
+    if (reader->file == NULL)
+        return fast__fail(FAST_ENOMEM, "no memory to read %s", reader->name);
+    reader->bound = size;
     return FAST_OK;
 }
 
-fast_err fast__stream_open(const char *path, fast_stream *out)
+fast_err fast__reader_open(const char *path, fast_byte_reader *out)
 {
-    fast_stream stream = { .name = path };
+    fast_byte_reader reader = { .name = path };
     int fd;
     int64_t size;
     FAST_TRY(fast__file_open(path, &fd, &size));
     uint8_t magic[2] = { 0, 0 };
     const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
-    const fast_err err = gzipped ? open_gzip(fd, size, &stream) : open_plain(fd, size, &stream);
+    const fast_err err = gzipped ? open_gzip(fd, size, &reader) : open_plain(fd, size, &reader);
     if (err) {
         close(fd);
         return err;
     }
-    *out = stream;
+    *out = reader;
     return FAST_OK;
 }
 
-void fast__stream_memory(const char *name, const void *bytes, size_t size, fast_stream *out)
+void fast__reader_memory(const char *name, const void *bytes, size_t size, fast_byte_reader *out)
 {
     FAST_ASSERT(size <= INT64_MAX);
-    *out = (fast_stream){ .name = name, .at = bytes, .bound = (int64_t)size };
+    *out = (fast_byte_reader){ .name = name, .at = bytes, .bound = (int64_t)size };
 }
 
-fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
-                              fast_stream *out)
+fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
+                              fast_byte_reader *out)
 {
 #ifdef FAST_HAVE_ZLIB
     if (size > UINT_MAX || size_out > deflate_bound((int64_t)size))
@@ -101,7 +101,7 @@ fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, 
         fast__free(state);
         return fast__fail(FAST_ENOMEM, "no memory to decompress %s", name);
     }
-    *out = (fast_stream){ .name = name, .inflate = state, .bound = size_out };
+    *out = (fast_byte_reader){ .name = name, .inflate = state, .bound = size_out };
     return FAST_OK;
 #else
     (void)bytes;
@@ -115,19 +115,19 @@ fast_err fast__stream_inflate(const char *name, const void *bytes, size_t size, 
 
 #ifdef FAST_HAVE_ZLIB
 /* Bytes read, fewer than `size` only at the end; -1 with a detail where the stream is damaged. */
-static int64_t read_gzip(fast_stream *stream, uint8_t *out, int64_t size)
+static int64_t read_gzip(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
     int64_t done = 0;
     while (done < size) {
         const int64_t want = size - done < CHUNK ? size - done : CHUNK;
-        const int got = gzread(stream->gzip, out + done, (unsigned)want);
+        const int got = gzread(reader->gzip, out + done, (unsigned)want);
         if (got > 0)
             done += got;
         if (got < want) {
             int code;
-            const char *text = gzerror(stream->gzip, &code);
+            const char *text = gzerror(reader->gzip, &code);
             if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-                fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", stream->name, text);
+                fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", reader->name, text);
                 return -1;
             }
             break;
@@ -136,9 +136,9 @@ static int64_t read_gzip(fast_stream *stream, uint8_t *out, int64_t size)
     return done;
 }
 
-static int64_t read_inflate(fast_stream *stream, uint8_t *out, int64_t size)
+static int64_t read_inflate(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
-    z_stream *state = stream->inflate;
+    z_stream *state = reader->inflate;
     int64_t done = 0;
     while (done < size) {
         const int64_t want = size - done < CHUNK ? size - done : CHUNK;
@@ -150,7 +150,7 @@ static int64_t read_inflate(fast_stream *stream, uint8_t *out, int64_t size)
         if (code == Z_STREAM_END || (code == Z_BUF_ERROR && got == 0))
             break;
         if (code != Z_OK && code != Z_BUF_ERROR) {
-            fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", stream->name,
+            fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", reader->name,
                        state->msg != NULL ? state->msg : "damaged");
             return -1;
         }
@@ -159,68 +159,68 @@ static int64_t read_inflate(fast_stream *stream, uint8_t *out, int64_t size)
 }
 #endif
 
-static int64_t read_some(fast_stream *stream, uint8_t *out, int64_t size)
+static int64_t read_some(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
 #ifdef FAST_HAVE_ZLIB
-    if (stream->gzip != NULL)
-        return read_gzip(stream, out, size);
-    if (stream->inflate != NULL)
-        return read_inflate(stream, out, size);
+    if (reader->gzip != NULL)
+        return read_gzip(reader, out, size);
+    if (reader->inflate != NULL)
+        return read_inflate(reader, out, size);
 #endif
-    if (stream->file != NULL)
-        return (int64_t)fread(out, 1, (size_t)size, stream->file);
-    const int64_t count = size < stream->bound ? size : stream->bound;
+    if (reader->file != NULL)
+        return (int64_t)fread(out, 1, (size_t)size, reader->file);
+    const int64_t count = size < reader->bound ? size : reader->bound;
     if (count > 0) {
-        memcpy(out, stream->at, (size_t)count);
-        stream->at += count;
+        memcpy(out, reader->at, (size_t)count);
+        reader->at += count;
     }
     return count;
 }
 
-fast_err fast__stream_read(fast_stream *stream, void *out, int64_t size)
+fast_err fast__reader_read(fast_byte_reader *reader, void *out, int64_t size)
 {
     FAST_ASSERT(size >= 0);
-    const int64_t got = read_some(stream, out, size);
+    const int64_t got = read_some(reader, out, size);
     if (got < 0)
         return FAST_EFORMAT;
 #ifdef FAST_HAVE_ZLIB
-    if (stream->checked)
-        stream->crc = (uint32_t)crc32_z(stream->crc, out, (size_t)got);
+    if (reader->checked)
+        reader->crc = (uint32_t)crc32_z(reader->crc, out, (size_t)got);
 #endif
-    stream->bound = stream->bound > got ? stream->bound - got : 0;
+    reader->bound = reader->bound > got ? reader->bound - got : 0;
     if (got < size)
-        return fast__fail(FAST_EFORMAT, "%s ends early: %lld bytes are missing", stream->name,
+        return fast__fail(FAST_EFORMAT, "%s ends early: %lld bytes are missing", reader->name,
                           (long long)(size - got));
     return FAST_OK;
 }
 
-fast_err fast__stream_end(fast_stream *stream)
+fast_err fast__reader_end(fast_byte_reader *reader)
 {
     uint8_t more;
-    const int64_t got = read_some(stream, &more, 1);
+    const int64_t got = read_some(reader, &more, 1);
     if (got < 0)
         return FAST_EFORMAT;
     if (got > 0)
-        return fast__fail(FAST_EFORMAT, "%s holds more data than its header says", stream->name);
+        return fast__fail(FAST_EFORMAT, "%s holds more data than its header says", reader->name);
 #ifdef FAST_HAVE_ZLIB
-    if (stream->checked && stream->crc != stream->crc_want)
+    if (reader->checked && reader->crc != reader->crc_want)
         return fast__fail(FAST_EFORMAT, "%s is damaged: its checksum is %08x, not %08x",
-                          stream->name, stream->crc, stream->crc_want);
+                          reader->name, reader->crc, reader->crc_want);
 #endif
     return FAST_OK;
 }
 
-void fast__stream_close(fast_stream *stream)
+void fast__reader_close(fast_byte_reader *reader)
 {
 #ifdef FAST_HAVE_ZLIB
-    if (stream->gzip != NULL)
-        gzclose_r(stream->gzip);
-    if (stream->inflate != NULL) {
-        inflateEnd(stream->inflate);
-        fast__free(stream->inflate);
+    if (reader->gzip != NULL)
+        gzclose_r(reader->gzip);
+    if (reader->inflate != NULL) {
+        inflateEnd(reader->inflate);
+        fast__free(reader->inflate);
     }
 #endif
-    if (stream->file != NULL)
-        fclose(stream->file);
-    *stream = (fast_stream){ .name = stream->name };
+    if (reader->file != NULL)
+        fclose(reader->file);
+    *reader = (fast_byte_reader){ .name = reader->name };
 }
