@@ -33,7 +33,7 @@ enum { STREAMS = 2, BUFFER_MIN = 4096, LINE_MAX_STANDARD = 1 << 20, SLICE_NS = 2
 enum { CHILDREN_MAX = 256 };
 
 /* One pipe, and what was read of it but not yet given away. */
-typedef struct stream {
+typedef struct child_stream {
     int fd;       /* -1: closed */
     char *bytes;  /* `size` of them, and a zero byte */
     size_t size;  /* of the buffer */
@@ -41,7 +41,7 @@ typedef struct stream {
     size_t end;
     size_t seen; /* bytes up to here hold no line feed */
     bool skips;  /* the rest of a line that was too long is being left out */
-} stream;
+} child_stream;
 
 struct fast_child {
     pid_t pid;
@@ -49,8 +49,8 @@ struct fast_child {
     bool told;   /* the end was given away */
     int status;  /* as waitpid gives it */
     size_t line_max;
-    stream streams[STREAMS]; /* standard output, standard error */
-    int turn;                /* the stream that is asked first */
+    child_stream streams[STREAMS]; /* standard output, standard error */
+    int first;                     /* the stream that is asked first */
 };
 
 static void close_fd(int *fd)
@@ -165,7 +165,7 @@ fast_err fast__child_start(const fast_child_options *options, fast_child **out)
 }
 
 /* Make room behind `end` for at least one byte; a line of line_max bytes always fits. */
-static fast_err make_room(stream *s, size_t line_max)
+static fast_err make_room(child_stream *s, size_t line_max)
 {
     size_t size = s->size ? 2 * s->size : BUFFER_MIN;
     char *bytes;
@@ -191,7 +191,7 @@ static fast_err make_room(stream *s, size_t line_max)
 }
 
 /* Give the text from `begin` to `end` away as a line, and go on at `next`. */
-static void give_line(stream *s, size_t end, size_t next, fast_child_event *event)
+static void give_line(child_stream *s, size_t end, size_t next, fast_child_event *event)
 {
     s->bytes[end] = '\0';
     event->line = s->bytes + s->begin;
@@ -200,7 +200,7 @@ static void give_line(stream *s, size_t end, size_t next, fast_child_event *even
 }
 
 /* A line that was read before: true if there is one. */
-static bool take_line(stream *s, size_t line_max, fast_child_event *event)
+static bool take_line(child_stream *s, size_t line_max, fast_child_event *event)
 {
     while (s->begin < s->end) {
         char *feed = memchr(s->bytes + s->seen, '\n', s->end - s->seen);
@@ -224,7 +224,7 @@ static bool take_line(stream *s, size_t line_max, fast_child_event *event)
 }
 
 /* Read what is there. *more_out: a read gave bytes. */
-static fast_err fill(fast_child *child, stream *s, bool *more_out)
+static fast_err fill(fast_child *child, child_stream *s, bool *more_out)
 {
     ssize_t got;
 
@@ -255,14 +255,14 @@ static fast_err look(fast_child *child, fast_child_event *event, bool *found_out
     *found_out = true;
     reap(child); /* first: what it wrote before its end is then in the pipes */
     for (int k = 0; k < STREAMS; k++) {
-        const int i = (child->turn + k) % STREAMS;
-        stream *s = &child->streams[i];
+        const int i = (child->first + k) % STREAMS;
+        child_stream *s = &child->streams[i];
         bool more = true;
 
         while (more) {
             if (take_line(s, child->line_max, event)) {
                 event->kind = i == 0 ? FAST_CHILD_OUT : FAST_CHILD_ERR;
-                child->turn = (i + 1) % STREAMS;
+                child->first = (i + 1) % STREAMS;
                 return FAST_OK;
             }
             FAST_TRY(fill(child, s, &more));

@@ -17,7 +17,7 @@
  *   regression.c, copy.c         space, regression, memory
  *   data.c, split.c              a set made and checked; divided and normalised (make.h)
  *   loader.c                     set -> batch of a step, by way of shard.c (whose samples), of
- *                                gather.c (to normalised floats), of augment.c and of prefetch.c
+ *                                sample_gather.c (to normalised floats), of augment.c and of prefetch.c
  */
 struct fast_data {
     int64_t count;    /* samples */

@@ -17,19 +17,19 @@
 
 enum { SIDE = 28, POINTS_MAX = 9, STROKES_MAX = 2, CLASSES = 10, CURVE_STEPS = 6 };
 
-typedef struct stroke {
+typedef struct digit_stroke {
     int count;                   /* points; 0: no stroke */
     bool smooth;                 /* joined by curves */
     float points[POINTS_MAX][2]; /* x to the right, y down, in the unit square */
-} stroke;
+} digit_stroke;
 
-typedef struct glyph {
+typedef struct digit_glyph {
     int digit;
-    stroke strokes[STROKES_MAX];
-} glyph;
+    digit_stroke strokes[STROKES_MAX];
+} digit_glyph;
 
 /* Every way of writing; glyphs of a digit are neighbours. */
-static const glyph glyphs[] = {
+static const digit_glyph glyphs[] = {
     { 0,
       { { 9,
           true,
@@ -145,13 +145,13 @@ static const fast_option digits_options[] = {
 };
 
 /* How one sample is drawn. */
-typedef struct pen {
+typedef struct digit_pen {
     float a[2][2];            /* unit square, centred, to pixels */
     float shift[2];           /* to the image's middle and a bit beside it */
     float radius;             /* of the round tip */
     float ink;                /* darkest value, of 1 */
     float image[SIDE * SIDE]; /* values from 0 to 1 */
-} pen;
+} digit_pen;
 
 /* Uniform in [-a, a). */
 static float spread(fast_rng *rng, double a)
@@ -159,7 +159,7 @@ static float spread(fast_rng *rng, double a)
     return (float)a * (2 * fast__rng_uniform(rng) - 1);
 }
 
-static void draw_line(pen *p, const float from[2], const float to[2])
+static void draw_line(digit_pen *p, const float from[2], const float to[2])
 {
     const float reach = p->radius + 0.5f;
     const float dx = to[0] - from[0];
@@ -190,7 +190,7 @@ static float curve(float a, float b, float c, float d, float t)
     return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-static void draw_stroke(pen *p, const stroke *s, double jitter, fast_rng *rng)
+static void draw_stroke(digit_pen *p, const digit_stroke *s, double jitter, fast_rng *rng)
 {
     float points[POINTS_MAX][2];
     FAST_ASSERT(s->count <= POINTS_MAX);
@@ -219,7 +219,7 @@ static void draw_stroke(pen *p, const stroke *s, double jitter, fast_rng *rng)
 }
 
 /* Choose turn, slant, size, place, width: about what people's hands do. */
-static void choose(pen *p, double distort, fast_rng *rng)
+static void choose(digit_pen *p, double distort, fast_rng *rng)
 {
     memset(p->image, 0, sizeof p->image);
     const float turn = spread(rng, 0.26 * distort); /* 15 degrees */
@@ -252,8 +252,8 @@ static void draw_digit(const void *config, uint64_t seed, fast_rng *rng, fast_da
             count++;
         }
     }
-    const glyph *shape = &glyphs[first + (int)fast__rng_below(rng, (uint64_t)count)];
-    pen p;
+    const digit_glyph *shape = &glyphs[first + (int)fast__rng_below(rng, (uint64_t)count)];
+    digit_pen p;
     choose(&p, c->distort, rng);
     for (int s = 0; s < STROKES_MAX; s++)
         draw_stroke(&p, &shape->strokes[s], 0.045 * c->distort, rng);

@@ -20,8 +20,8 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "data/augment.h"
-#include "data/gather.h"
 #include "data/prefetch.h"
+#include "data/sample_gather.h"
 #include "data/shard.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, ACCUMULATE_MAX = 1 << 16, PRE
 static const int64_t prefetch_deadline_ns = 60 * INT64_C(1000000000);
 
 /* Memory for one batch. */
-typedef struct slot {
+typedef struct loader_slot {
     fast_batch batch;  /* views of the arrays below */
     float *x;          /* [batch][features] */
     int32_t *labels;   /* [batch][positions], or NULL */
@@ -40,7 +40,7 @@ typedef struct slot {
     uint32_t *ids;     /* [batch] */
     uint32_t *samples; /* [batch]: which sample of the set */
     uint32_t *epochs;  /* [batch]: in which pass over the set: keys the augmentation */
-} slot;
+} loader_slot;
 
 struct fast_loader {
     const fast_data *data;       /* borrowed */
@@ -49,8 +49,8 @@ struct fast_loader {
     float *scratch; /* one sample, for augmentation; used by whoever makes batches */
     uint32_t *own;  /* samples of this worker's part; NULL for shard=sample */
     int64_t own_count;
-    int64_t steps; /* that make an epoch */
-    slot *slots;   /* prefetch + 1 */
+    int64_t steps;      /* that make an epoch */
+    loader_slot *slots; /* prefetch + 1 */
     int64_t slot_count;
     fast_prefetch *prefetch; /* NULL: batches are made when asked for */
 };
@@ -72,7 +72,7 @@ static uint32_t sample_at(const fast_loader *loader, int64_t epoch, int64_t coun
 }
 
 /* Choose the samples of a step. */
-static void choose(const fast_loader *loader, int64_t step, slot *s)
+static void choose(const fast_loader *loader, int64_t step, loader_slot *s)
 {
     const fast_loader_options *o = &loader->options;
     const int64_t count = loader->own == NULL ? loader->data->count : loader->own_count;
@@ -110,7 +110,7 @@ static void make(void *ctx, int64_t step, int64_t index)
     fast_loader *loader = ctx;
     FAST_ASSERT(index >= 0 && index < loader->slot_count);
     const fast_data *data = loader->data;
-    slot *s = &loader->slots[index];
+    loader_slot *s = &loader->slots[index];
     choose(loader, step, s);
     const int64_t count = s->batch.count;
     fast__gather(data, s->samples, count, s->x);
@@ -169,7 +169,7 @@ static int64_t count_steps(const fast_loader *loader)
     return (loader->own_count + o->batch - 1) / o->batch;
 }
 
-static fast_err alloc_slot(const fast_loader *loader, slot *s)
+static fast_err alloc_slot(const fast_loader *loader, loader_slot *s)
 {
     const fast_data *data = loader->data;
     const int64_t batch = loader->options.batch;
@@ -201,7 +201,7 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
     loader->steps = count_steps(loader);
     FAST_ASSERT(loader->steps > 0);
     FAST_TRY(fast__alloc("a sample", loader->data->features, sizeof(float), &loader->scratch));
-    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(slot), &loader->slots));
+    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(loader_slot), &loader->slots));
     loader->slot_count = o->prefetch + 1;
     for (int64_t i = 0; i < loader->slot_count; i++)
         FAST_TRY(alloc_slot(loader, &loader->slots[i]));
@@ -242,7 +242,7 @@ void fast__loader_free(fast_loader *loader)
         return;
     fast__prefetch_free(loader->prefetch);
     for (int64_t i = 0; i < loader->slot_count; i++) {
-        const slot *s = &loader->slots[i];
+        const loader_slot *s = &loader->slots[i];
         fast__free(s->x);
         fast__free(s->labels);
         fast__free(s->targets);

@@ -18,17 +18,17 @@
 
 enum { END_SIZE = 22, ENTRY_SIZE = 46, LOCAL_SIZE = 30, COMMENT_MAX = 65535, LIST_MAX = 200 };
 
-typedef struct zip {
+typedef struct zip_file {
     const char *file;     /* its name */
     const uint8_t *bytes; /* all of it */
     size_t size;
     size_t at;      /* of the next entry of the central directory */
     size_t end;     /* of the directory */
     unsigned count; /* entries left */
-} zip;
+} zip_file;
 
 /* One entry of the central directory. */
-typedef struct entry {
+typedef struct zip_entry {
     const char *name; /* not terminated */
     size_t name_size;
     unsigned flags;
@@ -37,7 +37,7 @@ typedef struct entry {
     uint32_t packed;   /* bytes in the file */
     uint32_t unpacked; /* bytes that it becomes */
     uint32_t offset;   /* of its local header */
-} entry;
+} zip_entry;
 
 static unsigned get16(const uint8_t *b)
 {
@@ -49,13 +49,13 @@ static uint32_t get32(const uint8_t *b)
     return (uint32_t)get16(b) | (uint32_t)get16(b + 2) << 16;
 }
 
-static fast_err fail_damaged(const zip *z, const char *what)
+static fast_err fail_damaged(const zip_file *z, const char *what)
 {
     return fast__fail(FAST_EFORMAT, "%s is not an NPZ file, or damaged: %s", z->file, what);
 }
 
 /* Find the end record and, by it, the central directory. */
-static fast_err find_directory(zip *z)
+static fast_err find_directory(zip_file *z)
 {
     if (z->size < END_SIZE)
         return fail_damaged(z, "it is too short for a zip file");
@@ -78,19 +78,19 @@ static fast_err find_directory(zip *z)
     return FAST_OK;
 }
 
-static fast_err next_entry(zip *z, entry *out)
+static fast_err next_entry(zip_file *z, zip_entry *out)
 {
     const uint8_t *b = z->bytes + z->at;
     if (z->end - z->at < ENTRY_SIZE || memcmp(b, "PK\1\2", 4) != 0)
         return fail_damaged(z, "its directory ends early");
-    *out = (entry){ .name = (const char *)b + ENTRY_SIZE,
-                    .name_size = get16(b + 28),
-                    .flags = get16(b + 8),
-                    .method = get16(b + 10),
-                    .crc = get32(b + 16),
-                    .packed = get32(b + 20),
-                    .unpacked = get32(b + 24),
-                    .offset = get32(b + 42) };
+    *out = (zip_entry){ .name = (const char *)b + ENTRY_SIZE,
+                        .name_size = get16(b + 28),
+                        .flags = get16(b + 8),
+                        .method = get16(b + 10),
+                        .crc = get32(b + 16),
+                        .packed = get32(b + 20),
+                        .unpacked = get32(b + 24),
+                        .offset = get32(b + 42) };
     const size_t size = ENTRY_SIZE + out->name_size + get16(b + 30) + get16(b + 32);
     if (size > z->end - z->at)
         return fail_damaged(z, "its directory ends early");
@@ -99,7 +99,7 @@ static fast_err next_entry(zip *z, entry *out)
     return FAST_OK;
 }
 
-static bool matches(const entry *e, const char *name)
+static bool matches(const zip_entry *e, const char *name)
 {
     const size_t size = strlen(name);
     return e->name_size >= size && memcmp(e->name, name, size) == 0 &&
@@ -108,7 +108,8 @@ static bool matches(const entry *e, const char *name)
 }
 
 /* Open the data of an entry. */
-static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_byte_reader *out)
+static fast_err open_entry(const zip_file *z, const zip_entry *e, const char *name,
+                           fast_byte_reader *out)
 {
     if ((e->flags & 1) != 0)
         return fast__fail(FAST_EFORMAT, "%s: array %s is encrypted", z->file, name);
@@ -139,12 +140,12 @@ static fast_err open_entry(const zip *z, const entry *e, const char *name, fast_
 fast_err fast__zip_open(const char *file, const void *bytes, size_t size, const char *name,
                         fast_byte_reader *out)
 {
-    zip z = { .file = file, .bytes = bytes, .size = size };
+    zip_file z = { .file = file, .bytes = bytes, .size = size };
     char list[LIST_MAX] = "";
     size_t used = 0;
     FAST_TRY(find_directory(&z));
     while (z.count > 0) {
-        entry e;
+        zip_entry e;
         FAST_TRY(next_entry(&z, &e));
         if (matches(&e, name))
             return open_entry(&z, &e, name, out);

@@ -58,16 +58,16 @@ fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
 }
 
 /* Products with weights, and attention's products of activations with each other. */
-typedef struct node_flops {
+typedef struct graph_flops {
     double weights;
     double activations;
-} node_flops;
+} graph_flops;
 
-static node_flops count_flops(const fast_graph *graph, int index)
+static graph_flops count_flops(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
     const fast_node *in = node->input_count > 0 ? &graph->nodes[node->inputs[0]] : NULL;
-    node_flops flops = { 0, 0 };
+    graph_flops flops = { 0, 0 };
     switch (node->op) {
     case FAST_OP_DENSE: {
         const fast_dense_shape shape = fast__dense_shape(graph, index);
@@ -101,14 +101,14 @@ static node_flops count_flops(const fast_graph *graph, int index)
 double fast__node_flops_forward(const fast_graph *graph, int node)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
-    const node_flops flops = count_flops(graph, node);
+    const graph_flops flops = count_flops(graph, node);
     return flops.weights + flops.activations;
 }
 
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
-    const node_flops flops = count_flops(graph, node);
+    const graph_flops flops = count_flops(graph, node);
     return flops.weights * (input_needed ? 2 : 1) + flops.activations * 2;
 }
 

@@ -21,12 +21,13 @@ static const fast_option alexnet_options[] = {
     FAST_OPT_END
 };
 
-static fast_err alexnet_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err alexnet_write(const fast_model *model, const void *config,
+                              const fast_model_input *input, fast_text *text)
 {
     const alexnet_config *c = config;
     const long long w = c->width;
 
-    FAST_TRY(fast__model_need_images("alexnet", input, 8));
+    FAST_TRY(fast__model_need_images(model->name, input, 8));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=5 pad=2 init=he\nrelu\nmax_pool 2\n", w));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=5 pad=2 init=he\nrelu\nmax_pool 2\n", 3 * w));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=3 pad=1 init=he\nrelu\n", 6 * w));

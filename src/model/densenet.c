@@ -45,14 +45,15 @@ static fast_err add_layer(const densenet_config *c, int b, int i, char last[48],
     return FAST_OK;
 }
 
-static fast_err densenet_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err densenet_write(const fast_model *model, const void *config,
+                               const fast_model_input *input, fast_text *text)
 {
     const densenet_config *c = config;
     const int layers = (int)(c->depth - 4) / 3;
     int64_t channels = 2 * c->growth;
     char last[48] = "conv";
 
-    FAST_TRY(fast__model_need_images("densenet", input, 4));
+    FAST_TRY(fast__model_need_images(model->name, input, 4));
     if ((c->depth - 4) % 3)
         return fast__fail(FAST_EINVAL, "model densenet: depth %lld is not 3 n + 4; try %d",
                           (long long)c->depth, 3 * layers + 4);

@@ -292,23 +292,25 @@ static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
 }
 
 /* A call of evaluate(), wherever it runs. */
-typedef struct evaluation {
+typedef struct foreign_evaluation {
     const fast_learner_kind *kind;
     fast_lesson lesson;
     fast_err answer;
-} evaluation;
+} foreign_evaluation;
 
 static void *evaluate_main(void *ctx)
 {
-    evaluation *e = ctx;
+    foreign_evaluation *e = ctx;
 
     e->answer = e->kind->evaluate(e->kind->ctx, &e->lesson);
     return NULL;
 }
 
-static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *batch, evaluation *e)
+static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *batch,
+                               foreign_evaluation *e)
 {
-    *e = (evaluation){ .kind = &self->options.foreign->kind, .lesson = lesson_of(self, batch) };
+    *e = (foreign_evaluation){ .kind = &self->options.foreign->kind,
+                               .lesson = lesson_of(self, batch) };
     e->lesson.worker = -1;
     if (self->options.small_stack)
         FAST_TRY(fast__thread_call(evaluate_main, e));
@@ -329,7 +331,7 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         return fast__fail(FAST_ENOTSUP, "there is no test set to evaluate on");
     for (int64_t i = 0; i < batches; i++) {
         const fast_batch *batch = NULL;
-        evaluation e;
+        foreign_evaluation e;
 
         if (test)
             FAST_TRY(fast__loader_get(test, i, &batch));

@@ -65,17 +65,18 @@ static fast_err add_block(const gpt_config *c, int n, const char *from, fast_tex
     return add_branch(c, end, middle, name, text);
 }
 
-static fast_err gpt_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err gpt_write(const fast_model *model, const void *config,
+                          const fast_model_input *input, fast_text *text)
 {
     const gpt_config *c = config;
     char shape[64];
     char from[40] = "embed";
 
     if (!input->tokens)
-        return fast__fail(FAST_EINVAL, "gpt takes tokens, but these data are numbers of shape %s",
-                          fast__shape_text(input->rank, input->shape, shape));
+        return fast__fail(FAST_EINVAL, "%s takes tokens, but these data are numbers of shape %s",
+                          model->name, fast__shape_text(input->rank, input->shape, shape));
     if (c->width % c->heads)
-        return fast__fail(FAST_EINVAL, "model gpt: heads %lld do not divide width %lld",
+        return fast__fail(FAST_EINVAL, "model %s: heads %lld do not divide width %lld", model->name,
                           (long long)c->heads, (long long)c->width);
     FAST_TRY(
         fast__text_add(text, "embed: embed %lld position=yes std=0.02\n", (long long)c->width));

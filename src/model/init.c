@@ -64,16 +64,16 @@ void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
 }
 
 /* A matrix of vectors: element j of vector i is w[i * vector + j * element]. */
-typedef struct strided {
+typedef struct init_vectors {
     float *w;
     int64_t count;  /* vectors */
     int64_t length; /* of each */
     int64_t vector; /* strides */
     int64_t element;
-} strided;
+} init_vectors;
 
 /* The product of vectors i and k, in four sums so that the additions overlap. */
-static double strided_dot(const strided *m, int64_t i, int64_t k)
+static double vectors_dot(const init_vectors *m, int64_t i, int64_t k)
 {
     const float *x = m->w + i * m->vector;
     const float *y = m->w + k * m->vector;
@@ -90,21 +90,21 @@ static double strided_dot(const strided *m, int64_t i, int64_t k)
 }
 
 /* Vector i loses its part along the vectors before it. Returns its length. */
-static double strided_project(const strided *m, int64_t i)
+static double vectors_project(const init_vectors *m, int64_t i)
 {
     float *x = m->w + i * m->vector;
 
     for (int64_t k = 0; k < i; k++) {
         const float *y = m->w + k * m->vector;
-        const double dot = strided_dot(m, i, k);
+        const double dot = vectors_dot(m, i, k);
         for (int64_t j = 0; j < m->length; j++)
             x[j * m->element] =
                 (float)((double)x[j * m->element] - dot * (double)y[j * m->element]);
     }
-    return sqrt(strided_dot(m, i, i));
+    return sqrt(vectors_dot(m, i, i));
 }
 
-static void strided_scale(const strided *m, int64_t i, double a)
+static void vectors_scale(const init_vectors *m, int64_t i, double a)
 {
     for (int64_t j = 0; j < m->length; j++)
         m->w[i * m->vector + j * m->element] =
@@ -115,11 +115,11 @@ static void strided_scale(const strided *m, int64_t i, double a)
 static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double gain, float *w)
 {
     const bool tall = rows > columns;
-    const strided m = { .w = w,
-                        .count = tall ? columns : rows,
-                        .length = tall ? rows : columns,
-                        .vector = tall ? 1 : columns,
-                        .element = tall ? columns : 1 };
+    const init_vectors m = { .w = w,
+                             .count = tall ? columns : rows,
+                             .length = tall ? rows : columns,
+                             .vector = tall ? 1 : columns,
+                             .element = tall ? columns : 1 };
 
     FAST_ASSERT(m.count <= m.length);
     for (int64_t i = 0; i < m.count; i++) {
@@ -129,16 +129,16 @@ static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double
         while (length < 1e-6) {
             for (int64_t j = 0; j < m.length; j++)
                 w[i * m.vector + j * m.element] = fast__rng_normal(rng);
-            length = strided_project(&m, i);
+            length = vectors_project(&m, i);
             if (length < 1e-6)
                 continue;
-            strided_scale(&m, i, 1 / length);
-            length = strided_project(&m, i);
+            vectors_scale(&m, i, 1 / length);
+            length = vectors_project(&m, i);
         }
-        strided_scale(&m, i, 1 / length);
+        vectors_scale(&m, i, 1 / length);
     }
     for (int64_t i = 0; i < m.count; i++)
-        strided_scale(&m, i, gain);
+        vectors_scale(&m, i, gain);
 }
 
 /* The length of each row of the weight that a gain belongs to. */
@@ -148,16 +148,16 @@ static void draw_gain(const fast_graph *graph, const fast_segment *segment, cons
     const int64_t index = graph->nodes[segment->layer].weight[FAST_W_WEIGHT];
     const fast_segment *weight = &graph->params.segments[index];
     const int64_t columns = weight->count / weight->shape[0];
-    const strided m = { .w = (float *)w + weight->offset,
-                        .count = weight->shape[0],
-                        .length = columns,
-                        .vector = columns,
-                        .element = 1 };
+    const init_vectors m = { .w = (float *)w + weight->offset,
+                             .count = weight->shape[0],
+                             .length = columns,
+                             .vector = columns,
+                             .element = 1 };
 
     FAST_ASSERT(segment->count == weight->shape[0]);
     FAST_ASSERT(weight->offset < segment->offset);
     for (int64_t i = 0; i < m.count; i++)
-        out[i] = (float)sqrt(strided_dot(&m, i, i));
+        out[i] = (float)sqrt(vectors_dot(&m, i, i));
 }
 
 static void draw_segment(const fast_graph *graph, const fast_segment *segment, fast_rng *rng,

@@ -16,11 +16,12 @@ static const fast_option lenet_options[] = { FAST_OPT_REAL(lenet_config, dropout
                                                            "dropout before the last layer"),
                                              FAST_OPT_END };
 
-static fast_err lenet_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err lenet_write(const fast_model *model, const void *config,
+                            const fast_model_input *input, fast_text *text)
 {
     const lenet_config *c = config;
 
-    FAST_TRY(fast__model_need_images("lenet", input, 16));
+    FAST_TRY(fast__model_need_images(model->name, input, 16));
     FAST_TRY(fast__text_add(text, "conv 20 kernel=5\n"
                                   "max_pool 2\n"
                                   "relu\n"

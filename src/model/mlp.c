@@ -46,11 +46,12 @@ static fast_err add_hidden(const mlp_config *config, fast_text *text)
     return FAST_OK;
 }
 
-static fast_err mlp_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err mlp_write(const fast_model *model, const void *config,
+                          const fast_model_input *input, fast_text *text)
 {
     const mlp_config *c = config;
 
-    FAST_TRY(fast__model_need_one_answer("mlp", input));
+    FAST_TRY(fast__model_need_one_answer(model->name, input));
     if (input->tokens)
         FAST_TRY(fast__text_add(text, "embed %lld\n", (long long)c->embedding));
     if (input->tokens || input->rank == 2)

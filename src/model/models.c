@@ -12,7 +12,12 @@
 
 #include <string.h>
 
-static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text);
+static fast_err file_write(const fast_model *model, const void *config,
+                           const fast_model_input *input, fast_text *text)
+{
+    (void)model, (void)config, (void)input, (void)text;
+    return fast__fail(FAST_EINVAL, "file needs the path of a network file: file:PATH");
+}
 
 /* Not a model but a way to name one; in the list so that help and messages know it. */
 static const fast_model model_file = {
@@ -37,14 +42,6 @@ const fast_model *const fast__models[] = {
     &model_file,
     NULL,
 };
-
-static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    (void)config;
-    (void)input;
-    (void)text;
-    return fast__fail(FAST_EINVAL, "file needs the path of a network file: file:PATH");
-}
 
 fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input)
 {
@@ -109,7 +106,7 @@ static fast_err write_model(const fast_model *model, const char *options,
     if (!err)
         err = add_input_line(input, text);
     if (!err)
-        err = model->write(config, input, text);
+        err = model->write(model, config, input, text);
     if (!err)
         err = add_loss_line(input, text);
     fast__free(config);

@@ -18,7 +18,7 @@
 
 enum { FACTOR_PAD = 16 }; /* samples that an engine may pad to */
 
-typedef struct native {
+typedef struct native_learner {
     fast_learner base;
     fast_native_options options; /* all borrowed */
     fast_teachers teachers;      /* that it learns from; often none */
@@ -26,11 +26,11 @@ typedef struct native {
     float *outputs;              /* [batch][outputs]: of one teacher */
     fast_batch soft;             /* the batch with these targets */
     fast_fold fold;              /* of micro-batches' gradients; unused where there is one */
-} native;
+} native_learner;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
  * */
-static fast_workspace *workspace_take(const native *self, int *i_out)
+static fast_workspace *workspace_take(const native_learner *self, int *i_out)
 {
     fast_workspaces *all = self->options.workspaces;
 
@@ -47,13 +47,13 @@ static fast_workspace *workspace_take(const native *self, int *i_out)
     }
 }
 
-static void workspace_give(const native *self, int i)
+static void workspace_give(const native_learner *self, int i)
 {
     if (i >= 0)
         atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
 }
 
-static fast_err run_pass(const native *self, fast_pass *pass)
+static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
     int i;
     fast_workspace *workspace = workspace_take(self, &i);
@@ -64,7 +64,7 @@ static fast_err run_pass(const native *self, fast_pass *pass)
 }
 
 /* What the data says, with the share that is left to it. */
-static void put_labels(native *self, const fast_batch *batch)
+static void put_labels(native_learner *self, const fast_batch *batch)
 {
     const fast_graph *graph = self->options.graph;
     const int64_t rows = batch->count * graph->positions;
@@ -78,7 +78,7 @@ static void put_labels(native *self, const fast_batch *batch)
 
 /* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or as they
  * are. */
-static void add_row(const native *self, const float *z, float weight, float *sum)
+static void add_row(const native_learner *self, const float *z, float weight, float *sum)
 {
     const fast_graph *graph = self->options.graph;
     const double t = self->teachers.temperature;
@@ -95,7 +95,7 @@ static void add_row(const native *self, const float *z, float weight, float *sum
 }
 
 /* Replace the batch's targets by the teachers' mean prediction, mixed with them. */
-static fast_err ask_teachers(native *self, fast_pass *pass)
+static fast_err ask_teachers(native_learner *self, fast_pass *pass)
 {
     const fast_graph *graph = self->options.graph;
     const fast_batch *batch = pass->batch;
@@ -125,7 +125,7 @@ static fast_err ask_teachers(native *self, fast_pass *pass)
 
 static fast_err native_teach(fast_learner *learner, const fast_teachers *teachers)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     const fast_graph *graph = self->options.graph;
     const int64_t count = self->options.program->batch * graph->positions * graph->outputs;
 
@@ -139,8 +139,8 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
 }
 
 /* One pass over the loader's batch `number`, of step `step`; adds to what the gradient measures. */
-static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, int64_t step,
-                         fast_pass *pass)
+static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t number,
+                         int64_t step, fast_pass *pass)
 {
     const fast_program *program = self->options.program;
 
@@ -163,16 +163,16 @@ static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, 
 }
 
 /* The last micro-batch under way. */
-typedef struct last_part {
-    native *self;
+typedef struct native_last_part {
+    native_learner *self;
     const fast_gradient *gradient; /* whose report is passed on */
-} last_part;
+} native_last_part;
 
 /* A range of the last micro-batch is final: so is the mean of all. */
 static void fold_range(void *ctx, int64_t offset, int64_t count)
 {
-    const last_part *last = ctx;
-    native *self = last->self;
+    const native_last_part *last = ctx;
+    native_learner *self = last->self;
 
     fast__fold_finish(&self->fold, offset, count);
     fast__vector_scale(count, 1.0f / (float)self->fold.total, self->base.g + offset);
@@ -182,15 +182,15 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
 
 static void need_range(void *ctx, int64_t offset, int64_t count)
 {
-    const last_part *last = ctx;
+    const native_last_part *last = ctx;
 
     last->gradient->need(last->gradient->ctx, offset, count);
 }
 
-static fast_err run_parts(native *self, fast_gradient *gradient)
+static fast_err run_parts(native_learner *self, fast_gradient *gradient)
 {
     const int64_t parts = self->fold.total;
-    last_part last = { self, gradient };
+    native_last_part last = { self, gradient };
 
     fast__fold_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
@@ -210,7 +210,7 @@ static fast_err run_parts(native *self, fast_gradient *gradient)
 
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     fast_pass pass = { .grad = learner->g,
                        .report = gradient->report,
                        .factor = gradient->factor,
@@ -232,7 +232,7 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
  * mean of several micro-batches'. Engines may pad samples to whole vectors. */
 static bool native_factorable(const fast_learner *learner, int64_t i, fast_factorable *out)
 {
-    const native *self = (const native *)learner;
+    const native_learner *self = (const native_learner *)learner;
     const fast_graph *graph = self->options.graph;
     const int64_t batch = self->options.program->batch;
     int64_t found = 0;
@@ -254,7 +254,7 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
 
 static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *out)
 {
-    const native *self = (const native *)learner;
+    const native_learner *self = (const native_learner *)learner;
     const fast_graph *graph = self->options.graph;
     const double batch = (double)self->options.program->batch;
     double operations = 0;
@@ -272,7 +272,7 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
 
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     const bool classes = self->options.graph->loss == FAST_LOSS_CROSS_ENTROPY;
     double loss = 0;
     int64_t correct = 0;
@@ -301,9 +301,9 @@ static void native_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((native *)learner)->fold);
-    fast__free(((native *)learner)->taught);
-    fast__free(((native *)learner)->outputs);
+    fast__fold_fini(&((native_learner *)learner)->fold);
+    fast__free(((native_learner *)learner)->taught);
+    fast__free(((native_learner *)learner)->outputs);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -323,7 +323,7 @@ static const fast_learner_ops native_ops = {
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out)
 {
     const fast_graph *graph = options->graph;
-    native *self = NULL;
+    native_learner *self = NULL;
     fast_err err = FAST_OK;
 
     FAST_ASSERT(options->engine != NULL);

@@ -16,13 +16,13 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "model/layer.h"
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* A line under construction: it enters the network only when all of it is right. */
-typedef struct draft {
+typedef struct network_draft {
     fast_network *network;
     int line;
     char text[FAST_LINE_MAX];
@@ -31,7 +31,7 @@ typedef struct draft {
     fast_layer layer;
     uint64_t seen;  /* bit i: option i of the layer's table was given */
     char where[64]; /* "line 3: conv", for messages of the option parser */
-} draft;
+} network_draft;
 
 static bool is_letter(char c)
 {
@@ -69,7 +69,7 @@ static int find_label(const fast_network *network, const char *name)
 }
 
 /* Copy the line without its comment, and cut it into words. */
-static fast_err split_words(draft *d, const char *line, size_t size)
+static fast_err split_words(network_draft *d, const char *line, size_t size)
 {
     bool inside = false;
     size_t n = 0;
@@ -97,7 +97,7 @@ static fast_err split_words(draft *d, const char *line, size_t size)
 }
 
 /* Take a name for the layer: right in form, and not in use. */
-static fast_err set_label(draft *d, const char *name)
+static fast_err set_label(network_draft *d, const char *name)
 {
     int other = 0;
 
@@ -128,7 +128,7 @@ static fast_err set_label(draft *d, const char *name)
 }
 
 /* Operator and ordinal: conv1, conv2. */
-static fast_err set_default_label(draft *d, const char *op_name)
+static fast_err set_default_label(network_draft *d, const char *op_name)
 {
     char name[FAST_LABEL_MAX + 16];
 
@@ -138,7 +138,7 @@ static fast_err set_default_label(draft *d, const char *op_name)
     return set_label(d, name);
 }
 
-static fast_err add_input(draft *d, const char *name)
+static fast_err add_input(network_draft *d, const char *name)
 {
     const fast_network *network = d->network;
     const char *nearest = NULL;
@@ -160,7 +160,7 @@ static fast_err add_input(draft *d, const char *name)
     return FAST_OK;
 }
 
-static fast_err add_dimension(draft *d, const char *word)
+static fast_err add_dimension(network_draft *d, const char *word)
 {
     char what[96];
     int64_t n = 0;
@@ -177,7 +177,8 @@ static fast_err add_dimension(draft *d, const char *word)
 }
 
 /* Set an option, at most once. */
-static fast_err set_option(draft *d, const fast_option *table, const char *name, const char *value)
+static fast_err set_option(network_draft *d, const fast_option *table, const char *name,
+                           const char *value)
 {
     FAST_TRY(fast__options_set(d->where, table, &d->layer.config, name, value));
     for (int i = 0; table && table[i].name; i++) {
@@ -191,7 +192,7 @@ static fast_err set_option(draft *d, const fast_option *table, const char *name,
 }
 
 /* A word that is neither key=value nor behind `from`. */
-static fast_err take_word(draft *d, const fast_option *table, const char *word)
+static fast_err take_word(network_draft *d, const fast_option *table, const char *word)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);
 
@@ -209,7 +210,7 @@ static fast_err take_word(draft *d, const fast_option *table, const char *word)
 }
 
 /* The words behind the layer's name. */
-static fast_err take_words(draft *d, const fast_option *table, int first)
+static fast_err take_words(network_draft *d, const fast_option *table, int first)
 {
     bool from = false;
 
@@ -235,7 +236,7 @@ static fast_err take_words(draft *d, const fast_option *table, int first)
 }
 
 /* What must hold for the line as a whole. */
-static fast_err check_line(draft *d)
+static fast_err check_line(network_draft *d)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);
     fast_layer *layer = &d->layer;
@@ -292,7 +293,7 @@ static fast_err append_implicit_input(fast_network *network)
     return network->layer_count > 0 ? FAST_OK : append(network, &input);
 }
 
-static fast_err take_loss(draft *d)
+static fast_err take_loss(network_draft *d)
 {
     const fast_layer_config *config = &d->layer.config;
 
@@ -318,7 +319,7 @@ static fast_err undo_implicit_input(fast_network *network, bool was_empty, fast_
 }
 
 /* Parse a line that is not empty, and append its layer. */
-static fast_err take_line(draft *d)
+static fast_err take_line(network_draft *d)
 {
     fast_network *network = d->network;
     const size_t length = strlen(d->words[0]);
@@ -363,7 +364,7 @@ static fast_err take_line(draft *d)
 /* One line of `size` bytes; a line feed is not among them. */
 static fast_err add_line(fast_network *network, const char *line, size_t size)
 {
-    draft d = { .network = network, .line = network->line + 1 };
+    network_draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
 
     FAST_TRY(split_words(&d, line, size));
@@ -413,7 +414,7 @@ fast_err fast_network_add(fast_network *network, const char *line)
     return add_line(network, line, strlen(line));
 }
 
-static fast_err take_operator(draft *d, const char *name, const char *inputs)
+static fast_err take_operator(network_draft *d, const char *name, const char *inputs)
 {
     FAST_TRY(append_implicit_input(d->network));
     FAST_TRY(name ? set_label(d, name) : set_default_label(d, d->layer.custom->name));
@@ -428,7 +429,7 @@ static fast_err take_operator(draft *d, const char *name, const char *inputs)
 fast_err fast_network_add_operator(fast_network *network, const char *name, const fast_operator *op,
                                    const void *config, const char *inputs)
 {
-    draft d = { .network = network, .line = network->line + 1 };
+    network_draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
 
     if (!op || !op->name || !op->shape || !op->forward || !op->backward)

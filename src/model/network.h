@@ -51,15 +51,17 @@ fast_err fast__network_fit(const fast_network *network, const fast_model_input *
 /* The layers, for help and docs. */
 const fast_part *fast__layer_list(int64_t *count_out);
 
-struct fast_text; /* model/text.h: a growing buffer */
+struct fast_text; /* model/network_text.h: a growing buffer */
 
 typedef struct fast_model {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, for help */
     const fast_option *options; /* of its configuration */
     size_t config_size;         /* bytes of it */
-    /* Append the network's text to `text`. */
-    fast_err (*write)(const void *config, const fast_model_input *input, struct fast_text *text);
+    int blocks;                 /* residual blocks of a stage; 0 for models without stages */
+    /* Append the network's text to `text`. `model` is the row itself: rows may share a function. */
+    fast_err (*write)(const struct fast_model *model, const void *config,
+                      const fast_model_input *input, struct fast_text *text);
 } fast_model;
 
 extern const fast_model *const fast__models[]; /* the last is NULL */

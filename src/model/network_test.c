@@ -9,7 +9,7 @@
 #include "model/init.h"
 #include "model/layer.h"
 #include "model/network.h"
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -28,7 +28,7 @@ static const fast_option resnet_options[] = {
 };
 
 /* Everything that a block's lines need. */
-typedef struct block {
+typedef struct resnet_block {
     int number;     /* from 1 */
     long long from; /* channels */
     long long to;
@@ -36,9 +36,9 @@ typedef struct block {
     long long ghost;
     const char *input; /* name of the layer before it */
     const char *output;
-} block;
+} resnet_block;
 
-static fast_err add_block(const block *b, fast_text *text)
+static fast_err add_block(const resnet_block *b, fast_text *text)
 {
     const bool project = b->stride != 1 || b->from != b->to;
     const char *const input = b->input;
@@ -66,26 +66,29 @@ static fast_err add_block(const block *b, fast_text *text)
     return fast__text_add(text, "%s: relu\n", b->output);
 }
 
-static fast_err resnet_write(const char *name, int blocks, const resnet_config *config,
+/* The text of all sizes: three stages of model->blocks blocks. */
+static fast_err resnet_write(const fast_model *model, const void *config_of_model,
                              const fast_model_input *input, fast_text *text)
 {
+    const resnet_config *config = config_of_model;
+    const int blocks = model->blocks;
     char last[32] = "relu";
     char next[32];
     long long channels = config->width;
 
-    FAST_TRY(fast__model_need_images(name, input, 4));
+    FAST_TRY(fast__model_need_images(model->name, input, 4));
     FAST_TRY(fast__text_add(text, "conv: conv %lld kernel=3 pad=1 bias=no\n", channels));
     FAST_TRY(fast__text_add(text, "bn: batch_norm ghost=%lld\n", (long long)config->ghost));
     FAST_TRY(fast__text_add(text, "relu: relu\n"));
     for (int i = 0; i < 3 * blocks; i++) {
         const bool widen = i > 0 && i % blocks == 0;
-        const block b = { .number = i + 1,
-                          .from = channels,
-                          .to = widen ? 2 * channels : channels,
-                          .stride = widen ? 2 : 1,
-                          .ghost = config->ghost,
-                          .input = last,
-                          .output = next };
+        const resnet_block b = { .number = i + 1,
+                                 .from = channels,
+                                 .to = widen ? 2 * channels : channels,
+                                 .stride = widen ? 2 : 1,
+                                 .ghost = config->ghost,
+                                 .input = last,
+                                 .output = next };
         snprintf(next, sizeof next, "block%d.relu2", i + 1);
         FAST_TRY(add_block(&b, text));
         channels = b.to;
@@ -94,41 +97,16 @@ static fast_err resnet_write(const char *name, int blocks, const resnet_config *
     return fast__text_add(text, "global_pool\ndense: dense %lld\n", (long long)input->outputs);
 }
 
-static fast_err resnet8_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet8", 1, config, input, text);
-}
+#define RESNET(layers, count)                                                  \
+    const fast_model fast__model_resnet##layers = {                            \
+        .name = "resnet" #layers,                                              \
+        .summary = "residual network of " #layers " layers, for small images", \
+        .options = resnet_options,                                             \
+        .config_size = sizeof(resnet_config),                                  \
+        .blocks = count,                                                       \
+        .write = resnet_write,                                                 \
+    };
 
-static fast_err resnet20_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet20", 3, config, input, text);
-}
-
-static fast_err resnet56_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet56", 9, config, input, text);
-}
-
-const fast_model fast__model_resnet8 = {
-    .name = "resnet8",
-    .summary = "residual network of 8 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet8_write,
-};
-
-const fast_model fast__model_resnet20 = {
-    .name = "resnet20",
-    .summary = "residual network of 20 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet20_write,
-};
-
-const fast_model fast__model_resnet56 = {
-    .name = "resnet56",
-    .summary = "residual network of 56 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet56_write,
-};
+RESNET(8, 1)
+RESNET(20, 3)
+RESNET(56, 9)

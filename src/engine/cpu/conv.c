@@ -201,7 +201,7 @@ static void write_choice(const fast_conv_method *const best[FAST_CONV_PASSES],
                  best[FAST_CONV_DATA]->name, best[FAST_CONV_WEIGHTS]->name);
 }
 
-static fast_err pick(const fast_conv_shape *shape, fast_plan *plan, const char *name,
+static fast_err pick(const fast_conv_shape *shape, fast_conv_plan *plan, const char *name,
                      const fast_conv_method *best[FAST_CONV_PASSES])
 {
     char key[KEY_MAX], text[DESCRIBE_MAX];
@@ -236,7 +236,7 @@ static int shared_with(const fast_conv *conv, int pass)
     return first;
 }
 
-fast_err fast__conv_new(const fast_conv_shape *shape, fast_plan *plan, const char *method,
+fast_err fast__conv_new(const fast_conv_shape *shape, fast_conv_plan *plan, const char *method,
                         fast_conv **out)
 {
     fast_conv *conv;

@@ -27,7 +27,7 @@ typedef struct fast_conv fast_conv; /* immutable: chosen methods, kernels */
 
 /* `method` forces one by name (FAST_EINVAL with the nearest name if unknown; FAST_ENOTSUP if it
  * does not fit the shape); NULL picks. */
-fast_err fast__conv_new(const fast_conv_shape *shape, fast_plan *plan, const char *method,
+fast_err fast__conv_new(const fast_conv_shape *shape, fast_conv_plan *plan, const char *method,
                         fast_conv **out);
 void fast__conv_free(fast_conv *conv);
 

@@ -436,7 +436,7 @@ static void plan_is_obeyed(void **state)
 {
     (void)state;
     const fast_conv_shape s = shape(2, 6, 6, 3, 3, 1, 1, 1, 1, 16);
-    fast_plan *plan;
+    fast_conv_plan *plan;
     fast_conv *conv;
     char first[256];
     assert_int_equal(fast__plan_open("", &plan), FAST_OK);
@@ -472,7 +472,7 @@ static void rewrite_choice(const char *path, const char *choice)
 
 static void describe_with_plan(const fast_conv_shape *s, const char *path, char text[256])
 {
-    fast_plan *plan;
+    fast_conv_plan *plan;
     fast_conv *conv;
     assert_int_equal(fast__plan_open(path, &plan), FAST_OK);
     assert_int_equal(fast__conv_new(s, plan, NULL, &conv), FAST_OK);
@@ -527,7 +527,7 @@ static void out_of_memory(void **state)
         const char *name = k == 0 ? NULL : names[k - 1]; /* NULL measures */
         for (int n = 0;; n++) {
             fast_conv *conv = NULL;
-            fast_plan *plan = NULL;
+            fast_conv_plan *plan = NULL;
             void *local = NULL;
             fast__alloc_fail_after(n, true);
             fast_err err = fast__plan_open("", &plan);

@@ -37,17 +37,18 @@ int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
 }
 
 /* What the loops over one row of dY share. */
-typedef struct row_sums {
+typedef struct conv_row_sums {
     const fast_conv_shape *shape;
     const fast_conv_kernels *kernels;
     const float *x;      /* input row under the tap, first channel of the group */
     const float *dy;     /* row of dY, first channel of the group */
     float *sums;         /* [o][kx][c] of this ky and group */
     int64_t in_c, out_c; /* of the group */
-} row_sums;
+} conv_row_sums;
 
 /* Add the pixels [first, end) of the row to the sums of taps [tap, tap + taps), all channels. */
-static void add_pixels(const row_sums *row, int64_t tap, int64_t taps, int64_t first, int64_t end)
+static void add_pixels(const conv_row_sums *row, int64_t tap, int64_t taps, int64_t first,
+                       int64_t end)
 {
     const fast_conv_shape *s = row->shape;
     if (first >= end)
@@ -68,7 +69,7 @@ static void add_pixels(const row_sums *row, int64_t tap, int64_t taps, int64_t f
                       row->sums + tap * row->in_c);
 }
 
-static void add_row(const row_sums *row)
+static void add_row(const conv_row_sums *row)
 {
     const fast_conv_shape *s = row->shape;
     const int64_t taps = s->kernel[1];
@@ -111,10 +112,10 @@ void fast__conv_weights(const fast_conv_shape *shape, const float *x, const floa
 {
     const fast_conv_shape *s = shape;
     const int64_t count = fast__conv_weights_scratch(s);
-    row_sums row = { .shape = s,
-                     .kernels = fast__conv_kernels(),
-                     .in_c = s->in_c / s->groups,
-                     .out_c = s->out_c / s->groups };
+    conv_row_sums row = { .shape = s,
+                          .kernels = fast__conv_kernels(),
+                          .in_c = s->in_c / s->groups,
+                          .out_c = s->out_c / s->groups };
     FAST_ASSERT(s->lanes % FAST_VEC == 0);
     memset(scratch, 0, (size_t)count * sizeof *scratch);
     for (int64_t y = 0; y < s->out_h; y++) {

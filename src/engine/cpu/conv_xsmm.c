@@ -33,7 +33,7 @@
 typedef libxsmm_smmfunction_reducebatch_strd kernel_fn;
 
 /* One direction: forward, or the gradient of the input. "in" and "out" are the loop's own. */
-typedef struct direction {
+typedef struct xsmm_direction {
     fast_conv_axis y, x;
     int64_t in_c, out_c;   /* channels of all groups */
     int64_t in_g, out_g;   /* of one group */
@@ -44,15 +44,15 @@ typedef struct direction {
     kernel_fn *kernel;     /* runs: [x.phases][taps of x + 1], by length of the run;
                               else [x.phases][2]: overwriting, adding */
     int64_t kernels_x;     /* kernels of one phase of x */
-} direction;
+} xsmm_direction;
 
 typedef struct conv_xsmm {
     fast_conv_shape shape;
     const fast_conv_kernels *kernels;
-    direction forward, data; /* data only where the shape asks */
+    xsmm_direction forward, data; /* data only where the shape asks */
 } conv_xsmm;
 
-static kernel_fn make_kernel(const direction *d, int64_t k, int64_t ldb, int64_t step_a,
+static kernel_fn make_kernel(const xsmm_direction *d, int64_t k, int64_t ldb, int64_t step_a,
                              int64_t step_b, bool accumulate)
 {
     const libxsmm_blasint m = (libxsmm_blasint)d->lanes, lda = m, ldc = m;
@@ -66,7 +66,7 @@ static kernel_fn make_kernel(const direction *d, int64_t k, int64_t ldb, int64_t
 }
 
 /* Make all kernels of a direction; false if libxsmm declines one. */
-static bool make_kernels(direction *d)
+static bool make_kernels(xsmm_direction *d)
 {
     for (int64_t p = 0; p < d->x.phases; p++) {
         const int64_t taps = d->x.phase[p].taps;
@@ -92,7 +92,7 @@ static bool make_kernels(direction *d)
     return true;
 }
 
-static void direction_fini(direction *d)
+static void direction_fini(xsmm_direction *d)
 {
     fast__conv_axis_fini(&d->y);
     fast__conv_axis_fini(&d->x);
@@ -101,7 +101,7 @@ static void direction_fini(direction *d)
 }
 
 /* On failure the caller still calls direction_fini(). */
-static fast_err direction_init(direction *d, const fast_conv_shape *s, bool data)
+static fast_err direction_init(xsmm_direction *d, const fast_conv_shape *s, bool data)
 {
     d->in_c = data ? s->out_c : s->in_c;
     d->out_c = data ? s->in_c : s->out_c;
@@ -130,8 +130,8 @@ static fast_err direction_init(direction *d, const fast_conv_shape *s, bool data
 }
 
 /* Bring w [o][c][ky][kx] to [phase][group][ty][out][tx][in]. */
-static void order_weights(const direction *d, const fast_conv_shape *s, bool data, const float *w,
-                          float *to)
+static void order_weights(const xsmm_direction *d, const fast_conv_shape *s, bool data,
+                          const float *w, float *to)
 {
     const int64_t kw = s->kernel[1], area = s->kernel[0] * kw, in_g = s->in_c / s->groups;
     for (int64_t py = 0; py < d->y.phases; py++) {
@@ -156,7 +156,7 @@ static void order_weights(const direction *d, const fast_conv_shape *s, bool dat
 }
 
 /* One output pixel of one group. */
-static void pixel(const direction *d, const fast_conv_point *y, const fast_conv_point *x,
+static void pixel(const xsmm_direction *d, const fast_conv_point *y, const fast_conv_point *x,
                   int64_t group, const float *in, const float *weights, float *out)
 {
     const int64_t taps_x = d->x.phase[x->phase].taps, taps_y = d->y.phase[y->phase].taps;
@@ -230,7 +230,7 @@ static int64_t xsmm_scratch(const void *memory)
 static void xsmm_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;
-    const direction *d = &self->forward;
+    const xsmm_direction *d = &self->forward;
     float *y = io->y;
     order_weights(d, &self->shape, false, io->w, io->scratch);
     for (int64_t i = 0; i < d->y.outputs; i++) {
@@ -249,7 +249,7 @@ static void xsmm_backward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;
     if (io->dx) {
-        const direction *d = &self->data;
+        const xsmm_direction *d = &self->data;
         float *dx = io->dx;
         FAST_ASSERT(d->start);
         order_weights(d, &self->shape, true, io->w, io->scratch);

@@ -149,7 +149,7 @@ struct fast_cpu_compile {
     const fast_graph *graph;
     const fast_engine_options *options;
     fast_cpu_program *program;
-    fast_plan *plan;
+    fast_conv_plan *plan;
 };
 
 /* Steps from nodes: what is fused with what. fuse.c */

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-typedef struct fuse {
+typedef struct fuse_state {
     fast_cpu_compile *compile;
     const fast_graph *graph;
     int *reader;       /* per node: its only reader, or -1 */
@@ -26,9 +26,9 @@ typedef struct fuse {
     bool *through;     /* per node: a relu that the pooling after it looks through */
     const bool *needs; /* per node: a gradient is needed */
     bool *alive;       /* per node: the outputs depend on it */
-} fuse;
+} fuse_state;
 
-static const fast_node *only_reader(const fuse *f, int node, int *reader_out)
+static const fast_node *only_reader(const fuse_state *f, int node, int *reader_out)
 {
     const int reader = f->reader[node];
 
@@ -55,7 +55,7 @@ static fast_act act_of(const fast_node *node)
 }
 
 /* Take the only reader of step->last as activation if it is one (relu alone, if `relu`). */
-static void take_act(fuse *f, fast_cpu_step *step, bool relu)
+static void take_act(fuse_state *f, fast_cpu_step *step, bool relu)
 {
     int reader;
     const fast_node *next = only_reader(f, step->last, &reader);
@@ -69,7 +69,7 @@ static void take_act(fuse *f, fast_cpu_step *step, bool relu)
 }
 
 /* conv [relu] max_pool: the pooling will add the bias. */
-static void take_conv(fuse *f, fast_cpu_step *step)
+static void take_conv(fuse_state *f, fast_cpu_step *step)
 {
     int reader, after;
     const fast_node *next = only_reader(f, step->node, &reader);
@@ -90,7 +90,7 @@ static void take_conv(fuse *f, fast_cpu_step *step)
 }
 
 /* What a pooling reads: through an absorbed relu, and with the bias of a conv that left it. */
-static void take_pool(fuse *f, fast_cpu_step *step)
+static void take_pool(fuse_state *f, fast_cpu_step *step)
 {
     int in = f->graph->nodes[step->node].inputs[0];
 
@@ -106,7 +106,7 @@ static void take_pool(fuse *f, fast_cpu_step *step)
         take_act(f, step, true);
 }
 
-static void take_norm(fuse *f, fast_cpu_step *step)
+static void take_norm(fuse_state *f, fast_cpu_step *step)
 {
     int reader;
     const fast_node *next = only_reader(f, step->node, &reader);
@@ -123,7 +123,7 @@ static void take_norm(fuse *f, fast_cpu_step *step)
 }
 
 /* A relu that only a pooling reads becomes part of it. */
-static bool leave_relu(fuse *f, int node)
+static bool leave_relu(fuse_state *f, int node)
 {
     int reader;
     const fast_node *next = only_reader(f, node, &reader);
@@ -134,7 +134,7 @@ static bool leave_relu(fuse *f, int node)
     return true;
 }
 
-static fast_err make_step(fuse *f, int node)
+static fast_err make_step(fuse_state *f, int node)
 {
     fast_cpu_program *program = f->compile->program;
     const fast_node *n = &f->graph->nodes[node];
@@ -178,7 +178,7 @@ static bool flat(const fast_node *node)
 }
 
 /* All readers of an image want its rows as [C, H, W]. */
-static bool readers_flatten(const fuse *f, int node)
+static bool readers_flatten(const fuse_state *f, int node)
 {
     int readers = 0;
 
@@ -193,7 +193,7 @@ static bool readers_flatten(const fuse *f, int node)
     return readers > 0;
 }
 
-static int add_value(fuse *f, int node, int source)
+static int add_value(fuse_state *f, int node, int source)
 {
     fast_cpu_program *program = f->compile->program;
 
@@ -207,7 +207,7 @@ static int add_value(fuse *f, int node, int source)
 }
 
 /* Insert a step before `at` that permutes the rows of an image, and give its value. */
-static int insert_permute(fuse *f, int *at, int node, int value)
+static int insert_permute(fuse_state *f, int *at, int node, int value)
 {
     fast_cpu_program *program = f->compile->program;
 
@@ -228,7 +228,7 @@ static int insert_permute(fuse *f, int *at, int node, int value)
 }
 
 /* Give every step its values; flattens become the values they read. */
-static void make_values(fuse *f)
+static void make_values(fuse_state *f)
 {
     fast_cpu_program *program = f->compile->program;
     const fast_graph *graph = f->graph;
@@ -268,7 +268,7 @@ static void make_values(fuse *f)
 }
 
 /* Indices, and who takes part in the way back. */
-static void finish_steps(fuse *f)
+static void finish_steps(fuse_state *f)
 {
     fast_cpu_program *program = f->compile->program;
 
@@ -287,7 +287,7 @@ static void finish_steps(fuse *f)
     }
 }
 
-static void read_graph(fuse *f)
+static void read_graph(fuse_state *f)
 {
     const fast_graph *graph = f->graph;
 
@@ -307,7 +307,9 @@ static void read_graph(fuse *f)
 fast_err fast__cpu_fuse(fast_cpu_compile *compile)
 {
     const int count = compile->graph->node_count;
-    fuse f = { .compile = compile, .graph = compile->graph, .needs = compile->program->needs };
+    fuse_state f = { .compile = compile,
+                     .graph = compile->graph,
+                     .needs = compile->program->needs };
     void *memory = NULL;
     fast_err err = FAST_OK;
 

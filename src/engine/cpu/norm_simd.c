@@ -17,15 +17,15 @@
 enum { BLOCK = 32 };
 
 /* Whole vectors [v0, v1) of the lanes, and the masks of the parts before and behind. */
-typedef struct span {
+typedef struct norm_span {
     int64_t first, last; /* vectors touched: [first, last) */
     int64_t v0, v1;      /* whole ones among them */
-} span;
+} norm_span;
 
-static span span_of(int64_t lo, int64_t hi)
+static norm_span span_of(int64_t lo, int64_t hi)
 {
-    span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
-               hi / FAST_VEC };
+    norm_span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
+                    hi / FAST_VEC };
     if (s.v1 < s.v0)
         s.v1 = s.v0;
     return s;
@@ -60,7 +60,7 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
                     double *squares)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
     const double m = (double)(s->positions * (s->hi - s->lo));
 
@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape
                                                            bool relu, float *y, uint16_t *bits)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->end);
     const fast_vec zero = vec_set(0);
 
     for (int64_t p = 0; p < s->positions; p++)
@@ -144,7 +144,7 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
         const uint16_t *bits, bool store, float *scratch, double *sum, double *dot)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
 
     memset(scratch, 0, (size_t)C * 4 * FAST_VEC * sizeof *scratch);
@@ -201,7 +201,7 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
               bool accumulate)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
 
     for (int64_t p = 0; p < s->positions; p++)
         for (int64_t c = 0; c < C; c++) {

@@ -19,28 +19,29 @@
 enum { INPUT, STATE, DATA, CARRY, WIH, WIH_ADD, WHH, WHH_ADD };
 enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, CARRIED, TURNED, SUMS };
 
-typedef struct shape {
+typedef struct cpu_recurrent_shape {
     fast_op op;
     int64_t T, C, H, G, L;
     bool split; /* the state's part of the gates stays apart */
-} shape;
+} cpu_recurrent_shape;
 
-static shape shape_of(const fast_graph *graph, const fast_cpu_step *step, int64_t lanes)
+static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step *step,
+                                    int64_t lanes)
 {
     const fast_node *node = &graph->nodes[step->node];
-    shape s = { .op = node->op,
-                .T = node->shape[0],
-                .C = fast__cpu_channels(graph, step->in_node[0]),
-                .H = node->shape[1],
-                .L = lanes,
-                .split = node->op == FAST_OP_GRU };
+    cpu_recurrent_shape s = { .op = node->op,
+                              .T = node->shape[0],
+                              .C = fast__cpu_channels(graph, step->in_node[0]),
+                              .H = node->shape[1],
+                              .L = lanes,
+                              .split = node->op == FAST_OP_GRU };
     s.G = s.H * (node->op == FAST_OP_RNN ? 1 : node->op == FAST_OP_GRU ? 3 : 4);
     return s;
 }
 
 static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
-    const shape s = shape_of(compile->graph, step, compile->program->lanes);
+    const cpu_recurrent_shape s = shape_of(compile->graph, step, compile->program->lanes);
     const int L = (int)s.L, G = (int)s.G, H = (int)s.H, C = (int)s.C;
     fast_gemm *gemm = step->gemm;
 
@@ -84,7 +85,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 
 static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
-    const shape s = shape_of(run->graph, step, run->lanes);
+    const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
     const fast_cell_kernels *cell = run->program->cell;
     const float *wih = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
     const float *whh = fast__cpu_param(run, step->node, FAST_W_WEIGHT2);
@@ -113,8 +114,8 @@ static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
 }
 
 /* The steps in reverse: fills da, and du where it is apart. */
-static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step, const shape *s,
-                              float *da, float *du)
+static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
+                              const cpu_recurrent_shape *s, float *da, float *du)
 {
     const fast_cell_kernels *cell = run->program->cell;
     const float *whh = fast__cpu_param(run, step->node, FAST_W_WEIGHT2);
@@ -144,7 +145,7 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step, cons
 
 static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
-    const shape s = shape_of(run->graph, step, run->lanes);
+    const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
     const fast_elem_kernels *elem = run->program->elem;
     const int64_t gates = s.G * s.L, units = s.H * s.L;
     const float *wih = fast__cpu_param(run, step->node, FAST_W_WEIGHT);

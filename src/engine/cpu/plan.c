@@ -39,14 +39,14 @@ typedef struct plan_entry {
     bool instead; /* replaces a choice that this run could not use */
 } plan_entry;
 
-struct fast_plan {
+struct fast_conv_plan {
     char path[FAST_PATH_MAX]; /* "" keeps the plan in memory only */
     plan_entry *entries;      /* [capacity], in order of arrival */
     int64_t count, capacity;  /* of them */
     uint64_t hash;            /* of what was asked for or put */
 };
 
-static const plan_entry *find(const fast_plan *plan, const char *key)
+static const plan_entry *find(const fast_conv_plan *plan, const char *key)
 {
     for (int64_t i = 0; i < plan->count; i++)
         if (strcmp(plan->entries[i].key, key) == 0)
@@ -54,7 +54,7 @@ static const plan_entry *find(const fast_plan *plan, const char *key)
     return NULL;
 }
 
-static fast_err grow(fast_plan *plan)
+static fast_err grow(fast_conv_plan *plan)
 {
     if (plan->count < plan->capacity)
         return FAST_OK;
@@ -73,7 +73,7 @@ static fast_err grow(fast_plan *plan)
 }
 
 /* Keys and choices are not terminated by zero here: they may be parts of a line. */
-static fast_err add(fast_plan *plan, const char *key, size_t key_size, const char *choice,
+static fast_err add(fast_conv_plan *plan, const char *key, size_t key_size, const char *choice,
                     size_t choice_size, bool fresh)
 {
     char *block;
@@ -87,7 +87,7 @@ static fast_err add(fast_plan *plan, const char *key, size_t key_size, const cha
 }
 
 /* Take one line of a file, without its end; damaged ones and known keys are passed over. */
-static fast_err take_line(fast_plan *plan, const char *line, size_t size)
+static fast_err take_line(fast_conv_plan *plan, const char *line, size_t size)
 {
     char digits[HASH_DIGITS + 1] = { 0 }, key[PLAN_LINE_MAX + 1];
     if (size < HASH_DIGITS + 4 || size > HASH_DIGITS + 1 + PLAN_LINE_MAX ||
@@ -112,7 +112,7 @@ static fast_err take_line(fast_plan *plan, const char *line, size_t size)
 }
 
 /* Add what the file holds; no file is an empty one. */
-static fast_err read_file(fast_plan *plan, const char *path)
+static fast_err read_file(fast_conv_plan *plan, const char *path)
 {
     char *text;
     size_t size;
@@ -147,7 +147,7 @@ static fast_err choose_path(const char *path, char *to)
     return FAST_OK;
 }
 
-static void plan_free(fast_plan *plan)
+static void plan_free(fast_conv_plan *plan)
 {
     for (int64_t i = 0; i < plan->count; i++)
         fast__free(plan->entries[i].key);
@@ -155,9 +155,9 @@ static void plan_free(fast_plan *plan)
     fast__free(plan);
 }
 
-fast_err fast__plan_open(const char *path, fast_plan **out)
+fast_err fast__plan_open(const char *path, fast_conv_plan **out)
 {
-    fast_plan *plan;
+    fast_conv_plan *plan;
     FAST_TRY(fast__alloc("a plan", 1, sizeof *plan, &plan));
     fast_err err = choose_path(path, plan->path);
     if (!err && plan->path[0]) {
@@ -179,7 +179,7 @@ fast_err fast__plan_open(const char *path, fast_plan **out)
 
 static fast_err write_entries(void *ctx, void *stream)
 {
-    const fast_plan *plan = ctx;
+    const fast_conv_plan *plan = ctx;
     char pair[PLAN_LINE_MAX + 1], line[PLAN_LINE_MAX + HASH_DIGITS + 3];
     for (int64_t i = 0; i < plan->count; i++) {
         const int size =
@@ -192,9 +192,9 @@ static fast_err write_entries(void *ctx, void *stream)
 }
 
 /* Read the file again, add our new choices, replace it. The caller holds the lock. */
-static fast_err merge(const fast_plan *plan)
+static fast_err merge(const fast_conv_plan *plan)
 {
-    fast_plan merged = { .count = 0 };
+    fast_conv_plan merged = { .count = 0 };
     fast_err err = read_file(&merged, plan->path);
     for (int64_t i = 0; i < plan->count && !err; i++) {
         const plan_entry *e = &plan->entries[i];
@@ -211,7 +211,7 @@ static fast_err merge(const fast_plan *plan)
     return err;
 }
 
-static fast_err save(const fast_plan *plan)
+static fast_err save(const fast_conv_plan *plan)
 {
     char lock_path[FAST_PATH_MAX + 8], folder[FAST_PATH_MAX];
     snprintf(folder, sizeof folder, "%s", plan->path);
@@ -235,7 +235,7 @@ static fast_err save(const fast_plan *plan)
     return err;
 }
 
-void fast__plan_close(fast_plan *plan)
+void fast__plan_close(fast_conv_plan *plan)
 {
     if (!plan)
         return;
@@ -249,13 +249,13 @@ void fast__plan_close(fast_plan *plan)
 }
 
 /* The order of questions counts, so that equal hashes mean equal runs. */
-static void count_in(fast_plan *plan, const plan_entry *entry)
+static void count_in(fast_conv_plan *plan, const plan_entry *entry)
 {
     plan->hash = fast__hash(entry->key, strlen(entry->key), plan->hash);
     plan->hash = fast__hash(entry->choice, strlen(entry->choice), plan->hash);
 }
 
-const char *fast__plan_get(fast_plan *plan, const char *key)
+const char *fast__plan_get(fast_conv_plan *plan, const char *key)
 {
     const plan_entry *entry = find(plan, key);
     if (!entry)
@@ -264,7 +264,7 @@ const char *fast__plan_get(fast_plan *plan, const char *key)
     return entry->choice;
 }
 
-fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
+fast_err fast__plan_put(fast_conv_plan *plan, const char *key, const char *choice)
 {
     FAST_ASSERT(key[0] != '\0' && !strpbrk(key, "\t\n"));
     FAST_ASSERT(choice[0] != '\0' && !strpbrk(choice, "\t\n"));
@@ -288,7 +288,7 @@ fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
     return FAST_OK;
 }
 
-uint64_t fast__plan_hash(const fast_plan *plan)
+uint64_t fast__plan_hash(const fast_conv_plan *plan)
 {
     return plan->hash;
 }

@@ -35,15 +35,15 @@ enum {
 };
 
 /* How the positions of one direction are cut to blocks. */
-typedef struct blocking {
+typedef struct winograd_blocking {
     int64_t block;    /* positions of a block: a multiple of `vectors` */
     int64_t in_step;  /* floats from plane to plane of V, and of M; a vector more than needed, so */
     int64_t out_step; /* that planes do not fall on the same sets of the cache */
     fast_gemm
         gemm[2]; /* forward M = V U', backward dV = dM U: for a whole block and for the last */
-} blocking;
+} winograd_blocking;
 
-typedef struct winograd {
+typedef struct conv_winograd {
     fast_conv_shape shape;
     const fast_winograd_kernels *kernels;
     const fast_conv_kernels *conv;
@@ -53,16 +53,16 @@ typedef struct winograd {
     int64_t positions; /* tiles times lanes / 16 */
     int64_t
         weights; /* floats from plane to plane of U: in_c out_c, up to an odd number of vectors */
-    blocking forward, backward;
-} winograd;
+    winograd_blocking forward, backward;
+} conv_winograd;
 
 /* Parts of the scratch memory. */
-typedef struct memory {
+typedef struct winograd_memory {
     float *packed; /* [r r][weights]: by taps */
     float *u;      /* [n n][weights] */
     float *du;     /* [n n][weights]: backward only */
     float *v, *m;  /* planes of a block */
-} memory;
+} winograd_memory;
 
 static const fast_winograd_kernels *kernels_of(int variant)
 {
@@ -79,13 +79,13 @@ static bool fits(const fast_conv_shape *s, int variant)
     return s->groups == 1 && s->in_c * s->out_c < INT32_MAX / 256;
 }
 
-static blocking make_blocking(const winograd *self, int64_t bytes, bool back)
+static winograd_blocking make_blocking(const conv_winograd *self, int64_t bytes, bool back)
 {
     const fast_conv_shape *s = &self->shape;
     const int64_t each = self->planes * (s->in_c + s->out_c) * FAST_VEC * (int64_t)sizeof(float);
     int64_t most = bytes / each;
     most = most < POSITIONS_MIN ? POSITIONS_MIN : most > POSITIONS_MAX ? POSITIONS_MAX : most;
-    blocking b = { .block = most / self->vectors * self->vectors };
+    winograd_blocking b = { .block = most / self->vectors * self->vectors };
     if (b.block > self->positions)
         b.block = self->positions;
     b.in_step = (s->in_c * b.block | 1) * FAST_VEC;
@@ -106,7 +106,7 @@ static blocking make_blocking(const winograd *self, int64_t bytes, bool back)
 
 static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
 {
-    winograd *self;
+    conv_winograd *self;
     FAST_TRY(fast__alloc("a convolution", 1, sizeof *self, &self));
     const fast_winograd_kernels *k = kernels_of(variant);
     self->shape = *s;
@@ -140,8 +140,8 @@ static float *take(float *base, int64_t count, int64_t *at)
 }
 
 /* Lay the parts of a pass out from `base`, which may be NULL; returns their size in floats. */
-static int64_t lay_out(const winograd *self, const blocking *b, bool back, float *base,
-                       memory *parts)
+static int64_t lay_out(const conv_winograd *self, const winograd_blocking *b, bool back,
+                       float *base, winograd_memory *parts)
 {
     const int64_t r = self->kernels->r, u = self->planes * self->weights;
     int64_t at = 0;
@@ -155,16 +155,16 @@ static int64_t lay_out(const winograd *self, const blocking *b, bool back, float
 
 static int64_t winograd_scratch(const void *memory_of)
 {
-    const winograd *self = memory_of;
-    memory parts;
+    const conv_winograd *self = memory_of;
+    winograd_memory parts;
     const int64_t forward = lay_out(self, &self->forward, false, NULL, &parts);
     const int64_t backward = lay_out(self, &self->backward, self->shape.train, NULL, &parts);
     return forward > backward ? forward : backward;
 }
 
 /* Weights by taps, [r r][o][c] or, turned, [r r][c][o]; then U. */
-static void transform_weights(const winograd *self, const float *w, bool turned,
-                              const memory *parts)
+static void transform_weights(const conv_winograd *self, const float *w, bool turned,
+                              const winograd_memory *parts)
 {
     const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
     const int64_t in_c = self->shape.in_c, out_c = self->shape.out_c;
@@ -182,7 +182,7 @@ static void transform_weights(const winograd *self, const float *w, bool turned,
 }
 
 /* dU [n n][o][c] to dw. */
-static void finish_weights(const winograd *self, const memory *parts, float *dw)
+static void finish_weights(const conv_winograd *self, const winograd_memory *parts, float *dw)
 {
     const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
     self->kernels->weights_grad(parts->du, parts->packed, self->weights);
@@ -192,8 +192,8 @@ static void finish_weights(const winograd *self, const memory *parts, float *dw)
 }
 
 /* Describe a position's tile of the input or of the output. */
-static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64_t position,
-                                  bool input, const float *image)
+static fast_winograd_tile tile_at(const conv_winograd *self, const winograd_blocking *b,
+                                  int64_t position, bool input, const float *image)
 {
     const fast_conv_shape *s = &self->shape;
     const fast_winograd_kernels *k = self->kernels;
@@ -229,8 +229,8 @@ static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64
 typedef void transform_fn(const fast_winograd_tile *tile);
 
 /* Transform the positions [first, first + count) between an image and planes. */
-static void transform_block(const winograd *self, const blocking *b, int64_t first, int64_t count,
-                            bool input, const float *image, float *planes,
+static void transform_block(const conv_winograd *self, const winograd_blocking *b, int64_t first,
+                            int64_t count, bool input, const float *image, float *planes,
                             const fast_conv_io *finish, transform_fn *transform)
 {
     for (int64_t p = 0; p < count; p += self->vectors) {
@@ -246,8 +246,8 @@ static void transform_block(const winograd *self, const blocking *b, int64_t fir
 
 /* With one input channel the products are one each: the transform of the outputs makes them, and
  * they need not go through memory. */
-static void outputs_of_one(const winograd *self, int64_t first, int64_t count,
-                           const fast_conv_io *io, const memory *parts)
+static void outputs_of_one(const conv_winograd *self, int64_t first, int64_t count,
+                           const fast_conv_io *io, const winograd_memory *parts)
 {
     for (int64_t p = 0; p < count; p += self->vectors) {
         fast_winograd_tile tile = tile_at(self, &self->forward, first + p, false, io->y);
@@ -264,9 +264,9 @@ static void outputs_of_one(const winograd *self, int64_t first, int64_t count,
 
 static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 {
-    const winograd *self = memory_of;
-    const blocking *b = &self->forward;
-    memory parts;
+    const conv_winograd *self = memory_of;
+    const winograd_blocking *b = &self->forward;
+    winograd_memory parts;
     lay_out(self, b, false, io->scratch, &parts);
     transform_weights(self, io->w, false, &parts);
     for (int64_t first = 0; first < self->positions; first += b->block) {
@@ -284,10 +284,10 @@ static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 }
 
 /* The products of one block on the way back. */
-static void multiply_back(const winograd *self, int64_t count, const fast_conv_io *io,
-                          const memory *parts)
+static void multiply_back(const conv_winograd *self, int64_t count, const fast_conv_io *io,
+                          const winograd_memory *parts)
 {
-    const blocking *b = &self->backward;
+    const winograd_blocking *b = &self->backward;
     const fast_dot dot = { .m = self->shape.out_c,
                            .n = self->shape.in_c,
                            .count = 1,
@@ -306,9 +306,10 @@ static void multiply_back(const winograd *self, int64_t count, const fast_conv_i
 
 /* The gradient of the weights for one input channel: as outputs_of_one(), the products are made in
  * the transform. The sums over lanes take the place of M. */
-static void weights_of_one(const winograd *self, const fast_conv_io *io, const memory *parts)
+static void weights_of_one(const conv_winograd *self, const fast_conv_io *io,
+                           const winograd_memory *parts)
 {
-    const blocking *b = &self->backward;
+    const winograd_blocking *b = &self->backward;
     const int64_t sums = self->shape.out_c * self->planes;
     memset(parts->m, 0, (size_t)(sums * FAST_VEC) * sizeof *parts->m);
     for (int64_t first = 0; first < self->positions; first += b->block) {
@@ -334,10 +335,10 @@ static void weights_of_one(const winograd *self, const fast_conv_io *io, const m
 
 static void winograd_backward(const void *memory_of, const fast_conv_io *io)
 {
-    const winograd *self = memory_of;
+    const conv_winograd *self = memory_of;
     const fast_winograd_kernels *k = self->kernels;
-    const blocking *b = &self->backward;
-    memory parts;
+    const winograd_blocking *b = &self->backward;
+    winograd_memory parts;
     FAST_ASSERT(self->shape.train);
     lay_out(self, b, true, io->scratch, &parts);
     if (self->shape.in_c == 1 && io->dw && !io->dx) {

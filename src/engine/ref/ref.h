@@ -40,29 +40,13 @@ typedef struct fast_ref_op {
     void (*backward)(fast_ref_call *call);
 } fast_ref_op;
 
-extern const fast_ref_op fast__ref_dense;
-extern const fast_ref_op fast__ref_conv;
-extern const fast_ref_op fast__ref_max_pool;
-extern const fast_ref_op fast__ref_avg_pool;
-extern const fast_ref_op fast__ref_global_pool;
-extern const fast_ref_op fast__ref_relu;
-extern const fast_ref_op fast__ref_leaky_relu;
-extern const fast_ref_op fast__ref_tanh;
-extern const fast_ref_op fast__ref_sigmoid;
-extern const fast_ref_op fast__ref_gelu;
-extern const fast_ref_op fast__ref_softmax;
-extern const fast_ref_op fast__ref_batch_norm;
-extern const fast_ref_op fast__ref_layer_norm;
-extern const fast_ref_op fast__ref_dropout;
-extern const fast_ref_op fast__ref_embed;
-extern const fast_ref_op fast__ref_rnn;
-extern const fast_ref_op fast__ref_lstm;
-extern const fast_ref_op fast__ref_gru;
-extern const fast_ref_op fast__ref_attention;
-extern const fast_ref_op fast__ref_add;
-extern const fast_ref_op fast__ref_concat;
-extern const fast_ref_op fast__ref_last;
-extern const fast_ref_op fast__ref_flatten;
+/* The operators; ref.c has the table. */
+extern const fast_ref_op fast__ref_dense, fast__ref_conv, fast__ref_embed, fast__ref_dropout;
+extern const fast_ref_op fast__ref_max_pool, fast__ref_avg_pool, fast__ref_global_pool;
+extern const fast_ref_op fast__ref_relu, fast__ref_leaky_relu, fast__ref_tanh, fast__ref_sigmoid;
+extern const fast_ref_op fast__ref_gelu, fast__ref_softmax, fast__ref_batch_norm;
+extern const fast_ref_op fast__ref_layer_norm, fast__ref_recurrent, fast__ref_attention;
+extern const fast_ref_op fast__ref_add, fast__ref_concat, fast__ref_last, fast__ref_flatten;
 extern const fast_ref_op fast__ref_custom;
 
 /* A weight of the node (FAST_W_...), or NULL where it has none. */

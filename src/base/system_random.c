@@ -4,12 +4,12 @@
  * comes from the kernel's generator, which waits once after the machine starts until it is seeded;
  * a request of at most 256 bytes is then neither cut short nor interrupted.
  */
-#include "base/entropy.h"
+#include "base/system_random.h"
 
 #include <errno.h>
 #include <sys/random.h>
 
-fast_err fast__entropy(void *bytes, size_t size)
+fast_err fast__system_random(void *bytes, size_t size)
 {
     ssize_t got;
 

@@ -40,7 +40,7 @@ static void pack(int64_t depth, int64_t columns, fast_ref_view b, float *panel)
 }
 
 /* sums (4 x 16) = A (4 x depth) panel. */
-FAST_CLONES static void meet4(int64_t depth, fast_ref_view a, const float *panel, float *sums)
+FAST_CLONES static void multiply4(int64_t depth, fast_ref_view a, const float *panel, float *sums)
 {
     const float *a0 = a.data;
     const float *a1 = a0 + a.row;
@@ -64,7 +64,7 @@ FAST_CLONES static void meet4(int64_t depth, fast_ref_view a, const float *panel
 }
 
 /* The same for one row. */
-FAST_CLONES static void meet1(int64_t depth, fast_ref_view a, const float *panel, float *sums)
+FAST_CLONES static void multiply1(int64_t depth, fast_ref_view a, const float *panel, float *sums)
 {
     vec s = { 0 };
     for (int64_t p = 0; p < depth; p++)
@@ -89,9 +89,9 @@ void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_re
                 const int64_t rows = m - i < ROWS ? 1 : ROWS;
                 const fast_ref_view from = { a.data + i * a.row + p * a.column, a.row, a.column };
                 if (rows == ROWS)
-                    meet4(depth, from, panel, sums);
+                    multiply4(depth, from, panel, sums);
                 else
-                    meet1(depth, from, panel, sums);
+                    multiply1(depth, from, panel, sums);
                 for (int64_t r = 0; r < rows; r++)
                     for (int64_t q = 0; q < columns; q++)
                         c[(i + r) * c_row + j + q] += sums[r * COLUMNS + q];

@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* One kind of cell: the pointwise part of a step, for one sample. */
-typedef struct cell {
+typedef struct ref_cell {
     int64_t gates; /* blocks of H rows in Wih and Whh */
     bool memory;   /* has a second state c beside h */
     bool split; /* the state's part of the gates stays apart: the gru's r acts on a piece of it */
@@ -32,7 +32,7 @@ typedef struct cell {
     void (*backward)(int64_t H, const float *a, const float *u, const float *h,
                      const float *h_before, const float *c, const float *c_before, float *dh,
                      float *dc, float *da, float *du);
-} cell;
+} ref_cell;
 
 static float sigmoid(float x)
 {
@@ -133,29 +133,29 @@ static void gru_back(int64_t H, const float *a, const float *u, const float *h,
     }
 }
 
-static const cell rnn_cell = { 1, false, false, rnn_step, rnn_back };
-static const cell lstm_cell = { 4, true, false, lstm_step, lstm_back };
-static const cell gru_cell = { 3, false, true, gru_step, gru_back };
+static const ref_cell rnn_cell = { 1, false, false, rnn_step, rnn_back };
+static const ref_cell lstm_cell = { 4, true, false, lstm_step, lstm_back };
+static const ref_cell gru_cell = { 3, false, true, gru_step, gru_back };
 
-static const cell *cell_of(const fast_node *node)
+static const ref_cell *cell_of(const fast_node *node)
 {
     FAST_ASSERT(node->op == FAST_OP_RNN || node->op == FAST_OP_LSTM || node->op == FAST_OP_GRU);
     return node->op == FAST_OP_RNN ? &rnn_cell : node->op == FAST_OP_LSTM ? &lstm_cell : &gru_cell;
 }
 
 /* Letters and kept arrays: a [n][T][G], u the same where the cell is split, c [n][T][H]. */
-typedef struct recurrent_shape {
-    const cell *cell;
+typedef struct ref_recurrent_shape {
+    const ref_cell *cell;
     int64_t T, C, H, G; /* G = gates H */
     float *a, *u, *c;   /* u is a, and c is unused, where the cell does not have them */
-} recurrent_shape;
+} ref_recurrent_shape;
 
-static recurrent_shape shape_of(const fast_ref_call *call)
+static ref_recurrent_shape shape_of(const fast_ref_call *call)
 {
-    recurrent_shape s = { .cell = cell_of(call->node),
-                          .T = call->node->shape[0],
-                          .C = call->in->shape[1],
-                          .H = call->node->shape[1] };
+    ref_recurrent_shape s = { .cell = cell_of(call->node),
+                              .T = call->node->shape[0],
+                              .C = call->in->shape[1],
+                              .H = call->node->shape[1] };
     s.G = s.cell->gates * s.H;
     s.a = call->keep;
     s.u = s.cell->split ? s.a + call->n * s.T * s.G : s.a;
@@ -166,7 +166,7 @@ static recurrent_shape shape_of(const fast_ref_call *call)
 static fast_ref_need recurrent_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
-    const cell *kind = cell_of(node);
+    const ref_cell *kind = cell_of(node);
     const int64_t T = node->shape[0];
     const int64_t H = node->shape[1];
     const int64_t gates = batch * T * kind->gates * H * (kind->split ? 2 : 1);
@@ -175,7 +175,7 @@ static fast_ref_need recurrent_need(const fast_graph *graph, int index, int64_t 
 
 /* The state's part of the gates of step t: u[t] += bhh + Whh h[t - 1]. Where the cell is not split,
  * u is a and holds the input's part already. */
-static void add_state_part(const fast_ref_call *call, const recurrent_shape *s, int64_t t)
+static void add_state_part(const fast_ref_call *call, const ref_recurrent_shape *s, int64_t t)
 {
     const float *b = fast__ref_weight(call, FAST_W_BIAS2);
     for (int64_t i = 0; i < call->n; i++) {
@@ -192,7 +192,7 @@ static void add_state_part(const fast_ref_call *call, const recurrent_shape *s, 
 
 static void recurrent_forward(fast_ref_call *call)
 {
-    const recurrent_shape s = shape_of(call);
+    const ref_recurrent_shape s = shape_of(call);
     fast__ref_linear(call->n * s.T, s.C, s.G, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
                      fast__ref_weight(call, FAST_W_BIAS), s.a);
     for (int64_t t = 0; t < s.T; t++) {
@@ -208,7 +208,7 @@ static void recurrent_forward(fast_ref_call *call)
 }
 
 /* All steps in reverse: fills da, and du where the cell is split. */
-static void back_through_time(const fast_ref_call *call, const recurrent_shape *s, float *da,
+static void back_through_time(const fast_ref_call *call, const ref_recurrent_shape *s, float *da,
                               float *du, float *dh, float *dc)
 {
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT2);
@@ -231,7 +231,7 @@ static void back_through_time(const fast_ref_call *call, const recurrent_shape *
 
 static void recurrent_backward(fast_ref_call *call)
 {
-    const recurrent_shape s = shape_of(call);
+    const ref_recurrent_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     float *da = call->scratch;
     float *du = s.cell->split ? da + rows * s.G : da;
@@ -252,6 +252,4 @@ static void recurrent_backward(fast_ref_call *call)
         fast__ref_linear_dx(rows, s.C, s.G, da, fast__ref_weight(call, FAST_W_WEIGHT), call->dx[0]);
 }
 
-const fast_ref_op fast__ref_rnn = { recurrent_need, recurrent_forward, recurrent_backward };
-const fast_ref_op fast__ref_lstm = { recurrent_need, recurrent_forward, recurrent_backward };
-const fast_ref_op fast__ref_gru = { recurrent_need, recurrent_forward, recurrent_backward };
+const fast_ref_op fast__ref_recurrent = { recurrent_need, recurrent_forward, recurrent_backward };

@@ -5,4 +5,4 @@
 
 /* Bytes that nobody can guess, from the system: for tokens. Nothing that trains may use them.
  * FAST_EIO if the system gives none. `size` is at most 256. */
-fast_err fast__entropy(void *bytes, size_t size);
+fast_err fast__system_random(void *bytes, size_t size);

@@ -18,14 +18,14 @@
 #include <string.h>
 
 /* How a sample lies in memory: [outer][channels][inner]. */
-typedef struct norm_shape {
+typedef struct ref_norm_shape {
     int64_t outer, channels, inner;
     int64_t ghost; /* samples under one statistic */
-} norm_shape;
+} ref_norm_shape;
 
-static norm_shape shape_of(const fast_node *node, int64_t batch)
+static ref_norm_shape shape_of(const fast_node *node, int64_t batch)
 {
-    norm_shape s = { 1, node->shape[0], 1, node->ghost > 0 ? node->ghost : batch };
+    ref_norm_shape s = { 1, node->shape[0], 1, node->ghost > 0 ? node->ghost : batch };
     if (node->rank == 2) {
         s.outer = node->shape[0];
         s.channels = node->shape[1];
@@ -38,7 +38,7 @@ static norm_shape shape_of(const fast_node *node, int64_t batch)
 /* Per group and channel: mean, 1 / sqrt(var + eps). */
 static fast_ref_need batch_need(const fast_graph *graph, int index, int64_t batch)
 {
-    const norm_shape s = shape_of(&graph->nodes[index], batch);
+    const ref_norm_shape s = shape_of(&graph->nodes[index], batch);
     const int64_t groups = (batch + s.ghost - 1) / s.ghost;
     return (fast_ref_need){ groups * 2 * s.channels, 0 };
 }
@@ -50,7 +50,7 @@ static fast_ref_need batch_need(const fast_graph *graph, int index, int64_t batc
                      at##_end = at + (s)->inner;                                          \
              at < at##_end; at++)
 
-static void moments(const norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
+static void moments(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
                     double *mean_out, double *var_out)
 {
     const double m = (double)((end - first) * s->outer * s->inner);
@@ -71,7 +71,7 @@ static void follow(float *running, double value, float momentum)
     *running = (float)((1.0 - (double)momentum) * (double)*running + (double)momentum * value);
 }
 
-static void apply(const norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
+static void apply(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
                   float mean, float inverse, float w, float b, float *y)
 {
     FOR_RUNS (s, c, first, end, i)
@@ -81,7 +81,7 @@ static void apply(const norm_shape *s, int64_t c, int64_t first, int64_t end, co
 static void batch_forward(fast_ref_call *call)
 {
     const fast_node *node = call->node;
-    const norm_shape s = shape_of(node, call->n);
+    const ref_norm_shape s = shape_of(node, call->n);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *b = fast__ref_weight(call, FAST_W_BIAS);
     const fast_segment *state = call->graph->state.segments;
@@ -113,7 +113,7 @@ static void batch_forward(fast_ref_call *call)
 
 static void batch_backward(fast_ref_call *call)
 {
-    const norm_shape s = shape_of(call->node, call->n);
+    const ref_norm_shape s = shape_of(call->node, call->n);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);

@@ -16,18 +16,18 @@
 #include <string.h>
 
 /* Letters of the formulas, and where the kept arrays lie. */
-typedef struct attention_shape {
+typedef struct ref_attention_shape {
     int64_t T, C, heads, D;
     float scale; /* 1 / sqrt(D) */
     float *qkv;  /* [n][T][3C] */
     float *p;    /* [n][heads][T][T] */
     float *z;    /* [n][T][C] */
-} attention_shape;
+} ref_attention_shape;
 
-static attention_shape shape_of(const fast_ref_call *call)
+static ref_attention_shape shape_of(const fast_ref_call *call)
 {
     const fast_node *node = call->node;
-    attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
+    ref_attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
     FAST_ASSERT(s.heads > 0 && s.C % s.heads == 0);
     s.D = s.C / s.heads;
     s.scale = 1.0F / sqrtf((float)s.D);
@@ -65,7 +65,7 @@ static void softmax_row(int64_t T, int64_t t, float scale, float *row)
 
 static void attention_forward(fast_ref_call *call)
 {
-    const attention_shape s = shape_of(call);
+    const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     const int64_t wide = 3 * s.C;
     fast__ref_linear(rows, s.C, wide, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
@@ -90,7 +90,7 @@ static void attention_forward(fast_ref_call *call)
 }
 
 /* One head of one sample: from dz to dq, dk, dv. `ds` is T x T of scratch. */
-static void back_head(const attention_shape *s, const float *q, const float *p, const float *dz,
+static void back_head(const ref_attention_shape *s, const float *q, const float *p, const float *dz,
                       float *ds, float *dq)
 {
     const int64_t T = s->T;
@@ -117,7 +117,7 @@ static void back_head(const attention_shape *s, const float *q, const float *p, 
 
 static void attention_backward(fast_ref_call *call)
 {
-    const attention_shape s = shape_of(call);
+    const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     const int64_t wide = 3 * s.C;
     float *dz = call->scratch;

@@ -18,28 +18,28 @@
 
 #include <string.h>
 
-typedef struct conv_shape {
+typedef struct ref_conv_shape {
     const fast_node *node;
     int64_t in_c, in_h, in_w;    /* of one group */
     int64_t out_c, out_h, out_w; /* of one group */
     int64_t taps;                /* in_c kh kw: columns of W */
     int64_t pixels;              /* out_h out_w */
-} conv_shape;
+} ref_conv_shape;
 
-static conv_shape shape_of(const fast_graph *graph, int index)
+static ref_conv_shape shape_of(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
     const fast_node *in = &graph->nodes[node->inputs[0]];
     FAST_ASSERT(in->rank == 3 && node->rank == 3);
     FAST_ASSERT(node->groups > 0 && in->shape[0] % node->groups == 0);
     FAST_ASSERT(node->shape[0] % node->groups == 0);
-    conv_shape s = { .node = node,
-                     .in_c = in->shape[0] / node->groups,
-                     .in_h = in->shape[1],
-                     .in_w = in->shape[2],
-                     .out_c = node->shape[0] / node->groups,
-                     .out_h = node->shape[1],
-                     .out_w = node->shape[2] };
+    ref_conv_shape s = { .node = node,
+                         .in_c = in->shape[0] / node->groups,
+                         .in_h = in->shape[1],
+                         .in_w = in->shape[2],
+                         .out_c = node->shape[0] / node->groups,
+                         .out_h = node->shape[1],
+                         .out_w = node->shape[2] };
     s.taps = s.in_c * node->kernel[0] * node->kernel[1];
     s.pixels = s.out_h * s.out_w;
     return s;
@@ -48,7 +48,7 @@ static conv_shape shape_of(const fast_graph *graph, int index)
 static fast_ref_need conv_need(const fast_graph *graph, int index, int64_t batch)
 {
     (void)batch;
-    const conv_shape s = shape_of(graph, index);
+    const ref_conv_shape s = shape_of(graph, index);
     fast_ref_need need = { 0, 2 * s.taps * s.pixels };
     if (graph->nodes[index].weight[FAST_W_GAIN] >= 0)
         need.keep = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
@@ -56,7 +56,7 @@ static fast_ref_need conv_need(const fast_graph *graph, int index, int64_t batch
 }
 
 /* The output columns [*first, *end) for which tap kx reads inside the input. */
-static void inside(const conv_shape *s, int64_t kx, int64_t *first, int64_t *end)
+static void inside(const ref_conv_shape *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->node->stride[1];
     const int64_t start = kx * s->node->dilation[1] - s->node->pad[1]; /* ix of ox = 0 */
@@ -67,7 +67,7 @@ static void inside(const conv_shape *s, int64_t kx, int64_t *first, int64_t *end
 }
 
 /* U = unfolded x, or with `fold` dx += folded U, for one sample and group. */
-static void unfold(const conv_shape *s, bool fold, float *x, float *u)
+static void unfold(const ref_conv_shape *s, bool fold, float *x, float *u)
 {
     const fast_node *node = s->node;
     for (int64_t c = 0; c < s->in_c; c++)
@@ -97,7 +97,7 @@ static void unfold(const conv_shape *s, bool fold, float *x, float *u)
 
 static void conv_forward(fast_ref_call *call)
 {
-    const conv_shape s = shape_of(call->graph, call->index);
+    const ref_conv_shape s = shape_of(call->graph, call->index);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
     const float *b = fast__ref_weight(call, FAST_W_BIAS);
@@ -122,7 +122,7 @@ static void conv_forward(fast_ref_call *call)
 }
 
 /* One sample and group: dw += dy U', and dx += fold(W' dy) where it is needed. */
-static void back_one(const conv_shape *s, const float *x, const float *w, const float *dy,
+static void back_one(const ref_conv_shape *s, const float *x, const float *w, const float *dy,
                      float *scratch, float *dw, float *dx)
 {
     float *u = scratch;
@@ -140,7 +140,7 @@ static void back_one(const conv_shape *s, const float *x, const float *w, const 
 
 static void conv_backward(fast_ref_call *call)
 {
-    const conv_shape s = shape_of(call->graph, call->index);
+    const ref_conv_shape s = shape_of(call->graph, call->index);
     const int64_t groups = call->node->groups;
     const float *v = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);

@@ -8,7 +8,7 @@
  * latency; the loops are plain so that the compiler vectorises them, for each instruction set.
  * Cost: 11 microseconds for that batch, choosing included; a third of it is the permutation.
  */
-#include "data/gather.h"
+#include "data/sample_gather.h"
 
 #include "tensor/clones.h"
 

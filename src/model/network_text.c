@@ -3,7 +3,7 @@
  * A text that grows by doubling, so that n bytes cost O(n) copies, and never past FAST_TEXT_MAX:
  * what a model writes, and what a network file may hold.
  */
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include "base/memory.h"
 
