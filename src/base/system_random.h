@@ -3,6 +3,6 @@
 
 #include "base/err.h"
 
-/* Bytes that nobody can guess, from the system: for tokens. Nothing that trains may use them.
- * FAST_EIO if the system gives none. `size` is at most 256. */
+/* Fill `bytes` with unpredictable bytes from the system, at most 256: for tokens. Training code
+ * must not use it, or runs would not repeat. FAST_EIO if the system has none. */
 fast_err fast__system_random(void *bytes, size_t size);

@@ -34,8 +34,8 @@ fast_err fast__array_plan(const char *x_name, const fast_array *x, const char *y
                           const fast_array *y, fast_data *like);
 
 /* Read samples and answers into `data`, which was made as fast__array_plan() says, and set its
- * number of classes: `classes`, or 0 to take the largest label for the last class. FAST_EFORMAT if a
- * label is out of range or either reader ends early or late. */
+ * number of classes: `classes`, or 0 to take the largest label for the last class. FAST_EFORMAT if
+ * a label is out of range or either reader ends early or late. */
 fast_err fast__array_fill(fast_byte_reader *x_reader, const fast_array *x,
                           fast_byte_reader *y_reader, const fast_array *y, int64_t classes,
                           fast_data *data);

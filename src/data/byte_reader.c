@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Byte streams for readers: plain and gzipped files, plain and deflated memory.
+ * Readers of bytes: plain and gzipped files, plain and deflated memory.
  *
- * The point is `bound`. A header of 16 bytes can claim any size; what a stream can still give is
- * known beforehand: the rest of a plain file, or 1032 times the rest of a compressed one, because
- * deflate's best code spends 2 bits on a run of 258 bytes (RFC 1951, zlib's "maximum compression
- * factor"). A claim above it is refused before memory is asked for.
- * Reading goes straight into the caller's buffer: a decompressed set is never in memory twice.
+ * Their purpose is `bound`. A header of 16 bytes can claim any size, but the bytes that a reader
+ * can still deliver are bounded beforehand: the rest of a plain file, or 1032 times the rest of a
+ * compressed one, because deflate's best code spends 2 bits on a run of 258 bytes (RFC 1951, zlib's
+ * "maximum compression factor"). A claim above it is refused before memory is allocated. Bytes are
+ * read into the caller's buffer: a decompressed set is never in memory twice.
  */
 #include "data/byte_reader.h"
 
@@ -114,7 +114,8 @@ fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, 
 }
 
 #ifdef FAST_HAVE_ZLIB
-/* Bytes read, fewer than `size` only at the end; -1 with a detail where the stream is damaged. */
+/* Return the bytes read, fewer than `size` only at the end; -1 with a detail if the data are
+ * damaged. */
 static int64_t read_gzip(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
     int64_t done = 0;

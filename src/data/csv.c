@@ -3,13 +3,13 @@
  * CSV: a table of numbers, one column of which is the answer.
  *
  * The label column holds classes or a regression target. Whole numbers from 0 to 999 are classes,
- * and so are words: sorted, they get the numbers from 0 on; other numbers are targets. `task`
- * overrules that guess. Every other column is a feature; an empty field and anything that is not a
- * finite number is an error that names line and column, because a guess about missing values would
- * be wrong for somebody.
+ * and so are words, which are numbered in sorted order; other numbers are targets. `task` overrides
+ * that guess. Every other column is a feature; an empty field and anything that is not a finite
+ * number is an error that names line and column, because no guess about missing values suits
+ * everybody.
  *
- * The text is scanned three times (count, labels, values), so that memory is taken once and never
- * for more values than the file has fields.
+ * The text is scanned three times (count, labels, values), so that memory is allocated once and
+ * never for more values than the file has fields.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -29,13 +29,13 @@ typedef enum csv_header { HEADER_AUTO, HEADER_YES, HEADER_NO } csv_header;
 
 typedef struct csv_config {
     char file[FAST_PATH_MAX];      /* the training set */
-    char test_file[FAST_PATH_MAX]; /* "" takes a part of the training set */
+    char test_file[FAST_PATH_MAX]; /* "": split a test set off the training set */
     char label[LABEL_MAX];         /* name or number of the label column; -1 is the last */
     int delimiter;                 /* index into `delimiters` */
     int header;                    /* a csv_header */
     int task;                      /* a csv_task */
-    double test_fraction;          /* of the samples, where there is no test file */
-    int normalize;                 /* a fast_normalize */
+    double test_fraction; /* fraction of the samples to test on, if there is no test file */
+    int normalize;        /* a fast_normalize */
 } csv_config;
 
 static const char delimiters[] = { 0, ',', ';', '\t', ' ', '|' };
@@ -52,7 +52,7 @@ static const fast_option csv_options[] = {
         csv_config, task, "auto", "auto|classes|regression",
         "what the answers are; auto takes words and whole numbers below 1000 as classes"),
     FAST_OPT_REAL(csv_config, test_fraction, "0.2", 0, 0.9,
-                  "part of the samples to test on where there is no test file"),
+                  "fraction of the samples to test on if there is no test file"),
     FAST_OPT_CHOICE(csv_config, normalize, "standard", FAST_NORMALIZE_CHOICES,
                     "mean 0 and deviation 1 per column (standard), or as they are"),
     FAST_OPT_END,
@@ -60,27 +60,29 @@ static const fast_option csv_options[] = {
 
 /* A file in memory. */
 typedef struct csv_table {
-    const char *name;       /* of the file */
-    char *text;             /* all of it */
-    fast_csv start;         /* at the first record with values */
-    int64_t rows;           /* records with values */
-    int64_t columns;        /* fields of each */
-    int64_t label;          /* which of them is the answer */
-    fast_csv_field *labels; /* [rows]: the answers, into `text` */
+    const char *name;       /* name of the file */
+    char *text;             /* the file's text */
+    fast_csv start;         /* position of the first record with values */
+    int64_t rows;           /* number of records with values */
+    int64_t columns;        /* fields of a record */
+    int64_t label;          /* column of the answer */
+    fast_csv_field *labels; /* [rows]: the answers, pointing into `text` */
 } csv_table;
 
-/* What the answers of the training file are; the test file's must be the same. */
+/* The answers of the training file; those of the test file must have the same form. */
 typedef struct csv_answers {
-    bool regression;
-    int64_t classes;
+    bool regression;       /* targets instead of classes */
+    int64_t classes;       /* number of classes */
     fast_csv_field *words; /* [classes], sorted; NULL for numbers */
 } csv_answers;
 
+/* Bytes of a field that messages show. */
 static int shown(const fast_csv_field *field)
 {
     return field->size < SHOWN_MAX ? (int)field->size : SHOWN_MAX;
 }
 
+/* Fail for a field that is not a finite number. */
 static fast_err fail_number(const csv_table *t, const fast_csv_field *field, int64_t column)
 {
     if (field->size == 0)
@@ -90,7 +92,7 @@ static fast_err fail_number(const csv_table *t, const fast_csv_field *field, int
                       t->name, (long long)field->line, (long long)column, shown(field), field->at);
 }
 
-/* Find the label column by the header's names; the scanner stands at the header. */
+/* Find the label column by its name in the header, where the scanner stands. */
 static fast_err find_name(const csv_config *c, csv_table *t)
 {
     fast_csv scan = t->start;
@@ -109,7 +111,7 @@ static fast_err find_name(const csv_config *c, csv_table *t)
                       t->name, c->label);
 }
 
-/* Words that stand for a number where there is none: a line with one of them has values. */
+/* Tell whether a field spells a non-finite number: a line with one of them has values. */
 static bool is_no_number(const fast_csv_field *field)
 {
     static const char *const words[] = { "nan", "inf", "infinity" };
@@ -121,8 +123,8 @@ static bool is_no_number(const fast_csv_field *field)
     return false;
 }
 
-/* Whether the first record has names, where the user does not say: it does if no feature of it is a
- * number. One word among numbers is a mistake in a sample, not a name. */
+/* Guess whether the first record has names: it does if no feature of it is a number. One word among
+ * numbers is a mistake in a sample, not a name. */
 static fast_err guess_header(const csv_table *t, bool *out)
 {
     fast_csv scan = t->start;
@@ -142,7 +144,7 @@ static fast_err guess_header(const csv_table *t, bool *out)
     return FAST_OK;
 }
 
-/* Look at the first record: columns, the label's place, and whether it is a header. */
+/* Inspect the first record: number of columns, the label's column, and whether it is a header. */
 static fast_err look(const csv_config *c, csv_table *t)
 {
     if (!fast__csv_record(&t->start))
@@ -176,7 +178,7 @@ static fast_err look(const csv_config *c, csv_table *t)
     return FAST_OK;
 }
 
-/* Count the records and check that they are alike. */
+/* Count the records and check that all have the same number of fields. */
 static fast_err count_rows(csv_table *t)
 {
     fast_csv scan = t->start;
@@ -195,6 +197,7 @@ static fast_err count_rows(csv_table *t)
     return FAST_OK;
 }
 
+/* Collect the label of every record. */
 static fast_err find_labels(csv_table *t)
 {
     FAST_TRY(fast__alloc("labels of a table", t->rows, sizeof *t->labels, &t->labels));
@@ -219,6 +222,7 @@ static void close_table(csv_table *t)
     fast__free(t->labels);
 }
 
+/* Read a file and find its records and labels. */
 static fast_err open_table(const csv_config *c, const char *path, csv_table *out)
 {
     csv_table t = { .name = path };
@@ -238,6 +242,7 @@ static fast_err open_table(const csv_config *c, const char *path, csv_table *out
     return FAST_OK;
 }
 
+/* Order of fields, for qsort() and bsearch(). */
 static int compare(const void *left, const void *right)
 {
     const fast_csv_field *a = left;
@@ -247,7 +252,7 @@ static int compare(const void *left, const void *right)
     return order != 0 ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-/* The distinct words among the labels, sorted. */
+/* Collect the distinct words among the labels, sorted. */
 static fast_err find_words(const csv_table *t, csv_answers *a)
 {
     fast_csv_field *words;
@@ -269,7 +274,7 @@ static fast_err find_words(const csv_table *t, csv_answers *a)
     return FAST_OK;
 }
 
-/* Decide what the training file's answers are. */
+/* Decide whether the training file's answers are numbers of classes, words or targets. */
 static fast_err decide(const csv_table *t, csv_task task, csv_answers *a)
 {
     bool numbers = true, whole = true;
@@ -291,7 +296,7 @@ static fast_err decide(const csv_table *t, csv_task task, csv_answers *a)
     return FAST_OK;
 }
 
-/* The answer of one record. */
+/* Convert the answer of one record. */
 static fast_err read_answer(const csv_table *t, const csv_answers *a, int64_t row, fast_data *data)
 {
     const fast_csv_field *field = &t->labels[row];
@@ -319,6 +324,7 @@ static fast_err read_answer(const csv_table *t, const csv_answers *a, int64_t ro
     return FAST_OK;
 }
 
+/* Convert the features of one record. */
 static fast_err read_row(const csv_table *t, fast_csv *scan, float *x)
 {
     fast__csv_record(scan);
@@ -335,6 +341,7 @@ static fast_err read_row(const csv_table *t, fast_csv *scan, float *x)
     return FAST_OK;
 }
 
+/* Make the data set of a table. */
 static fast_err make_set(const csv_table *t, const csv_answers *a, fast_data **out)
 {
     const fast_data like = { .count = t->rows,
@@ -361,7 +368,7 @@ static fast_err make_set(const csv_table *t, const csv_answers *a, fast_data **o
     return FAST_OK;
 }
 
-/* Read the test file, which must be like the training file `t`. */
+/* Read the test file, which must have the columns of the training file `t`. */
 static fast_err make_test(const csv_config *c, const csv_table *t, const csv_answers *a,
                           fast_data **out)
 {
@@ -377,7 +384,7 @@ static fast_err make_test(const csv_config *c, const csv_table *t, const csv_ans
     return err;
 }
 
-/* The training and the test set, from open training table `t` and its answers. */
+/* Make the training and the test set from the training table `t` and its answers. */
 static fast_err make_sets(const csv_config *c, const csv_table *t, const csv_answers *a,
                           fast_data **train_out, fast_data **test_out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of data sets by name, and opening one from what a user types: "digits",
- * "csv:file=iris.csv,label=species". "auto" is what a program without options trains on: it never
- * needs a file that is not there.
+ * The kinds of data sets by name, and opening one from a user's text: "digits",
+ * "csv:file=iris.csv,label=species". "auto" is the default of a program without options: it never
+ * needs a file that does not exist.
  */
 #include "base/memory.h"
 #include "data/data.h"
@@ -38,13 +38,14 @@ static const char digits_note[] =
     "rendered digits";
 #endif
 
-/* Names for messages: the kinds, then "auto". */
+/* Name of kind `i`, then "auto", for messages. */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
     return i < KIND_COUNT ? fast__data_kinds[i]->name : "auto";
 }
 
+/* Parse the options of a kind and open it. */
 static fast_err open_kind(const fast_data_kind *kind, const char *text, uint64_t seed,
                           fast_data **train_out, fast_data **test_out)
 {

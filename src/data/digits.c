@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rendered digits: 28 x 28 images of 0 to 9, drawn with a pen, so that FAST has an image set to
- * learn that needs no file.
+ * Rendered digits: 28 x 28 images of 0 to 9, drawn with a pen, so that FAST has an image set that
+ * needs no file.
  *
  * A digit is one or two strokes through a few points in the unit square; some have two ways of
- * writing them. Points are jittered, joined by Catmull-Rom curves (smooth strokes) or straight
- * lines, turned, slanted, stretched, shifted, and drawn with a round pen of random width: the
- * value of a pixel is clamp(r + 1/2 - d), where d is its distance from the stroke and r the pen's
- * radius. Noise is the sum of four bytes, which is close enough to a normal distribution and costs
- * one random word. Sample i is a function of (seed, i) alone. Cost: about 15 microseconds a sample.
+ * writing. Points are jittered, joined by Catmull-Rom curves (smooth strokes) or straight lines,
+ * rotated, slanted, stretched, shifted, and drawn with a round pen of random width: the value of a
+ * pixel is clamp(r + 1/2 - d), where d is its distance from the stroke and r the pen's radius.
+ * Noise is the sum of four bytes, which is close enough to a normal distribution and costs one
+ * random word. Sample i is a function of (seed, i) alone. Cost: about 15 microseconds a sample.
  */
 #include "data/synthetic.h"
 
@@ -18,17 +18,17 @@
 enum { SIDE = 28, POINTS_MAX = 9, STROKES_MAX = 2, CLASSES = 10, CURVE_STEPS = 6 };
 
 typedef struct digit_stroke {
-    int count;                   /* points; 0: no stroke */
-    bool smooth;                 /* joined by curves */
+    int count;                   /* number of points; 0: no stroke */
+    bool smooth;                 /* joined by curves, not lines */
     float points[POINTS_MAX][2]; /* x to the right, y down, in the unit square */
 } digit_stroke;
 
 typedef struct digit_glyph {
-    int digit;
+    int digit; /* class of the image */
     digit_stroke strokes[STROKES_MAX];
 } digit_glyph;
 
-/* Every way of writing; glyphs of a digit are neighbours. */
+/* All ways of writing; the glyphs of a digit are neighbours. */
 static const digit_glyph glyphs[] = {
     { 0,
       { { 9,
@@ -128,8 +128,8 @@ enum { GLYPH_COUNT = sizeof glyphs / sizeof glyphs[0] };
 typedef struct digits_config {
     int64_t train;  /* training samples */
     int64_t test;   /* test samples */
-    double noise;   /* standard deviation of a pixel's noise, of a range of 1 */
-    double distort; /* how much they vary; 0: all alike but for the noise */
+    double noise;   /* standard deviation of a pixel's noise, in a range of 1 */
+    double distort; /* how much samples vary; 0: all alike but for the noise */
     int normalize;  /* a fast_normalize */
 } digits_config;
 
@@ -144,12 +144,12 @@ static const fast_option digits_options[] = {
     FAST_OPT_END,
 };
 
-/* How one sample is drawn. */
+/* The pen of one sample, and its image. */
 typedef struct digit_pen {
-    float a[2][2];            /* unit square, centred, to pixels */
-    float shift[2];           /* to the image's middle and a bit beside it */
-    float radius;             /* of the round tip */
-    float ink;                /* darkest value, of 1 */
+    float a[2][2];            /* map from the centred unit square to pixels */
+    float shift[2];           /* image's centre plus a random shift */
+    float radius;             /* radius of the round tip */
+    float ink;                /* darkest value, at most 1 */
     float image[SIDE * SIDE]; /* values from 0 to 1 */
 } digit_pen;
 
@@ -159,6 +159,7 @@ static float spread(fast_rng *rng, double a)
     return (float)a * (2 * fast__rng_uniform(rng) - 1);
 }
 
+/* Draw a straight line; where strokes overlap the darker value stays. */
 static void draw_line(digit_pen *p, const float from[2], const float to[2])
 {
     const float reach = p->radius + 0.5f;
@@ -184,12 +185,13 @@ static void draw_line(digit_pen *p, const float from[2], const float to[2])
     }
 }
 
-/* The point at t in [0, 1] of the Catmull-Rom curve from b to c. */
+/* Return the point at t in [0, 1] of the Catmull-Rom curve from b to c. */
 static float curve(float a, float b, float c, float d, float t)
 {
     return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
+/* Draw one stroke with jittered points. */
 static void draw_stroke(digit_pen *p, const digit_stroke *s, double jitter, fast_rng *rng)
 {
     float points[POINTS_MAX][2];
@@ -218,17 +220,17 @@ static void draw_stroke(digit_pen *p, const digit_stroke *s, double jitter, fast
     }
 }
 
-/* Choose turn, slant, size, place, width: about what people's hands do. */
+/* Choose rotation, slant, size, position and width, about as handwriting varies. */
 static void choose(digit_pen *p, double distort, fast_rng *rng)
 {
     memset(p->image, 0, sizeof p->image);
-    const float turn = spread(rng, 0.26 * distort); /* 15 degrees */
+    const float angle = spread(rng, 0.26 * distort); /* 15 degrees */
     const float slant = spread(rng, 0.25 * distort);
     const float width = 12.5f * (1 + spread(rng, 0.22 * distort));
     const float height = 18.5f * (1 + spread(rng, 0.15 * distort));
-    const float c = cosf(turn);
-    const float s = sinf(turn);
-    /* turn * slant * stretch */
+    const float c = cosf(angle);
+    const float s = sinf(angle);
+    /* rotation * slant * stretch */
     p->a[0][0] = c * width;
     p->a[0][1] = (-c * slant - s) * height;
     p->a[1][0] = s * width;
@@ -239,6 +241,7 @@ static void choose(digit_pen *p, double distort, fast_rng *rng)
     p->ink = 0.85f + spread(rng, 0.15 * (distort < 1 ? distort : 1));
 }
 
+/* Draw one sample and its label. */
 static void draw_digit(const void *config, uint64_t seed, fast_rng *rng, fast_data *data, int64_t i)
 {
     (void)seed;

@@ -85,8 +85,8 @@ typedef struct idx_config {
     char test_images[FAST_PATH_MAX]; /* test samples; "" for none */
     char test_labels[FAST_PATH_MAX]; /* their labels */
     int64_t classes;                 /* 0: the largest training label decides */
-    double test_fraction;            /* of the training samples, where there is no test file */
-    int normalize;                   /* a fast_normalize */
+    double test_fraction; /* fraction of the samples to test on, if there is no test file */
+    int normalize;        /* a fast_normalize */
 } idx_config;
 
 static const fast_option idx_options[] = {
@@ -97,7 +97,7 @@ static const fast_option idx_options[] = {
     FAST_OPT_INT(idx_config, classes, "0", 0, FAST_CLASSES_MAX,
                  "classes; 0 takes the largest training label for the last"),
     FAST_OPT_REAL(idx_config, test_fraction, "0", 0, 0.9,
-                  "part of the samples to test on where there is no test file"),
+                  "fraction of the samples to test on if there is no test file"),
     FAST_OPT_CHOICE(idx_config, normalize, "unit", FAST_NORMALIZE_CHOICES,
                     "bytes divided by 255, mean 0 and deviation 1, or as they are"),
     FAST_OPT_END,

@@ -22,7 +22,7 @@ enum { HEADER_MAX = 4096 }; /* bytes; plain arrays need about 128 */
 
 /* The header's text while it is parsed. */
 typedef struct npy_parser {
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     const char *at;   /* next byte; the text ends with a zero byte */
 } npy_parser;
 
@@ -32,7 +32,7 @@ static void skip_space(npy_parser *p)
         p->at++;
 }
 
-/* Step over `c`, with white space around it. */
+/* Skip `c` with white space around it; false if another character follows. */
 static bool take(npy_parser *p, char c)
 {
     skip_space(p);
@@ -43,12 +43,13 @@ static bool take(npy_parser *p, char c)
     return true;
 }
 
+/* Fail at the current position. */
 static fast_err fail_header(const npy_parser *p)
 {
     return fast__fail(FAST_EFORMAT, "%s has a damaged NPY header at \"%.16s\"", p->name, p->at);
 }
 
-/* A quoted string of fewer than `size` bytes. */
+/* Parse a quoted string of fewer than `size` bytes. */
 static fast_err take_string(npy_parser *p, char *out, size_t size)
 {
     skip_space(p);
@@ -65,7 +66,7 @@ static fast_err take_string(npy_parser *p, char *out, size_t size)
     return FAST_OK;
 }
 
-/* (2, 3), (2,) or (); Python 2 wrote 2L. */
+/* Parse (2, 3), (2,) or (); Python 2 wrote 2L. */
 static fast_err take_shape(npy_parser *p, fast_array *npy)
 {
     if (!take(p, '('))
@@ -90,6 +91,7 @@ static fast_err take_shape(npy_parser *p, fast_array *npy)
     return FAST_OK;
 }
 
+/* Parse the element type and refuse those that FAST cannot read. */
 static fast_err take_dtype(npy_parser *p, fast_array *npy)
 {
     char text[16];
@@ -125,7 +127,7 @@ static fast_err take_dtype(npy_parser *p, fast_array *npy)
     return FAST_OK;
 }
 
-/* True or False. */
+/* Parse True or False. */
 static fast_err take_truth(npy_parser *p, bool *out)
 {
     skip_space(p);
@@ -137,6 +139,7 @@ static fast_err take_truth(npy_parser *p, bool *out)
     return FAST_OK;
 }
 
+/* Parse the dictionary. */
 static fast_err parse(npy_parser *p, fast_array *npy, bool *fortran)
 {
     bool has_shape = false;

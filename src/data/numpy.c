@@ -16,25 +16,25 @@
 
 typedef enum numpy_as { AS_IMAGE, AS_SEQUENCE, AS_TOKENS } numpy_as;
 
-/* Where arrays come from: the members of a zip file in memory, or files. */
+/* The source of arrays: the members of a zip file in memory, or files. */
 typedef struct numpy_source {
-    const char *file; /* the zip file's name */
-    void *bytes;      /* the zip file, or NULL: names are paths */
-    size_t size;
+    const char *file; /* name of the zip file */
+    void *bytes;      /* bytes of the zip file; NULL: array names are paths */
+    size_t size;      /* number of bytes */
 } numpy_source;
 
-/* What the options of both kinds have in common. */
+/* The options of both kinds. */
 typedef struct numpy_config {
-    char file[FAST_PATH_MAX]; /* NPZ only */
-    char x[FAST_PATH_MAX];    /* array or file of the samples */
-    char y[FAST_PATH_MAX];    /* of their labels or targets */
-    char test_x[FAST_PATH_MAX];
-    char test_y[FAST_PATH_MAX];
-    int as;               /* a numpy_as */
-    int64_t classes;      /* 0: the largest training label decides */
-    int64_t vocabulary;   /* of tokens; 0: the largest training token decides */
-    double test_fraction; /* of the samples, where there is no test array */
-    int normalize;        /* a fast_normalize */
+    char file[FAST_PATH_MAX];   /* NPZ only */
+    char x[FAST_PATH_MAX];      /* array or file of the samples */
+    char y[FAST_PATH_MAX];      /* array or file of the labels or targets */
+    char test_x[FAST_PATH_MAX]; /* array or file of the test samples; "" for none */
+    char test_y[FAST_PATH_MAX]; /* array or file of the test labels or targets */
+    int as;                     /* a numpy_as */
+    int64_t classes;            /* 0: the largest training label decides */
+    int64_t vocabulary;         /* of tokens; 0: the largest training token decides */
+    double test_fraction;       /* fraction of the samples to test on, if there is no test array */
+    int normalize;              /* a fast_normalize */
 } numpy_config;
 
 #define COMMON_OPTIONS                                                                      \
@@ -45,7 +45,7 @@ typedef struct numpy_config {
         FAST_OPT_INT(numpy_config, vocabulary, "0", 0, FAST_CLASSES_MAX,                    \
                      "tokens that exist; 0 takes the largest training token for the last"), \
         FAST_OPT_REAL(numpy_config, test_fraction, "0.2", 0, 0.9,                           \
-                      "part of the samples to test on where there is no test array"),       \
+                      "fraction of the samples to test on if there is no test array"),      \
         FAST_OPT_CHOICE(numpy_config, normalize, "unit", FAST_NORMALIZE_CHOICES,            \
                         "bytes divided by 255, mean 0 and deviation 1, or as they are"),    \
         FAST_OPT_END
@@ -145,6 +145,7 @@ close_x:
     return err;
 }
 
+/* Read the training set, and read or split off the test set. */
 static fast_err open_sets(const numpy_config *c, const numpy_source *from, fast_data **train_out,
                           fast_data **test_out)
 {

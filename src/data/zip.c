@@ -6,10 +6,9 @@
  *   central directory: for each member 46 bytes + name + extra + comment
  *   end record: 22 bytes + comment, found from the end
  *
- * Only the central directory is believed about sizes, and no more than what fits: offsets are
- * compared with the file, and a member that claims more than deflate can hold (1032 times its
- * size) is refused before anything is unpacked. numpy writes the sizes of local headers as zip64;
- * they are not needed.
+ * Sizes are taken from the central directory only, and checked: offsets are compared with the file,
+ * and a member that claims more than deflate can hold (1032 times its size) is refused before
+ * anything is unpacked. numpy writes the sizes of local headers as zip64; they are not needed.
  */
 #include "data/zip.h"
 
@@ -19,26 +18,27 @@
 enum { END_SIZE = 22, ENTRY_SIZE = 46, LOCAL_SIZE = 30, COMMENT_MAX = 65535, LIST_MAX = 200 };
 
 typedef struct zip_file {
-    const char *file;     /* its name */
-    const uint8_t *bytes; /* all of it */
-    size_t size;
-    size_t at;      /* of the next entry of the central directory */
-    size_t end;     /* of the directory */
-    unsigned count; /* entries left */
+    const char *file;     /* name of the file */
+    const uint8_t *bytes; /* contents of the file */
+    size_t size;          /* bytes of the file */
+    size_t at;            /* offset of the next entry of the central directory */
+    size_t end;           /* end of the directory */
+    unsigned count;       /* number of entries left */
 } zip_file;
 
 /* One entry of the central directory. */
 typedef struct zip_entry {
-    const char *name; /* not terminated */
-    size_t name_size;
-    unsigned flags;
-    unsigned method;
-    uint32_t crc;
+    const char *name;  /* not terminated */
+    size_t name_size;  /* bytes of the name */
+    unsigned flags;    /* bit 0: encrypted */
+    unsigned method;   /* 0: stored, 8: deflated */
+    uint32_t crc;      /* checksum of the unpacked bytes */
     uint32_t packed;   /* bytes in the file */
-    uint32_t unpacked; /* bytes that it becomes */
-    uint32_t offset;   /* of its local header */
+    uint32_t unpacked; /* bytes after unpacking */
+    uint32_t offset;   /* offset of its local header */
 } zip_entry;
 
+/* Little-endian numbers. */
 static unsigned get16(const uint8_t *b)
 {
     return (unsigned)b[0] | (unsigned)b[1] << 8;
@@ -49,6 +49,7 @@ static uint32_t get32(const uint8_t *b)
     return (uint32_t)get16(b) | (uint32_t)get16(b + 2) << 16;
 }
 
+/* Fail for a damaged file. */
 static fast_err fail_damaged(const zip_file *z, const char *what)
 {
     return fast__fail(FAST_EFORMAT, "%s is not an NPZ file, or damaged: %s", z->file, what);
@@ -78,6 +79,7 @@ static fast_err find_directory(zip_file *z)
     return FAST_OK;
 }
 
+/* Parse the next entry of the central directory. */
 static fast_err next_entry(zip_file *z, zip_entry *out)
 {
     const uint8_t *b = z->bytes + z->at;
@@ -99,6 +101,7 @@ static fast_err next_entry(zip_file *z, zip_entry *out)
     return FAST_OK;
 }
 
+/* Tell whether an entry is `name` or `name`.npy. */
 static bool matches(const zip_entry *e, const char *name)
 {
     const size_t size = strlen(name);
@@ -149,7 +152,7 @@ fast_err fast__zip_open(const char *file, const void *bytes, size_t size, const 
         FAST_TRY(next_entry(&z, &e));
         if (matches(&e, name))
             return open_entry(&z, &e, name, out);
-        /* Names of the others, for the message; what does not fit is left out. */
+        /* Collect the other names for the message, as far as they fit. */
         const size_t shown = e.name_size > 4 ? e.name_size - 4 : e.name_size;
         if (used + shown + 3 < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%.*s", used ? ", " : "",

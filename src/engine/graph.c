@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be said about a graph without running it: names of operators, where gradients flow, how
- * much arithmetic a sample costs, and whether an engine may rely on it.
+ * Static properties of a graph: names of operators, where gradients flow, the arithmetic of a
+ * sample, and the invariants that engines rely on.
  *
- * The count of operations is the textbook's: 2 m n k for a product of m x k and k x n, for the
- * products alone. A way back costs that again for the weights, and once more for the input where
- * somebody needs that gradient (the first layer of a network does not).
+ * Operations are counted as in textbooks: 2 m n k for a product of m x k and k x n, products only.
+ * The backward pass costs that again for the weights, and once more for the input if its gradient
+ * is needed (the first layer of a network does not need it).
  */
 #include "engine/graph.h"
 
@@ -24,6 +24,7 @@ const char *fast__op_name(fast_op op)
     return op_names[op];
 }
 
+/* Tell whether a node has parameters of its own. */
 static bool has_weights(const fast_node *node)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
@@ -57,12 +58,14 @@ fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
     return shape;
 }
 
-/* Products with weights, and attention's products of activations with each other. */
+/* Operations in products with weights, and in attention's products of activations with each
+ * other. */
 typedef struct graph_flops {
-    double weights;
-    double activations;
+    double weights;     /* operations with weights */
+    double activations; /* operations of activations with each other */
 } graph_flops;
 
+/* Count the operations of one sample at one node, forward. */
 static graph_flops count_flops(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
@@ -128,7 +131,7 @@ double fast__graph_flops_train(const fast_graph *graph, const bool *needs)
     return sum;
 }
 
-/* Segments of a layout follow each other from 0 to its end. */
+/* Check that the segments of a layout follow each other from 0 to its end. */
 static fast_err check_layout(const char *what, const fast_layout *layout)
 {
     int64_t end = 0;
@@ -145,6 +148,7 @@ static fast_err check_layout(const char *what, const fast_layout *layout)
     return FAST_OK;
 }
 
+/* Check the operator, the shape, the inputs and the segments of one node. */
 static fast_err check_node(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
@@ -168,7 +172,8 @@ static fast_err check_node(const fast_graph *graph, int index)
     return FAST_OK;
 }
 
-/* Each segment belongs to exactly one node: then reports cover the vector exactly once. */
+/* Check that each segment belongs to exactly one node: then reports cover the vector exactly
+ * once. */
 static fast_err check_owners(const fast_graph *graph)
 {
     for (int64_t s = 0; s < graph->params.segment_count; s++) {
@@ -197,7 +202,7 @@ fast_err fast__graph_check(const fast_graph *graph)
     if (graph->outputs < 1 || graph->positions < 1 ||
         graph->outputs * graph->positions != last->count)
         return fast__fail(
-            FAST_EINVAL, "the last layer has %lld outputs, the loss judges %lld times %lld",
+            FAST_EINVAL, "the last layer has %lld outputs, the loss expects %lld times %lld",
             (long long)last->count, (long long)graph->positions, (long long)graph->outputs);
     return FAST_OK;
 }

@@ -5,9 +5,9 @@
  *     x <- x + attention(norm(x))
  *     x <- x + dense(gelu(dense_4w(norm(x))))
  *
- * Its context is the data's length. Weights begin normal with standard deviation 0.02, those of the
- * dense layer that ends a block smaller by sqrt(2 depth), so that the sum keeps its size with
- * depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+ * Its context is the data's length. Initial weights are normal with standard deviation 0.02; those
+ * of the dense layer that ends a block are smaller by sqrt(2 depth), so that the residual sum does
+ * not grow with depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
  */
 #include "model/models.h"
 
@@ -18,10 +18,10 @@
 #include <stdio.h>
 
 typedef struct gpt_config {
-    int64_t width;  /* of a position's vector */
-    int64_t heads;  /* of attention */
-    int64_t depth;  /* blocks */
-    double dropout; /* of each branch */
+    int64_t width;  /* width of a position's vector */
+    int64_t heads;  /* attention heads */
+    int64_t depth;  /* number of blocks */
+    double dropout; /* probability, at the end of each branch */
 } gpt_config;
 
 static const fast_option gpt_options[] = {
@@ -32,7 +32,7 @@ static const fast_option gpt_options[] = {
     FAST_OPT_END
 };
 
-/* Close a branch that ends with layer `end`: x + branch, named block.add. */
+/* Close a branch that ends with layer `end`: x + branch, named `name`. */
 static fast_err add_branch(const gpt_config *c, const char *end, const char *from, const char *name,
                            fast_text *text)
 {
@@ -42,6 +42,7 @@ static fast_err add_branch(const gpt_config *c, const char *end, const char *fro
                           c->dropout > 0 ? ".dropout" : "");
 }
 
+/* Write one block. */
 static fast_err add_block(const gpt_config *c, int n, const char *from, fast_text *text)
 {
     const long long w = c->width;

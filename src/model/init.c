@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Initial weights. A segment is drawn from a Philox stream of its own, keyed by the seed and the
- * segment's index: it depends on nothing else, so replicas, shards and resumed runs begin alike.
+ * segment's index alone, so that replicas, shards and resumed runs start with the same values.
  *
  *   uniform      w = a (2 u - 1)   Xavier (Glorot, Bengio 2010): a = sqrt(6 / (fan_in + fan_out));
  *                                  PyTorch's dense and conv: a = 1 / sqrt(fan_in)
  *   normal       w = a n           He et al. 2015: a = sqrt(2 / fan_in)
  *   orthogonal   Gram-Schmidt on a normal matrix (Saxe et al. 2013), the shorter side's vectors
  *                made orthonormal, sums in double. Each vector is projected twice, which leaves
- *                errors of rounding only (Giraud et al. 2005), and no memory besides w is needed.
+ *                rounding errors only (Giraud et al. 2005), and needs no memory besides w.
  *
  * Cost: linear, but orthogonal: 4 n^2 m for n vectors of m.
  */
@@ -63,13 +63,13 @@ void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
     segment->init_a = (float)(1 / sqrt((double)fan_in));
 }
 
-/* A matrix of vectors: element j of vector i is w[i * vector + j * element]. */
+/* A matrix as vectors: element j of vector i is w[i * vector + j * element]. */
 typedef struct init_vectors {
-    float *w;
-    int64_t count;  /* vectors */
-    int64_t length; /* of each */
-    int64_t vector; /* strides */
-    int64_t element;
+    float *w;        /* element 0 of vector 0 */
+    int64_t count;   /* number of vectors */
+    int64_t length;  /* elements of a vector */
+    int64_t vector;  /* distance from vector to vector */
+    int64_t element; /* distance from element to element */
 } init_vectors;
 
 /* The product of vectors i and k, in four sums so that the additions overlap. */
@@ -89,7 +89,7 @@ static double vectors_dot(const init_vectors *m, int64_t i, int64_t k)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Vector i loses its part along the vectors before it. Returns its length. */
+/* Remove from vector i its components along the vectors before it. Returns its length. */
 static double vectors_project(const init_vectors *m, int64_t i)
 {
     float *x = m->w + i * m->vector;
@@ -104,6 +104,7 @@ static double vectors_project(const init_vectors *m, int64_t i)
     return sqrt(vectors_dot(m, i, i));
 }
 
+/* Multiply a vector by a. */
 static void vectors_scale(const init_vectors *m, int64_t i, double a)
 {
     for (int64_t j = 0; j < m->length; j++)
@@ -111,7 +112,7 @@ static void vectors_scale(const init_vectors *m, int64_t i, double a)
             (float)(a * (double)m->w[i * m->vector + j * m->element]);
 }
 
-/* Rows x columns at w: orthonormal rows, or columns where there are more rows, times `gain`. */
+/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. */
 static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double gain, float *w)
 {
     const bool tall = rows > columns;
@@ -124,8 +125,8 @@ static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double
     FAST_ASSERT(m.count <= m.length);
     for (int64_t i = 0; i < m.count; i++) {
         double length = 0;
-        /* A vector that falls together with those before it is drawn again: with normal values
-         * that happens with probability zero, and almost never in floating point. */
+        /* A vector that depends on those before it is drawn again: with normal values this has
+         * probability zero, and almost never happens in floating point. */
         while (length < 1e-6) {
             for (int64_t j = 0; j < m.length; j++)
                 w[i * m.vector + j * m.element] = fast__rng_normal(rng);
@@ -141,7 +142,7 @@ static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double
         vectors_scale(&m, i, gain);
 }
 
-/* The length of each row of the weight that a gain belongs to. */
+/* Set a gain to the length of each row of its weight. */
 static void draw_gain(const fast_graph *graph, const fast_segment *segment, const float *w,
                       float *out)
 {
@@ -160,6 +161,7 @@ static void draw_gain(const fast_graph *graph, const fast_segment *segment, cons
         out[i] = (float)sqrt(vectors_dot(&m, i, i));
 }
 
+/* Draw the values of one segment. */
 static void draw_segment(const fast_graph *graph, const fast_segment *segment, fast_rng *rng,
                          float *w)
 {

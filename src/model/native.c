@@ -4,8 +4,8 @@
  * vectors w, g and s, one block each; everything else is borrowed. A step allocates nothing.
  *
  * Accumulation. With K micro-batches g is their mean: their gradients are added in the canonical
- * order, as K workers' would be, and the sum is scaled once. About log2 K vectors more are kept.
- * The last micro-batch reports: each range is then added up and scaled before it is passed on.
+ * order, as those of K workers would be, and the sum is scaled once. This takes about log2 K
+ * vectors more. During the last micro-batch each range is summed and scaled, then reported.
  */
 #include "model/native.h"
 
@@ -20,12 +20,12 @@ enum { FACTOR_PAD = 16 }; /* samples that an engine may pad to */
 
 typedef struct native_learner {
     fast_learner base;
-    fast_native_options options; /* all borrowed */
-    fast_teachers teachers;      /* that it learns from; often none */
-    float *taught;               /* [batch][outputs]: targets with their share; NULL without */
-    float *outputs;              /* [batch][outputs]: of one teacher */
-    fast_batch soft;             /* the batch with these targets */
-    fast_fold fold;              /* of micro-batches' gradients; unused where there is one */
+    fast_native_options options; /* the caller's options; all pointers borrowed */
+    fast_teachers teachers;      /* distillation teachers; count 0 without */
+    float *taught;   /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
+    float *outputs;  /* [batch][outputs]: outputs of one teacher; or NULL */
+    fast_batch soft; /* the batch with these targets */
+    fast_fold fold;  /* of micro-batches' gradients; unused if there is one */
 } native_learner;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
@@ -47,12 +47,14 @@ static fast_workspace *workspace_take(const native_learner *self, int *i_out)
     }
 }
 
+/* Return a workspace. */
 static void workspace_give(const native_learner *self, int i)
 {
     if (i >= 0)
         atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
 }
 
+/* Run a pass on a free workspace. */
 static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
     int i;
@@ -63,7 +65,7 @@ static fast_err run_pass(const native_learner *self, fast_pass *pass)
     return err;
 }
 
-/* What the data says, with the share that is left to it. */
+/* Set the targets to the data's answers, weighted by the share that remains to them. */
 static void put_labels(native_learner *self, const fast_batch *batch)
 {
     const fast_graph *graph = self->options.graph;
@@ -76,8 +78,7 @@ static void put_labels(native_learner *self, const fast_batch *batch)
         self->taught[r * graph->outputs + batch->labels[r]] += rest;
 }
 
-/* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or as they
- * are. */
+/* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or values. */
 static void add_row(const native_learner *self, const float *z, float weight, float *sum)
 {
     const fast_graph *graph = self->options.graph;
@@ -94,7 +95,7 @@ static void add_row(const native_learner *self, const float *z, float weight, fl
                                 : z[k]);
 }
 
-/* Replace the batch's targets by the teachers' mean prediction, mixed with them. */
+/* Replace the batch's targets by a mixture with the teachers' mean prediction. */
 static fast_err ask_teachers(native_learner *self, fast_pass *pass)
 {
     const fast_graph *graph = self->options.graph;
@@ -123,6 +124,7 @@ static fast_err ask_teachers(native_learner *self, fast_pass *pass)
     return FAST_OK;
 }
 
+/* The contract's teach(). */
 static fast_err native_teach(fast_learner *learner, const fast_teachers *teachers)
 {
     native_learner *self = (native_learner *)learner;
@@ -138,7 +140,8 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
     return FAST_OK;
 }
 
-/* One pass over the loader's batch `number`, of step `step`; adds to what the gradient measures. */
+/* Run one pass over the loader's batch `number`, of step `step`; adds to the gradient's
+ * measures. */
 static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t number,
                          int64_t step, fast_pass *pass)
 {
@@ -162,13 +165,13 @@ static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t 
     return FAST_OK;
 }
 
-/* The last micro-batch under way. */
+/* The context of the last micro-batch. */
 typedef struct native_last_part {
     native_learner *self;
-    const fast_gradient *gradient; /* whose report is passed on */
+    const fast_gradient *gradient; /* its callbacks are called */
 } native_last_part;
 
-/* A range of the last micro-batch is final: so is the mean of all. */
+/* A range of the last micro-batch is final, and so is the mean of all. */
 static void fold_range(void *ctx, int64_t offset, int64_t count)
 {
     const native_last_part *last = ctx;
@@ -180,6 +183,7 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
         last->gradient->report(last->gradient->ctx, offset, count);
 }
 
+/* Forward the need of parameters; only the first micro-batch asks. */
 static void need_range(void *ctx, int64_t offset, int64_t count)
 {
     const native_last_part *last = ctx;
@@ -187,6 +191,7 @@ static void need_range(void *ctx, int64_t offset, int64_t count)
     last->gradient->need(last->gradient->ctx, offset, count);
 }
 
+/* Compute the mean gradient of all micro-batches. */
 static fast_err run_parts(native_learner *self, fast_gradient *gradient)
 {
     const int64_t parts = self->fold.total;
@@ -208,6 +213,7 @@ static fast_err run_parts(native_learner *self, fast_gradient *gradient)
     return FAST_OK;
 }
 
+/* The contract's gradient(). */
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     native_learner *self = (native_learner *)learner;
@@ -228,8 +234,8 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
     return run_part(self, gradient, gradient->step, gradient->step / learner->parts, &pass);
 }
 
-/* Dense layers, but those whose gradient goes through a weight norm; and none where a gradient is a
- * mean of several micro-batches'. Engines may pad samples to whole vectors. */
+/* The contract's factorable(): dense layers without weight norm; none if a gradient is the mean of
+ * several micro-batches. Engines may pad samples to whole vectors. */
 static bool native_factorable(const fast_learner *learner, int64_t i, fast_factorable *out)
 {
     const native_learner *self = (const native_learner *)learner;
@@ -252,6 +258,7 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
     return false;
 }
 
+/* The contract's reads(): the i-th range of parameters, and the operations before it is read. */
 static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *out)
 {
     const native_learner *self = (const native_learner *)learner;
@@ -270,6 +277,7 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
     return false;
 }
 
+/* The contract's evaluate(). */
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
 {
     native_learner *self = (native_learner *)learner;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recurrent models: embed (for tokens), a stack of rnn, lstm or gru layers, a dense layer. Data
- * that ask for an answer at each position (a language model, the copy task) get one there; data
- * that ask once get it from the last position.
+ * with an answer at each position (a language model, the copy task) read every position; data with
+ * one answer read the last position.
  */
 #include "model/models.h"
 
@@ -11,10 +11,10 @@
 #include <stddef.h>
 
 typedef struct recurrent_config {
-    int64_t hidden;    /* width of the state */
-    int64_t layers;    /* of the stack */
+    int64_t hidden;    /* width of the hidden state */
+    int64_t layers;    /* stacked layers */
     int64_t embedding; /* width of a token's vector */
-    double dropout;    /* before the dense layer */
+    double dropout;    /* probability, before the dense layer */
 } recurrent_config;
 
 static const fast_option recurrent_options[] = {

@@ -4,7 +4,7 @@
  * and 4 width channels, global pooling, a dense layer; 6 n + 2 layers with weights.
  *
  *     x --- conv 3x3 - bn - relu - conv 3x3 - bn --- add - relu
- *       \------- conv 1x1 - bn where the shape changes ---/
+ *       \------- conv 1x1 - bn if the shape changes ------/
  *
  * He et al., "Deep Residual Learning for Image Recognition", 2016, section 4.2, with projections
  * (option B) in the two shortcuts that change the shape.
@@ -17,7 +17,7 @@
 
 typedef struct resnet_config {
     int64_t width; /* channels of the first stage */
-    int64_t ghost; /* of every batch norm */
+    int64_t ghost; /* samples per statistic of every batch norm */
 } resnet_config;
 
 static const fast_option resnet_options[] = {
@@ -27,17 +27,18 @@ static const fast_option resnet_options[] = {
     FAST_OPT_END
 };
 
-/* Everything that a block's lines need. */
+/* The parameters of one block. */
 typedef struct resnet_block {
-    int number;     /* from 1 */
-    long long from; /* channels */
-    long long to;
-    int stride;
-    long long ghost;
-    const char *input; /* name of the layer before it */
-    const char *output;
+    int number;         /* index of the block, from 1 */
+    long long from;     /* input channels */
+    long long to;       /* output channels */
+    int stride;         /* stride of the first convolution */
+    long long ghost;    /* samples per statistic of batch norm */
+    const char *input;  /* name of the layer before the block */
+    const char *output; /* name of its last layer */
 } resnet_block;
 
+/* Write one block. */
 static fast_err add_block(const resnet_block *b, fast_text *text)
 {
     const bool project = b->stride != 1 || b->from != b->to;

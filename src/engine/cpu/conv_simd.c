@@ -11,6 +11,7 @@
 #include "engine/cpu/conv_kernels.h"
 #include "engine/cpu/vec.h"
 
+/* Add the bias and apply relu. */
 static void finish(float *y, const float *bias, int64_t channels, int64_t lanes, bool relu)
 {
     for (int64_t c = 0; c < channels; c++) {
@@ -26,7 +27,7 @@ static void finish(float *y, const float *bias, int64_t channels, int64_t lanes,
     }
 }
 
-/* Halves, quarters and pairs of two vectors folded onto each other: the steps of the tree. */
+/* Fold halves, quarters, pairs and single elements of two vectors: the steps of the tree. */
 VEC_INLINE fast_vec fold_half(fast_vec a, fast_vec b)
 {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
@@ -55,7 +56,7 @@ VEC_INLINE fast_vec fold_single(fast_vec a, fast_vec b)
            __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
 }
 
-/* Element 4 i + j of the result is the sum of v[i][j]'s sixteen. */
+/* Return the vector whose element 4 i + j is the sum of the sixteen elements of v[i][j]. */
 VEC_INLINE fast_vec sums(fast_vec v[4][4])
 {
     fast_vec group[4];
@@ -65,7 +66,7 @@ VEC_INLINE fast_vec sums(fast_vec v[4][4])
     return fold_single(fold_pair(group[0], group[1]), fold_pair(group[2], group[3]));
 }
 
-/* One block of m x n <= 4 x 4 sums; m and n are constants where this is expanded. */
+/* Compute one block of m x n <= 4 x 4 sums; m and n are constants after inlining. */
 VEC_INLINE void dot_block(const fast_dot *dot, const float *a, const float *b, float *c,
                           const int m, const int n)
 {
@@ -102,6 +103,7 @@ VEC_INLINE void dot_block(const fast_dot *dot, const float *a, const float *b, f
     }
 }
 
+/* One function per size of a block, so that its loops unroll. */
 #define DOT_BLOCK(m, n)                                                                      \
     static void dot_##m##x##n(const fast_dot *dot, const float *a, const float *b, float *c) \
     {                                                                                        \
@@ -121,6 +123,7 @@ static dot_fn *const dot_blocks[4][4] = {
     { dot_4x1, dot_4x2, dot_4x3, dot_4x4 },
 };
 
+/* Compute all sums block by block. */
 static void dot_all(const fast_dot *dot, const float *a, const float *b, float *c)
 {
     for (int64_t i = 0; i < dot->m; i += 4) {

@@ -4,11 +4,11 @@
  *
  *   dW[o][c][ky][kx] = sum over y, x, l of dY[y][x][o][l] X[y s + ky d - p][x s + kx d - p][c][l]
  *
- * One row of dY at a time, so that it comes from memory once and stays in the second-level cache
+ * One row of dY at a time, so that it is read from memory once and stays in the second-level cache
  * while all taps and blocks of channels use it. Under one ky the taps (kx, c) are consecutive rows
- * of lanes in X, so that blocks of sums may span several kx: a first layer with one channel is
- * computed as well as a wide one. Pixels where a part of such a block falls off the image are done
- * apart, tap by tap. Sums are collected as [ky][o][kx][c] and turned at the end.
+ * of lanes in X, so that blocks of sums may span several kx: a first layer with one channel is as
+ * fast as a wide one. Pixels where part of such a block is outside the image are done separately,
+ * tap by tap. Sums are collected as [ky][o][kx][c] and transposed at the end.
  *
  * Cost: 2 C O K K H W lanes operations; X and dY are read from memory once.
  */
@@ -36,14 +36,14 @@ int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
     return s->kernel[0] * s->kernel[1] * s->out_c * (s->in_c / s->groups);
 }
 
-/* What the loops over one row of dY share. */
+/* The variables that the loops over one row of dY share. */
 typedef struct conv_row_sums {
-    const fast_conv_shape *shape;
-    const fast_conv_kernels *kernels;
-    const float *x;      /* input row under the tap, first channel of the group */
-    const float *dy;     /* row of dY, first channel of the group */
-    float *sums;         /* [o][kx][c] of this ky and group */
-    int64_t in_c, out_c; /* of the group */
+    const fast_conv_shape *shape;     /* the convolution */
+    const fast_conv_kernels *kernels; /* kernels of this processor */
+    const float *x;                   /* input row under the tap, first channel of the group */
+    const float *dy;                  /* row of dY, first channel of the group */
+    float *sums;                      /* [o][kx][c] of this ky and group */
+    int64_t in_c, out_c;              /* channels of the group */
 } conv_row_sums;
 
 /* Add the pixels [first, end) of the row to the sums of taps [tap, tap + taps), all channels. */
@@ -69,6 +69,7 @@ static void add_pixels(const conv_row_sums *row, int64_t tap, int64_t taps, int6
                       row->sums + tap * row->in_c);
 }
 
+/* Add one row of dY under one ky: all taps and pixels. */
 static void add_row(const conv_row_sums *row)
 {
     const fast_conv_shape *s = row->shape;
@@ -81,7 +82,7 @@ static void add_row(const conv_row_sums *row)
         }
         return;
     }
-    /* All taps together where all are inside: from the first tap's first to the last one's end. */
+    /* All taps together for pixels where all are inside the image. */
     int64_t inner_first, inner_end, unused;
     valid_columns(s, 0, &inner_first, &unused);
     valid_columns(s, taps - 1, &unused, &inner_end);
@@ -96,8 +97,8 @@ static void add_row(const conv_row_sums *row)
     }
 }
 
-/* [ky][o][kx][c] to [o][c][ky][kx]. */
-static void turn(const fast_conv_shape *s, const float *sums, float *dw)
+/* Transpose [ky][o][kx][c] to [o][c][ky][kx]. */
+static void transpose_sums(const fast_conv_shape *s, const float *sums, float *dw)
 {
     const int64_t in_c = s->in_c / s->groups, kh = s->kernel[0], kw = s->kernel[1];
     for (int64_t o = 0; o < s->out_c; o++)
@@ -131,5 +132,5 @@ void fast__conv_weights(const fast_conv_shape *shape, const float *x, const floa
             }
         }
     }
-    turn(s, scratch, dw);
+    transpose_sums(s, scratch, dw);
 }

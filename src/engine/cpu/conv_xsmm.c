@@ -10,12 +10,12 @@
  *   Y (lanes x o) += X (lanes x (kx, c)) W ((kx, c) x o)
  *
  * which one kernel computes with the sums in registers. At the border the runs are shorter and
- * fewer: nothing is padded and nothing is computed in vain. The gradient of the input is the same
- * loop over the taps that reach a pixel, the weights flipped and split by phases of the stride
+ * fewer: nothing is padded and no product is wasted. The gradient of the input is the same loop
+ * over the taps that reach a pixel, with the weights flipped and split by phases of the stride
  * (conv_axis.h). With groups or dilation a run is one tap and the kernel sums over kx instead, once
- * for each ky. The gradient of the weights is conv_weights.c's.
+ * for each ky. The gradient of the weights is in conv_weights.c.
  *
- * Cost: the textbook's operations; a kernel's code is made when opening, on the main stack.
+ * Cost: the textbook's operations. Kernels are generated when opening, on the main stack.
  */
 #include "engine/cpu/conv_method.h"
 
@@ -30,28 +30,31 @@
 #include <libxsmm.h>
 #include <string.h>
 
+/* A kernel that sums products over operands at fixed strides. */
 typedef libxsmm_smmfunction_reducebatch_strd kernel_fn;
 
-/* One direction: forward, or the gradient of the input. "in" and "out" are the loop's own. */
+/* One direction: forward, or the gradient of the input. "in" and "out" are those of the loop. */
 typedef struct xsmm_direction {
-    fast_conv_axis y, x;
+    fast_conv_axis y, x;   /* taps of each axis */
     int64_t in_c, out_c;   /* channels of all groups */
-    int64_t in_g, out_g;   /* of one group */
+    int64_t in_g, out_g;   /* channels of one group */
     int64_t groups, lanes; /* as in the shape */
-    bool runs;             /* a run spans the taps of x; otherwise one tap */
-    int64_t weights;       /* floats of the weights in the loop's order */
+    bool runs;             /* a run spans the taps of x; otherwise it is one tap */
+    int64_t weights;       /* floats of the reordered weights */
     int64_t *start;        /* [y.phases][x.phases]: where a phase's weights start */
     kernel_fn *kernel;     /* runs: [x.phases][taps of x + 1], by length of the run;
                               else [x.phases][2]: overwriting, adding */
     int64_t kernels_x;     /* kernels of one phase of x */
 } xsmm_direction;
 
+/* A convolution, shared by workspaces. */
 typedef struct conv_xsmm {
-    fast_conv_shape shape;
-    const fast_conv_kernels *kernels;
-    xsmm_direction forward, data; /* data only where the shape asks */
+    fast_conv_shape shape;            /* the convolution */
+    const fast_conv_kernels *kernels; /* for bias and relu */
+    xsmm_direction forward, data;     /* data only where the shape asks */
 } conv_xsmm;
 
+/* Generate a kernel for products of depth k; NULL if libxsmm declines. */
 static kernel_fn make_kernel(const xsmm_direction *d, int64_t k, int64_t ldb, int64_t step_a,
                              int64_t step_b, bool accumulate)
 {
@@ -100,7 +103,7 @@ static void direction_fini(xsmm_direction *d)
     fast__free(d->kernel);
 }
 
-/* On failure the caller still calls direction_fini(). */
+/* Prepare one direction. On failure the caller still calls direction_fini(). */
 static fast_err direction_init(xsmm_direction *d, const fast_conv_shape *s, bool data)
 {
     d->in_c = data ? s->out_c : s->in_c;
@@ -129,7 +132,7 @@ static fast_err direction_init(xsmm_direction *d, const fast_conv_shape *s, bool
     return FAST_OK;
 }
 
-/* Bring w [o][c][ky][kx] to [phase][group][ty][out][tx][in]. */
+/* Reorder w [o][c][ky][kx] to [phase][group][ty][out][tx][in]. */
 static void order_weights(const xsmm_direction *d, const fast_conv_shape *s, bool data,
                           const float *w, float *to)
 {
@@ -143,7 +146,7 @@ static void order_weights(const xsmm_direction *d, const fast_conv_shape *s, boo
                 const int64_t g = i / x.taps / d->out_g / y.taps;
                 const int64_t ky = y.kernel + ty * d->y.kernel_step;
                 const int64_t kx = x.kernel + tx * d->x.kernel_step;
-                /* Stepping through the input channels of the loop steps through w's o or c. */
+                /* A step through the loop's input channels is a step through w's o or c. */
                 const int64_t o = data ? g * d->in_g : g * d->out_g + out;
                 const int64_t c = data ? out : 0;
                 const float *from = w + (o * in_g + c) * area + ky * kw + kx;
@@ -155,7 +158,7 @@ static void order_weights(const xsmm_direction *d, const fast_conv_shape *s, boo
     }
 }
 
-/* One output pixel of one group. */
+/* Compute one output pixel of one group. */
 static void pixel(const xsmm_direction *d, const fast_conv_point *y, const fast_conv_point *x,
                   int64_t group, const float *in, const float *weights, float *out)
 {
@@ -179,10 +182,11 @@ static void pixel(const xsmm_direction *d, const fast_conv_point *y, const fast_
         kernel[t > 0](a + t * d->y.step * row, b + t * d->out_g * taps_x * d->in_g, out, &count);
 }
 
+/* libxsmm needs AVX and 32-bit strides. */
 static bool xsmm_fits(const fast_conv_shape *shape)
 {
     fast__gemm_setup();
-    /* Strides between kernels' operands are 32-bit numbers of bytes. */
+    /* The strides between a kernel's operands are 32-bit numbers of bytes. */
     const int64_t row =
         shape->lanes * 4 *
         (shape->in_c * shape->in_w > shape->out_c * shape->out_w ? shape->in_c * shape->in_w

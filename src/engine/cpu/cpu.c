@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The cpu engine: compile a graph to steps, and run them. A pass is the list of steps forward, the
- * loss, and the list backward; it allocates nothing and reads nothing but the program, the
- * parameters and its workspace, so any number of threads can run one program.
+ * loss, and the list backward. It allocates nothing and reads only the program, the parameters and
+ * its workspace, so any number of threads can run one program.
  */
 #include "engine/cpu/cpu.h"
 
@@ -58,10 +58,11 @@ static void cpu_program_free(fast_program *base)
     fast__free(program);
 }
 
+/* Make the steps of a program, choose their kernels and lay out the memory. */
 static fast_err compile_steps(fast_cpu_compile *compile)
 {
     fast_cpu_program *program = compile->program;
-    /* A dense layer may need a permutation of its input, a step more. */
+    /* A dense layer may need a permutation of its input, which is one more step. */
     const int64_t count = (int64_t)compile->graph->node_count * 2;
 
     FAST_TRY(fast__alloc("steps of a program", count, sizeof *program->steps, &program->steps));
@@ -166,8 +167,8 @@ static fast_err cpu_workspace_new(const fast_program *program, fast_workspace **
     return FAST_OK;
 }
 
-/* Labels or targets into lanes, judge, and the gradient of the loss. */
-static void judge(fast_cpu_run *run)
+/* Copy labels or targets to lanes, compute the loss, and the gradient of the loss. */
+static void compute_loss(fast_cpu_run *run)
 {
     const fast_cpu_program *program = run->program;
     const fast_graph *graph = run->graph;
@@ -202,7 +203,7 @@ static void judge(fast_cpu_run *run)
     run->pass->positions = run->count * positions;
 }
 
-/* What nothing depends on has no gradient, but is still reported. */
+/* Clear and report the gradients of a step that the outputs do not depend on. */
 static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
@@ -215,7 +216,7 @@ static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-/* Add what passed since `since` to time `at`, where a benchmark asks. */
+/* Add the time since `since` to entry `at`, if a benchmark asks for times. */
 static void stamp(const fast_cpu_run *run, int at, int64_t *since)
 {
     if (!run->workspace->times)
@@ -225,8 +226,8 @@ static void stamp(const fast_cpu_run *run, int at, int64_t *since)
     *since = now;
 }
 
-/* A step is about to read the weights of its nodes; those before it have been asked for. */
-static void ask_for(const fast_cpu_run *run, const fast_cpu_step *step, int *asked)
+/* Announce the weights that a step is about to read, and those of all nodes before it. */
+static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step, int *asked)
 {
     const int last = step->last > step->node ? step->last : step->node;
     int64_t offset, count;
@@ -255,9 +256,9 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
 
     fast__gemm_setup();
     int64_t since = workspace->times ? fast__clock_ns() : 0;
-    int asked = 0; /* nodes whose weights were asked for */
+    int asked = 0; /* nodes whose weights were announced */
     for (int s = 0; s < program->step_count; s++) {
-        ask_for(&run, &program->steps[s], &asked);
+        announce_weights(&run, &program->steps[s], &asked);
         program->steps[s].op->forward(&run, &program->steps[s]);
         stamp(&run, s, &since);
     }
@@ -267,7 +268,7 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     pass->loss = NAN;
     pass->correct = pass->positions = 0;
     if (pass->batch->labels || pass->batch->targets)
-        judge(&run);
+        compute_loss(&run);
     stamp(&run, program->step_count, &since);
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];

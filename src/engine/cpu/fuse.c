@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From nodes to steps. A step takes a node and those after it that only it feeds, where one pass
- * over memory can do both:
+ * From nodes to steps. A step takes a node and its only reader, if one pass over memory can do
+ * both:
  *
  *     dense, conv + activation                 the activation's derivative follows from the output
- *     conv + max_pool + relu, either order     max(x) + b = max(x + b): the bias moves into the
- *                                              pooling, which keeps one byte an output for the way
- * back
+ *     conv + max_pool + relu, either order     max(x) + b = max(x + b): the pooling adds the bias,
+ *                                              and saves one byte per output for the backward pass
  *     max_pool + relu, relu + max_pool
  *     batch_norm + relu, + add, + add + relu
  *
- * A flatten of rows that lie right is no step at all: a pooling whose readers all flatten writes
- * its rows in the order of [C, H, W]; elsewhere a step permutes rows.
+ * A flatten whose rows are already in order is no step: a pooling whose readers all flatten writes
+ * its rows in the order of [C, H, W]; otherwise a step permutes rows.
  */
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
@@ -19,15 +18,16 @@
 #include <string.h>
 
 typedef struct fuse_state {
-    fast_cpu_compile *compile;
-    const fast_graph *graph;
-    int *reader;       /* per node: its only reader, or -1 */
-    bool *absorbed;    /* per node: part of another node's step */
-    bool *through;     /* per node: a relu that the pooling after it looks through */
-    const bool *needs; /* per node: a gradient is needed */
-    bool *alive;       /* per node: the outputs depend on it */
+    fast_cpu_compile *compile; /* the program under construction */
+    const fast_graph *graph;   /* its graph */
+    int *reader;               /* per node: its only reader; -1: none, -2: several */
+    bool *absorbed;            /* per node: fused into another node's step */
+    bool *through;             /* per node: a relu that the pooling after it applies */
+    const bool *needs;         /* per node: its gradient is needed */
+    bool *alive;               /* per node: the outputs depend on it */
 } fuse_state;
 
+/* Return the only reader of a node if it can still be fused, else NULL. */
 static const fast_node *only_reader(const fuse_state *f, int node, int *reader_out)
 {
     const int reader = f->reader[node];
@@ -38,13 +38,14 @@ static const fast_node *only_reader(const fuse_state *f, int node, int *reader_o
     return &f->graph->nodes[reader];
 }
 
+/* The activation of a node whose derivative follows from the output, or FAST_ACT_NONE. */
 static fast_act act_of(const fast_node *node)
 {
     switch (node->op) {
     case FAST_OP_RELU:
         return FAST_ACT_RELU;
     case FAST_OP_LEAKY_RELU:
-        return node->a > 0 ? FAST_ACT_LEAKY : FAST_ACT_NONE; /* else the output hides the sign */
+        return node->a > 0 ? FAST_ACT_LEAKY : FAST_ACT_NONE; /* else the sign is lost */
     case FAST_OP_TANH:
         return FAST_ACT_TANH;
     case FAST_OP_SIGMOID:
@@ -54,7 +55,7 @@ static fast_act act_of(const fast_node *node)
     }
 }
 
-/* Take the only reader of step->last as activation if it is one (relu alone, if `relu`). */
+/* Fuse the only reader of step->last if it is an activation (with `relu`: only a relu). */
 static void take_act(fuse_state *f, fast_cpu_step *step, bool relu)
 {
     int reader;
@@ -68,7 +69,7 @@ static void take_act(fuse_state *f, fast_cpu_step *step, bool relu)
     f->absorbed[reader] = true;
 }
 
-/* conv [relu] max_pool: the pooling will add the bias. */
+/* conv [relu] max_pool: leave the bias to the pooling; otherwise fuse an activation. */
 static void take_conv(fuse_state *f, fast_cpu_step *step)
 {
     int reader, after;
@@ -89,7 +90,8 @@ static void take_conv(fuse_state *f, fast_cpu_step *step)
     take_act(f, step, false);
 }
 
-/* What a pooling reads: through an absorbed relu, and with the bias of a conv that left it. */
+/* A pooling: read through a fused relu, take over the bias of a conv, or fuse a relu that
+ * follows. */
 static void take_pool(fuse_state *f, fast_cpu_step *step)
 {
     int in = f->graph->nodes[step->node].inputs[0];
@@ -106,6 +108,7 @@ static void take_pool(fuse_state *f, fast_cpu_step *step)
         take_act(f, step, true);
 }
 
+/* A batch norm: fuse a residual sum and a relu that follow. */
 static void take_norm(fuse_state *f, fast_cpu_step *step)
 {
     int reader;
@@ -122,7 +125,7 @@ static void take_norm(fuse_state *f, fast_cpu_step *step)
     take_act(f, step, true);
 }
 
-/* A relu that only a pooling reads becomes part of it. */
+/* Fuse a relu into the pooling that is its only reader. */
 static bool leave_relu(fuse_state *f, int node)
 {
     int reader;
@@ -134,6 +137,7 @@ static bool leave_relu(fuse_state *f, int node)
     return true;
 }
 
+/* Make the step of a node, unless the node is fused into another. */
 static fast_err make_step(fuse_state *f, int node)
 {
     fast_cpu_program *program = f->compile->program;
@@ -160,7 +164,7 @@ static fast_err make_step(fuse_state *f, int node)
     return FAST_OK;
 }
 
-/* Steps run in the order of their last node: everything that one reads is there before. */
+/* Order steps by their last node: every input of a step is then computed before it. */
 static void sort_steps(fast_cpu_program *program)
 {
     for (int i = 1; i < program->step_count; i++) {
@@ -172,12 +176,13 @@ static void sort_steps(fast_cpu_program *program)
     }
 }
 
+/* Tell whether the rows of a node have the same order as [C, H, W]. */
 static bool flat(const fast_node *node)
 {
     return node->rank != 3 || node->shape[0] == 1 || node->shape[1] * node->shape[2] == 1;
 }
 
-/* All readers of an image want its rows as [C, H, W]. */
+/* Tell whether all readers of an image want its rows as [C, H, W]. */
 static bool readers_flatten(const fuse_state *f, int node)
 {
     int readers = 0;
@@ -193,6 +198,7 @@ static bool readers_flatten(const fuse_state *f, int node)
     return readers > 0;
 }
 
+/* Add the value of a node's output; returns its index. */
 static int add_value(fuse_state *f, int node, int source)
 {
     fast_cpu_program *program = f->compile->program;
@@ -206,7 +212,7 @@ static int add_value(fuse_state *f, int node, int source)
     return program->value_count++;
 }
 
-/* Insert a step before `at` that permutes the rows of an image, and give its value. */
+/* Insert a step before `at` that permutes the rows of an image; returns its value. */
 static int insert_permute(fuse_state *f, int *at, int node, int value)
 {
     fast_cpu_program *program = f->compile->program;
@@ -227,7 +233,7 @@ static int insert_permute(fuse_state *f, int *at, int node, int value)
     return program->steps[*at - 1].out;
 }
 
-/* Give every step its values; flattens become the values they read. */
+/* Give every step its values; a flatten becomes the value that it reads. */
 static void make_values(fuse_state *f)
 {
     fast_cpu_program *program = f->compile->program;
@@ -267,7 +273,7 @@ static void make_values(fuse_state *f)
     }
 }
 
-/* Indices, and who takes part in the way back. */
+/* Set the indices of steps, and which of them take part in the backward pass. */
 static void finish_steps(fuse_state *f)
 {
     fast_cpu_program *program = f->compile->program;
@@ -287,6 +293,7 @@ static void finish_steps(fuse_state *f)
     }
 }
 
+/* Find the only readers of nodes, and the nodes that the outputs depend on. */
 static void read_graph(fuse_state *f)
 {
     const fast_graph *graph = f->graph;

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+/* The maximum over classes, per lane. */
 static fast_vec largest(int64_t classes, int64_t lanes, const float *x)
 {
     fast_vec m = vec_load(x);
@@ -48,7 +49,7 @@ static void softmax_back(int64_t classes, int64_t lanes, const float *y, const f
     }
 }
 
-/* The exponentials of 16 lanes into e, their sum, and the first row that holds the maximum. */
+/* Write the exponentials of 16 lanes to e, return their sum, and the first row with the maximum. */
 static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fast_vec m, float *e,
                              fast_vec *best_out)
 {
@@ -75,7 +76,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
         const vec_int valid = vec_lanes(0, count - i);
         const fast_vec m = largest(classes, lanes, x + i);
         const fast_vec label = labels ? vec_load(labels + i) : vec_set(-1);
-        fast_vec best, top = vec_set(-1), judge = label, weighted = vec_set(0);
+        fast_vec best, top = vec_set(-1), wanted = label, weighted = vec_set(0);
         fast_vec mass = vec_set(soft ? 0 : 1);
         fast_vec s = exponentials(classes, lanes, x + i, m, dx ? dx + i : NULL, &best);
         float log_s[FAST_VEC], term[FAST_VEC];
@@ -83,7 +84,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
 
         for (int64_t c = 0; soft && c < classes; c++) {
             const fast_vec t = vec_load(soft + c * lanes + i);
-            judge = vec_select(t > top, vec_set((float)c), judge);
+            wanted = vec_select(t > top, vec_set((float)c), wanted);
             top = vec_max(t, top);
             mass += t * hit + even;
         }
@@ -103,7 +104,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
         memcpy(term, &value, sizeof term);
         for (int l = 0; l < FAST_VEC && i + l < count; l++) {
             *loss += (double)term[l];
-            *correct += best[l] == judge[l];
+            *correct += best[l] == wanted[l];
         }
     }
 }

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* [n][C][H][W] to [H][W][C][lanes], a channel at a time; vectors and sequences lie right. */
+/* [n][C][H][W] to [H][W][C][lanes], one channel at a time; vectors and sequences need no
+ * reordering. */
 void fast__cpu_to_lanes(const fast_cpu_run *run, int index, const float *samples, float *value)
 {
     const fast_node *node = &run->graph->nodes[index];
@@ -35,7 +36,7 @@ static void input_forward(fast_cpu_run *run, const fast_cpu_step *step)
 
 const fast_cpu_op fast__cpu_input = { .name = "transpose", .alias = -1, .forward = input_forward };
 
-/* Rows [position][channel] to [channel][position]; back the other way round. */
+/* Rows [position][channel] to [channel][position]; the backward pass inverts it. */
 static void permute_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -66,6 +67,7 @@ const fast_cpu_op fast__cpu_permute = {
     .name = "permute", .alias = -1, .forward = permute_forward, .backward = permute_backward
 };
 
+/* The activation of an operator. */
 static fast_act act_of(fast_op op)
 {
     switch (op) {
@@ -94,7 +96,7 @@ static void act_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     const float *x = fast__cpu_in(run, step, 0);
-    /* A leaky relu with a slope below zero hides the sign of x in y. */
+    /* A leaky relu with a negative slope hides the sign of x in y. */
     const float *y = node->op == FAST_OP_LEAKY_RELU ? x : fast__cpu_out(run, step);
 
     run->program->elem->act_back(node->count * run->lanes, act_of(node->op), node->a, x, y,
@@ -122,8 +124,8 @@ static void add_forward(fast_cpu_run *run, const fast_cpu_step *step)
         run->program->elem->add(n, fast__cpu_in(run, step, i), y);
 }
 
-/* Input 0 comes last: where it keeps the output's gradient as its own, others may read that first,
- * unless it is the same value. */
+/* Input 0 comes last: if it takes the output's gradient over as its own, the other inputs must read
+ * that gradient first. */
 static void add_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;

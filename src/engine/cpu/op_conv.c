@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolution with bias and activation, by the method that conv.h measured for the shape. The bias
- * may be left to a pooling that follows (fuse.c). The way back masks the gradient in place and sums
- * the bias gradient in one pass, then calls the method.
+ * may be left to a pooling that follows (fuse.c). The backward pass masks the gradient in place and
+ * sums the bias gradient in one pass, then calls the method.
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"
@@ -11,6 +11,7 @@
 
 enum { SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
 
+/* Number of a convolution's weights. */
 static int64_t filter_count(const fast_graph *graph, int node)
 {
     return graph->params.segments[graph->nodes[node].weight[FAST_W_WEIGHT]].count;
@@ -49,7 +50,7 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
             fast__cpu_scratch_back(compile, step, in->count * program->lanes, &step->buffer[PART]));
     if (node->weight[FAST_W_GAIN] >= 0) {
         const int64_t count = filter_count(compile->graph, step->node);
-        FAST_TRY(fast__cpu_keep(compile, step, count, &step->buffer[WEIGHT]));
+        FAST_TRY(fast__cpu_saved(compile, step, count, &step->buffer[WEIGHT]));
         FAST_TRY(fast__cpu_scratch_back(compile, step, count, &step->buffer[WEIGHT_GRAD]));
     }
     snprintf(step->note, sizeof step->note, "%s%s", fast__conv_describe(step->conv),
@@ -59,6 +60,7 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* The arrays that both passes share. */
 static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step, int scratch)
 {
     const bool normed = run->graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pooling steps. Max pooling may also add the bias of the convolution before it and apply relu;
- * then it sums the bias gradient on the way back, while it has the gradient in registers.
+ * then its backward pass sums the bias gradient, while it has the gradient in registers.
  */
 #include "engine/cpu/cpu.h"
 
@@ -10,6 +10,7 @@
 
 enum { WON, SUMS };
 
+/* The shape of a pooling step; output rows are in the order that its readers want. */
 static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -44,8 +45,8 @@ static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                           FAST_POOL_WINDOW_MAX, (long long)node->kernel[0],
                           (long long)node->kernel[1]);
     const int bytes = node->kernel[0] * node->kernel[1] > FAST_POOL_BYTE_MAX ? 2 : 1;
-    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / 4 * bytes,
-                            &step->buffer[WON]));
+    FAST_TRY(fast__cpu_saved(compile, step, node->count * compile->program->lanes / 4 * bytes,
+                             &step->buffer[WON]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, node->shape[0] * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "max_pool%s%s%s", step->bias >= 0 ? " + bias" : "",

@@ -6,23 +6,23 @@
  *     lstm   i, f, o = sigmoid, g = tanh of a's four parts; c = f c' + i g; h = o tanh(c)
  *     gru    r, z = sigmoid(a); n = tanh(a_n + r u), u = Whn h' + bhn; h = (1 - z) n + z h'
  *
- * Per step two products with the batch as m (gates [G][L]), then the pointwise part. Back: the
- * steps in reverse, with dh and dc carried along, leave the gates' gradients da (and du, the
- * state's part, where a gru keeps it apart); the weights' gradients are then one product a step,
- * accumulated, on sample-major copies of x and h.
+ * Each step has two products with the batch as m (gates [G][L]), then the pointwise part. The
+ * backward pass visits the steps in reverse, passes dh and dc along and computes the gates'
+ * gradients da (and du, the state's part, which a gru stores separately); the weights' gradients
+ * are then one product a step, accumulated, on sample-major copies of x and h.
  */
 #include "engine/cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { INPUT, STATE, DATA, CARRY, WIH, WIH_ADD, WHH, WHH_ADD };
-enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, CARRIED, TURNED, SUMS };
+enum { INPUT, STATE, DATA, STATE_DATA, WIH, WIH_ADD, WHH, WHH_ADD };
+enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, RECURRENT_GRAD, TRANSPOSED, SUMS };
 
 typedef struct cpu_recurrent_shape {
     fast_op op;
     int64_t T, C, H, G, L;
-    bool split; /* the state's part of the gates stays apart */
+    bool split; /* the state's part of the gates is stored separately */
 } cpu_recurrent_shape;
 
 static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step *step,
@@ -56,7 +56,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                               .ldc = L,
                               .trans_b = true,
                               .accumulate = step->how[0] == FAST_CPU_ADD };
-    gemm[CARRY] = (fast_gemm){
+    gemm[STATE_DATA] = (fast_gemm){
         .m = L, .n = H, .k = G, .lda = L, .ldb = H, .ldc = L, .trans_b = true, .accumulate = s.split
     };
     for (int i = WIH; i <= WHH_ADD; i++) {
@@ -66,17 +66,17 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     }
     for (int i = INPUT; i <= (step->train ? WHH_ADD : STATE); i++)
         fast__gemm_init(&gemm[i]);
-    FAST_TRY(fast__cpu_keep(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
+    FAST_TRY(fast__cpu_saved(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
     FAST_TRY(
-        fast__cpu_keep(compile, step, s.split ? s.T * s.G * s.L : 0, &step->buffer[STATE_PART]));
-    FAST_TRY(fast__cpu_keep(compile, step, s.op == FAST_OP_LSTM ? s.T * s.H * s.L : 0,
-                            &step->buffer[CELLS]));
+        fast__cpu_saved(compile, step, s.split ? s.T * s.G * s.L : 0, &step->buffer[STATE_PART]));
+    FAST_TRY(fast__cpu_saved(compile, step, s.op == FAST_OP_LSTM ? s.T * s.H * s.L : 0,
+                             &step->buffer[CELLS]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.T * s.G * s.L, &step->buffer[GATES_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.split ? s.T * s.G * s.L : 0,
                                     &step->buffer[STATE_GRAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[CARRIED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[RECURRENT_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, (s.C > s.H ? s.C : s.H) * s.L,
-                                    &step->buffer[TURNED]));
+                                    &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.G * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, two products a step",
              gemm[INPUT].kernel ? "xsmm" : "blas");
@@ -113,7 +113,7 @@ static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-/* The steps in reverse: fills da, and du where it is apart. */
+/* Visit the steps in reverse: fills da, and du if it is separate. */
 static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
                               const cpu_recurrent_shape *s, float *da, float *du)
 {
@@ -124,7 +124,7 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
     const float *c = fast__cpu_memory(run, step->buffer[CELLS]);
     const float *h = fast__cpu_out(run, step), *dy = fast__cpu_out_grad(run, step);
     const int64_t gates = s->G * s->L, units = s->H * s->L;
-    float *dh = fast__cpu_memory(run, step->buffer[CARRIED]), *dc = dh + units;
+    float *dh = fast__cpu_memory(run, step->buffer[RECURRENT_GRAD]), *dc = dh + units;
 
     memset(dh, 0, (size_t)(2 * units) * sizeof *dh);
     for (int64_t t = s->T - 1; t >= 0; t--) {
@@ -139,7 +139,7 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
             cell->gru_back(s->H, s->L, at, u + t * gates, before, d, dh, da + t * gates,
                            du + t * gates);
         if (t)
-            fast__gemm_run(&step->gemm[CARRY], du + t * gates, whh, dh);
+            fast__gemm_run(&step->gemm[STATE_DATA], du + t * gates, whh, dh);
     }
 }
 
@@ -156,21 +156,21 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
     float *dbu = fast__cpu_param_grad(run, step->node, FAST_W_BIAS2);
     float *da = fast__cpu_memory(run, step->buffer[GATES_GRAD]);
     float *du = s.split ? fast__cpu_memory(run, step->buffer[STATE_GRAD]) : da;
-    float *turned = fast__cpu_memory(run, step->buffer[TURNED]);
+    float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
     float *sums = fast__cpu_memory(run, step->buffer[SUMS]), *dx = fast__cpu_in_grad(run, step, 0);
 
     back_through_time(run, step, &s, da, du);
-    if (s.T == 1) /* no state was before */
+    if (s.T == 1) /* there was no earlier state */
         memset(dwhh, 0, (size_t)(s.G * s.H) * sizeof *dwhh);
     for (int64_t t = 0; t < s.T; t++) {
         if (dx)
             fast__gemm_run(&step->gemm[DATA], da + t * gates, wih, dx + t * s.C * s.L);
-        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, turned, s.C);
-        fast__gemm_run(&step->gemm[t ? WIH_ADD : WIH], turned, da + t * gates, dwih);
+        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, transposed, s.C);
+        fast__gemm_run(&step->gemm[t ? WIH_ADD : WIH], transposed, da + t * gates, dwih);
         if (!t)
             continue;
-        elem->from_lanes(h + (t - 1) * units, s.L, s.H, s.L, turned, s.H);
-        fast__gemm_run(&step->gemm[t > 1 ? WHH_ADD : WHH], turned, du + t * gates, dwhh);
+        elem->from_lanes(h + (t - 1) * units, s.L, s.H, s.L, transposed, s.H);
+        fast__gemm_run(&step->gemm[t > 1 ? WHH_ADD : WHH], transposed, du + t * gates, dwhh);
     }
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, da, dba, sums);
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);

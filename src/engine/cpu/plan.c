@@ -6,9 +6,9 @@
  *
  * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash
  * and is ignored, so its shape is measured again. When a plan is closed its new choices are merged
- * into what the file holds by then, under a lock beside it. For a key that another run wrote
- * meanwhile the file's choice stays, since the runs after it already depend on it, unless this run
- * could not use it. The file is replaced as a whole, so that a reader never sees half of one.
+ * with the current file under a lock. If another run has written a key in the meantime, the file's
+ * choice stays, since later runs already depend on it, unless this run could not use it. The file
+ * is replaced atomically, so that a reader never sees half of one.
  */
 #include "engine/cpu/plan.h"
 
@@ -34,18 +34,19 @@ enum {
 
 typedef struct plan_entry {
     char *key;    /* owned; the choice follows it in the same block */
-    char *choice; /* lent from `key`'s block */
+    char *choice; /* borrowed from the block of `key` */
     bool fresh;   /* not yet in the file */
     bool instead; /* replaces a choice that this run could not use */
 } plan_entry;
 
 struct fast_conv_plan {
-    char path[FAST_PATH_MAX]; /* "" keeps the plan in memory only */
+    char path[FAST_PATH_MAX]; /* "": the plan is in memory only */
     plan_entry *entries;      /* [capacity], in order of arrival */
-    int64_t count, capacity;  /* of them */
-    uint64_t hash;            /* of what was asked for or put */
+    int64_t count, capacity;  /* used and allocated entries */
+    uint64_t hash;            /* hash of the choices that were read or stored */
 };
 
+/* Find an entry by key, or NULL. */
 static const plan_entry *find(const fast_conv_plan *plan, const char *key)
 {
     for (int64_t i = 0; i < plan->count; i++)
@@ -54,6 +55,7 @@ static const plan_entry *find(const fast_conv_plan *plan, const char *key)
     return NULL;
 }
 
+/* Make room for one more entry. */
 static fast_err grow(fast_conv_plan *plan)
 {
     if (plan->count < plan->capacity)
@@ -72,7 +74,7 @@ static fast_err grow(fast_conv_plan *plan)
     return FAST_OK;
 }
 
-/* Keys and choices are not terminated by zero here: they may be parts of a line. */
+/* Append an entry. Key and choice need not be terminated: they may be parts of a line. */
 static fast_err add(fast_conv_plan *plan, const char *key, size_t key_size, const char *choice,
                     size_t choice_size, bool fresh)
 {
@@ -86,7 +88,7 @@ static fast_err add(fast_conv_plan *plan, const char *key, size_t key_size, cons
     return FAST_OK;
 }
 
-/* Take one line of a file, without its end; damaged ones and known keys are passed over. */
+/* Parse one line of a file, without its end; damaged lines and known keys are skipped. */
 static fast_err take_line(fast_conv_plan *plan, const char *line, size_t size)
 {
     char digits[HASH_DIGITS + 1] = { 0 }, key[PLAN_LINE_MAX + 1];
@@ -111,7 +113,7 @@ static fast_err take_line(fast_conv_plan *plan, const char *line, size_t size)
     return add(plan, pair, key_size, tab + 1, pair_size - key_size - 1, false);
 }
 
-/* Add what the file holds; no file is an empty one. */
+/* Add the choices of a file; a missing file is an empty one. */
 static fast_err read_file(fast_conv_plan *plan, const char *path)
 {
     char *text;
@@ -131,7 +133,7 @@ static fast_err read_file(fast_conv_plan *plan, const char *path)
     return err;
 }
 
-/* Where the plan lives: "" for memory only. */
+/* Choose the path of the plan: "" for memory only. */
 static fast_err choose_path(const char *path, char *to)
 {
     if (path) {
@@ -163,7 +165,7 @@ fast_err fast__plan_open(const char *path, fast_conv_plan **out)
     if (!err && plan->path[0]) {
         err = read_file(plan, plan->path);
         if (err && err != FAST_ENOMEM) {
-            /* What cannot be read is measured again; the run goes on. */
+            /* An unreadable plan is measured again; the run continues. */
             fast__log(FAST_LOG_WARN, "the plan %s cannot be read: %s", plan->path,
                       fast_error_detail());
             err = FAST_OK;
@@ -177,6 +179,7 @@ fast_err fast__plan_open(const char *path, fast_conv_plan **out)
     return FAST_OK;
 }
 
+/* Write all entries as lines. */
 static fast_err write_entries(void *ctx, void *stream)
 {
     const fast_conv_plan *plan = ctx;
@@ -211,6 +214,7 @@ static fast_err merge(const fast_conv_plan *plan)
     return err;
 }
 
+/* Create the folder, take the lock and merge. */
 static fast_err save(const fast_conv_plan *plan)
 {
     char lock_path[FAST_PATH_MAX + 8], folder[FAST_PATH_MAX];
@@ -248,7 +252,7 @@ void fast__plan_close(fast_conv_plan *plan)
     plan_free(plan);
 }
 
-/* The order of questions counts, so that equal hashes mean equal runs. */
+/* Hash an entry. The order of reads counts, so that equal hashes mean equal runs. */
 static void count_in(fast_conv_plan *plan, const plan_entry *entry)
 {
     plan->hash = fast__hash(entry->key, strlen(entry->key), plan->hash);
@@ -272,7 +276,7 @@ fast_err fast__plan_put(fast_conv_plan *plan, const char *key, const char *choic
     for (int64_t i = 0; i < plan->count; i++) {
         if (strcmp(plan->entries[i].key, key) != 0)
             continue;
-        /* Put again: the new choice replaces the old one, here and in the file. */
+        /* A repeated key: the new choice replaces the old one, here and in the file. */
         if (strcmp(plan->entries[i].choice, choice) != 0) {
             plan_entry old = plan->entries[i];
             FAST_TRY(add(plan, key, strlen(key), choice, strlen(choice), true));

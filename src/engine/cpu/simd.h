@@ -11,14 +11,14 @@
  */
 typedef enum fast_isa { FAST_ISA_BASE, FAST_ISA_AVX2, FAST_ISA_AVX512 } fast_isa;
 
-/* The best set that this processor has and this build was compiled for. FAST_ISA in the environment
- * ("base", "avx2", "avx512") can lower it, for tests. */
+/* Return the best instruction set that this processor has and this build contains. FAST_ISA in the
+ * environment ("base", "avx2", "avx512") can lower it, for tests. */
 fast_isa fast__isa(void);
 const char *fast__isa_name(fast_isa isa);
 
 /* 16 floats; loads and stores through it need 64-byte alignment. */
 typedef float fast_vec __attribute__((vector_size(64), aligned(64)));
-/* The same with the alignment of a float. */
+/* 16 floats with the alignment of a single float. */
 typedef float fast_vecu __attribute__((vector_size(64), aligned(4)));
 
 #define FAST_VEC 16 /* activations are padded to a multiple of it: lanes */

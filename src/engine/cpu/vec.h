@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What x_simd.c files are written with: vectors of 16 floats, by the compiler's extension, with
- * intrinsics only where the compiler has no words for it. Included by those files alone.
+ * The vocabulary of x_simd.c files: vectors of 16 floats, by the compiler's extension, with
+ * intrinsics only where the extension has no equivalent. Included by those files alone.
  *
  * Errors (kernels_test.c): exp, tanh 2e-7, sigmoid 3e-7, relative; gelu by erf 2e-7 of |x|.
  */
@@ -62,6 +62,7 @@ static inline fast_vec vec_and(vec_int mask, fast_vec a)
     return (fast_vec)((vec_int)a & mask);
 }
 
+/* The maximum; b if either is NaN. */
 static inline fast_vec vec_max(fast_vec a, fast_vec b)
 {
 #ifdef __AVX512F__
@@ -105,7 +106,7 @@ static inline fast_vec vec_sqrt(fast_vec a)
 #endif
 }
 
-/* Pairwise, so that every instruction set gives the same bits. */
+/* Sum pairwise, so that every instruction set gives the same bits. */
 static inline float vec_sum(fast_vec a)
 {
     float s[FAST_VEC];
@@ -116,7 +117,7 @@ static inline float vec_sum(fast_vec a)
     return s[0];
 }
 
-/* Lanes [0, count) of a vector. */
+/* The mask of lanes [lo, hi) of a vector. */
 static inline vec_int vec_lanes(int64_t lo, int64_t hi)
 {
     const vec_int index = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -125,7 +126,7 @@ static inline vec_int vec_lanes(int64_t lo, int64_t hi)
     return (index >= a) & (index < b);
 }
 
-/* A bit a lane, for masks that wait in memory for the way back. */
+/* One bit per lane, for masks that are saved for the backward pass. */
 static inline uint16_t vec_bits(vec_int mask)
 {
 #ifdef __AVX512F__
@@ -138,6 +139,7 @@ static inline uint16_t vec_bits(vec_int mask)
 #endif
 }
 
+/* The mask of vec_bits(). */
 static inline vec_int vec_mask(uint16_t bits)
 {
 #ifdef __AVX512F__
@@ -181,7 +183,7 @@ static inline fast_vec vec_exp(fast_vec x)
     return y * a * b;
 }
 
-/* x + x u q(u), u = x^2, near 0, where the other form cancels. */
+/* Near 0 x + x u q(u), u = x^2, because 1 - 2 / (exp(2 x) + 1) cancels there. */
 static inline fast_vec vec_tanh(fast_vec x)
 {
     const fast_vec t = vec_min(vec_abs(x), vec_set(10.0f)), u = t * t;

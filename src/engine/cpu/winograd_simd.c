@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16
- * lanes, so the arithmetic of a transform is that of the scalar formula and no shuffle is needed.
- * The variants differ in their constants only; winograd_tile.inc is expanded for each.
+ * lanes, so a transform is the scalar formula and needs no shuffles. The variants differ in their
+ * constants only; winograd_tile.inc is expanded for each.
  */
 #define VEC_INLINE static inline __attribute__((always_inline))
 #include "engine/cpu/vec.h"
@@ -11,12 +11,13 @@
 
 #define UNROLL _Pragma("GCC unroll 8")
 
+/* Load a vector, times a weight if `scale` is not NULL. */
 VEC_INLINE fast_vec scaled(const float *from, const float *scale)
 {
     return scale ? vec_load(from) * vec_set(*scale) : vec_load(from);
 }
 
-/* Whether the whole tile, of `extent` pixels a side, lies in the image. */
+/* Tell whether the whole tile, of `extent` pixels a side, is inside the image. */
 VEC_INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 {
     return tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == extent &&

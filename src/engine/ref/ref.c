@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference engine: plain C, one operator after the other, row-major activations. It is the
- * truth that other engines are tested against, and the engine of builds that have nothing but a C
- * library.
+ * The reference engine: plain C, one operator after the other, row-major activations. Other engines
+ * are tested against it, and builds with nothing but a C library use it.
  *
  *     forward    for each node in order: y = f(x)
  *     loss       outputs -> loss and dy of the last node
@@ -10,8 +9,8 @@
  *
  * Every node has its own output, and in training its own gradient, which starts at zero and to
  * which each consumer adds: so a node may have any number of consumers. A workspace is one block; a
- * pass allocates nothing. A node's gradient is read once, when its turn comes, so a segment is
- * final as soon as its node has gone back.
+ * pass allocates nothing. A segment's gradient is final as soon as the backward pass has visited
+ * its node.
  */
 #include "engine/ref/ref.h"
 
@@ -47,21 +46,21 @@ static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_CUSTOM] = &fast__ref_custom,
 };
 
-/* Where a node's memory lies in a workspace, in floats from its start. */
+/* Offsets of a node's memory in a workspace, in floats. */
 typedef struct ref_node {
-    int64_t y;    /* output; unused for the input node */
-    int64_t dy;   /* its gradient; -1 where nobody needs it */
-    int64_t keep; /* from forward to backward */
+    int64_t y;     /* output; unused for the input node */
+    int64_t dy;    /* gradient of the output; -1 if it is not needed */
+    int64_t saved; /* from forward to backward */
 } ref_node;
 
 typedef struct ref_program {
     fast_program base;
-    bool train;
-    ref_node *nodes;
-    bool *needs;      /* fast__graph_needs() */
-    int64_t scratch;  /* offset of the memory that operators share in turn */
-    int64_t dy_first; /* gradients lie together, to be cleared at once: from here ... */
-    int64_t dy_end;   /* ... to here */
+    bool train;       /* the backward pass is compiled */
+    ref_node *nodes;  /* per node */
+    bool *needs;      /* per node, from fast__graph_needs() */
+    int64_t scratch;  /* offset of the memory that all operators share */
+    int64_t dy_first; /* the gradients are contiguous, to be cleared at once: from here */
+    int64_t dy_end;   /* to here */
     int64_t count;    /* floats of a workspace */
 } ref_program;
 
@@ -81,7 +80,7 @@ static void ref_program_free(fast_program *base)
     fast__free(program);
 }
 
-/* Give out `count` more floats, each block on a cache line of its own. */
+/* Reserve `count` more floats, each block on a cache line of its own. */
 static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
 {
     const int64_t line = FAST_ALIGN / (int64_t)sizeof(float);
@@ -93,7 +92,7 @@ static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
     return FAST_OK;
 }
 
-/* Lay out a workspace: outputs and kept memory, gradients, scratch. */
+/* Lay out a workspace: outputs and saved values, gradients, scratch. */
 static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64_t batch)
 {
     int64_t used = 0;
@@ -108,7 +107,7 @@ static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64
         FAST_TRY(reserve(&used, i > 0 ? count : 0, &node->y));
         const fast_ref_need need =
             op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
-        FAST_TRY(reserve(&used, need.keep, &node->keep));
+        FAST_TRY(reserve(&used, need.saved, &node->saved));
         scratch = need.scratch > scratch ? need.scratch : scratch;
     }
     program->dy_first = used;
@@ -189,7 +188,7 @@ static fast_err ref_workspace_new(const fast_program *program, fast_workspace **
     return FAST_OK;
 }
 
-/* The output of a node: the batch itself for the input. */
+/* Return the output of a node; for the input it is the batch itself. */
 static float *output_of(const ref_program *program, const ref_workspace *workspace,
                         const fast_pass *pass, int node)
 {
@@ -198,6 +197,7 @@ static float *output_of(const ref_program *program, const ref_workspace *workspa
                      : workspace->memory + program->nodes[node].y;
 }
 
+/* Collect the arguments of one operator. */
 static fast_ref_call call_of(const ref_program *program, const ref_workspace *workspace,
                              const fast_pass *pass, int index)
 {
@@ -210,7 +210,7 @@ static fast_ref_call call_of(const ref_program *program, const ref_workspace *wo
                            .pass = pass,
                            .n = pass->batch->count,
                            .y = output_of(program, workspace, pass, index),
-                           .keep = workspace->memory + program->nodes[index].keep,
+                           .saved = workspace->memory + program->nodes[index].saved,
                            .scratch = workspace->memory + program->scratch };
     for (int k = 0; k < node->input_count; k++) {
         const ref_node *in = &program->nodes[node->inputs[k]];
@@ -222,7 +222,7 @@ static fast_ref_call call_of(const ref_program *program, const ref_workspace *wo
     return call;
 }
 
-/* Tell who listens that a node's gradients are final. */
+/* Report that a node's gradients are final. */
 static void report_node(const fast_ref_call *call)
 {
     const fast_pass *pass = call->pass;
@@ -235,8 +235,9 @@ static void report_node(const fast_ref_call *call)
     }
 }
 
-static void go_back(const ref_program *program, const ref_workspace *workspace,
-                    const fast_pass *pass)
+/* Run the backward pass over all nodes that need it. */
+static void run_backward(const ref_program *program, const ref_workspace *workspace,
+                         const fast_pass *pass)
 {
     for (int i = program->base.graph->node_count - 1; i > 0; i--) {
         if (!program->needs[i])
@@ -276,7 +277,7 @@ static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_p
         memcpy(pass->outputs, y,
                (size_t)(pass->batch->count * graph->nodes[last].count) * sizeof(float));
     if (pass->grad)
-        go_back(program, workspace, pass);
+        run_backward(program, workspace, pass);
     return FAST_OK;
 }
 

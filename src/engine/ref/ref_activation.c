@@ -8,7 +8,7 @@
  *     sigmoid      1 / (1 + exp(-x))            dx = dy y (1 - y)
  *     gelu         x Phi(x)                     dx = dy (Phi(x) + x phi(x)); Phi by erf, exact
  *     softmax      exp(x - max) / sum           dx = y (dy - sum(y dy))
- *     dropout      x mask                       dx = dy mask; the mask is kept
+ *     dropout      x mask                       dx = dy mask; the mask is saved
  */
 #include "engine/dropout.h"
 #include "engine/ref/ref.h"
@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Elements of a node's output in this batch. */
 static int64_t elements(const fast_ref_call *call)
 {
     return call->n * call->node->count;
@@ -125,6 +126,7 @@ static void softmax_backward(fast_ref_call *call)
     }
 }
 
+/* Dropout saves its mask. */
 static fast_ref_need dropout_need(const fast_graph *graph, int index, int64_t batch)
 {
     return (fast_ref_need){ batch * graph->nodes[index].count, 0 };
@@ -139,15 +141,15 @@ static void dropout_forward(fast_ref_call *call)
     }
     for (int64_t s = 0; s < call->n; s++)
         fast__dropout_mask(call->pass, call->index, s, call->node->a, count,
-                           call->keep + s * count);
+                           call->saved + s * count);
     for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = call->x[0][i] * call->keep[i];
+        call->y[i] = call->x[0][i] * call->saved[i];
 }
 
 static void dropout_backward(fast_ref_call *call)
 {
     for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += call->dy[i] * call->keep[i];
+        call->dx[0][i] += call->dy[i] * call->saved[i];
 }
 
 const fast_ref_op fast__ref_relu = { NULL, relu_forward, relu_backward };

@@ -4,18 +4,18 @@
  *
  *     q, k, v = x Win' + bin, split in three, each in heads of D = C / heads columns
  *     S[t][s] = q[t] . k[s] / sqrt(D) for s <= t      P = softmax(S), 0 for s > t
- *     z = P v, heads side by side                     y = z Wout' + bout
+ *     z = P v, heads concatenated                     y = z Wout' + bout
  *
- * Back, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
- * dk = dS' q / sqrt(D), then through the two linear maps. Kept: qkv, P and z. The whole T x T
- * square is computed; for the lengths that this engine is for, skipping half of it would not pay.
+ * Backward, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
+ * dk = dS' q / sqrt(D), then through the two linear maps. Saved: qkv, P and z. The whole T x T
+ * square is computed; for the lengths this engine is meant for, skipping half would not pay.
  */
 #include "engine/ref/ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Letters of the formulas, and where the kept arrays lie. */
+/* The letters of the formulas, and the saved arrays. */
 typedef struct ref_attention_shape {
     int64_t T, C, heads, D;
     float scale; /* 1 / sqrt(D) */
@@ -31,12 +31,13 @@ static ref_attention_shape shape_of(const fast_ref_call *call)
     FAST_ASSERT(s.heads > 0 && s.C % s.heads == 0);
     s.D = s.C / s.heads;
     s.scale = 1.0F / sqrtf((float)s.D);
-    s.qkv = call->keep;
+    s.qkv = call->saved;
     s.p = s.qkv + call->n * s.T * 3 * s.C;
     s.z = s.p + call->n * s.heads * s.T * s.T;
     return s;
 }
 
+/* Saved: qkv, P and z. */
 static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
@@ -46,7 +47,7 @@ static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t 
     return (fast_ref_need){ batch * (4 * T * C + node->heads * T * T), batch * 4 * T * C + T * T };
 }
 
-/* Softmax of row t over s <= t, in place; the future gets 0. */
+/* Softmax of row t over s <= t, in place; later positions get 0. */
 static void softmax_row(int64_t T, int64_t t, float scale, float *row)
 {
     float max = row[0];

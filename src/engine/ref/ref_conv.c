@@ -5,12 +5,12 @@
  *     y[o][p] = b[o] + sum over k of W[o][k] U[k][p]
  *
  * where k = (c, ky, kx) runs over a filter, p = (oy, ox) over output pixels, and U (`unfolded`,
- * im2col) holds the input that filter tap k sees at pixel p, 0 in the padding. Back:
+ * im2col) holds the input that filter tap k reads at pixel p, 0 in the padding. Backward:
  *
  *     dW = dy U'      dU = W' dy, folded: every element is added to the input it came from
  *     db[o] = sum of dy[o][p] over pixels and samples
  *
- * Weight norm as in dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a
+ * Weight norm as in ref_dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a
  * product.
  */
 #include "engine/ref/ref.h"
@@ -18,10 +18,11 @@
 
 #include <string.h>
 
+/* The sizes of one group. */
 typedef struct ref_conv_shape {
-    const fast_node *node;
-    int64_t in_c, in_h, in_w;    /* of one group */
-    int64_t out_c, out_h, out_w; /* of one group */
+    const fast_node *node;       /* strides, padding and dilation */
+    int64_t in_c, in_h, in_w;    /* input of one group */
+    int64_t out_c, out_h, out_w; /* output of one group */
     int64_t taps;                /* in_c kh kw: columns of W */
     int64_t pixels;              /* out_h out_w */
 } ref_conv_shape;
@@ -45,17 +46,18 @@ static ref_conv_shape shape_of(const fast_graph *graph, int index)
     return s;
 }
 
+/* Scratch: U and dU; saved: the effective weight of a weight norm. */
 static fast_ref_need conv_need(const fast_graph *graph, int index, int64_t batch)
 {
     (void)batch;
     const ref_conv_shape s = shape_of(graph, index);
     fast_ref_need need = { 0, 2 * s.taps * s.pixels };
     if (graph->nodes[index].weight[FAST_W_GAIN] >= 0)
-        need.keep = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
+        need.saved = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
     return need;
 }
 
-/* The output columns [*first, *end) for which tap kx reads inside the input. */
+/* Set [*first, *end) to the output columns for which tap kx reads inside the input. */
 static void inside(const ref_conv_shape *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->node->stride[1];
@@ -103,12 +105,12 @@ static void conv_forward(fast_ref_call *call)
     const float *b = fast__ref_weight(call, FAST_W_BIAS);
     const int64_t groups = call->node->groups;
     if (gain) {
-        fast__weight_norm_forward(groups * s.out_c, s.taps, w, gain, call->keep);
-        w = call->keep;
+        fast__weight_norm_forward(groups * s.out_c, s.taps, w, gain, call->saved);
+        w = call->saved;
     }
     for (int64_t i = 0; i < call->n * groups; i++) {
         const int64_t g = i % groups;
-        /* unfold() only reads x when it does not fold. */
+        /* unfold() only reads x if it does not fold. */
         float *x = (float *)(uintptr_t)(call->x[0] + i * s.in_c * s.in_h * s.in_w);
         float *y = call->y + i * s.out_c * s.pixels;
         unfold(&s, false, x, call->scratch);
@@ -121,7 +123,7 @@ static void conv_forward(fast_ref_call *call)
     }
 }
 
-/* One sample and group: dw += dy U', and dx += fold(W' dy) where it is needed. */
+/* One sample and group: dw += dy U', and dx += fold(W' dy) if dx is not NULL. */
 static void back_one(const ref_conv_shape *s, const float *x, const float *w, const float *dy,
                      float *scratch, float *dw, float *dx)
 {
@@ -144,7 +146,7 @@ static void conv_backward(fast_ref_call *call)
     const int64_t groups = call->node->groups;
     const float *v = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
-    const float *w = gain ? call->keep : v;
+    const float *w = gain ? call->saved : v;
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);
     memset(dw, 0, (size_t)(groups * s.out_c * s.taps) * sizeof(float));

@@ -4,9 +4,9 @@
  * transposed operand is a view.
  *
  * 16 columns of B are packed into a panel of at most DEPTH rows on the stack; then 4 rows of A at a
- * time meet the panel, with the 4 x 16 sums in registers. That is all the tuning there is: the loop
- * over 16 columns becomes vector code of whatever instruction set the compiler was told, and every
- * element is summed in the order of k, so that results do not depend on it.
+ * time are multiplied with the panel, with the 4 x 16 sums in registers. There is no other tuning:
+ * the loop over 16 columns becomes vector code of the compiler's instruction set, and every element
+ * is summed in the order of k, so that results do not depend on it.
  */
 #include "engine/ref/ref.h"
 
@@ -63,7 +63,7 @@ FAST_CLONES static void multiply4(int64_t depth, fast_ref_view a, const float *p
     memcpy(sums + 3 * COLUMNS, &s3, sizeof(s3));
 }
 
-/* The same for one row. */
+/* sums (1 x 16) = A (1 x depth) panel. */
 FAST_CLONES static void multiply1(int64_t depth, fast_ref_view a, const float *panel, float *sums)
 {
     vec s = { 0 };
