@@ -337,6 +337,7 @@ static void value_store(const fast_option *row, const option_value *value, void 
 
 void fast__options_default(const fast_option *table, void *config)
 {
+    FAST_ASSERT(config != NULL || table == NULL);
     for (const fast_option *row = table; row && row->name; row++) {
         option_value value;
         FAST_ASSERT(row->standard != NULL);
@@ -392,6 +393,7 @@ fast_err fast__options_parse(const char *where, const fast_option *table, void *
 {
     if (!text)
         return FAST_OK;
+    FAST_ASSERT(where != NULL);
     FAST_TRY(pairs_apply(where, table, NULL, text));
     return pairs_apply(where, table, config, text);
 }

@@ -23,6 +23,7 @@
 
 enum { CHUNK = 1 << 20 }; /* bytes asked of zlib at once: its counts are int */
 
+/* Return the most bytes that `size` deflated bytes can expand to. */
 static int64_t deflate_bound(int64_t size)
 {
     return size > INT64_MAX / FAST_DEFLATE_RATIO_MAX - 1 ? INT64_MAX
@@ -30,6 +31,7 @@ static int64_t deflate_bound(int64_t size)
 }
 #endif
 
+/* Read a gzipped file; takes fd on success. */
 static fast_err open_gzip(int fd, int64_t size, fast_byte_reader *reader)
 {
 #ifdef FAST_HAVE_ZLIB
@@ -48,6 +50,7 @@ static fast_err open_gzip(int fd, int64_t size, fast_byte_reader *reader)
 #endif
 }
 
+/* Read a plain file; takes fd on success. */
 static fast_err open_plain(int fd, int64_t size, fast_byte_reader *reader)
 {
     reader->file = fdopen(fd, "rb");
@@ -137,6 +140,7 @@ static int64_t read_gzip(fast_byte_reader *reader, uint8_t *out, int64_t size)
     return done;
 }
 
+/* Inflate from memory; the result is that of read_gzip(). */
 static int64_t read_inflate(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
     z_stream *state = reader->inflate;
@@ -160,6 +164,7 @@ static int64_t read_inflate(fast_byte_reader *reader, uint8_t *out, int64_t size
 }
 #endif
 
+/* Read from whichever source the reader has; the result is that of read_gzip(). */
 static int64_t read_some(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
 #ifdef FAST_HAVE_ZLIB

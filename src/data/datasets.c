@@ -81,6 +81,7 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
     if (i < 0)
         return fast__name_unknown("data", name, name_at, NULL, KIND_COUNT + 1);
     FAST_TRY(open_kind(fast__data_kinds[i], text, seed, train_out, test_out));
+    FAST_ASSERT(*train_out != NULL && (*train_out)->count > 0);
     if (note_out != NULL)
         *note_out = note;
     return FAST_OK;

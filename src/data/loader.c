@@ -266,12 +266,15 @@ int64_t fast__loader_steps(const fast_loader *loader)
 
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out)
 {
+    FAST_ASSERT(loader != NULL && out != NULL);
     FAST_ASSERT(step >= 0 && step < INT64_MAX / BATCH_MAX);
     int64_t index = 0;
     if (loader->prefetch != NULL)
         FAST_TRY(fast__prefetch_get(loader->prefetch, step, &index));
     else
         make(loader, step, 0);
+    FAST_ASSERT(index >= 0 && index < loader->slot_count);
+    FAST_ASSERT(loader->slots[index].batch.count <= loader->options.batch);
     *out = &loader->slots[index].batch;
     return FAST_OK;
 }

@@ -128,6 +128,7 @@ fast_err fast__prefetch_get(fast_prefetch *p, int64_t step, int64_t *slot_out)
                              "%g s; it is at step %lld",
                              (long long)step, (double)p->deadline_ns * 1e-9, (long long)p->next);
     }
+    FAST_ASSERT(err || p->next > step);
     pthread_mutex_unlock(&p->mutex);
     if (!err)
         *slot_out = step % (p->depth + 1);

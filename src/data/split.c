@@ -206,6 +206,7 @@ fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data
     fast_data *train = *train_move;
     fast_data *test = *test_move;
     *train_move = *test_move = NULL;
+    FAST_ASSERT(train != NULL);
     const fast_err err = check_pair(train, test);
     if (err) {
         fast_data_free(train);

@@ -36,6 +36,7 @@ static bool has_weights(const fast_node *node)
 void fast__graph_needs(const fast_graph *graph, bool *needs)
 {
     FAST_ASSERT(graph != NULL);
+    FAST_ASSERT(needs != NULL);
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
         needs[i] = has_weights(node);
@@ -125,6 +126,7 @@ double fast__graph_flops_forward(const fast_graph *graph)
 
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs)
 {
+    FAST_ASSERT(needs != NULL);
     double sum = fast__graph_flops_forward(graph);
     for (int i = 1; i < graph->node_count; i++)
         sum += fast__node_flops_backward(graph, i, needs[graph->nodes[i].inputs[0]]);
@@ -211,6 +213,7 @@ bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, i
 {
     int64_t low = INT64_MAX, high = 0;
 
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
         const int64_t i = graph->nodes[node].weight[w];
 

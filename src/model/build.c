@@ -294,6 +294,7 @@ static fast_err network_build(const fast_network *network, const fast_model_inpu
         fast__graph_free(build.graph);
         return err;
     }
+    FAST_ASSERT(build.graph->node_count == network->node_count);
     *out = build.graph;
     return FAST_OK;
 }

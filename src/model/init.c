@@ -205,6 +205,8 @@ void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *s
 {
     fast_rng rng;
 
+    FAST_ASSERT(w != NULL || graph->params.count == 0);
+    FAST_ASSERT(state != NULL || graph->state.count == 0);
     for (int64_t i = 0; i < graph->params.segment_count; i++) {
         fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, 0, 0, (uint64_t)i);
         draw_segment(graph, &graph->params.segments[i], &rng, w);

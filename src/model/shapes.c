@@ -122,6 +122,7 @@ static int64_t product(int64_t a, int64_t b)
     return fast__mul_size(a, b, &out) && out < FAST_COUNT_MAX ? out : FAST_COUNT_MAX;
 }
 
+/* y = W x + b per sample, or per position of a sequence. */
 static fast_err infer_dense(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -136,6 +137,7 @@ static fast_err infer_dense(fast_build *build, fast_node *node)
     return add_weights(build, node, 2, shape, shape[1], outputs);
 }
 
+/* Window, groups and weights; pad=same computes the border. */
 static fast_err infer_conv(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -170,6 +172,7 @@ static fast_err infer_conv(fast_build *build, fast_node *node)
                        product(x->shape[0] / node->groups, area), product(config->outputs, area));
 }
 
+/* Window without weights; the border is at most half of the kernel. */
 static fast_err infer_pool(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -204,6 +207,7 @@ static fast_err infer_same(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Weight and bias; batch norm also has running statistics. */
 static fast_err infer_norm(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -231,6 +235,7 @@ static fast_err infer_norm(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* A table of vectors for tokens, and one for positions. */
 static fast_err infer_embed(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -260,6 +265,7 @@ static fast_err infer_embed(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Weights and biases of inputs and state, for all gates. */
 static fast_err infer_recurrent(fast_build *build, fast_node *node)
 {
     static const char *const names[4] = { "weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l" };
@@ -297,6 +303,7 @@ static fast_err infer_recurrent(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* The two projections; scores of one sample must fit FAST_COUNT_MAX. */
 static fast_err infer_attention(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);

@@ -67,6 +67,7 @@ static fast_err im2col_open(const fast_conv_shape *shape, void **out)
     return FAST_OK;
 }
 
+/* The windows that are copied together. */
 static int64_t im2col_scratch(const void *memory)
 {
     const conv_im2col *self = memory;
@@ -123,6 +124,7 @@ static void add_window(const conv_im2col *self, const float *col, int64_t group,
     }
 }
 
+/* One product per output pixel and group, then bias and relu. */
 static void im2col_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_im2col *self = memory;

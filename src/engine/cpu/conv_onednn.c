@@ -249,6 +249,7 @@ static bool onednn_fits(const fast_conv_shape *shape)
     return shape->lanes < INT32_MAX;
 }
 
+/* oneDNN's Winograd is F(4x4, 3x3) at stride 1. */
 static bool onednn_winograd_fits(const fast_conv_shape *s)
 {
     for (int axis = 0; axis < 2; axis++)
@@ -368,6 +369,7 @@ static void run(const conv_onednn *self, int index, const fast_conv_io *io,
     dnnl_stream_wait(local->stream);
 }
 
+/* Convolve, then add bias and relu, which oneDNN is not asked for. */
 static void onednn_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_onednn *self = memory;
@@ -380,6 +382,7 @@ static void onednn_forward(const void *memory, const fast_conv_io *io)
                               io->relu);
 }
 
+/* Each gradient is a pass of its own. */
 static void onednn_backward(const void *memory, const fast_conv_io *io)
 {
     if (io->dx)

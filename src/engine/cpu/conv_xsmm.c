@@ -95,6 +95,7 @@ static bool make_kernels(xsmm_direction *d)
     return true;
 }
 
+/* Free a direction, also one that was only partly prepared. */
 static void direction_fini(xsmm_direction *d)
 {
     fast__conv_axis_fini(&d->y);
@@ -231,6 +232,7 @@ static int64_t xsmm_scratch(const void *memory)
     return fast__conv_weights_scratch(&self->shape); /* as many as the weights */
 }
 
+/* One kernel call per output pixel and group, then bias and relu. */
 static void xsmm_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;
@@ -249,6 +251,7 @@ static void xsmm_forward(const void *memory, const fast_conv_io *io)
     }
 }
 
+/* The gradient of the input by the same loop; that of the weights by conv_weights.c. */
 static void xsmm_backward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;

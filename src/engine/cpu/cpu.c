@@ -86,6 +86,7 @@ static fast_err compile_steps(fast_cpu_compile *compile)
     return fast__cpu_buffers_place(program);
 }
 
+/* The contract's compile(): kernels of this processor, steps, memory, cost. */
 static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *options,
                             fast_program **out)
 {
@@ -142,6 +143,7 @@ static void cpu_workspace_free(fast_workspace *base)
     fast__free(workspace);
 }
 
+/* Allocate the memory and the objects of convolutions. */
 static fast_err workspace_fill(const fast_cpu_program *program, fast_cpu_workspace *workspace)
 {
     FAST_TRY(fast__alloc("a workspace", program->memory_count, sizeof(float), &workspace->memory));
@@ -237,6 +239,7 @@ static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step,
             run->pass->need(run->pass->ctx, offset, count);
 }
 
+/* The contract's run(): forward, outputs, loss, backward. */
 static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
     const fast_cpu_program *program = (const fast_cpu_program *)base;
@@ -281,6 +284,7 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     return FAST_OK;
 }
 
+/* The contract's describe(): the note of a node's step. */
 static const char *cpu_describe(const fast_program *base, int node)
 {
     const fast_cpu_program *program = (const fast_cpu_program *)base;

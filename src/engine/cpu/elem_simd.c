@@ -213,6 +213,7 @@ static inline __attribute__((always_inline)) void bias_act_of(fast_act act, int6
         }
 }
 
+/* y = act(y + bias), by the instance of the activation. */
 static void bias_act(int64_t positions, int64_t channels, int64_t lanes, const float *bias,
                      fast_act act, float slope, float *y)
 {
@@ -255,6 +256,7 @@ bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lane
         db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
 }
 
+/* dy *= act'(y) and the sums of dy, by the instance of the activation. */
 static void bias_act_back(int64_t positions, int64_t channels, int64_t lanes, const float *y,
                           fast_act act, float slope, float *dy, float *db, float *scratch)
 {
@@ -293,6 +295,7 @@ static inline __attribute__((always_inline)) void act_back_of(fast_act act, int6
     }
 }
 
+/* dx = or += dy act', by the instance of the activation. */
 static void act_back(int64_t n, fast_act act, float slope, const float *x, const float *y,
                      const float *dy, float *dx, bool accumulate)
 {

@@ -18,6 +18,7 @@ static fast_vec largest(int64_t classes, int64_t lanes, const float *x)
     return m;
 }
 
+/* Three passes over the classes of 16 lanes: maximum, exponentials, scale. */
 static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
 {
     for (int64_t i = 0; i < lanes; i += FAST_VEC) {
@@ -34,6 +35,7 @@ static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
     }
 }
 
+/* dx = y (dy - sum(y dy)). */
 static void softmax_back(int64_t classes, int64_t lanes, const float *y, const float *dy, float *dx,
                          bool accumulate)
 {
@@ -66,6 +68,7 @@ static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fas
     return s;
 }
 
+/* dx holds the exponentials until their sum is known; then it becomes the gradient. */
 static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const float *x,
                           const float *labels, const float *soft, float smoothing, float scale,
                           float *dx, double *loss, int64_t *correct)
@@ -109,6 +112,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
     }
 }
 
+/* dx = scale (x - target); lanes past `count` count as equal. */
 static void squared(int64_t rows, int64_t lanes, int64_t count, const float *x, const float *target,
                     float scale, float *dx, double *loss)
 {

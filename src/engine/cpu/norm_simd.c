@@ -22,6 +22,7 @@ typedef struct norm_span {
     int64_t v0, v1;      /* whole vectors: [v0, v1) */
 } norm_span;
 
+/* The vectors that lanes [lo, hi) touch. */
 static norm_span span_of(int64_t lo, int64_t hi)
 {
     norm_span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
@@ -58,6 +59,7 @@ static float pivot_of(const fast_norm_shape *s, const float *row)
     return (float)(sum / (double)(s->hi - s->lo));
 }
 
+/* Sums of x - pivot and of its square in one pass over x. */
 static void moments(const fast_norm_shape *s, const float *x, float *scratch, double *mean,
                     double *squares)
 {
@@ -131,6 +133,7 @@ static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape
         }
 }
 
+/* Instances with constant flags, so that the branches leave the loops. */
 static void apply(const fast_norm_shape *s, const float *x, const float *mean, const float *scale,
                   const float *shift, const float *add, bool relu, float *y, uint16_t *bits)
 {
@@ -187,6 +190,7 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
     }
 }
 
+/* Instances with constant flags, as in apply(). */
 static void sums(const fast_norm_shape *s, const float *x, const float *mean, float *dy,
                  const float *dy2, const uint16_t *bits, bool store, float *scratch, double *sum,
                  double *dot)
@@ -231,6 +235,7 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
         }
 }
 
+/* Instances with constant flags, as in apply(). */
 static void apply_back(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
                        const uint16_t *bits, const float *a, const float *b, const float *c,
                        float *dx, bool accumulate)
@@ -243,6 +248,7 @@ static void apply_back(const fast_norm_shape *s, const float *x, const float *me
         apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
 }
 
+/* Three passes over the channels of 16 lanes: mean, variance, result. */
 static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
                   const float *weight, const float *bias, float eps, float *y, float *saved)
 {
@@ -297,6 +303,7 @@ static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const
     }
 }
 
+/* The sums of dw and db collect 16 lanes each, and are added up at the end. */
 static void layer_back(int64_t positions, int64_t channels, int64_t lanes, const float *x,
                        const float *weight, const float *saved, const float *dy, float *dx,
                        bool accumulate, float *dw, float *db, float *scratch)

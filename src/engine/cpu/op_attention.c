@@ -20,6 +20,7 @@ enum {
 }; /* products: forward, gradients of data and of weights */
 enum { QKV, P, Z, DZ, DQKV, SCORES, TRANSPOSED, SUMS };
 
+/* Products of q, k, v and the output; memory for the saved values and their gradients. */
 static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -58,6 +59,7 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* qkv = Win x + bin, heads, y = Wout z + bout. */
 static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -97,6 +99,7 @@ static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
 }
 
+/* The output's product, the heads, then the product of q, k and v; weights as soon as possible. */
 static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

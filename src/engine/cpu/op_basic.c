@@ -111,6 +111,7 @@ const fast_cpu_op fast__cpu_act = { .name = "elementwise",
                                     .forward = act_forward,
                                     .backward = act_backward };
 
+/* Sum all inputs. */
 static void add_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -144,6 +145,7 @@ const fast_cpu_op fast__cpu_add = {
     .name = "add", .alias = 0, .forward = add_forward, .backward = add_backward
 };
 
+/* Copy the channels of each input, position by position. */
 static void concat_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -159,6 +161,7 @@ static void concat_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
+/* Copy or add the channels of the gradient to each input. */
 static void concat_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -180,6 +183,7 @@ const fast_cpu_op fast__cpu_concat = {
     .name = "concat", .alias = -1, .forward = concat_forward, .backward = concat_backward
 };
 
+/* Copy the last position. */
 static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -189,6 +193,7 @@ static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
            (size_t)n * sizeof(float));
 }
 
+/* All positions but the last have gradient 0. */
 static void last_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -208,6 +213,7 @@ const fast_cpu_op fast__cpu_last = {
     .name = "last", .alias = -1, .forward = last_forward, .backward = last_backward
 };
 
+/* Softmax over the channels of each position. */
 static void softmax_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;

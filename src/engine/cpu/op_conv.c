@@ -17,6 +17,7 @@ static int64_t filter_count(const fast_graph *graph, int node)
     return graph->params.segments[graph->nodes[node].weight[FAST_W_WEIGHT]].count;
 }
 
+/* Choose the method for the shape, and ask for its scratch memory. */
 static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     fast_cpu_program *program = compile->program;
@@ -72,6 +73,7 @@ static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step, 
                                        : fast__cpu_param(run, step->node, FAST_W_WEIGHT) };
 }
 
+/* The effective weight of a weight norm first; relu is the method's, others follow. */
 static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -91,6 +93,7 @@ static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
         run->program->elem->bias_act(P, O, run->lanes, NULL, step->act, step->slope, io.y);
 }
 
+/* Bias and mask, the method, then the weight norm. */
 static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

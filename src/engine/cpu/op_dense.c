@@ -39,11 +39,13 @@ static int slab_rows(int64_t inputs, int64_t outputs)
     return (int)(rows < outputs ? rows : outputs);
 }
 
+/* Tell whether the layer has weight norm. */
 static bool weight_normed(const fast_graph *graph, const fast_cpu_step *step)
 {
     return graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
 }
 
+/* Products forward, of the data and of slabs of weights. */
 static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(compile->graph, step->node);
@@ -85,6 +87,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* One product per position. */
 static void dense_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
@@ -172,6 +175,7 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
     }
 }
 
+/* Bias and mask, dX, then dW: as factors, or in slabs, or through the weight norm. */
 static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);

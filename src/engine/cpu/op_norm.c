@@ -33,6 +33,7 @@ static int64_t ghost_of(const fast_node *node, int64_t count)
     return node->ghost > 0 ? node->ghost : count;
 }
 
+/* Memory for statistics, relu's bits and scratch. */
 static fast_err norm_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -81,6 +82,7 @@ static void follow(const fast_cpu_run *run, const fast_node *node, int64_t chann
     }
 }
 
+/* Per ghost batch: moments (or running statistics), factors, result. */
 static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -138,6 +140,7 @@ static void factors(const fast_norm_shape *s, const float *saved, const float *w
     }
 }
 
+/* Per ghost batch: sums, factors, dx; then the gradient of the added input. */
 static void norm_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

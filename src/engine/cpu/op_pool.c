@@ -36,6 +36,7 @@ static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *st
     return s;
 }
 
+/* Memory for one or two bytes per output: the index of the winner. */
 static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -92,6 +93,7 @@ static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->pool->average(&s, fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
 }
 
+/* The kernel adds, so dx is cleared first unless it accumulates. */
 static void avg_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);

@@ -25,6 +25,7 @@ typedef struct cpu_recurrent_shape {
     bool split; /* the state's part of the gates is stored separately */
 } cpu_recurrent_shape;
 
+/* The sizes of a layer; G counts the rows of all gates. */
 static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step *step,
                                     int64_t lanes)
 {
@@ -39,6 +40,7 @@ static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step
     return s;
 }
 
+/* Two products a step, their gradients, and memory for gates and states. */
 static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const cpu_recurrent_shape s = shape_of(compile->graph, step, compile->program->lanes);
@@ -83,6 +85,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* Steps in order: both products, then the cell. */
 static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
@@ -143,6 +146,7 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
     }
 }
 
+/* Back-propagation through time, then the gradients of inputs and weights. */
 static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);

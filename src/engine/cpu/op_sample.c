@@ -20,6 +20,7 @@ static fast_err dropout_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                      &step->buffer[SAMPLES]);
 }
 
+/* Masks are drawn by sample and transposed; evaluation copies. */
 static void dropout_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -76,6 +77,7 @@ static int64_t row_of(const fast_cpu_run *run, const fast_cpu_step *step, float 
     return token < (float)rows ? (int64_t)token : rows - 1;
 }
 
+/* Per position: gather rows, transpose, add the position's vector. */
 static void embed_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -94,6 +96,7 @@ static void embed_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
+/* Per position: transpose, scatter rows; sums over samples for the position's vector. */
 static void embed_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -161,6 +164,7 @@ static fast_err custom_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                   &step->buffer[LANES]);
 }
 
+/* Inputs to samples, the user's function, its output to lanes. */
 static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -178,6 +182,7 @@ static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_to_lanes(run, step->node, at, fast__cpu_out(run, step));
 }
 
+/* The saved samples, the user's function, its gradients to lanes. */
 static void custom_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

@@ -49,6 +49,7 @@ static bool pairs(const fast_pool_shape *s)
            !s->pad[0] && !s->pad[1] && s->dilation[0] == 1 && s->dilation[1] == 1;
 }
 
+/* a where the mask is -1, b where it is 0. */
 static inline vec_int choose(vec_int mask, vec_int a, vec_int b)
 {
     return (vec_int)vec_select(mask, (fast_vec)a, (fast_vec)b);
@@ -105,6 +106,7 @@ static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int
         }
 }
 
+/* The tournament for 2 x 2 windows, the general loop otherwise. */
 static void max_forward(const fast_pool_shape *s, const float *x, const float *bias, bool relu,
                         float *y, uint8_t *won)
 {
@@ -177,6 +179,7 @@ static void clear_rest(const fast_pool_shape *s, float *dx)
     }
 }
 
+/* The sums of bias gradients have two levels, as in elem_simd.c. */
 static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
                      bool accumulate, float *db, float *scratch)
 {
@@ -224,6 +227,7 @@ static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *
             body                                                                     \
         }
 
+/* Add every pixel of a window, scaled; padding adds nothing. */
 static void average(const fast_pool_shape *s, const float *x, float *y)
 {
     const fast_vec scale = vec_set(1.0f / (float)(s->kernel[0] * s->kernel[1]));
@@ -254,6 +258,7 @@ static void average_back(const fast_pool_shape *s, const float *dy, float *dx)
     })
 }
 
+/* Two partial sums hide the latency of additions. */
 static void global(int64_t positions, int64_t channels, int64_t lanes, const float *x, float *y)
 {
     const int64_t n = channels * lanes;

@@ -104,6 +104,7 @@ static winograd_blocking make_blocking(const conv_winograd *self, int64_t bytes,
     return b;
 }
 
+/* Sizes and blocks of both passes; all memory is scratch. */
 static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
 {
     conv_winograd *self;
@@ -264,6 +265,7 @@ static void outputs_of_one(const conv_winograd *self, int64_t first, int64_t cou
     }
 }
 
+/* Blocks of positions: transform, multiply plane by plane, transform back. */
 static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 {
     const conv_winograd *self = memory_of;
@@ -335,6 +337,7 @@ static void weights_of_one(const conv_winograd *self, const fast_conv_io *io,
     finish_weights(self, parts, io->dw);
 }
 
+/* Blocks of positions: V and dM, products for dU and dV, transform of dV. */
 static void winograd_backward(const void *memory_of, const fast_conv_io *io)
 {
     const conv_winograd *self = memory_of;

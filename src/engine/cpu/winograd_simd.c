@@ -24,64 +24,42 @@ VEC_INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
            tile->end[1] == extent;
 }
 
-#define NAME(x) x##_2_3
-#define M       2
-#define R       3
-#define N       4
-#define MAP_BT  winograd_bt_4
-#define MAP_B   winograd_b_4
-#define MAP_AT  winograd_at_2_3
-#define MAP_A   winograd_a_2_3
-#define MAP_G   winograd_g_2_3
-#define MAP_GT  winograd_gt_2_3
+/* Names and maps of a variant, from M, R and N as winograd_tile.inc finds them. */
+#define JOIN(a, b)      JOIN_(a, b)
+#define JOIN_(a, b)     a##b
+#define JOIN3(a, m, r)  JOIN3_(a, m, r)
+#define JOIN3_(a, m, r) a##_##m##_##r
+#define NAME(x)         JOIN3(x, M, R)
+#define MAP_BT          JOIN(winograd_bt_, N)
+#define MAP_B           JOIN(winograd_b_, N)
+#define MAP_AT          JOIN3(winograd_at, M, R)
+#define MAP_A           JOIN3(winograd_a, M, R)
+#define MAP_G           JOIN3(winograd_g, M, R)
+#define MAP_GT          JOIN3(winograd_gt, M, R)
+
+#define M 2
+#define R 3
+#define N 4
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_4_3
-#define M       4
-#define R       3
-#define N       6
-#define MAP_BT  winograd_bt_6
-#define MAP_B   winograd_b_6
-#define MAP_AT  winograd_at_4_3
-#define MAP_A   winograd_a_4_3
-#define MAP_G   winograd_g_4_3
-#define MAP_GT  winograd_gt_4_3
+#define M 4
+#define R 3
+#define N 6
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_6_3
-#define M       6
-#define R       3
-#define N       8
-#define MAP_BT  winograd_bt_8
-#define MAP_B   winograd_b_8
-#define MAP_AT  winograd_at_6_3
-#define MAP_A   winograd_a_6_3
-#define MAP_G   winograd_g_6_3
-#define MAP_GT  winograd_gt_6_3
+#define M 6
+#define R 3
+#define N 8
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_2_5
-#define M       2
-#define R       5
-#define N       6
-#define MAP_BT  winograd_bt_6
-#define MAP_B   winograd_b_6
-#define MAP_AT  winograd_at_2_5
-#define MAP_A   winograd_a_2_5
-#define MAP_G   winograd_g_2_5
-#define MAP_GT  winograd_gt_2_5
+#define M 2
+#define R 5
+#define N 6
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_4_5
-#define M       4
-#define R       5
-#define N       8
-#define MAP_BT  winograd_bt_8
-#define MAP_B   winograd_b_8
-#define MAP_AT  winograd_at_4_5
-#define MAP_A   winograd_a_4_5
-#define MAP_G   winograd_g_4_5
-#define MAP_GT  winograd_gt_4_5
+#define M 4
+#define R 5
+#define N 8
 #include "engine/cpu/winograd_tile.inc"
 
 #define KERNELS(m_, r_)                                                                  \

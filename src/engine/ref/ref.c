@@ -122,6 +122,7 @@ static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64
     return FAST_OK;
 }
 
+/* The contract's compile(): the layout of a workspace is all there is to compute. */
 static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *options,
                             fast_program **out)
 {
@@ -155,6 +156,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         .flops_train = fast__graph_flops_train(graph, program->needs),
         .plan_hash = 0,
     };
+    FAST_ASSERT(program->count >= program->dy_end);
     *out = &program->base;
     return FAST_OK;
 
@@ -248,6 +250,7 @@ static void run_backward(const ref_program *program, const ref_workspace *worksp
     }
 }
 
+/* The contract's run(): forward, loss, outputs, backward. */
 static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
     const ref_program *program = (const ref_program *)base;
@@ -281,6 +284,7 @@ static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_p
     return FAST_OK;
 }
 
+/* The contract's describe(): the name of the operator. */
 static const char *ref_describe(const fast_program *program, int node)
 {
     const fast_graph *graph = program->graph;

@@ -24,6 +24,7 @@ typedef struct ref_attention_shape {
     float *z;    /* [n][T][C] */
 } ref_attention_shape;
 
+/* The letters and saved arrays of a call. */
 static ref_attention_shape shape_of(const fast_ref_call *call)
 {
     const fast_node *node = call->node;
@@ -64,6 +65,7 @@ static void softmax_row(int64_t T, int64_t t, float scale, float *row)
         row[s] = 0.0F;
 }
 
+/* One linear map, heads sample by sample, one linear map. */
 static void attention_forward(fast_ref_call *call)
 {
     const ref_attention_shape s = shape_of(call);
@@ -116,6 +118,7 @@ static void back_head(const ref_attention_shape *s, const float *q, const float 
                       dq + 2 * s->C, wide);
 }
 
+/* The second linear map, the heads, then the first linear map. */
 static void attention_backward(fast_ref_call *call)
 {
     const ref_attention_shape s = shape_of(call);

@@ -27,6 +27,7 @@ typedef struct ref_conv_shape {
     int64_t pixels;              /* out_h out_w */
 } ref_conv_shape;
 
+/* The sizes of one group of a node. */
 static ref_conv_shape shape_of(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
@@ -97,6 +98,7 @@ static void unfold(const ref_conv_shape *s, bool fold, float *x, float *u)
             }
 }
 
+/* Per sample and group: bias, unfold, product. */
 static void conv_forward(fast_ref_call *call)
 {
     const ref_conv_shape s = shape_of(call->graph, call->index);
@@ -140,6 +142,7 @@ static void back_one(const ref_conv_shape *s, const float *x, const float *w, co
     unfold(s, true, dx, du);
 }
 
+/* Per sample and group; the weight norm comes last. */
 static void conv_backward(fast_ref_call *call)
 {
     const ref_conv_shape s = shape_of(call->graph, call->index);

@@ -23,6 +23,7 @@ typedef struct ref_norm_shape {
     int64_t ghost; /* samples that share one statistic */
 } ref_norm_shape;
 
+/* The layout of a node's samples. */
 static ref_norm_shape shape_of(const fast_node *node, int64_t batch)
 {
     ref_norm_shape s = { 1, node->shape[0], 1, node->ghost > 0 ? node->ghost : batch };
@@ -80,6 +81,7 @@ static void apply(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end
         y[i] = (x[i] - mean) * inverse * w + b;
 }
 
+/* Group by group, channel by channel. */
 static void batch_forward(fast_ref_call *call)
 {
     const fast_node *node = call->node;
@@ -113,6 +115,7 @@ static void batch_forward(fast_ref_call *call)
     }
 }
 
+/* Channel by channel, group by group: dw and db sum over all groups. */
 static void batch_backward(fast_ref_call *call)
 {
     const ref_norm_shape s = shape_of(call->node, call->n);
@@ -162,6 +165,7 @@ static fast_ref_need layer_need(const fast_graph *graph, int index, int64_t batc
     return (fast_ref_need){ 2 * batch * node->count / node->shape[node->rank - 1], 0 };
 }
 
+/* Row by row. */
 static void layer_forward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];
@@ -204,6 +208,7 @@ static void layer_row_dx(int64_t K, const float *x, const float *w, const float 
     }
 }
 
+/* Row by row; dw and db sum over all rows. */
 static void layer_backward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];

@@ -64,6 +64,7 @@ static int32_t winner(const ref_window *w, int64_t width, const float *x)
     return (int32_t)best;
 }
 
+/* Save the winner of every window. */
 static void max_forward(fast_ref_call *call)
 {
     const fast_node *node = call->node;
@@ -79,6 +80,7 @@ static void max_forward(fast_ref_call *call)
             }
 }
 
+/* The gradient of an output goes to its winner. */
 static void max_backward(fast_ref_call *call)
 {
     const int64_t plane = call->in->shape[1] * call->in->shape[2];
@@ -139,6 +141,7 @@ typedef struct ref_global_shape {
     int64_t channels, channel_step;
 } ref_global_shape;
 
+/* The strides of an image or a sequence. */
 static ref_global_shape global_of(const fast_node *in)
 {
     FAST_ASSERT(in->rank == 2 || in->rank == 3);

@@ -138,6 +138,7 @@ static const ref_cell rnn_cell = { 1, false, false, rnn_step, rnn_back };
 static const ref_cell lstm_cell = { 4, true, false, lstm_step, lstm_back };
 static const ref_cell gru_cell = { 3, false, true, gru_step, gru_back };
 
+/* The cell of an operator. */
 static const ref_cell *cell_of(const fast_node *node)
 {
     FAST_ASSERT(node->op == FAST_OP_RNN || node->op == FAST_OP_LSTM || node->op == FAST_OP_GRU);
@@ -151,6 +152,7 @@ typedef struct ref_recurrent_shape {
     float *a, *u, *c;   /* u is a, and c is unused, if the cell lacks them */
 } ref_recurrent_shape;
 
+/* The letters and saved arrays of a call. */
 static ref_recurrent_shape shape_of(const fast_ref_call *call)
 {
     ref_recurrent_shape s = { .cell = cell_of(call->node),
@@ -192,6 +194,7 @@ static void add_state_part(const fast_ref_call *call, const ref_recurrent_shape 
                           s->u + t * s->G, s->T * s->G);
 }
 
+/* All inputs at once, then step by step. */
 static void recurrent_forward(fast_ref_call *call)
 {
     const ref_recurrent_shape s = shape_of(call);
@@ -231,6 +234,7 @@ static void back_through_time(const fast_ref_call *call, const ref_recurrent_sha
     }
 }
 
+/* Through time, then the gradients of weights and inputs over all steps at once. */
 static void recurrent_backward(fast_ref_call *call)
 {
     const ref_recurrent_shape s = shape_of(call);

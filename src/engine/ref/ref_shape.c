@@ -32,6 +32,7 @@ static int64_t cuts(const fast_node *node)
     return node->rank == 2 ? node->shape[0] : 1;
 }
 
+/* Copy each input's piece of every row. */
 static void concat_forward(fast_ref_call *call)
 {
     const int64_t rows = call->n * cuts(call->node);
@@ -47,6 +48,7 @@ static void concat_forward(fast_ref_call *call)
     FAST_ASSERT(at == width);
 }
 
+/* Add each input's piece of every row of the gradient. */
 static void concat_backward(fast_ref_call *call)
 {
     const int64_t rows = call->n * cuts(call->node);
