@@ -9,8 +9,8 @@
 
 #include <time.h>
 
-    /* Read one of the system's clocks in nanoseconds. */
-    static int64_t read_clock(clockid_t clock)
+/* Read one of the system's clocks in nanoseconds. */
+static int64_t read_clock(clockid_t clock)
 {
     struct timespec now;
     const int failed = clock_gettime(clock, &now);

@@ -44,9 +44,8 @@ static const int64_t BLOCK_SIZE_MAX = (int64_t)1 << 40;
  * table less often. */
 static const int64_t HUGE_FROM = 4 << 20;
 
-static _Thread_local int64_t fault_count; /* allocations of this thread so far */
-static _Thread_local int64_t
-    fault_after; /* successes before a failure, plus 1; 0: off */
+static _Thread_local int64_t fault_count;  /* allocations of this thread so far */
+static _Thread_local int64_t fault_after;  /* successes before a failure, plus 1; 0: off */
 static _Thread_local int64_t size_largest; /* largest request in bytes, see fast__alloc_largest() */
 static _Thread_local bool fault_once;      /* fail one allocation, or all that follow */
 

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
 
-    fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
-                                  int *out)
+fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
+                              int *out)
 {
     fast_cpu_program *program = compile->program;
 
