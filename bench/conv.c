@@ -113,11 +113,10 @@ static void bench(const layer *l, const char *method)
                         .y = take(out * out * l->out_c * s.lanes),
                         .dy = take(out * out * l->out_c * s.lanes),
                         .dw = take(l->out_c * l->in_c * l->kernel * l->kernel),
-                        .keep = take(fast__conv_keep_count(conv)),
                         .scratch = take(fast__conv_scratch_count(conv)) };
     if (s.data)
         io.dx = take(l->in * l->in * l->in_c * s.lanes);
-    if (fast__conv_local_new(conv, io.keep, io.scratch, &local) != FAST_OK)
+    if (fast__conv_local_new(conv, &local) != FAST_OK)
         exit(1);
     io.local = local;
     double us[4];
@@ -138,7 +137,6 @@ static void bench(const layer *l, const char *method)
     fast__free(io.y);
     fast__free(io.dx);
     fast__free(io.dw);
-    fast__free(io.keep);
     fast__free(io.scratch);
 }
 

@@ -58,9 +58,9 @@ static void keep_least(int count, int64_t *times, int64_t *least)
     }
 }
 
-static void print_steps(const fast_program *program, const int64_t *times)
+static void print_steps(const fast_cpu_program *program, const int64_t *times)
 {
-    const fast_graph *graph = program->head.graph;
+    const fast_graph *graph = program->base.graph;
     const int S = program->step_count;
 
     printf("%4s %-12s %9s %9s  %s\n", "step", "node", "there us", "back us", "by");
@@ -112,12 +112,12 @@ int main(int argc, char **argv)
                        .train = true,
                        .report = update,
                        .ctx = &b };
-    const int time_count = 2 * program->step_count + 2;
+    const int time_count = 2 * ((fast_cpu_program *)program)->step_count + 2;
     int64_t *times = floats(2 * time_count), *least = floats(2 * time_count);
     int64_t best = INT64_MAX, total = 0;
 
     for (int64_t s = -steps / 10 - 1; s < steps; s++) {
-        workspace->times = times;
+        ((fast_cpu_workspace *)workspace)->times = times;
         b.update_ns = 0;
         const int64_t start = fast__clock_ns();
         b.step++;
@@ -128,13 +128,13 @@ int main(int argc, char **argv)
         times[time_count - 1] = b.update_ns;
         keep_least(time_count, times, least);
     }
-    print_steps(program, least);
+    print_steps((fast_cpu_program *)program, least);
     const double mean = (double)total / (double)steps;
     printf("%s: update %.1f us of %.1f us a step (best %.1f); %.0f samples/s (best %.0f); %.1f "
            "GFLOP/s of the textbook's at best; workspace %.1f MB; loss %g\n",
            model, (double)least[time_count - 1] / 1e3, mean / 1e3, (double)best / 1e3,
            1e9 * (double)batch / mean, 1e9 * (double)batch / (double)best,
-           program->head.flops_train * (double)batch / (double)best,
+           program->base.flops_train * (double)batch / (double)best,
            (double)program->memory_count * 4e-6, pass.loss);
     return 0;
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * fast.h - what every part of libfast's public interface shares: the rules, errors, options.
- * Training and embedding are in run.h; networks, data sets and operators of your own in plugin.h.
+ * fast.h - the rules, errors and options that all public headers share. Training and embedding are
+ * in run.h; networks, data sets and operators of your own are in plugin.h.
  *
  * These rules hold for every public function; exceptions are stated where they occur.
  *
@@ -60,9 +60,9 @@ typedef enum fast_err {
 
 FAST_API const char *fast_err_name(fast_err err); /* "ETIMEDOUT"; [any thread] */
 FAST_API const char *fast_err_text(fast_err err); /* "timed out"; [any thread] */
-FAST_API const char *fast_error_detail(void);     /* why the last call failed, one line */
+FAST_API const char *fast_error_detail(void);     /* one line: why the last call failed */
 
-/* Messages below FAST_LOG_WARN are for people who look for something. */
+/* Levels below FAST_LOG_WARN are for diagnosis only. */
 typedef enum fast_log_level { FAST_LOG_DEBUG, FAST_LOG_INFO, FAST_LOG_WARN } fast_log_level;
 
 /* Called with one line, without a line feed; may be called from any thread, never two at once. */
@@ -72,9 +72,9 @@ typedef void fast_log_fn(void *ctx, fast_log_level level, const char *line);
 FAST_API void fast_log_set(fast_log_fn *log, void *ctx);
 
 /*
- * Options. Every part of FAST publishes one table, and the table is the only place where an
- * option exists: parsing, `--help`, the man page, completion and docs/options.md are made of it.
- * Values are text; a part with options is written name:key=value,key=value.
+ * Options. Every part of FAST publishes one table of its options. Parsing, `--help`, the man page,
+ * completion and docs/options.md are generated from that table. Values are text; a part with
+ * options is written name:key=value,key=value.
  */
 typedef enum fast_option_type {
     FAST_OPTION_BOOL,  /* yes or no */
@@ -84,30 +84,29 @@ typedef enum fast_option_type {
     FAST_OPTION_CHOICE /* one of `choices`; the field is its index */
 } fast_option_type;
 
+/* One option of a part: a row of its table. */
 typedef struct fast_option {
     const char *name;      /* lower_snake; a flag writes it with hyphens */
     const char *standard;  /* the default, as the user would write it */
     const char *help;      /* one line, no full stop */
-    fast_option_type type; /* says what the field is */
-    size_t offset;         /* of the field in the part's configuration: bool, int64_t, double,
-                              char[size], int */
-    size_t size;           /* TEXT: of the field */
+    fast_option_type type; /* type of the field */
+    size_t offset;         /* offset of the field in the part's configuration struct */
+    size_t size;           /* TEXT: bytes of the field */
     double min;            /* INT, REAL: smallest valid value */
-    double max;            /* INT, REAL: largest; no limits where min == max */
-    const char *choices;   /* CHOICE: "a|b|c"; TEXT: the kind of part it names, "file",
-                              or NULL */
+    double max;            /* INT, REAL: largest valid value; no limits if min == max */
+    const char *choices;   /* CHOICE: "a|b|c"; TEXT: kind of part it names, "file", or NULL */
 } fast_option;
 
-/* A part that can be chosen by name. */
+/* A part that a user can choose by name. */
 typedef struct fast_part {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, no full stop */
     const fast_option *options; /* ends with a row whose name is NULL; may be NULL */
 } fast_part;
 
-/* The parts of a kind: "train" (one part: the options of a run), "model", "data", "layer",
+/* List the parts of a kind: "train" (one part: the options of a run), "model", "data", "layer",
  * "optimizer", "schedule", "engine", "strategy", "system", "topology", "transport", "actors" (one
- * part: the options of fast_actors_run()). Sets *count_out to 0 and returns NULL for any other.
+ * part: the options of fast_actors_run()). Any other kind sets *count_out to 0 and returns NULL.
  * [any thread] */
 FAST_API const fast_part *fast_part_list(const char *kind, int64_t *count_out);
 

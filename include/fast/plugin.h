@@ -17,61 +17,64 @@ extern "C" {
  * several threads at once, on different memory.
  */
 typedef struct fast_operator {
-    const char *name; /* for messages, and for layers that are given no name */
+    const char *name; /* shown in messages, and base of the layer's default name */
 
-    /* The shape of one sample's output, from those of its inputs (rank 1 to 3: [C], [T, C],
-     * [C, H, W]). Anything but FAST_OK refuses them. */
+    /* Compute the shape of one sample's output from those of its inputs (rank 1 to 3: [C], [T, C],
+     * [C, H, W]). Any result but FAST_OK refuses the inputs. */
     fast_err (*shape)(const void *config, int input_count, const int *ranks,
                       const int64_t (*shapes)[3], int *rank_out, int64_t shape_out[3]);
 
-    /* y = f(x[0], x[1], ...) for `count` samples. sizes[i] is the number of elements of one sample
-     * of input i, sizes[input_count] of the output. */
+    /* Compute y = f(x[0], x[1], ...) for `count` samples. sizes[i] is the number of elements of one
+     * sample of input i, sizes[input_count] that of the output. */
     void (*forward)(const void *config, int64_t count, const int64_t *sizes, const float *const *x,
                     float *y);
 
-    /* dx[i] += dy * df/dx[i]; dx[i] is NULL where no gradient is needed. */
+    /* Add dy * df/dx[i] to dx[i]; dx[i] is NULL if no gradient is needed. */
     void (*backward)(const void *config, int64_t count, const int64_t *sizes, const float *const *x,
                      const float *y, const float *dy, float *const *dx);
 } fast_operator;
 
-/* A network under construction. A line adds a layer, in the words of the network file
- * (docs/networks.md): "conv 20 kernel=5", "residual: add a b". */
+/* A network under construction. Each line adds a layer, in the network language (docs/networks.md):
+ * "conv 20 kernel=5", "residual: add a b". */
 typedef struct fast_network fast_network;
 
+/* Make an empty network. The caller frees it. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_new(fast_network **out);
 FAST_API void fast_network_free(fast_network *network);
 
-/* Add one line of the network language. FAST_EINVAL names what is wrong and the nearest word. */
+/* Add one line of the network language. FAST_EINVAL says what is wrong and suggests the nearest
+ * word. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add(fast_network *network, const char *line);
 
-/* Add a layer `name` (NULL: one is made of the operator's) that runs `op` on the layers named in
- * `inputs` (separated by spaces; NULL: the last one). `op` and `config`, which op's functions are
- * given, must live as long as every run of the network. */
+/* Add a layer `name` (NULL: a name is derived from the operator's) that runs `op` on the layers
+ * named in `inputs` (separated by spaces; NULL: the last layer). `op` and `config`, which is passed
+ * to op's functions, must outlive every run of the network. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_add_operator(fast_network *network, const char *name,
                                                             const fast_operator *op,
                                                             const void *config, const char *inputs);
 
-/* Read a network file. FAST_ENOENT, FAST_EINVAL as above. */
+/* Read a network file. Fails with FAST_ENOENT if there is no such file, FAST_EINVAL if a line is
+ * wrong. */
 FAST_API FAST_MUST_CHECK fast_err fast_network_open(const char *path, fast_network **out);
 
 /* A data set in memory. */
 typedef struct fast_data fast_data;
 
-/* Zero means none. Copied, so the arrays may go away. */
+/* How a data set is made. Zero means none. The arrays are copied. */
 typedef struct fast_data_options {
-    int64_t count;         /* samples */
-    int rank;              /* of one sample: 1 to 3 */
-    int64_t shape[3];      /* [C], [T, C] or [C, H, W]: the first `rank` count */
+    int64_t count;         /* number of samples */
+    int rank;              /* rank of one sample: 1 to 3 */
+    int64_t shape[3];      /* [C], [T, C] or [C, H, W]; entries past `rank` are ignored */
     const float *x;        /* [count][shape], row major */
     const int32_t *labels; /* [count][positions]: classification */
-    int64_t positions;     /* labels a sample; 0 means 1 */
-    int64_t classes;       /* labels are below it */
+    int64_t positions;     /* labels per sample; 0 means 1 */
+    int64_t classes;       /* number of classes: labels are below it */
     const float *targets;  /* [count][outputs]: regression, instead of labels */
-    int64_t outputs;       /* targets a sample */
+    int64_t outputs;       /* regression targets per sample */
 } fast_data_options;
 
-/* Copy a data set; it is used as it is, without normalisation. FAST_EINVAL if sizes or arrays make
- * no sense, FAST_EFORMAT if a label is out of range or a value is not finite. */
+/* Copy a data set; it is used without normalisation. FAST_EINVAL if sizes or arrays contradict each
+ * other, FAST_EFORMAT if a label is out of range or a value is not finite. */
 FAST_API FAST_MUST_CHECK fast_err fast_data_new(const fast_data_options *options, fast_data **out);
 FAST_API void fast_data_free(fast_data *data);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that run beside this one, by fork and exec.
+ * Child processes, by fork and exec.
  *
- * Between fork and exec only functions that are safe there are called, so that a program with
- * threads may start children. A third pipe that closes at exec carries errno back if exec fails:
- * "no such program" is an error of the start, not an exit code to guess from. close_range() marks
- * every descriptor above the three, also those of libraries, to be closed at exec.
+ * Between fork and exec only async-signal-safe functions are called, so that a program with threads
+ * may start children. A third pipe that closes at exec reports errno if exec fails: "no such
+ * program" is an error of the start, not an exit code to guess from. close_range() marks every
+ * descriptor above the standard three, also those of libraries, to be closed at exec.
  *
- * Pipes are read without blocking, after poll. A child has ended when waitpid says so; what it
- * wrote before is still in its pipes and is read first. A grandchild may keep a pipe open for ever,
- * hence the end of the pipes is not waited for: after the child's end they are read until they
+ * Pipes are read without blocking, after poll. A child has ended when waitpid says so; the lines it
+ * wrote before are still in its pipes and are read first. A grandchild may hold a pipe open for
+ * ever, hence the end of the pipes is not awaited: after the child's end they are read until they
  * are empty.
  *
  * Cost: one read for up to 64 KiB of lines; memory for the longest line so far, at most line_max.
@@ -28,31 +28,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* SLICE_NS: waitpid is asked this often, because no descriptor of ours tells of the end. */
+/* SLICE_NS: interval of waitpid calls, because no descriptor of ours signals a child's end. */
 enum { STREAMS = 2, BUFFER_MIN = 4096, LINE_MAX_STANDARD = 1 << 20, SLICE_NS = 20000000 };
 enum { CHILDREN_MAX = 256 };
 
-/* One pipe, and what was read of it but not yet given away. */
-typedef struct stream {
+/* One pipe of a child, and the bytes that were read but not yet delivered. */
+typedef struct child_stream {
     int fd;       /* -1: closed */
-    char *bytes;  /* `size` of them, and a zero byte */
-    size_t size;  /* of the buffer */
-    size_t begin; /* of what was not yet given away */
-    size_t end;
-    size_t seen; /* bytes up to here hold no line feed */
-    bool skips;  /* the rest of a line that was too long is being left out */
-} stream;
+    char *bytes;  /* `size` bytes and a terminating zero */
+    size_t size;  /* bytes of the buffer */
+    size_t begin; /* first byte that was not yet delivered */
+    size_t end;   /* first byte that was not yet read */
+    size_t seen;  /* bytes up to here hold no line feed */
+    bool skips;   /* the rest of a line that was too long is being discarded */
+} child_stream;
 
 struct fast_child {
-    pid_t pid;
-    bool reaped; /* waitpid gave its status */
-    bool told;   /* the end was given away */
-    int status;  /* as waitpid gives it */
-    size_t line_max;
-    stream streams[STREAMS]; /* standard output, standard error */
-    int turn;                /* the stream that is asked first */
+    pid_t pid;                     /* process id, and id of its process group */
+    bool reaped;                   /* waitpid returned its status */
+    bool told;                     /* the end was delivered */
+    int status;                    /* as waitpid gives it */
+    size_t line_max;               /* bytes after which a line is cut */
+    child_stream streams[STREAMS]; /* standard output, standard error */
+    int first;                     /* the stream that is asked first */
 };
 
+/* Close a descriptor once. */
 static void close_fd(int *fd)
 {
     if (*fd >= 0)
@@ -60,7 +61,8 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* In the child: become the program. Never returns; errno goes through `report` if it fails. */
+/* In the child: become the program. Never returns; a failure is reported as errno through
+ * `report`. */
 static _Noreturn void become(const fast_child_options *options, const int out[STREAMS], int report,
                              pid_t parent)
 {
@@ -87,7 +89,7 @@ static _Noreturn void become(const fast_child_options *options, const int out[ST
     _exit(127);
 }
 
-/* A pipe of which neither end has a number below 3: dup2 in the child would close it. */
+/* Open a pipe whose ends both have numbers above 2: dup2 in the child would close smaller ones. */
 static bool open_pipe(int ends[2])
 {
     int low[2];
@@ -106,7 +108,7 @@ static bool open_pipe(int ends[2])
     return false;
 }
 
-/* Fork, exec and learn whether it worked: 0, or errno. */
+/* Fork and exec, and wait until exec succeeded or failed. Returns 0, or errno. */
 static int spawn(fast_child *child, const fast_child_options *options, int pipes[STREAMS + 1][2])
 {
     const int out[STREAMS] = { pipes[0][1], pipes[1][1] };
@@ -119,7 +121,8 @@ static int spawn(fast_child *child, const fast_child_options *options, int pipes
         return errno;
     if (child->pid == 0)
         become(options, out, pipes[STREAMS][1], parent);
-    setpgid(child->pid, child->pid); /* in both, so that neither has to wait for the other */
+    setpgid(child->pid,
+            child->pid); /* in both processes, so that neither has to wait for the other */
     for (int i = 0; i <= STREAMS; i++)
         close_fd(&pipes[i][1]);
     do
@@ -165,7 +168,7 @@ fast_err fast__child_start(const fast_child_options *options, fast_child **out)
 }
 
 /* Make room behind `end` for at least one byte; a line of line_max bytes always fits. */
-static fast_err make_room(stream *s, size_t line_max)
+static fast_err make_room(child_stream *s, size_t line_max)
 {
     size_t size = s->size ? 2 * s->size : BUFFER_MIN;
     char *bytes;
@@ -190,8 +193,8 @@ static fast_err make_room(stream *s, size_t line_max)
     return FAST_OK;
 }
 
-/* Give the text from `begin` to `end` away as a line, and go on at `next`. */
-static void give_line(stream *s, size_t end, size_t next, fast_child_event *event)
+/* Deliver the text from `begin` to `end` as a line, and continue at `next`. */
+static void give_line(child_stream *s, size_t end, size_t next, fast_child_event *event)
 {
     s->bytes[end] = '\0';
     event->line = s->bytes + s->begin;
@@ -199,8 +202,8 @@ static void give_line(stream *s, size_t end, size_t next, fast_child_event *even
     s->seen = next;
 }
 
-/* A line that was read before: true if there is one. */
-static bool take_line(stream *s, size_t line_max, fast_child_event *event)
+/* Deliver a line that is already in the buffer; returns false if it holds no whole line. */
+static bool take_line(child_stream *s, size_t line_max, fast_child_event *event)
 {
     while (s->begin < s->end) {
         char *feed = memchr(s->bytes + s->seen, '\n', s->end - s->seen);
@@ -223,8 +226,8 @@ static bool take_line(stream *s, size_t line_max, fast_child_event *event)
     return false;
 }
 
-/* Read what is there. *more_out: a read gave bytes. */
-static fast_err fill(fast_child *child, stream *s, bool *more_out)
+/* Read once without blocking. *more_out tells whether bytes arrived. */
+static fast_err fill(fast_child *child, child_stream *s, bool *more_out)
 {
     ssize_t got;
 
@@ -242,27 +245,28 @@ static fast_err fill(fast_child *child, stream *s, bool *more_out)
     return FAST_OK;
 }
 
+/* Fetch the child's status if it has ended. */
 static void reap(fast_child *child)
 {
     if (!child->reaped && waitpid(child->pid, &child->status, WNOHANG) == child->pid)
         child->reaped = true;
 }
 
-/* The next event of one child without waiting; *found_out tells whether there is one. */
+/* Deliver the next event of one child without waiting; *found_out tells whether there is one. */
 static fast_err look(fast_child *child, fast_child_event *event, bool *found_out)
 {
     *event = (fast_child_event){ .line = "" };
     *found_out = true;
-    reap(child); /* first: what it wrote before its end is then in the pipes */
+    reap(child); /* first: all output from before the end is then in the pipes */
     for (int k = 0; k < STREAMS; k++) {
-        const int i = (child->turn + k) % STREAMS;
-        stream *s = &child->streams[i];
+        const int i = (child->first + k) % STREAMS;
+        child_stream *s = &child->streams[i];
         bool more = true;
 
         while (more) {
             if (take_line(s, child->line_max, event)) {
                 event->kind = i == 0 ? FAST_CHILD_OUT : FAST_CHILD_ERR;
-                child->turn = (i + 1) % STREAMS;
+                child->first = (i + 1) % STREAMS;
                 return FAST_OK;
             }
             FAST_TRY(fill(child, s, &more));
@@ -286,7 +290,7 @@ static fast_err look(fast_child *child, fast_child_event *event, bool *found_out
     return FAST_OK;
 }
 
-/* Sleep until something can be read, at most `wait_ns`; false if a signal came in. */
+/* Sleep until something can be read, at most `wait_ns`; false if a signal arrived. */
 static bool sleep_on(fast_child *const *children, int64_t count, int64_t wait_ns)
 {
     struct pollfd polls[CHILDREN_MAX * STREAMS];
@@ -310,7 +314,7 @@ fast_err fast__child_next(fast_child *const *children, int64_t count, int64_t wa
 
     FAST_ASSERT(count >= 0 && count <= CHILDREN_MAX);
     for (;;) {
-        /* Whom the last call answered is asked last now. */
+        /* The child that the last call answered is asked last. */
         const int64_t first = *which >= 0 && *which < count ? *which + 1 : 0;
         int64_t alive = 0;
 
@@ -334,12 +338,13 @@ fast_err fast__child_next(fast_child *const *children, int64_t count, int64_t wa
     }
 }
 
+/* Send a signal to the child's process group, if the child still runs. */
 static void send_signal(fast_child *child, int number)
 {
     if (child->reaped)
         return;
     reap(child);
-    if (!child->reaped) /* the group, which lives as long as the child is not reaped */
+    if (!child->reaped) /* the group exists as long as the child is not reaped */
         kill(-child->pid, number);
 }
 

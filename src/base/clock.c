@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clock: monotonic time in nanoseconds since an arbitrary start, about 20 ns a call. It never
- * goes back and does not follow changes of the date, so differences are durations.
+ * Clocks of the system in nanoseconds. The monotonic one starts at an arbitrary time, never goes
+ * back and ignores changes of the date, so differences are durations; about 20 ns a call.
  */
 #include "base/clock.h"
 
@@ -9,6 +9,7 @@
 
 #include <time.h>
 
+/* Read one of the system's clocks in nanoseconds. */
 static int64_t read_clock(clockid_t clock)
 {
     struct timespec now;

@@ -3,13 +3,13 @@
 
 #include <stdint.h>
 
-/* Monotonic nanoseconds. Only transports, prefetching and benchmarks may ask; what trains asks its
- * transport, or runs in the simulator would not repeat. */
+/* Return monotonic nanoseconds. Only transports, prefetching and benchmarks may call it; training
+ * code asks its transport, or runs in the simulator would not repeat. */
 int64_t fast__clock_ns(void);
 
-/* Nanoseconds that this thread has computed: what other programs take does not count. For choosing
- * among methods by measurement on a busy machine. */
+/* Return the CPU time of this thread in nanoseconds, which other programs do not disturb: for
+ * choosing among methods by measurement on a busy machine. */
 int64_t fast__clock_thread_ns(void);
 
-/* Seconds since 1970 by the calendar, which may jump: for saying when something was. */
+/* Return seconds since 1970 by the calendar, which may jump: for time stamps only. */
 double fast__clock_date(void);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors: the table's names and texts, the detail of the last one, and assertions.
+ * Errors: names and texts of the codes, the detail of the last error, and assertions.
  *
  * The detail belongs to the calling actor. An actor is a thread, unless a transport runs many
  * actors on one thread: then it gives each its own buffer and swaps the pointer when it switches.
- * So a failure that an actor has not yet reported survives whatever the others do meanwhile.
+ * So an error that an actor has not yet reported survives failures of other actors.
  */
 #include "base/err.h"
 
@@ -18,6 +18,7 @@
 static _Thread_local char detail_own[FAST_DETAIL_MAX];
 static _Thread_local char *detail_now;
 
+/* Turn the value of a macro into a string. */
 #define TEXT_OF(x)  TEXT_OF_(x)
 #define TEXT_OF_(x) #x
 
@@ -55,6 +56,7 @@ const char *fast_err_text(fast_err err)
     return "unknown error";
 }
 
+/* The detail buffer of the calling actor. */
 static char *detail(void)
 {
     return detail_now ? detail_now : detail_own;
@@ -92,7 +94,7 @@ void fast__fail_buffer(char buffer[FAST_DETAIL_MAX])
     detail_now = buffer;
 }
 
-/* The one place in the library that prints and stops: the state is wrong, and nothing that runs on
+/* The one place in the library that prints and stops: an invariant is broken, so no further result
  * could be trusted. */
 _Noreturn void fast__assert_failed(const char *cond, const char *file, int line)
 {

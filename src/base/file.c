@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files: read whole with a bound, replaced whole or not at all, folders.
+ * Files: bounded reads, atomic replacement, folders.
  *
- * Replacing writes a new file beside the old one and renames it over it:
+ * Replacement writes a new file beside the old one and renames it:
  *
  *     create path.PID.N.tmp, write, fsync, close, rename to path, fsync the folder
  *
- * A crash or a full disk at any point leaves the old file or the new one, never a part of one; a
- * failure that the program lives to see also removes the temporary file, and the next replacement
- * sweeps up after a process that was killed. Writes go through a buffer
- * of 64 KB. Only regular files are replaced: a device or a pipe of that name is refused.
+ * A crash or a full disk at any point leaves the old file or the new one, never a mixture. A
+ * failure that the program survives also removes the temporary file; after a killed process the
+ * next replacement removes it. Writes go through a buffer of 64 KB. Only regular files are
+ * replaced: a device or a pipe of that name is refused.
  */
 #include "base/file.h"
 
@@ -31,12 +31,12 @@ enum {
     TEMPORARY_COUNT_MAX = 100 /* names that are tried for a temporary file */
 };
 
-/* What a fast_file_write_fn writes to. */
+/* The stream that a fast_file_write_fn writes to. */
 typedef struct file_stream {
-    int fd;                            /* of the temporary file */
+    int fd;                            /* descriptor of the temporary file */
     size_t used;                       /* bytes in the buffer */
-    const char *path;                  /* of the file that will be replaced, for messages */
-    unsigned char buffer[STREAM_SIZE]; /* not yet written */
+    const char *path;                  /* path of the file that will be replaced, for messages */
+    unsigned char buffer[STREAM_SIZE]; /* bytes that were not yet written */
 } file_stream;
 
 fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
@@ -62,6 +62,7 @@ fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
     return FAST_OK;
 }
 
+/* Read exactly `size` bytes. */
 static fast_err read_all(int fd, const char *path, unsigned char *bytes, size_t size)
 {
     size_t done = 0;
@@ -107,6 +108,7 @@ fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *s
     return FAST_OK;
 }
 
+/* Write all of `size` bytes to the temporary file. */
 static fast_err stream_write(file_stream *stream, const unsigned char *bytes, size_t size)
 {
     while (size > 0) {
@@ -121,6 +123,7 @@ static fast_err stream_write(file_stream *stream, const unsigned char *bytes, si
     return FAST_OK;
 }
 
+/* Write the buffered bytes. */
 static fast_err stream_flush(file_stream *stream)
 {
     const size_t used = stream->used;
@@ -144,8 +147,8 @@ fast_err fast__file_put(void *to, const void *bytes, size_t size)
     return FAST_OK;
 }
 
-/* Create a file beside `path` that did not exist. Two processes that replace the same file at once
- * get different names. */
+/* Create a new file beside `path`. Two processes that replace one file at once get different
+ * names. */
 static fast_err temporary_open(const char *path, char temporary[FAST_PATH_MAX], int *fd_out)
 {
     for (int i = 0; i < TEMPORARY_COUNT_MAX; i++) {
@@ -165,7 +168,8 @@ static fast_err temporary_open(const char *path, char temporary[FAST_PATH_MAX], 
                       "cannot write \"%s\": %s", path, strerror(errno));
 }
 
-/* Make the new name of a file survive a crash. File systems that cannot do so say EINVAL. */
+/* Make a rename survive a crash. File systems without this ability return EINVAL, which is no
+ * error. */
 static fast_err folder_sync(const char *path)
 {
     char folder[FAST_PATH_MAX];
@@ -178,7 +182,7 @@ static fast_err folder_sync(const char *path)
 
     const int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return FAST_OK; /* a folder that may be written but not listed */
+        return FAST_OK; /* the folder may be written but not listed */
     const int failed = fsync(fd);
     const int reason = errno;
     close(fd);
@@ -187,7 +191,8 @@ static fast_err folder_sync(const char *path)
     return FAST_OK;
 }
 
-/* Is this file name a temporary of `name`, NAME.PID.N.tmp, whose process is gone? */
+/* Tell whether a file name is a temporary of `name`, NAME.PID.N.tmp, whose process no longer
+ * exists. */
 static bool is_left_behind(const char *name, const char *entry)
 {
     const size_t length = strlen(name);
@@ -201,8 +206,9 @@ static bool is_left_behind(const char *name, const char *entry)
     return strcmp(end, ".tmp") == 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Remove what killed processes left beside `path`. A process of another machine that shares the
- * folder looks gone too, so only what nobody wrote to for an hour goes. Trouble is no error. */
+/* Remove temporaries that killed processes left beside `path`. A process on another machine that
+ * shares the folder looks dead too, so only files older than an hour are removed. Errors are
+ * ignored. */
 static void sweep(const char *path)
 {
     enum { OLD_S = 3600 };

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+/* The five primes of the specification. */
 static const uint64_t P1 = 0x9E3779B185EBCA87u;
 static const uint64_t P2 = 0xC2B2AE3D27D4EB4Fu;
 static const uint64_t P3 = 0x165667B19E3779F9u;
@@ -22,6 +23,7 @@ static uint64_t rotate(uint64_t x, int bits)
     return x << bits | x >> (64 - bits);
 }
 
+/* Little-endian words, on every host. */
 static uint64_t read64(const unsigned char *p)
 {
     uint64_t x;
@@ -42,17 +44,19 @@ static uint32_t read32(const unsigned char *p)
     return x;
 }
 
+/* One round of an accumulator. */
 static uint64_t round_of(uint64_t sum, uint64_t word)
 {
     return rotate(sum + word * P2, 31) * P1;
 }
 
+/* Mix one accumulator into the result. */
 static uint64_t merge(uint64_t hash, uint64_t sum)
 {
     return (hash ^ round_of(0, sum)) * P1 + P4;
 }
 
-/* The stripes of 32 bytes; *at ends at the first byte after them. */
+/* Hash the stripes of 32 bytes; *at ends at the first byte after them. */
 static uint64_t stripes(const unsigned char **at, const unsigned char *end, uint64_t seed)
 {
     const unsigned char *p = *at;
@@ -72,7 +76,7 @@ static uint64_t stripes(const unsigned char **at, const unsigned char *end, uint
 uint64_t fast__hash(const void *bytes, size_t size, uint64_t seed)
 {
     if (size == 0)
-        bytes = ""; /* NULL is allowed then */
+        bytes = ""; /* NULL is allowed for an empty block */
     const unsigned char *p = bytes, *end = p + size;
     uint64_t hash = size >= 32 ? stripes(&p, end, seed) : seed + P5;
     hash += size;

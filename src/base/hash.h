@@ -4,5 +4,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* XXH64 of `size` bytes: for identity of parameters and plans, not for security. */
+/* Return XXH64 of `size` bytes: identifies parameters and plans; not for security. */
 uint64_t fast__hash(const void *bytes, size_t size, uint64_t seed);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line of text for people: details of errors and lines of the log go through here.
+ * One printable line of text, for the details of errors and for the log.
  *
- * Texts quote names that users type and that files hold, so they are made safe for a terminal and
- * for a log: no control characters, no line feeds, a bounded length that shows where it was cut.
- * Cost: one pass over the text; no memory is taken.
+ * Messages quote names that users type and that files contain, so they are made safe for terminals:
+ * no control characters, no line feeds, a bounded length that shows where it was cut. No memory is
+ * allocated.
  */
 #include "base/line.h"
 
@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Longer lines are cut. */
+/* Largest size of a line; longer lines are cut. */
 enum { LINE_MAX_SIZE = 1024 };
 
 void fast__line_format(char *line, size_t size, const char *format, va_list args)
 {
-    /* The arguments may point into `line`, as when a caller puts a path before a detail. */
+    /* The arguments may point into `line`, as when a caller prefixes a detail with a path. */
     char text[LINE_MAX_SIZE];
     FAST_ASSERT(size >= 4);
     FAST_ASSERT(size <= sizeof text);

@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* Format into `line` as one printable line: control characters, which names from hostile files may
- * hold, become '?', and a text that does not fit ends in "...". Arguments may point into `line`. */
+ * contain, become '?'; a text that does not fit ends in "...". Arguments may point into `line`. */
 void fast__line_format(char *line, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log: one line at a time to the callback that the program gave, or nowhere.
+ * The log: one line at a time to the program's callback, or nowhere.
  *
- * The callback and its context are the only state that the whole process shares; a mutex guards
- * them and keeps two lines from being delivered at once. The callback must not log itself.
+ * The callback and its context are the only state shared by the whole process. A mutex guards them
+ * and serialises the lines. The callback must not log itself.
  */
 #include "base/log.h"
 

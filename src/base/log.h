@@ -3,5 +3,5 @@
 
 #include "fast/fast.h"
 
-/* Log one line to whatever fast_log_set() was given. [any thread] */
+/* Log one line through the callback of fast_log_set(). [any thread] */
 void fast__log(fast_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -36,18 +36,18 @@ enum { RED_ZONE = FAST_ALIGN };
 enum { RED_ZONE = 0 };
 #endif
 
-/* The address space of the machines we know has 47 or 48 bits: a larger block is a bug or a hostile
- * size, and some allocators stop the program instead of refusing it. */
+/* The address space of known machines has 47 or 48 bits: a larger block is a bug or a hostile size,
+ * and some allocators stop the program instead of refusing it. */
 static const int64_t BLOCK_SIZE_MAX = (int64_t)1 << 40;
 
-/* From this size on blocks are in pages of 2 MB where the kernel has them: streaming over vectors
- * misses the page table less. */
+/* Blocks of at least this size ask for pages of 2 MB: streaming over vectors then misses the page
+ * table less often. */
 static const int64_t HUGE_FROM = 4 << 20;
 
 static _Thread_local int64_t fault_count;  /* allocations of this thread so far */
-static _Thread_local int64_t fault_after;  /* that succeed before one fails, plus 1; 0 is off */
-static _Thread_local int64_t size_largest; /* bytes asked for at once, see fast__alloc_largest */
-static _Thread_local bool fault_once;      /* fail one of them, or all */
+static _Thread_local int64_t fault_after;  /* successes before a failure, plus 1; 0: off */
+static _Thread_local int64_t size_largest; /* largest request in bytes, see fast__alloc_largest() */
+static _Thread_local bool fault_once;      /* fail one allocation, or all that follow */
 
 void fast__alloc_fail_after(int64_t count, bool once)
 {
@@ -67,7 +67,7 @@ int64_t fast__alloc_largest(void)
     return size;
 }
 
-/* Whether this allocation must fail. */
+/* Tell whether this allocation must fail, for tests. */
 static bool fault_now(void)
 {
     if (fault_after == 0)
@@ -99,7 +99,7 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
-/* Before the first touch. The kernel may refuse: it is only a wish. */
+/* Advise the kernel before the first touch; it may refuse. */
 static void ask_for_huge_pages(void *memory, size_t size)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -158,7 +158,7 @@ void fast__pages_free(void *memory, int64_t bytes)
 {
     if (!memory)
         return;
-    /* The pages may become a thread's stack next, which must not inherit what a pool poisoned. */
+    /* The pages may become a thread's stack next, which must not inherit a pool's poison. */
     ASAN_UNPOISON_MEMORY_REGION(memory, (size_t)bytes);
     munmap(memory, (size_t)bytes);
 }
@@ -176,7 +176,7 @@ void *fast__arena_take(fast_arena *arena, int64_t count, size_t size)
     const size_t used = (size_t)end / FAST_ALIGN * FAST_ALIGN;
     arena->used = used;
     if (!arena->base)
-        return (void *)(uintptr_t)start; /* measuring: an offset */
+        return (void *)(uintptr_t)start; /* measuring: return an offset */
 
     FAST_ASSERT(used <= arena->size);
     if (start == 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: finding one in a list, and the nearest right one for a wrong one.
+ * Names: search in a list, and the most similar name for a misspelt one.
  *
- * Nearness is the optimal string alignment distance (Damerau 1964): insertions, deletions,
+ * Similarity is the optimal string alignment distance (Damerau 1964): insertions, deletions,
  * replacements and swaps of neighbours,
  *
  *     d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + (a[i] != b[j]),
  *                   d[i-2][j-2] + 1 where a[i-1] a[i] = b[j] b[j-1])
  *
- * with three rows of memory and a bound on the lengths. A name is close when a third of the typed
- * letters are wrong at most, or when what was typed is the beginning of it.
+ * with three rows of memory and a bound on the lengths. A name is suggested if at most a third of
+ * the typed letters are wrong, or if the typed text is a prefix of it.
  */
 #include "base/option.h"
 
@@ -18,12 +18,13 @@
 
 enum { NAME_MAX_SIZE = 64 };
 
+/* The smaller of two numbers. */
 static int min_of(int a, int b)
 {
     return a < b ? a : b;
 }
 
-/* A hyphen in a flag is an underscore in a name. */
+/* Normalise a letter: case is ignored, and a hyphen in a flag is an underscore in a name. */
 static char letter(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -31,7 +32,7 @@ static char letter(char c)
     return c == '-' ? '_' : c;
 }
 
-/* The distance of two names of fewer than NAME_MAX_SIZE bytes. */
+/* Return the distance of two names of fewer than NAME_MAX_SIZE bytes. */
 static int distance(const char *a, const char *b)
 {
     int rows[3][NAME_MAX_SIZE];
@@ -61,6 +62,7 @@ static int distance(const char *a, const char *b)
     return above[width];
 }
 
+/* Return the most similar name of a list, or NULL if none is similar enough. */
 static const char *nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
                            const void *ctx, int64_t count)
 {
@@ -81,7 +83,7 @@ static const char *nearest(const char *name, const char *(*name_at)(const void *
         if (!longer && length >= 2 && strncmp(name, candidate, length) == 0)
             longer = candidate;
     }
-    /* Two wrong letters of four are a guess; the beginning of a longer name is better. */
+    /* Two wrong letters of four are a guess; a longer name with this prefix is better. */
     return longer && found_distance > 1 ? longer : found;
 }
 

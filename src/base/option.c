@@ -10,8 +10,8 @@
  *     part     name[:key=value,key=value...]
  *
  * A value is parsed and checked completely before it is stored, so a failure changes nothing. An
- * owner named "fast ..." is a command: its options are written as flags in messages. The locale
- * plays no role: a decimal comma of the user's is not one of an options file's.
+ * owner named "fast ..." is a command: messages write its options as flags. Parsing ignores the
+ * locale: a decimal comma of the user's language is not valid in an options file.
  */
 #include "base/option.h"
 
@@ -23,12 +23,12 @@
 
 enum { NAME_SIZE = 64, VALUE_SIZE = 4096 };
 
-/* A parsed value; which member, the option's type says. */
+/* A parsed value; the option's type tells which member is set. */
 typedef struct option_value {
     bool yes;         /* BOOL */
     int64_t whole;    /* INT; CHOICE: the index */
     double real;      /* REAL */
-    const char *text; /* TEXT: the caller's */
+    const char *text; /* TEXT: borrowed from the caller */
 } option_value;
 
 static bool is_digit(char c)
@@ -36,8 +36,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Numbers. */
-
+/* Parse a whole number with an optional unit; false if malformed or too large. */
 static bool int_read(const char *text, int64_t *out)
 {
     const char *c = text;
@@ -70,8 +69,8 @@ static bool int_read(const char *text, int64_t *out)
     return true;
 }
 
-/* Whether the text is [+-]digits[.digits][e[+-]digits]; one side of the point may be empty. This
- * keeps "nan", "inf", hexadecimal numbers and spaces away from strtod(). */
+/* Tell whether the text is [+-]digits[.digits][e[+-]digits]; one side of the point may be empty.
+ * This rejects "nan", "inf", hexadecimal numbers and spaces before strtod() sees them. */
 static bool real_is_plain(const char *c)
 {
     if (*c == '-' || *c == '+')
@@ -97,6 +96,7 @@ static bool real_is_plain(const char *c)
     return *c == 0;
 }
 
+/* Parse a finite number, independent of the locale. */
 static bool real_read(const char *text, double *out)
 {
     if (!real_is_plain(text))
@@ -131,7 +131,7 @@ void fast__real_text(double value, char *text, size_t size)
     FAST_ASSERT(plain != (locale_t)0);
     const locale_t before = uselocale(plain);
     double back = 0;
-    for (int digits = 12; digits <= 17; digits++) { /* 17 are always enough */
+    for (int digits = 12; digits <= 17; digits++) { /* 17 digits are always enough */
         snprintf(text, size, "%.*g", digits, value);
         if (real_read(text, &back) && back == value)
             break;
@@ -140,13 +140,13 @@ void fast__real_text(double value, char *text, size_t size)
     freelocale(plain);
 }
 
-/* Rows of a table. */
-
+/* Name of row `i`, for fast__name_find(). */
 static const char *row_name(const void *table, int64_t i)
 {
     return ((const fast_option *)table)[i].name;
 }
 
+/* Number of rows; a NULL table has none. */
 static int64_t row_count(const fast_option *table)
 {
     int64_t count = 0;
@@ -155,7 +155,7 @@ static int64_t row_count(const fast_option *table)
     return count;
 }
 
-/* An option's name as messages write it: a flag where the owner is a command. */
+/* Write an option's name as messages show it: as a flag if the owner is a command. */
 static const char *shown(const char *where, const char *name, char out[NAME_SIZE + 3])
 {
     const bool flag = strncmp(where, "fast ", 5) == 0 && strncmp(name, "--", 2) != 0;
@@ -167,7 +167,7 @@ static const char *shown(const char *where, const char *name, char out[NAME_SIZE
     return out;
 }
 
-/* No name is near: show all of them. */
+/* Fail with the list of all options, if none is similar to `name`. */
 static fast_err fail_with_list(const char *where, const fast_option *table, const char *name)
 {
     char list[FAST_DETAIL_MAX] = "";
@@ -179,6 +179,7 @@ static fast_err fail_with_list(const char *where, const fast_option *table, cons
                       list);
 }
 
+/* Find an option by name, with hyphens or underscores. FAST_EINVAL suggests the nearest. */
 static fast_err row_find(const char *where, const fast_option *table, const char *name,
                          const fast_option **out)
 {
@@ -203,8 +204,7 @@ static fast_err row_find(const char *where, const fast_option *table, const char
     return fast__fail(FAST_EINVAL, "%s: no option \"%s\"", where, shown(where, name, typed));
 }
 
-/* Values. */
-
+/* Parse a truth value. */
 static bool bool_read(const char *text, bool *out)
 {
     static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
@@ -217,7 +217,7 @@ static bool bool_read(const char *text, bool *out)
     return false;
 }
 
-/* The index of `text` in "a|b|c". */
+/* Set *out to the index of `text` in "a|b|c"; false if it is not among them. */
 static bool choice_read(const char *choices, const char *text, int64_t *out)
 {
     const size_t length = strlen(text);
@@ -234,7 +234,7 @@ static bool choice_read(const char *choices, const char *text, int64_t *out)
     }
 }
 
-/* Which range a number missed. A limit that nobody could mean is left out of the sentence. */
+/* Fail with the range that a number missed. Limits beyond +-9e15 mean none and are not shown. */
 static fast_err fail_range(const char *where, const fast_option *row, const char *text)
 {
     char name[NAME_SIZE + 3];
@@ -254,12 +254,13 @@ static fast_err fail_range(const char *where, const fast_option *row, const char
     return fast__fail(FAST_EINVAL, "%s: %s must be %s, not \"%.64s\"", where, name, kind, text);
 }
 
+/* Tell whether a number respects the row's limits. */
 static bool in_range(const fast_option *row, double value)
 {
     return row->min == row->max || (value >= row->min && value <= row->max);
 }
 
-/* A word that is not among "a|b|c"; the list as people write it. */
+/* Fail with the list of choices. */
 static fast_err fail_choice(const char *where, const fast_option *row, const char *text)
 {
     char name[NAME_SIZE + 3], list[FAST_DETAIL_MAX];
@@ -274,6 +275,7 @@ static fast_err fail_choice(const char *where, const fast_option *row, const cha
                       shown(where, row->name, name), list, text);
 }
 
+/* Parse and check a value by its row; *out is set on success only. */
 static fast_err value_parse(const char *where, const fast_option *row, const char *text,
                             option_value *out)
 {
@@ -307,6 +309,7 @@ static fast_err value_parse(const char *where, const fast_option *row, const cha
     return FAST_OK;
 }
 
+/* Store a parsed value in its field. */
 static void value_store(const fast_option *row, const option_value *value, void *config)
 {
     unsigned char *field = (unsigned char *)config + row->offset;
@@ -322,7 +325,7 @@ static void value_store(const fast_option *row, const option_value *value, void 
         memcpy(field, &value->real, sizeof value->real);
         break;
     case FAST_OPTION_TEXT:
-        /* The rest is zeroed, so that equal configurations are equal bytes. */
+        /* The rest of the field is zeroed, so that equal configurations have equal bytes. */
         memset(field, 0, row->size);
         memcpy(field, value->text, strlen(value->text));
         break;
@@ -334,6 +337,7 @@ static void value_store(const fast_option *row, const option_value *value, void 
 
 void fast__options_default(const fast_option *table, void *config)
 {
+    FAST_ASSERT(config != NULL || table == NULL);
     for (const fast_option *row = table; row && row->name; row++) {
         option_value value;
         FAST_ASSERT(row->standard != NULL);
@@ -357,7 +361,7 @@ fast_err fast__options_set(const char *where, const fast_option *table, void *co
     return FAST_OK;
 }
 
-/* Go over the pairs once; with `config` NULL they are only checked. */
+/* Apply all pairs; `config` NULL only checks them. */
 static fast_err pairs_apply(const char *where, const fast_option *table, void *config,
                             const char *text)
 {
@@ -389,6 +393,7 @@ fast_err fast__options_parse(const char *where, const fast_option *table, void *
 {
     if (!text)
         return FAST_OK;
+    FAST_ASSERT(where != NULL);
     FAST_TRY(pairs_apply(where, table, NULL, text));
     return pairs_apply(where, table, config, text);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records in a block of bytes. A block is written twice, first to count its bytes and then to
- * fill them; what is read is checked before it is believed, since files may be forged.
+ * Records in a block of bytes. A block is written twice: first to count its bytes, then to fill
+ * them. Sizes are checked before they are used when reading, since files may be forged.
  */
 #include "base/pack.h"
 
@@ -11,7 +11,7 @@
 
 enum { ALIGN = 8, HEAD = 3 * 8 };
 
-/* Bytes of a record with so much data. */
+/* Return the bytes of a record with `size` bytes of data. */
 static size_t whole_size(size_t size)
 {
     return HEAD + (size + ALIGN - 1) / ALIGN * ALIGN;

@@ -6,32 +6,33 @@
 #include <stdint.h>
 
 /*
- * Records one after the other in a block of bytes: what a worker keeps, in checkpoints.
+ * Records one after the other in a block of bytes: the state of workers in checkpoints.
  *
  *     record   kind | number | size, int64 each | `size` bytes | zeros to a multiple of 8
  *
- * Integers are of this machine's order, as all floats of a file are.
+ * Integers have this machine's byte order, as all floats of a checkpoint do.
  */
+/* A block under construction. */
 typedef struct fast_pack {
-    uint8_t *out; /* where records go; NULL: they are only counted */
+    uint8_t *out; /* destination of the records; NULL: they are only counted */
     size_t size;  /* bytes so far */
 } fast_pack;
 
 /* A record of a block. */
 typedef struct fast_record {
-    int64_t kind;     /* of what it holds */
-    int64_t number;   /* which of that kind */
+    int64_t kind;     /* kind of its contents */
+    int64_t number;   /* index among the records of that kind */
     size_t size;      /* bytes of data */
-    const void *data; /* in the block; aligned as the block is, up to 8 */
+    const void *data; /* in the block; aligned like the block, up to 8 bytes */
 } fast_record;
 
-/* Add a record; room for its data comes back, or NULL where it is only counted. */
+/* Add a record and return the room for its data, or NULL while counting. */
 void *fast__pack_add(fast_pack *pack, int64_t kind, int64_t number, size_t size);
-/* The same with its data. */
+/* Add a record with its data. */
 void fast__pack_put(fast_pack *pack, int64_t kind, int64_t number, const void *data, size_t size);
-/* The record at *at, which moves behind it; false at the end, and where no whole record follows. */
+/* Read the record at *at and advance *at; false at the end, or if no whole record follows. */
 bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *out);
-/* The first record of a kind loses its data; what follows moves up. The new size comes out. */
+/* Remove the data of the first record of a kind, moving the rest up. Returns the new size. */
 size_t fast__pack_empty(void *bytes, size_t size, int64_t kind);
-/* True if the block is made of whole records. */
+/* Tell whether the block consists of whole records. */
 bool fast__pack_is_whole(const void *bytes, size_t size);

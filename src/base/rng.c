@@ -11,9 +11,9 @@
  * The key of a stream is Philox of (purpose) under the seed, so streams of different purposes are
  * unrelated; the counter is (block, sample, step, actor). Cost: about 4 ns a word.
  *
- * The permutation is a Feistel network of eight rounds over 2h bits, (l, r) <- (r, l ^ F(r)), h the
- * smallest with 4^h >= count. A value outside [0, count) is put through again: following the cycle
- * of a bijection from inside must come back inside, after fewer than four steps on average.
+ * The permutation is a Feistel network of eight rounds over 2h bits, (l, r) <- (r, l ^ F(r)), with
+ * h the smallest such that 4^h >= count. A value outside [0, count) is permuted again: the cycle of
+ * a bijection from a point inside returns inside, after fewer than four steps on average.
  */
 #include "base/rng.h"
 
@@ -22,7 +22,7 @@
 
 enum { PHILOX_ROUNDS = 10, FEISTEL_ROUNDS = 8 };
 
-/* Counters with this actor belong to permutations, and with the next one to keys. */
+/* Actor fields of counters that belong to permutations and to keys of purposes. */
 static const uint32_t PERMUTE_ACTOR = UINT32_MAX;
 static const uint32_t KEY_ACTOR = UINT32_MAX - 1;
 
@@ -46,7 +46,7 @@ void fast__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out
     out[3] = c3;
 }
 
-/* The key of a purpose's streams. */
+/* Derive the key of a purpose's streams. */
 static void key_of(uint64_t seed, fast_purpose purpose, uint32_t key[2])
 {
     const uint32_t counter[4] = { (uint32_t)purpose, 0, 0, KEY_ACTOR };
@@ -86,7 +86,7 @@ float fast__rng_uniform(fast_rng *rng)
     return (float)(fast__rng_u32(rng) >> 8) * 0x1p-24f;
 }
 
-/* In double, so that the last bits of different math libraries vanish in the rounding to float. */
+/* Computed in double, so that differences between math libraries vanish when rounding to float. */
 float fast__rng_normal(fast_rng *rng)
 {
     const double u = ((double)fast__rng_u32(rng) + 1.0) * 0x1p-32; /* (0, 1] */
@@ -107,8 +107,8 @@ uint64_t fast__rng_below(fast_rng *rng, uint64_t bound)
                 return word % bound;
         }
     }
-    /* The same with a multiplication (Lemire, "Fast Random Integer Generation in an Interval",
-     * 2019): the high half of word * bound, unless the low half is among the uneven ones. */
+    /* The 32-bit case by multiplication (Lemire, "Fast Random Integer Generation in an Interval",
+     * 2019): the high half of word * bound, unless the low half is among the uneven values. */
     uint64_t product = (uint64_t)fast__rng_u32(rng) * bound;
     if ((uint32_t)product < bound) {
         const uint32_t uneven = (0 - (uint32_t)bound) % (uint32_t)bound;
@@ -118,7 +118,7 @@ uint64_t fast__rng_below(fast_rng *rng, uint64_t bound)
     return product >> 32;
 }
 
-/* The round function: 64 bits well mixed (the finisher of SplitMix64, Steele et al. 2014). */
+/* The round function: the finisher of SplitMix64 (Steele et al. 2014) mixes all 64 bits. */
 static uint64_t feistel_mix(uint32_t half, uint32_t key)
 {
     uint64_t z = ((uint64_t)key << 32 | half) + 0x9E3779B97F4A7C15u;
@@ -132,7 +132,7 @@ uint64_t fast__rng_permute(uint64_t seed, fast_purpose purpose, uint64_t step, u
 {
     FAST_ASSERT(i < count);
     FAST_ASSERT(step <= UINT32_MAX);
-    int bits = 1; /* of one half */
+    int bits = 1; /* bits of one half */
     while (bits < 32 && (count - 1) >> (2 * bits) != 0)
         bits++;
     const uint32_t mask = (uint32_t)(((uint64_t)1 << bits) - 1);

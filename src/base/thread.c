@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads, on POSIX threads. A thread of the library takes no signals: they belong to the threads
- * of the program, whose handlers expect to run there. Sleeping on a word is Linux's futex: who is
- * awake pays nothing for it.
+ * Threads, on POSIX threads. The library's threads block all signals: signals belong to the threads
+ * of the program, whose handlers expect to run there. Waiting on a word is Linux's futex, which
+ * costs nothing while no thread sleeps.
  */
 #include "base/thread.h"
 
@@ -20,7 +20,7 @@ fast_err fast__thread_start(fast_thread *thread, void *(*main)(void *ctx), void 
     FAST_ASSERT(thread != NULL);
     FAST_ASSERT(main != NULL);
 
-    /* A new thread inherits the mask of the one that starts it. */
+    /* A new thread inherits the signal mask of its creator. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -51,7 +51,7 @@ fast_err fast__thread_call(void *(*main)(void *ctx), void *ctx)
     return FAST_OK;
 }
 
-/* What locks guard takes less than a sleep: who finds one taken first looks for a while. */
+/* Critical sections are shorter than a context switch: a waiting thread spins for a while first. */
 void fast__mutex_init(fast_mutex *mutex)
 {
     pthread_mutexattr_t adaptive;
@@ -87,7 +87,7 @@ void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time)
     const struct timespec limit = { (time_t)(time / 1000000000), (long)(time % 1000000000) };
     FAST_ASSERT(word != NULL);
     FAST_ASSERT(time >= 0);
-    /* Another value, a signal, the time's end: the caller looks in any case. */
+    /* Returns on a changed value, a signal or the timeout; the caller checks in any case. */
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
 }
 
@@ -118,8 +118,8 @@ int64_t fast__cpu_here(void)
     return before;
 }
 
-/* Move to one of the cores that are allowed. The first call moves the thread, the second sets it
- * free again. */
+/* Move to one allowed core: the first call migrates the thread, the second lifts the
+ * restriction. */
 static void move_to(int cpu, const cpu_set_t *all)
 {
     cpu_set_t one;

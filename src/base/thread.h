@@ -6,20 +6,21 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Threads, for transports and for prefetching. */
+/* A thread of the library, for transports and prefetching. */
 typedef struct fast_thread {
-    pthread_t id;
+    pthread_t id; /* POSIX handle */
 } fast_thread;
 
+/* Start a thread that runs main(ctx) with all signals blocked. FAST_ENOMEM, FAST_EIO. */
 fast_err fast__thread_start(fast_thread *thread, void *(*main)(void *ctx), void *ctx);
 void fast__thread_join(fast_thread *thread);
-/* Run main(ctx) on a thread of its own and wait for its end: for what needs more stack than there
- * may be here. Nothing runs beside it that did not before. */
+/* Run main(ctx) on a thread of its own and wait for its end: for functions that need more stack
+ * than the caller may have. It adds no concurrency. */
 fast_err fast__thread_call(void *(*main)(void *ctx), void *ctx);
 
-/* A lock. */
+/* A mutex that spins briefly before it sleeps. */
 typedef struct fast_mutex {
-    pthread_mutex_t mutex;
+    pthread_mutex_t mutex; /* adaptive POSIX mutex */
 } fast_mutex;
 
 void fast__mutex_init(fast_mutex *mutex);
@@ -27,28 +28,28 @@ void fast__mutex_fini(fast_mutex *mutex);
 void fast__mutex_lock(fast_mutex *mutex);
 void fast__mutex_unlock(fast_mutex *mutex);
 
-/* Sleep while *word is `value`, at most `time` nanoseconds; may return early. Whoever changes the
- * word wakes the sleeper, of which there is one. */
+/* Sleep while *word equals `value`, at most `time` nanoseconds; may return early. The thread that
+ * changes the word wakes the sleeper; a word has at most one. */
 void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time);
 void fast__futex_wake(atomic_uint *word);
 
-/* Cores that this process may use, at least 1. */
+/* Return the number of cores that this process may use, at least 1. */
 int64_t fast__cpu_count(void);
 
-/* Move the calling thread to the i-th of the cores that it may use, counted from `first` on and
- * around, and let the system move it on from there: threads that start together and wake each
- * other are otherwise often kept on one core. Does nothing where the system does not let it. */
+/* Move the calling thread to the i-th allowed core, counted cyclically from `first`, and let the
+ * system move it from there on: threads that start together and wake each other otherwise often
+ * stay on one core. No effect if the system refuses. */
 void fast__cpu_go(int64_t first, int64_t i);
-int64_t fast__cpu_here(void); /* the core that runs this, as fast__cpu_go() counts them */
+int64_t fast__cpu_here(void); /* index of the current core, as fast__cpu_go() counts */
 
-/* The system's number of the core that runs this, below FAST_CPU_MAX; or -1. And a move, as above,
- * to a core that this thread may use and that is not taken; none if all are. */
+/* Return the system's number of the current core, below FAST_CPU_MAX, or -1. fast__cpu_avoid()
+ * moves the thread to an allowed core that is not taken; no effect if all are. */
 enum { FAST_CPU_MAX = 1024 };
 int fast__cpu_number(void);
 void fast__cpu_avoid(const bool taken[FAST_CPU_MAX]);
 
-/* A short rest inside a loop that watches memory: the core's other thread and its power are
- * spared. */
+/* Pause briefly in a loop that polls memory: yields to the core's other hardware thread and saves
+ * power. */
 static inline void fast__cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Augmentation: each epoch sees each sample a little changed.
+ * Augmentation: each epoch sees each sample slightly changed.
  *
- *   shift:k   move by up to k pixels in both directions; what comes in is the value 0 (that is,
- *             pad by k and cut at random, as is usual for CIFAR)
+ *   shift:k   move by up to k pixels in both directions; pixels from outside are 0 (that is, pad by
+ *             k and cut at random, as is usual for CIFAR)
  *   flip      mirror left to right with probability 1/2
- *   crop:k    cut a window of (H - k) x (W - k) at random and stretch it back (bilinear)
+ *   crop:k    cut a window of (H - k) x (W - k) at random and stretch it to the image (bilinear)
  *   noise:s   add normal noise with standard deviation s, after normalisation
  *
  * The draws are a stream keyed by (epoch, sample): any worker, any batch and any restart see the
@@ -22,6 +22,7 @@
 static const char *const names[] = { "shift", "flip", "crop", "noise" };
 enum { SHIFT, FLIP, CROP, NOISE, NAME_COUNT, WORD_MAX = 64 };
 
+/* Name of augmentation `i`, for fast__name_find(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -40,7 +41,7 @@ static fast_err parse_pixels(const char *name, const char *text, int64_t limit, 
     return FAST_OK;
 }
 
-/* One word: "shift:2". */
+/* Parse one word, such as "shift:2". */
 static fast_err parse_word(char *word, const fast_data *data, fast_augment *augment)
 {
     char *value = strchr(word, ':');
@@ -103,7 +104,7 @@ bool fast__augment_any(const fast_augment *augment)
     return augment->shift > 0 || augment->flip || augment->crop > 0 || augment->noise > 0;
 }
 
-/* x(h, w) = from(h - down, w - right), mirrored first where asked; `fill` from outside. */
+/* x(h, w) = from(h - down, w - right), mirrored first if `mirror`; `fill` outside the image. */
 static void move(const float *from, int64_t H, int64_t W, int64_t down, int64_t right, bool mirror,
                  float fill, float *x)
 {
@@ -119,7 +120,7 @@ static void move(const float *from, int64_t H, int64_t W, int64_t down, int64_t 
     }
 }
 
-/* Stretch the window of H - crop rows and W - crop columns at (top, left) over the image. */
+/* Stretch the window of H - crop rows and W - crop columns at (top, left) to the image. */
 static void stretch(const float *from, int64_t H, int64_t W, int64_t crop, int64_t top,
                     int64_t left, float *x)
 {

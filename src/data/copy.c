@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The copy task: remember a sequence and say it again (Hochreiter and Schmidhuber's and later
- * Graves' test of memory). For n = 3 symbols:
+ * The copy task: remember a sequence and repeat it (Hochreiter and Schmidhuber's and later Graves'
+ * test of memory). For n = 3 symbols:
  *
  *   position  0   1   2   3   4   5
  *   x         a   b   c   >   .   .
  *   label     .   .   .   a   b   c
  *
- * Token 0 is the blank, 1 the delimiter, the symbols follow. Every position has one right answer:
- * blank while listening, then the symbols. So all positions are judged, and a model that remembers
- * nothing gets half of them and one in `symbols` of the rest.
+ * Token 0 is the blank, 1 the delimiter, the symbols follow. Every position has one correct answer:
+ * blank while reading, then the symbols. All positions count, so a model without memory gets half
+ * of them right, and one in `symbols` of the rest.
  */
 #include "data/synthetic.h"
 
@@ -19,7 +19,7 @@ typedef struct copy_config {
     int64_t train;   /* training samples */
     int64_t test;    /* test samples */
     int64_t length;  /* n, symbols to remember */
-    int64_t symbols; /* that exist */
+    int64_t symbols; /* number of different symbols */
 } copy_config;
 
 static const fast_option copy_options[] = {
@@ -30,6 +30,7 @@ static const fast_option copy_options[] = {
     FAST_OPT_END,
 };
 
+/* Draw one sequence and its labels. */
 static void draw_copy(const void *config, uint64_t seed, fast_rng *rng, fast_data *data, int64_t i)
 {
     (void)seed;

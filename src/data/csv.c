@@ -3,13 +3,13 @@
  * CSV: a table of numbers, one column of which is the answer.
  *
  * The label column holds classes or a regression target. Whole numbers from 0 to 999 are classes,
- * and so are words: sorted, they get the numbers from 0 on; other numbers are targets. `task`
- * overrules that guess. Every other column is a feature; an empty field and anything that is not a
- * finite number is an error that names line and column, because a guess about missing values would
- * be wrong for somebody.
+ * and so are words, which are numbered in sorted order; other numbers are targets. `task` overrides
+ * that guess. Every other column is a feature; an empty field and anything that is not a finite
+ * number is an error that names line and column, because no guess about missing values suits
+ * everybody.
  *
- * The text is scanned three times (count, labels, values), so that memory is taken once and never
- * for more values than the file has fields.
+ * The text is scanned three times (count, labels, values), so that memory is allocated once and
+ * never for more values than the file has fields.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -29,13 +29,13 @@ typedef enum csv_header { HEADER_AUTO, HEADER_YES, HEADER_NO } csv_header;
 
 typedef struct csv_config {
     char file[FAST_PATH_MAX];      /* the training set */
-    char test_file[FAST_PATH_MAX]; /* "" takes a part of the training set */
+    char test_file[FAST_PATH_MAX]; /* "": split a test set off the training set */
     char label[LABEL_MAX];         /* name or number of the label column; -1 is the last */
     int delimiter;                 /* index into `delimiters` */
     int header;                    /* a csv_header */
     int task;                      /* a csv_task */
-    double test_fraction;          /* of the samples, where there is no test file */
-    int normalize;                 /* a fast_normalize */
+    double test_fraction; /* fraction of the samples to test on, if there is no test file */
+    int normalize;        /* a fast_normalize */
 } csv_config;
 
 static const char delimiters[] = { 0, ',', ';', '\t', ' ', '|' };
@@ -52,36 +52,38 @@ static const fast_option csv_options[] = {
         csv_config, task, "auto", "auto|classes|regression",
         "what the answers are; auto takes words and whole numbers below 1000 as classes"),
     FAST_OPT_REAL(csv_config, test_fraction, "0.2", 0, 0.9,
-                  "part of the samples to test on where there is no test file"),
+                  "fraction of the samples to test on if there is no test file"),
     FAST_OPT_CHOICE(csv_config, normalize, "standard", FAST_NORMALIZE_CHOICES,
                     "mean 0 and deviation 1 per column (standard), or as they are"),
     FAST_OPT_END,
 };
 
 /* A file in memory. */
-typedef struct table {
-    const char *name;       /* of the file */
-    char *text;             /* all of it */
-    fast_csv start;         /* at the first record with values */
-    int64_t rows;           /* records with values */
-    int64_t columns;        /* fields of each */
-    int64_t label;          /* which of them is the answer */
-    fast_csv_field *labels; /* [rows]: the answers, into `text` */
-} table;
+typedef struct csv_table {
+    const char *name;       /* name of the file */
+    char *text;             /* the file's text */
+    fast_csv start;         /* position of the first record with values */
+    int64_t rows;           /* number of records with values */
+    int64_t columns;        /* fields of a record */
+    int64_t label;          /* column of the answer */
+    fast_csv_field *labels; /* [rows]: the answers, pointing into `text` */
+} csv_table;
 
-/* What the answers of the training file are; the test file's must be the same. */
-typedef struct answers {
-    bool regression;
-    int64_t classes;
+/* The answers of the training file; those of the test file must have the same form. */
+typedef struct csv_answers {
+    bool regression;       /* targets instead of classes */
+    int64_t classes;       /* number of classes */
     fast_csv_field *words; /* [classes], sorted; NULL for numbers */
-} answers;
+} csv_answers;
 
+/* Bytes of a field that messages show. */
 static int shown(const fast_csv_field *field)
 {
     return field->size < SHOWN_MAX ? (int)field->size : SHOWN_MAX;
 }
 
-static fast_err fail_number(const table *t, const fast_csv_field *field, int64_t column)
+/* Fail for a field that is not a finite number. */
+static fast_err fail_number(const csv_table *t, const fast_csv_field *field, int64_t column)
 {
     if (field->size == 0)
         return fast__fail(FAST_EFORMAT, "%s:%lld: column %lld is empty", t->name,
@@ -90,8 +92,8 @@ static fast_err fail_number(const table *t, const fast_csv_field *field, int64_t
                       t->name, (long long)field->line, (long long)column, shown(field), field->at);
 }
 
-/* Find the label column by the header's names; the scanner stands at the header. */
-static fast_err find_name(const csv_config *c, table *t)
+/* Find the label column by its name in the header, where the scanner stands. */
+static fast_err find_name(const csv_config *c, csv_table *t)
 {
     fast_csv scan = t->start;
     fast_csv_field field = { 0 };
@@ -109,7 +111,7 @@ static fast_err find_name(const csv_config *c, table *t)
                       t->name, c->label);
 }
 
-/* Words that stand for a number where there is none: a line with one of them has values. */
+/* Tell whether a field spells a non-finite number: a line with one of them has values. */
 static bool is_no_number(const fast_csv_field *field)
 {
     static const char *const words[] = { "nan", "inf", "infinity" };
@@ -121,9 +123,9 @@ static bool is_no_number(const fast_csv_field *field)
     return false;
 }
 
-/* Whether the first record has names, where the user does not say: it does if no feature of it is a
- * number. One word among numbers is a mistake in a sample, not a name. */
-static fast_err guess_header(const table *t, bool *out)
+/* Guess whether the first record has names: it does if no feature of it is a number. One word among
+ * numbers is a mistake in a sample, not a name. */
+static fast_err guess_header(const csv_table *t, bool *out)
 {
     fast_csv scan = t->start;
     fast_csv_field field = { 0 };
@@ -142,8 +144,8 @@ static fast_err guess_header(const table *t, bool *out)
     return FAST_OK;
 }
 
-/* Look at the first record: columns, the label's place, and whether it is a header. */
-static fast_err look(const csv_config *c, table *t)
+/* Inspect the first record: number of columns, the label's column, and whether it is a header. */
+static fast_err look(const csv_config *c, csv_table *t)
 {
     if (!fast__csv_record(&t->start))
         return fast__fail(FAST_EFORMAT, "%s is empty", t->name);
@@ -176,8 +178,8 @@ static fast_err look(const csv_config *c, table *t)
     return FAST_OK;
 }
 
-/* Count the records and check that they are alike. */
-static fast_err count_rows(table *t)
+/* Count the records and check that all have the same number of fields. */
+static fast_err count_rows(csv_table *t)
 {
     fast_csv scan = t->start;
     for (t->rows = 0; fast__csv_record(&scan); t->rows++) {
@@ -195,7 +197,8 @@ static fast_err count_rows(table *t)
     return FAST_OK;
 }
 
-static fast_err find_labels(table *t)
+/* Collect the label of every record. */
+static fast_err find_labels(csv_table *t)
 {
     FAST_TRY(fast__alloc("labels of a table", t->rows, sizeof *t->labels, &t->labels));
     fast_csv scan = t->start;
@@ -213,15 +216,16 @@ static fast_err find_labels(table *t)
     return FAST_OK;
 }
 
-static void close_table(table *t)
+static void close_table(csv_table *t)
 {
     fast__free(t->text);
     fast__free(t->labels);
 }
 
-static fast_err open_table(const csv_config *c, const char *path, table *out)
+/* Read a file and find its records and labels. */
+static fast_err open_table(const csv_config *c, const char *path, csv_table *out)
 {
-    table t = { .name = path };
+    csv_table t = { .name = path };
     size_t size;
     FAST_TRY(fast__file_read(path, file_size_max, &t.text, &size));
     fast__csv_init(path, t.text, size, delimiters[c->delimiter], &t.start);
@@ -238,6 +242,7 @@ static fast_err open_table(const csv_config *c, const char *path, table *out)
     return FAST_OK;
 }
 
+/* Order of fields, for qsort() and bsearch(). */
 static int compare(const void *left, const void *right)
 {
     const fast_csv_field *a = left;
@@ -247,8 +252,8 @@ static int compare(const void *left, const void *right)
     return order != 0 ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-/* The distinct words among the labels, sorted. */
-static fast_err find_words(const table *t, answers *a)
+/* Collect the distinct words among the labels, sorted. */
+static fast_err find_words(const csv_table *t, csv_answers *a)
 {
     fast_csv_field *words;
     FAST_TRY(fast__alloc("words of labels", t->rows, sizeof *words, &words));
@@ -269,8 +274,8 @@ static fast_err find_words(const table *t, answers *a)
     return FAST_OK;
 }
 
-/* Decide what the training file's answers are. */
-static fast_err decide(const table *t, csv_task task, answers *a)
+/* Decide whether the training file's answers are numbers of classes, words or targets. */
+static fast_err decide(const csv_table *t, csv_task task, csv_answers *a)
 {
     bool numbers = true, whole = true;
     double top = 0;
@@ -291,8 +296,8 @@ static fast_err decide(const table *t, csv_task task, answers *a)
     return FAST_OK;
 }
 
-/* The answer of one record. */
-static fast_err read_answer(const table *t, const answers *a, int64_t row, fast_data *data)
+/* Convert the answer of one record. */
+static fast_err read_answer(const csv_table *t, const csv_answers *a, int64_t row, fast_data *data)
 {
     const fast_csv_field *field = &t->labels[row];
     double value = 0;
@@ -319,7 +324,8 @@ static fast_err read_answer(const table *t, const answers *a, int64_t row, fast_
     return FAST_OK;
 }
 
-static fast_err read_row(const table *t, fast_csv *scan, float *x)
+/* Convert the features of one record. */
+static fast_err read_row(const csv_table *t, fast_csv *scan, float *x)
 {
     fast__csv_record(scan);
     for (int64_t column = 0; column < t->columns; column++) {
@@ -335,7 +341,8 @@ static fast_err read_row(const table *t, fast_csv *scan, float *x)
     return FAST_OK;
 }
 
-static fast_err make_set(const table *t, const answers *a, fast_data **out)
+/* Make the data set of a table. */
+static fast_err make_set(const csv_table *t, const csv_answers *a, fast_data **out)
 {
     const fast_data like = { .count = t->rows,
                              .rank = 1,
@@ -361,10 +368,11 @@ static fast_err make_set(const table *t, const answers *a, fast_data **out)
     return FAST_OK;
 }
 
-/* Read the test file, which must be like the training file `t`. */
-static fast_err make_test(const csv_config *c, const table *t, const answers *a, fast_data **out)
+/* Read the test file, which must have the columns of the training file `t`. */
+static fast_err make_test(const csv_config *c, const csv_table *t, const csv_answers *a,
+                          fast_data **out)
 {
-    table other;
+    csv_table other;
     FAST_TRY(open_table(c, c->test_file, &other));
     fast_err err;
     if (other.columns != t->columns || other.label != t->label)
@@ -376,21 +384,20 @@ static fast_err make_test(const csv_config *c, const table *t, const answers *a,
     return err;
 }
 
-/* The training and the test set, from open training table `t` and its answers. */
-static fast_err make_sets(const csv_config *c, const table *t, const answers *a,
+/* Make the training and the test set from the training table `t` and its answers. */
+static fast_err make_sets(const csv_config *c, const csv_table *t, const csv_answers *a,
                           fast_data **train_out, fast_data **test_out)
 {
     fast_data *train;
     fast_data *test = NULL;
     FAST_TRY(make_set(t, a, &train));
-    const fast_err err = c->test_file[0] == 0
-                             ? fast__data_split(&train, c->test_fraction, true, &train, &test)
-                             : make_test(c, t, a, &test);
+    const fast_err err = c->test_file[0] != 0 ? make_test(c, t, a, &test) : FAST_OK;
     if (err) {
         fast_data_free(train);
         return err;
     }
-    return fast__data_finish((fast_normalize)c->normalize, &train, &test, train_out, test_out);
+    return fast__data_finish_split((fast_normalize)c->normalize, c->test_fraction, true, &train,
+                                   &test, train_out, test_out);
 }
 
 static fast_err csv_open(const void *config, uint64_t seed, fast_data **train_out,
@@ -400,9 +407,9 @@ static fast_err csv_open(const void *config, uint64_t seed, fast_data **train_ou
     const csv_config *c = config;
     if (c->file[0] == 0)
         return fast__fail(FAST_EINVAL, "data csv needs a file: csv:file=FILE");
-    table t;
+    csv_table t;
     FAST_TRY(open_table(c, c->file, &t));
-    answers a = { 0 };
+    csv_answers a = { 0 };
     fast_err err = decide(&t, (csv_task)c->task, &a);
     if (!err)
         err = make_sets(c, &t, &a, train_out, test_out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scanner of CSV: fields and numbers. It never writes to the text and never allocates, so a
- * file is scanned as often as needed: once to count, once for the labels, once for the values.
+ * The scanner of CSV: fields and numbers. It neither writes to the text nor allocates, so a file is
+ * scanned as often as needed: once to count, once for the labels, once for the values.
  *
  * Numbers of up to 15 digits without an exponent, which nearly all are, are converted here: the
  * digits are a whole number below 2^53 and the power of ten is exact, so their quotient is the
@@ -16,13 +16,13 @@
 
 enum { NUMBER_MAX = 64, DIGITS_MAX = 15 };
 
-/* White space around fields; between them, too, where spaces delimit. */
+/* White space around fields; also between them if spaces delimit. */
 static bool is_blank(const fast_csv *csv, char c)
 {
     return (c == ' ' || c == '\t' || c == '\r') && (c != csv->delimiter || c == ' ');
 }
 
-/* The one of ,;|tab that the first line has most of; a comma where it has none. */
+/* Return the one of ,;|tab that is most frequent in the first line; a comma if it has none. */
 static char guess_delimiter(const char *at, const char *end)
 {
     static const char candidates[] = { ',', ';', '\t', '|' };
@@ -42,7 +42,7 @@ static char guess_delimiter(const char *at, const char *end)
 
 void fast__csv_init(const char *name, const char *text, size_t size, char delimiter, fast_csv *out)
 {
-    /* Some programs put UTF-8's byte order mark first. */
+    /* Some programs write UTF-8's byte order mark first. */
     const size_t skip = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     *out = (fast_csv){ .name = name, .at = text + skip, .end = text + size, .line = 1 };
     out->delimiter = delimiter != 0 ? delimiter : guess_delimiter(out->at, out->end);
@@ -50,7 +50,7 @@ void fast__csv_init(const char *name, const char *text, size_t size, char delimi
 
 bool fast__csv_record(fast_csv *csv)
 {
-    /* Skip lines with nothing but white space. */
+    /* Skip lines of white space. */
     while (csv->at < csv->end && (is_blank(csv, *csv->at) || *csv->at == '\n')) {
         csv->line += *csv->at == '\n';
         csv->at++;
@@ -58,7 +58,8 @@ bool fast__csv_record(fast_csv *csv)
     return csv->at < csv->end;
 }
 
-/* Step over what follows a field; false if that is neither a delimiter nor the end of the line. */
+/* Skip the delimiter after a field; false if neither a delimiter nor the end of the line
+ * follows. */
 static bool finish(fast_csv *csv, fast_csv_field *field)
 {
     const char *start = csv->at;
@@ -78,6 +79,7 @@ static bool finish(fast_csv *csv, fast_csv_field *field)
     return true;
 }
 
+/* Scan a quoted field; doubled quotes inside are part of it. */
 static fast_err next_quoted(fast_csv *csv, fast_csv_field *field)
 {
     const char *at = ++csv->at;
@@ -127,7 +129,7 @@ fast_err fast__csv_next(fast_csv *csv, fast_csv_field *out)
     return FAST_OK;
 }
 
-/* The fast way; false where the number is longer or of another form. */
+/* Convert a short decimal number; false if it is longer or of another form. */
 static bool read_decimal(const char *at, const char *end, double *out)
 {
     static const double powers[DIGITS_MAX + 1] = { 1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

@@ -5,13 +5,13 @@
  */
 #include "data/csv_scan.h"
 
-#include "data/fixture.h"
+#include "data/data_fixture.h"
 
 #include <stdlib.h>
 
 enum { HEAP_MAX = 1 << 20 };
 
-static const char *spec_of(const fixture *f, const char *more)
+static const char *spec_of(const data_fixture *f, const char *more)
 {
     static char spec[FIXTURE_SPEC];
     snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0,normalize=none%s", f->path, more);
@@ -21,7 +21,7 @@ static const char *spec_of(const fixture *f, const char *more)
 /* Open a text as a table; the caller frees. */
 static fast_data *table(const char *text, const char *more)
 {
-    fixture f = fixture_make(text, strlen(text));
+    data_fixture f = fixture_make(text, strlen(text));
     fast_data *train, *test;
     open_well(spec_of(&f, more), &train, &test);
     assert_null(test);
@@ -202,7 +202,7 @@ static void mistakes_are_named(void **state)
         { "1,2\n", ",test_fraction=0.5", FAST_EINVAL, "cannot be split" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        fixture f = fixture_make(cases[i].text, strlen(cases[i].text));
+        data_fixture f = fixture_make(cases[i].text, strlen(cases[i].text));
         open_badly(spec_of(&f, cases[i].more), cases[i].err, cases[i].word, HEAP_MAX);
         fixture_drop(&f);
     }
@@ -215,9 +215,9 @@ static void test_files_use_the_same_classes(void **state)
 {
     (void)state;
     char spec[FIXTURE_SPEC];
-    fixture a = fixture_make("a,k\n1,x\n3,y\n", 12);
-    fixture b = fixture_make("a,k\n9,y\n", 8);
-    fixture c = fixture_make("a,k\n9,z\n", 8);
+    data_fixture a = fixture_make("a,k\n1,x\n3,y\n", 12);
+    data_fixture b = fixture_make("a,k\n9,y\n", 8);
+    data_fixture c = fixture_make("a,k\n9,z\n", 8);
     fast_data *train, *test;
     snprintf(spec, sizeof spec, "csv:file=%s,test_file=%s", a.path, b.path);
     open_well(spec, &train, &test);
@@ -240,7 +240,7 @@ static void memory_may_run_out(void **state)
 {
     (void)state;
     char spec[FIXTURE_SPEC];
-    fixture f = fixture_make("a,k\n1,x\n3,y\n5,x\n", 16);
+    data_fixture f = fixture_make("a,k\n1,x\n3,y\n5,x\n", 16);
     snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0.4", f.path);
     open_without_memory(spec);
     fixture_drop(&f);
@@ -255,7 +255,7 @@ static void memory_follows_the_file(void **state)
     assert_non_null(text);
     memset(text, ',', SIZE / 2);
     memset(text + SIZE / 2, '\n', SIZE / 2);
-    fixture f = fixture_make(text, SIZE);
+    data_fixture f = fixture_make(text, SIZE);
     open_badly(spec_of(&f, ""), FAST_EFORMAT, "is empty", SIZE + 1);
     fixture_drop(&f);
     for (int i = SIZE / 2; i < SIZE; i += 2)

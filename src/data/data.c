@@ -2,10 +2,10 @@
 /*
  * Data sets in memory: make, copy, check, free.
  *
- * A set keeps its samples in the type they were read in (bytes or floats), because bytes take a
- * quarter of the memory and of the bandwidth of a gather; x' = (x - mean) * scale happens when a
- * batch is made. Every set, read or drawn, ends in fast__data_check(), so that nothing later has
- * to doubt a label, a token or a number.
+ * A set stores its samples in the type they were read in (bytes or floats), because bytes take a
+ * quarter of the memory and of the bandwidth of a gather; x' = (x - mean) * scale is applied when a
+ * batch is made. Every set, read or drawn, passes fast__data_check(), so that later code can trust
+ * labels, tokens and numbers.
  */
 #include "data/data.h"
 
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Fill the derived fields of `data` and refuse sizes that make no sense. */
+/* Fill the derived fields of `data`; FAST_EINVAL if sizes contradict each other. */
 static fast_err derive(fast_data *data)
 {
     if (data->count < 1 || data->count > UINT32_MAX)
@@ -51,6 +51,7 @@ static fast_err derive(fast_data *data)
     return FAST_OK;
 }
 
+/* Allocate samples, answers and the constants of normalisation. */
 static fast_err alloc_arrays(fast_data *data)
 {
     int64_t values, answers;
@@ -142,8 +143,8 @@ fast_err fast_data_new(const fast_data_options *options, fast_data **out)
     return FAST_OK;
 }
 
-/* Index of the first value that is not finite, or -1. The exponent's bits decide, because the
- * comparison must survive any floating-point option and vectorises. */
+/* Return the index of the first value that is not finite, or -1. The exponent's bits decide,
+ * because that works under any floating-point option and vectorises. */
 static int64_t find_bad(const float *values, int64_t count)
 {
     enum { BLOCK = 4096 };
@@ -163,6 +164,7 @@ static int64_t find_bad(const float *values, int64_t count)
     return -1;
 }
 
+/* Check that all samples are tokens below the vocabulary. */
 static fast_err check_tokens(const fast_data *data)
 {
     const int64_t count = data->count * data->features;

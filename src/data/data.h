@@ -7,64 +7,64 @@
 
 /*
  * A data set: samples in memory in the type they were read in, normalised when a batch is made.
- * Immutable once made; any number of loaders read it at once. The way of data through this folder:
+ * Immutable once made; any number of loaders read it at once. The path of data through this folder:
  *
  *   datasets.c                   "csv:file=iris.csv" -> a kind of set, opened
- *   idx.c, fashion_mnist.c       kinds that read files, and below them what they read with:
- *   csv.c, numpy.c, text.c       csv_scan.c (fields), npy.c (one array), zip.c (members of an NPZ),
- *                                stream.c (bytes, gunzipped)
- *   digits.c, points.c           kinds that are drawn, by way of synthetic.c: images, classes in
- *   regression.c, copy.c         space, regression, memory
+ *   idx.c, fashion_mnist.c       kinds that read files, with their helpers: csv_scan.c (fields),
+ *   csv.c, numpy.c, text.c       npy.c (headers), array.c (numbers), zip.c (members of an NPZ),
+ *                                byte_reader.c (bytes, gunzipped)
+ *   digits.c, points.c           kinds that are drawn, by synthetic.c: images, classes in space,
+ *   regression.c, copy.c         regression, memory
  *   data.c, split.c              a set made and checked; divided and normalised (make.h)
- *   loader.c                     set -> batch of a step, by way of shard.c (whose samples), of
- *                                gather.c (to normalised floats), of augment.c and of prefetch.c
+ *   loader.c                     set -> batch of a step, by shard.c (whose samples),
+ *                                sample_gather.c (to normalised floats), augment.c and prefetch.c
  */
 struct fast_data {
-    int64_t count;    /* samples */
-    int rank;         /* of one sample */
+    int64_t count;    /* number of samples */
+    int rank;         /* rank of one sample */
     int64_t shape[3]; /* [C], [T, C], [C, H, W]; [T] for tokens */
     int64_t features; /* product of shape */
-    fast_dtype dtype; /* of x: U8 or F32 */
+    fast_dtype dtype; /* type of x: U8 or F32 */
     void *x;          /* [count][features] */
     /* x' = (x - mean[c]) * scale[c], where channel c is the c-th run of features / channels
-     * elements: C for [C, H, W], each column of a table, else one channel. */
-    int64_t channels;
-    float *mean;  /* [channels] */
-    float *scale; /* [channels] */
-    /* Exactly one of the two: */
+     * elements: C channels for [C, H, W], one per column of a table, else one channel. */
+    int64_t channels; /* number of channels */
+    float *mean;      /* [channels] */
+    float *scale;     /* [channels] */
+    /* Exactly one of `labels` and `targets` is set. */
     int32_t *labels;    /* [count][positions] */
     float *targets;     /* [count][outputs] */
-    int64_t positions;  /* labels a sample */
+    int64_t positions;  /* labels per sample */
     int64_t classes;    /* 0 for regression */
     int64_t outputs;    /* classes, or regression outputs */
     bool tokens;        /* x holds whole numbers below `vocabulary` */
-    int64_t vocabulary; /* of tokens */
+    int64_t vocabulary; /* number of different tokens */
     char *alphabet;     /* text as characters: vocabulary bytes, or NULL */
 };
 
-/* A kind of data set that can be named: --data idx:images=...,labels=... */
+/* A kind of data set, chosen by name: --data idx:images=...,labels=... */
 typedef struct fast_data_kind {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, for help */
-    const fast_option *options; /* of its configuration */
-    size_t config_size;         /* bytes of it */
-    /* Make the training and the test set. `*test_out` may be NULL where there is none. The seed
-     * draws synthetic sets; files ignore it. Errors name file, place and what was expected. */
+    const fast_option *options; /* options of its configuration */
+    size_t config_size;         /* bytes of its configuration */
+    /* Make the training and the test set; *test_out may become NULL. The seed draws synthetic sets;
+     * files ignore it. Errors name file, position and expectation. */
     fast_err (*open)(const void *config, uint64_t seed, fast_data **train_out,
                      fast_data **test_out);
 } fast_data_kind;
 
-extern const fast_data_kind *const fast__data_kinds[]; /* the last is NULL */
+extern const fast_data_kind *const fast__data_kinds[]; /* ends with NULL */
 
-/* Open "name" or "name:key=value,..."; "auto" is fashion-mnist where it is installed, else digits
- * (*note_out then says so, else NULL; may be NULL). */
+/* Open "name" or "name:key=value,..."; "auto" is fashion-mnist if it is installed, else digits:
+ * *note_out (may be NULL) then explains this, otherwise it is NULL. */
 fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
                          fast_data **test_out, const char **note_out);
 
-/* Test on a part of the training set: `fraction` (0 < fraction < 1) of it, the same in every run,
- * becomes *test, whose old samples are freed, and leaves *train. So settings can be chosen without
- * a look at the test set. Both stay as they are when it fails. */
+/* Test on a fraction (0 < fraction < 1) of the training set, the same samples in every run: it
+ * becomes *test, whose old samples are freed, and is removed from *train. So settings can be chosen
+ * without the test set. Both are unchanged on failure. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test);
 
-/* Finite, labels in range, sizes that agree: what every reader ends with. */
+/* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */
 fast_err fast__data_check(const fast_data *data);

@@ -6,9 +6,9 @@
  */
 #include "data/data.h"
 
-#include "data/fixture.h"
-#include "data/gather.h"
+#include "data/data_fixture.h"
 #include "data/make.h"
+#include "data/sample_gather.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -340,7 +340,7 @@ static void text_predicts_the_next_character(void **state)
 {
     (void)state;
     char spec[FIXTURE_SPEC];
-    fixture f = fixture_make("abcabcabdabcabc", 15);
+    data_fixture f = fixture_make("abcabcabdabcabc", 15);
     fast_data *train, *test;
     snprintf(spec, sizeof spec, "text:file=%s,length=3,test_fraction=0.25", f.path);
     open_well(spec, &train, &test);

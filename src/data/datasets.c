@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of data sets by name, and opening one from what a user types: "digits",
- * "csv:file=iris.csv,label=species". "auto" is what a program without options trains on: it never
- * needs a file that is not there.
+ * The kinds of data sets by name, and opening one from a user's text: "digits",
+ * "csv:file=iris.csv,label=species". "auto" is the default of a program without options: it never
+ * needs a file that does not exist.
  */
 #include "base/memory.h"
 #include "data/data.h"
-#include "data/fashion_mnist.h"
 #include "data/make.h"
 
 #include <stdio.h>
@@ -39,13 +38,14 @@ static const char digits_note[] =
     "rendered digits";
 #endif
 
-/* Names for messages: the kinds, then "auto". */
+/* Name of kind `i`, then "auto", for messages. */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
     return i < KIND_COUNT ? fast__data_kinds[i]->name : "auto";
 }
 
+/* Parse the options of a kind and open it. */
 static fast_err open_kind(const fast_data_kind *kind, const char *text, uint64_t seed,
                           fast_data **train_out, fast_data **test_out)
 {
@@ -81,6 +81,7 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
     if (i < 0)
         return fast__name_unknown("data", name, name_at, NULL, KIND_COUNT + 1);
     FAST_TRY(open_kind(fast__data_kinds[i], text, seed, train_out, test_out));
+    FAST_ASSERT(*train_out != NULL && (*train_out)->count > 0);
     if (note_out != NULL)
         *note_out = note;
     return FAST_OK;

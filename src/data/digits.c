@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rendered digits: 28 x 28 images of 0 to 9, drawn with a pen, so that FAST has an image set to
- * learn that needs no file.
+ * Rendered digits: 28 x 28 images of 0 to 9, drawn with a pen, so that FAST has an image set that
+ * needs no file.
  *
  * A digit is one or two strokes through a few points in the unit square; some have two ways of
- * writing them. Points are jittered, joined by Catmull-Rom curves (smooth strokes) or straight
- * lines, turned, slanted, stretched, shifted, and drawn with a round pen of random width: the
- * value of a pixel is clamp(r + 1/2 - d), where d is its distance from the stroke and r the pen's
- * radius. Noise is the sum of four bytes, which is close enough to a normal distribution and costs
- * one random word. Sample i is a function of (seed, i) alone. Cost: about 15 microseconds a sample.
+ * writing. Points are jittered, joined by Catmull-Rom curves (smooth strokes) or straight lines,
+ * rotated, slanted, stretched, shifted, and drawn with a round pen of random width: the value of a
+ * pixel is clamp(r + 1/2 - d), where d is its distance from the stroke and r the pen's radius.
+ * Noise is the sum of four bytes, which is close enough to a normal distribution and costs one
+ * random word. Sample i is a function of (seed, i) alone. Cost: about 15 microseconds a sample.
  */
 #include "data/synthetic.h"
 
@@ -17,119 +17,58 @@
 
 enum { SIDE = 28, POINTS_MAX = 9, STROKES_MAX = 2, CLASSES = 10, CURVE_STEPS = 6 };
 
-typedef struct stroke {
-    int count;                   /* points; 0: no stroke */
-    bool smooth;                 /* joined by curves */
+typedef struct digit_stroke {
+    int count;                   /* number of points; 0: no stroke */
+    bool smooth;                 /* joined by curves, not lines */
     float points[POINTS_MAX][2]; /* x to the right, y down, in the unit square */
-} stroke;
+} digit_stroke;
 
-typedef struct glyph {
-    int digit;
-    stroke strokes[STROKES_MAX];
-} glyph;
+typedef struct digit_glyph {
+    int digit; /* class of the image */
+    digit_stroke strokes[STROKES_MAX];
+} digit_glyph;
 
-/* Every way of writing; glyphs of a digit are neighbours. */
-static const glyph glyphs[] = {
-    { 0,
-      { { 9,
-          true,
-          { { .5f, 0 },
-            { .15f, .15f },
-            { .05f, .5f },
-            { .15f, .85f },
-            { .5f, 1 },
-            { .85f, .85f },
-            { .95f, .5f },
-            { .85f, .15f },
-            { .5f, 0 } } } } },
+/* All ways of writing; the glyphs of a digit are neighbours. */
+/* clang-format off */
+static const digit_glyph glyphs[] = {
+    { 0, { { 9, true, { { .5f, 0 }, { .15f, .15f }, { .05f, .5f }, { .15f, .85f }, { .5f, 1 },
+              { .85f, .85f }, { .95f, .5f }, { .85f, .15f }, { .5f, 0 } } } } },
     { 1, { { 2, false, { { .55f, 0 }, { .5f, 1 } } } } },
-    { 1,
-      { { 3, false, { { .25f, .25f }, { .55f, 0 }, { .55f, 1 } } },
-        { 2, false, { { .25f, 1 }, { .85f, 1 } } } } },
-    { 2,
-      { { 7,
-          true,
-          { { .1f, .25f },
-            { .3f, .03f },
-            { .65f, .03f },
-            { .85f, .27f },
-            { .65f, .57f },
-            { .3f, .8f },
-            { .08f, 1 } } },
-        { 2, false, { { .08f, 1 }, { .95f, .98f } } } } },
-    { 3,
-      { { 5, true, { { .12f, .12f }, { .5f, 0 }, { .85f, .22f }, { .7f, .43f }, { .4f, .48f } } },
-        { 5, true, { { .4f, .48f }, { .8f, .58f }, { .9f, .8f }, { .5f, 1 }, { .08f, .87f } } } } },
+    { 1, { { 3, false, { { .25f, .25f }, { .55f, 0 }, { .55f, 1 } } },
+          { 2, false, { { .25f, 1 }, { .85f, 1 } } } } },
+    { 2, { { 7, true, { { .1f, .25f }, { .3f, .03f }, { .65f, .03f }, { .85f, .27f },
+              { .65f, .57f }, { .3f, .8f }, { .08f, 1 } } },
+          { 2, false, { { .08f, 1 }, { .95f, .98f } } } } },
+    { 3, { { 5, true, { { .12f, .12f }, { .5f, 0 }, { .85f, .22f }, { .7f, .43f },
+              { .4f, .48f } } },
+          { 5, true, { { .4f, .48f }, { .8f, .58f }, { .9f, .8f }, { .5f, 1 },
+              { .08f, .87f } } } } },
     { 4, { { 4, false, { { .65f, 1 }, { .65f, 0 }, { .08f, .65f }, { .95f, .65f } } } } },
-    { 4,
-      { { 3, false, { { .25f, .02f }, { .1f, .52f }, { .88f, .52f } } },
-        { 2, false, { { .78f, .1f }, { .68f, 1 } } } } },
-    { 5,
-      { { 3, false, { { .85f, 0 }, { .22f, 0 }, { .15f, .45f } } },
-        { 6,
-          true,
-          { { .15f, .45f },
-            { .5f, .37f },
-            { .85f, .52f },
-            { .88f, .78f },
-            { .5f, 1 },
-            { .1f, .88f } } } } },
-    { 6,
-      { { 9,
-          true,
-          { { .75f, .03f },
-            { .35f, .2f },
-            { .12f, .6f },
-            { .25f, .92f },
-            { .6f, 1 },
-            { .87f, .8f },
-            { .8f, .55f },
-            { .5f, .47f },
-            { .15f, .68f } } } } },
+    { 4, { { 3, false, { { .25f, .02f }, { .1f, .52f }, { .88f, .52f } } },
+          { 2, false, { { .78f, .1f }, { .68f, 1 } } } } },
+    { 5, { { 3, false, { { .85f, 0 }, { .22f, 0 }, { .15f, .45f } } },
+          { 6, true, { { .15f, .45f }, { .5f, .37f }, { .85f, .52f }, { .88f, .78f }, { .5f, 1 },
+              { .1f, .88f } } } } },
+    { 6, { { 9, true, { { .75f, .03f }, { .35f, .2f }, { .12f, .6f }, { .25f, .92f }, { .6f, 1 },
+              { .87f, .8f }, { .8f, .55f }, { .5f, .47f }, { .15f, .68f } } } } },
     { 7, { { 3, false, { { .08f, .03f }, { .9f, .03f }, { .38f, 1 } } } } },
-    { 7,
-      { { 3, false, { { .08f, .05f }, { .9f, .03f }, { .42f, 1 } } },
-        { 2, false, { { .35f, .5f }, { .85f, .48f } } } } },
-    { 8,
-      { { 9,
-          true,
-          { { .5f, .47f },
-            { .18f, .3f },
-            { .25f, .05f },
-            { .5f, 0 },
-            { .75f, .05f },
-            { .82f, .3f },
-            { .5f, .47f },
-            { .2f, .62f },
-            { .12f, .8f } } },
-        { 6,
-          true,
-          { { .12f, .8f },
-            { .28f, .98f },
-            { .5f, 1 },
-            { .78f, .95f },
-            { .88f, .75f },
-            { .5f, .47f } } } } },
-    { 9,
-      { { 9,
-          true,
-          { { .85f, .3f },
-            { .6f, .52f },
-            { .25f, .45f },
-            { .13f, .22f },
-            { .4f, .0f },
-            { .75f, .05f },
-            { .87f, .3f },
-            { .8f, .65f },
-            { .5f, 1 } } } } },
+    { 7, { { 3, false, { { .08f, .05f }, { .9f, .03f }, { .42f, 1 } } },
+          { 2, false, { { .35f, .5f }, { .85f, .48f } } } } },
+    { 8, { { 9, true, { { .5f, .47f }, { .18f, .3f }, { .25f, .05f }, { .5f, 0 }, { .75f, .05f },
+              { .82f, .3f }, { .5f, .47f }, { .2f, .62f }, { .12f, .8f } } },
+          { 6, true, { { .12f, .8f }, { .28f, .98f }, { .5f, 1 }, { .78f, .95f }, { .88f, .75f },
+              { .5f, .47f } } } } },
+    { 9, { { 9, true, { { .85f, .3f }, { .6f, .52f }, { .25f, .45f }, { .13f, .22f }, { .4f, .0f },
+              { .75f, .05f }, { .87f, .3f }, { .8f, .65f }, { .5f, 1 } } } } },
 };
+/* clang-format on */
 enum { GLYPH_COUNT = sizeof glyphs / sizeof glyphs[0] };
 
 typedef struct digits_config {
     int64_t train;  /* training samples */
     int64_t test;   /* test samples */
-    double noise;   /* standard deviation of a pixel's noise, of a range of 1 */
-    double distort; /* how much they vary; 0: all alike but for the noise */
+    double noise;   /* standard deviation of a pixel's noise, in a range of 1 */
+    double distort; /* how much samples vary; 0: all alike but for the noise */
     int normalize;  /* a fast_normalize */
 } digits_config;
 
@@ -144,14 +83,14 @@ static const fast_option digits_options[] = {
     FAST_OPT_END,
 };
 
-/* How one sample is drawn. */
-typedef struct pen {
-    float a[2][2];            /* unit square, centred, to pixels */
-    float shift[2];           /* to the image's middle and a bit beside it */
-    float radius;             /* of the round tip */
-    float ink;                /* darkest value, of 1 */
+/* The pen of one sample, and its image. */
+typedef struct digit_pen {
+    float a[2][2];            /* map from the centred unit square to pixels */
+    float shift[2];           /* image's centre plus a random shift */
+    float radius;             /* radius of the round tip */
+    float ink;                /* darkest value, at most 1 */
     float image[SIDE * SIDE]; /* values from 0 to 1 */
-} pen;
+} digit_pen;
 
 /* Uniform in [-a, a). */
 static float spread(fast_rng *rng, double a)
@@ -159,7 +98,8 @@ static float spread(fast_rng *rng, double a)
     return (float)a * (2 * fast__rng_uniform(rng) - 1);
 }
 
-static void draw_line(pen *p, const float from[2], const float to[2])
+/* Draw a straight line; where strokes overlap the darker value stays. */
+static void draw_line(digit_pen *p, const float from[2], const float to[2])
 {
     const float reach = p->radius + 0.5f;
     const float dx = to[0] - from[0];
@@ -184,13 +124,14 @@ static void draw_line(pen *p, const float from[2], const float to[2])
     }
 }
 
-/* The point at t in [0, 1] of the Catmull-Rom curve from b to c. */
+/* Return the point at t in [0, 1] of the Catmull-Rom curve from b to c. */
 static float curve(float a, float b, float c, float d, float t)
 {
     return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-static void draw_stroke(pen *p, const stroke *s, double jitter, fast_rng *rng)
+/* Draw one stroke with jittered points. */
+static void draw_stroke(digit_pen *p, const digit_stroke *s, double jitter, fast_rng *rng)
 {
     float points[POINTS_MAX][2];
     FAST_ASSERT(s->count <= POINTS_MAX);
@@ -218,17 +159,17 @@ static void draw_stroke(pen *p, const stroke *s, double jitter, fast_rng *rng)
     }
 }
 
-/* Choose turn, slant, size, place, width: about what people's hands do. */
-static void choose(pen *p, double distort, fast_rng *rng)
+/* Choose rotation, slant, size, position and width, about as handwriting varies. */
+static void choose(digit_pen *p, double distort, fast_rng *rng)
 {
     memset(p->image, 0, sizeof p->image);
-    const float turn = spread(rng, 0.26 * distort); /* 15 degrees */
+    const float angle = spread(rng, 0.26 * distort); /* 15 degrees */
     const float slant = spread(rng, 0.25 * distort);
     const float width = 12.5f * (1 + spread(rng, 0.22 * distort));
     const float height = 18.5f * (1 + spread(rng, 0.15 * distort));
-    const float c = cosf(turn);
-    const float s = sinf(turn);
-    /* turn * slant * stretch */
+    const float c = cosf(angle);
+    const float s = sinf(angle);
+    /* rotation * slant * stretch */
     p->a[0][0] = c * width;
     p->a[0][1] = (-c * slant - s) * height;
     p->a[1][0] = s * width;
@@ -239,6 +180,7 @@ static void choose(pen *p, double distort, fast_rng *rng)
     p->ink = 0.85f + spread(rng, 0.15 * (distort < 1 ? distort : 1));
 }
 
+/* Draw one sample and its label. */
 static void draw_digit(const void *config, uint64_t seed, fast_rng *rng, fast_data *data, int64_t i)
 {
     (void)seed;
@@ -252,8 +194,8 @@ static void draw_digit(const void *config, uint64_t seed, fast_rng *rng, fast_da
             count++;
         }
     }
-    const glyph *shape = &glyphs[first + (int)fast__rng_below(rng, (uint64_t)count)];
-    pen p;
+    const digit_glyph *shape = &glyphs[first + (int)fast__rng_below(rng, (uint64_t)count)];
+    digit_pen p;
     choose(&p, c->distort, rng);
     for (int s = 0; s < STROKES_MAX; s++)
         draw_stroke(&p, &shape->strokes[s], 0.045 * c->distort, rng);

@@ -4,9 +4,7 @@
  * 28 x 28 bytes, 10 classes; four gzipped IDX files, as Debian's dataset-fashion-mnist installs
  * them. Unpacked straight into place it takes 55 MB.
  */
-#include "data/fashion_mnist.h"
-
-#include "data/idx.h"
+#include "data/make.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -16,7 +14,7 @@
 enum { CLASSES = 10, FILE_MAX = FAST_PATH_MAX + 64 };
 
 typedef struct fashion_config {
-    char folder[FAST_PATH_MAX]; /* of the four files */
+    char folder[FAST_PATH_MAX]; /* folder of the four files */
     int normalize;              /* a fast_normalize */
 } fashion_config;
 
@@ -35,11 +33,11 @@ bool fast__fashion_mnist_found(void)
            access(FOLDER "/t10k-images-idx3-ubyte.gz", R_OK) == 0 &&
            access(FOLDER "/t10k-labels-idx1-ubyte.gz", R_OK) == 0;
 #else
-    return false; /* there, perhaps, but nothing can unpack it */
+    return false; /* the files may exist, but this build cannot unpack them */
 #endif
 }
 
-/* The gzipped file, or the plain one that gunzip leaves in its place. */
+/* Find the plain file that gunzip leaves, or else the gzipped one. */
 static void find(const char *folder, const char *name, char path[FILE_MAX])
 {
     snprintf(path, FILE_MAX, "%s/%s", folder, name);
@@ -47,6 +45,7 @@ static void find(const char *folder, const char *name, char path[FILE_MAX])
         snprintf(path, FILE_MAX, "%s/%s.gz", folder, name);
 }
 
+/* Read the training ("train") or test ("t10k") set. */
 static fast_err read_part(const char *folder, const char *part, fast_data **out)
 {
     char name[64], images[FILE_MAX], labels[FILE_MAX];

@@ -6,7 +6,7 @@
  */
 #include "data/data.h"
 
-#include "data/fixture.h"
+#include "data/data_fixture.h"
 
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static bytes labels_of(int count)
     return b;
 }
 
-static const char *spec_of(const fixture *x, const fixture *y, const char *more)
+static const char *spec_of(const data_fixture *x, const data_fixture *y, const char *more)
 {
     static char spec[FIXTURE_SPEC];
     snprintf(spec, sizeof spec, "idx:images=%s,labels=%s%s", x->path, y->path, more);
@@ -56,7 +56,7 @@ static void bytes_stay_bytes(void **state)
     for (int i = 0; i < 24; i++)
         put_big(&x, (uint64_t)(i * 10), 1);
     const bytes y = labels_of(4);
-    fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
+    data_fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
     fast_data *train, *test;
     open_well(spec_of(&fx, &fy, ""), &train, &test);
     assert_null(test);
@@ -106,7 +106,7 @@ static void every_type_is_decoded(void **state)
             put_big(&x, bits, cases[k].width);
             put_big(&y, cases[k].type < 0x0d ? (uint64_t)i : bits, cases[k].width);
         }
-        fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
+        data_fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
         fast_data *train, *test;
         open_well(spec_of(&fx, &fy, ""), &train, &test);
         assert_int_equal(train->dtype, FAST_F32);
@@ -126,7 +126,7 @@ static void every_type_is_decoded(void **state)
 static void refuse(const bytes *x, const bytes *y, const char *more, fast_err want,
                    const char *word)
 {
-    fixture fx = fixture_make(x->at, x->size), fy = fixture_make(y->at, y->size);
+    data_fixture fx = fixture_make(x->at, x->size), fy = fixture_make(y->at, y->size);
     open_badly(spec_of(&fx, &fy, more), want, word, HEAP_MAX);
     fixture_drop(&fx);
     fixture_drop(&fy);
@@ -212,7 +212,7 @@ static void memory_may_run_out(void **state)
     bytes x = header(8, 2, (uint32_t[]){ 4, 2 });
     put(&x, "12345678", 8);
     const bytes y = labels_of(4);
-    fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
+    data_fixture fx = fixture_make(x.at, x.size), fy = fixture_make(y.at, y.size);
     open_without_memory(spec_of(&fx, &fy, ",test_fraction=0.5"));
     char spec[FIXTURE_SPEC];
     snprintf(spec, sizeof spec, "idx:images=%s,labels=%s,test_images=%s,test_labels=%s", fx.path,
@@ -248,7 +248,7 @@ static void gzip_is_unpacked_and_checked(void **state)
     bytes x = header(8, 2, (uint32_t[]){ 4, 2 });
     put(&x, "12345678", 8);
     const bytes y = labels_of(4), x_gz = gzipped(x.at, x.size), y_gz = gzipped(y.at, y.size);
-    fixture fx = fixture_make(x_gz.at, x_gz.size), fy = fixture_make(y_gz.at, y_gz.size);
+    data_fixture fx = fixture_make(x_gz.at, x_gz.size), fy = fixture_make(y_gz.at, y_gz.size);
     fast_data *train, *test;
     open_well(spec_of(&fx, &fy, ",normalize=standard,test_fraction=0.25"), &train, &test);
     assert_int_equal(train->count, 3);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches by step, without a position to keep (loader.h says which samples a step has).
+ * Batches by step, without a stored position (loader.h says which samples a step has).
  *
- * The shuffle is a permutation that any position can be asked of (fast__rng_permute), so a batch
- * costs the same wherever it lies, workers need not agree on anything but the options, and a
- * resumed run continues by asking for the next step.
+ * The shuffle is a permutation with random access (fast__rng_permute), so a batch costs the same at
+ * any position, workers need not agree on anything but the options, and a resumed run continues by
+ * asking for the next step.
  *
- * A step's length is the same for all shards: count / (workers * batch) steps make an epoch, and
- * count / batch where every worker has the whole set. Where each worker has its own part, it goes
- * through it again and again at its own pace, shuffled anew each time; with `partial` an epoch is
- * one pass over that part.
+ * The length of an epoch is the same for all shards: count / (workers * batch) steps, or count /
+ * batch if every worker has the whole set. A worker with a shard of its own cycles through it at
+ * its own pace, shuffled anew each time; with `partial` an epoch is one pass over that shard.
  *
  * Making a batch: sample numbers first, then the gather with normalisation, then labels, then
  * augmentation. With prefetching a thread does this for the steps to come, in a ring of slots;
@@ -20,49 +19,49 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "data/augment.h"
-#include "data/gather.h"
 #include "data/prefetch.h"
+#include "data/sample_gather.h"
 #include "data/shard.h"
 
 #include <string.h>
 
 enum { BATCH_MAX = 1 << 24, WORKERS_MAX = 1 << 20, ACCUMULATE_MAX = 1 << 16, PREFETCH_MAX = 1024 };
 
-/* Making a batch takes microseconds: after a minute something is wrong with the machine. */
+/* Making a batch takes microseconds: a minute means that something is wrong with the machine. */
 static const int64_t prefetch_deadline_ns = 60 * INT64_C(1000000000);
 
 /* Memory for one batch. */
-typedef struct slot {
+typedef struct loader_slot {
     fast_batch batch;  /* views of the arrays below */
     float *x;          /* [batch][features] */
     int32_t *labels;   /* [batch][positions], or NULL */
     float *targets;    /* [batch][outputs], or NULL */
     uint32_t *ids;     /* [batch] */
     uint32_t *samples; /* [batch]: which sample of the set */
-    uint32_t *epochs;  /* [batch]: in which pass over the set: keys the augmentation */
-} slot;
+    uint32_t *epochs;  /* [batch]: which pass over the set; keys the augmentation */
+} loader_slot;
 
 struct fast_loader {
-    const fast_data *data;       /* borrowed */
-    fast_loader_options options; /* `augment` is not kept */
-    fast_augment augment;
-    float *scratch; /* one sample, for augmentation; used by whoever makes batches */
-    uint32_t *own;  /* samples of this worker's part; NULL for shard=sample */
-    int64_t own_count;
-    int64_t steps; /* that make an epoch */
-    slot *slots;   /* prefetch + 1 */
-    int64_t slot_count;
+    const fast_data *data;       /* the set; borrowed */
+    fast_loader_options options; /* the caller's options; `augment` is NULL */
+    fast_augment augment;        /* parsed from the caller's options */
+    float *scratch;     /* one sample, for augmentation; used by the thread that makes batches */
+    uint32_t *own;      /* samples of this worker's shard; NULL for FAST_SHARD_SAMPLE */
+    int64_t own_count;  /* number of samples in `own` */
+    int64_t steps;      /* steps of an epoch */
+    loader_slot *slots; /* prefetch + 1 */
+    int64_t slot_count; /* number of allocated slots */
     fast_prefetch *prefetch; /* NULL: batches are made when asked for */
 };
 
-/* Sample number `position` of pass `epoch` over `count` samples. */
+/* Return sample number `position` of pass `epoch` over `count` samples. */
 static uint32_t sample_at(const fast_loader *loader, int64_t epoch, int64_t count, int64_t position)
 {
     const fast_loader_options *o = &loader->options;
     FAST_ASSERT(position >= 0 && position < count);
     uint64_t i = (uint64_t)position;
     if (o->shuffle) {
-        /* Parts of their own are shuffled apart from each other. */
+        /* Shards are shuffled independently of each other. */
         const uint64_t key =
             loader->own == NULL ? 0 : 0x9e3779b97f4a7c15u * (uint64_t)(o->worker + 1);
         i = fast__rng_permute(o->seed + key, FAST_PURPOSE_SHUFFLE, (uint64_t)epoch, (uint64_t)count,
@@ -72,7 +71,7 @@ static uint32_t sample_at(const fast_loader *loader, int64_t epoch, int64_t coun
 }
 
 /* Choose the samples of a step. */
-static void choose(const fast_loader *loader, int64_t step, slot *s)
+static void choose(const fast_loader *loader, int64_t step, loader_slot *s)
 {
     const fast_loader_options *o = &loader->options;
     const int64_t count = loader->own == NULL ? loader->data->count : loader->own_count;
@@ -88,7 +87,7 @@ static void choose(const fast_loader *loader, int64_t step, slot *s)
     else if (o->partial)
         first = step % loader->steps * o->batch;
     else
-        first = step * o->batch; /* over all passes */
+        first = step * o->batch; /* counted over all passes */
     if (loader->own == NULL || o->partial)
         size = first >= count ? 0 : count - first < size ? count - first : size;
     for (int64_t i = 0; i < size; i++) {
@@ -104,13 +103,13 @@ static void choose(const fast_loader *loader, int64_t step, slot *s)
     s->batch.count = size;
 }
 
-/* Fill slot `index` for a step: what the prefetching thread runs, too. */
+/* Fill slot `index` for a step; the prefetching thread runs it too. */
 static void make(void *ctx, int64_t step, int64_t index)
 {
     fast_loader *loader = ctx;
     FAST_ASSERT(index >= 0 && index < loader->slot_count);
     const fast_data *data = loader->data;
-    slot *s = &loader->slots[index];
+    loader_slot *s = &loader->slots[index];
     choose(loader, step, s);
     const int64_t count = s->batch.count;
     fast__gather(data, s->samples, count, s->x);
@@ -127,12 +126,13 @@ static void make(void *ctx, int64_t step, int64_t index)
                             s->samples[i], s->x + i * data->features, loader->scratch);
 }
 
-/* Workers that one pass over the set is divided among. */
+/* Number of workers that share one pass over the set. */
 static int64_t sharers(const fast_loader_options *o)
 {
     return o->shard == FAST_SHARD_ALL ? 1 : o->workers;
 }
 
+/* Check the options against each other and the set. */
 static fast_err check_options(const fast_data *data, const fast_loader_options *o)
 {
     if (o->batch < 1 || o->batch > BATCH_MAX)
@@ -158,6 +158,7 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
     return FAST_OK;
 }
 
+/* Count the steps of an epoch. */
 static int64_t count_steps(const fast_loader *loader)
 {
     const fast_loader_options *o = &loader->options;
@@ -169,7 +170,8 @@ static int64_t count_steps(const fast_loader *loader)
     return (loader->own_count + o->batch - 1) / o->batch;
 }
 
-static fast_err alloc_slot(const fast_loader *loader, slot *s)
+/* Allocate the arrays of a slot. */
+static fast_err alloc_slot(const fast_loader *loader, loader_slot *s)
 {
     const fast_data *data = loader->data;
     const int64_t batch = loader->options.batch;
@@ -192,6 +194,7 @@ static fast_err alloc_slot(const fast_loader *loader, slot *s)
     return FAST_OK;
 }
 
+/* Everything of fast__loader_new() that can fail. */
 static fast_err open_parts(fast_loader *loader, const char *augment)
 {
     const fast_loader_options *o = &loader->options;
@@ -201,7 +204,7 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
     loader->steps = count_steps(loader);
     FAST_ASSERT(loader->steps > 0);
     FAST_TRY(fast__alloc("a sample", loader->data->features, sizeof(float), &loader->scratch));
-    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(slot), &loader->slots));
+    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(loader_slot), &loader->slots));
     loader->slot_count = o->prefetch + 1;
     for (int64_t i = 0; i < loader->slot_count; i++)
         FAST_TRY(alloc_slot(loader, &loader->slots[i]));
@@ -242,7 +245,7 @@ void fast__loader_free(fast_loader *loader)
         return;
     fast__prefetch_free(loader->prefetch);
     for (int64_t i = 0; i < loader->slot_count; i++) {
-        const slot *s = &loader->slots[i];
+        const loader_slot *s = &loader->slots[i];
         fast__free(s->x);
         fast__free(s->labels);
         fast__free(s->targets);
@@ -263,12 +266,15 @@ int64_t fast__loader_steps(const fast_loader *loader)
 
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out)
 {
+    FAST_ASSERT(loader != NULL && out != NULL);
     FAST_ASSERT(step >= 0 && step < INT64_MAX / BATCH_MAX);
     int64_t index = 0;
     if (loader->prefetch != NULL)
         FAST_TRY(fast__prefetch_get(loader->prefetch, step, &index));
     else
         make(loader, step, 0);
+    FAST_ASSERT(index >= 0 && index < loader->slot_count);
+    FAST_ASSERT(loader->slots[index].batch.count <= loader->options.batch);
     *out = &loader->slots[index].batch;
     return FAST_OK;
 }

@@ -11,44 +11,47 @@
  *   shard sample:      global position p = (step * workers + worker) * batch + i of the epochs'
  *                      permutations, one after the other; an epoch's incomplete last global batch
  *                      is dropped, as PyTorch's drop_last
- *   shard all:         each worker shuffles the whole set; an epoch is a pass of each of them
- *   the others:        each worker shuffles its own fixed part
+ *   shard all:         each worker shuffles the whole set; an epoch is one pass of each worker
+ *   all other shards:  each worker shuffles its own fixed shard
  *
- * With `accumulate` = K a step has K batches (micro-batches), which are asked for by
- * step * K + part: worker w deals with part k as worker w K + k of `workers` K would, so that one
- * worker that accumulates N batches sees what N workers see, sample by sample.
+ * With `accumulate` = K a step has K micro-batches, numbered step * K + k: worker w gets for number
+ * k the samples of worker w K + k of `workers` K. So one worker that accumulates N batches sees the
+ * samples of N workers.
  */
 typedef enum fast_shard {
-    FAST_SHARD_SAMPLE,     /* deal the global shuffle out */
+    FAST_SHARD_SAMPLE,     /* deal out the global shuffle */
     FAST_SHARD_CONTIGUOUS, /* worker k owns the k-th run of samples */
     FAST_SHARD_LABEL,      /* sorted by label, then contiguous */
     FAST_SHARD_DIRICHLET,  /* each label's samples split by Dirichlet(alpha) */
-    FAST_SHARD_ALL         /* every worker has the whole set, in an order of its own */
+    FAST_SHARD_ALL         /* every worker has the whole set, in its own order */
 } fast_shard;
 
+/* How batches are made. */
 typedef struct fast_loader_options {
-    uint64_t seed;       /* of the run: orders, parts, augmentation */
+    uint64_t seed;       /* seed of the run: order, shards, augmentation */
     int64_t batch;       /* samples per worker and step */
     int64_t workers;     /* 0 means 1 */
-    int64_t worker;      /* which of them, from 0 */
-    int64_t accumulate;  /* batches of a step; 0 means 1 */
+    int64_t worker;      /* rank of this worker, from 0 */
+    int64_t accumulate;  /* micro-batches of a step; 0 means 1 */
     fast_shard shard;    /* how the set is divided */
-    double alpha;        /* Dirichlet's */
+    double alpha;        /* concentration of FAST_SHARD_DIRICHLET */
     const char *augment; /* "shift:2+flip+crop:4+noise:0.1", or NULL */
-    int64_t prefetch;    /* batches made ahead by a thread; 0: made when asked for */
+    int64_t prefetch;    /* batches that a thread makes ahead; 0: none */
     bool shuffle;        /* false: file order */
-    bool partial;        /* keep an epoch's incomplete last batch: for evaluation */
+    bool partial;        /* deliver an epoch's incomplete last batch: for evaluation */
 } fast_loader_options;
 
 typedef struct fast_loader fast_loader;
 
+/* Make a loader, which borrows `data`. FAST_EINVAL if the options contradict the set,
+ * FAST_ENOMEM. */
 fast_err fast__loader_new(const fast_data *data, const fast_loader_options *options,
                           fast_loader **out);
 void fast__loader_free(fast_loader *loader);
 
-/* Steps that make one epoch (at least 1: FAST_EINVAL from new where a batch does not fit). */
+/* Return the steps of one epoch, at least 1: fast__loader_new() refuses batches that do not fit. */
 int64_t fast__loader_steps(const fast_loader *loader);
 
-/* The batch of a step (counted over all epochs), or with `accumulate` a part of one. Lent until the
- * next call. Allocates nothing; waits for the prefetching thread only. */
+/* Return the batch of a step (counted over all epochs), or with `accumulate` one micro-batch. Lent
+ * until the next call. Allocates nothing; waits for the prefetching thread only. */
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out);

@@ -11,7 +11,7 @@
  * Floats f4, f8, integers i1 to i8 and u1 to u4 and truth values b1 are read. Python objects are
  * not: they are pickles, and to read a pickle is to run a program.
  */
-#include "data/npy.h"
+#include "data/array.h"
 
 #include "base/memory.h"
 
@@ -21,19 +21,19 @@
 enum { HEADER_MAX = 4096 }; /* bytes; plain arrays need about 128 */
 
 /* The header's text while it is parsed. */
-typedef struct parser {
-    const char *name; /* of the file */
+typedef struct npy_parser {
+    const char *name; /* name of the file */
     const char *at;   /* next byte; the text ends with a zero byte */
-} parser;
+} npy_parser;
 
-static void skip_space(parser *p)
+static void skip_space(npy_parser *p)
 {
     while (*p->at == ' ' || *p->at == '\n' || *p->at == '\t')
         p->at++;
 }
 
-/* Step over `c`, with white space around it. */
-static bool take(parser *p, char c)
+/* Skip `c` with white space around it; false if another character follows. */
+static bool take(npy_parser *p, char c)
 {
     skip_space(p);
     if (*p->at != c)
@@ -43,13 +43,14 @@ static bool take(parser *p, char c)
     return true;
 }
 
-static fast_err fail_header(const parser *p)
+/* Fail at the current position. */
+static fast_err fail_header(const npy_parser *p)
 {
     return fast__fail(FAST_EFORMAT, "%s has a damaged NPY header at \"%.16s\"", p->name, p->at);
 }
 
-/* A quoted string of fewer than `size` bytes. */
-static fast_err take_string(parser *p, char *out, size_t size)
+/* Parse a quoted string of fewer than `size` bytes. */
+static fast_err take_string(npy_parser *p, char *out, size_t size)
 {
     skip_space(p);
     const char quote = *p->at;
@@ -65,8 +66,8 @@ static fast_err take_string(parser *p, char *out, size_t size)
     return FAST_OK;
 }
 
-/* (2, 3), (2,) or (); Python 2 wrote 2L. */
-static fast_err take_shape(parser *p, fast_npy *npy)
+/* Parse (2, 3), (2,) or (); Python 2 wrote 2L. */
+static fast_err take_shape(npy_parser *p, fast_array *npy)
 {
     if (!take(p, '('))
         return fail_header(p);
@@ -80,9 +81,9 @@ static fast_err take_shape(parser *p, fast_npy *npy)
                 return fast__fail(FAST_EFORMAT, "%s claims a dimension that overflows", p->name);
         }
         take(p, 'L');
-        if (npy->rank == FAST_NPY_RANK_MAX)
+        if (npy->rank == FAST_ARRAY_RANK_MAX)
             return fast__fail(FAST_EFORMAT, "%s has more than %d dimensions", p->name,
-                              FAST_NPY_RANK_MAX);
+                              FAST_ARRAY_RANK_MAX);
         npy->shape[npy->rank++] = value;
         if (!take(p, ',') && *p->at != ')')
             return fail_header(p);
@@ -90,7 +91,8 @@ static fast_err take_shape(parser *p, fast_npy *npy)
     return FAST_OK;
 }
 
-static fast_err take_dtype(parser *p, fast_npy *npy)
+/* Parse the element type and refuse those that FAST cannot read. */
+static fast_err take_dtype(npy_parser *p, fast_array *npy)
 {
     char text[16];
     skip_space(p);
@@ -125,8 +127,8 @@ static fast_err take_dtype(parser *p, fast_npy *npy)
     return FAST_OK;
 }
 
-/* True or False. */
-static fast_err take_truth(parser *p, bool *out)
+/* Parse True or False. */
+static fast_err take_truth(npy_parser *p, bool *out)
 {
     skip_space(p);
     const bool yes = strncmp(p->at, "True", 4) == 0;
@@ -137,7 +139,8 @@ static fast_err take_truth(parser *p, bool *out)
     return FAST_OK;
 }
 
-static fast_err parse(parser *p, fast_npy *npy, bool *fortran)
+/* Parse the dictionary. */
+static fast_err parse(npy_parser *p, fast_array *npy, bool *fortran)
 {
     bool has_shape = false;
     if (!take(p, '{'))
@@ -166,116 +169,37 @@ static fast_err parse(parser *p, fast_npy *npy, bool *fortran)
     return FAST_OK;
 }
 
-/* Sizes that make sense and that the rest of the stream can hold. */
-static fast_err check_size(const fast_stream *stream, fast_npy *npy)
-{
-    int64_t size = npy->width;
-    if (npy->rank == 0)
-        return fast__fail(FAST_EFORMAT, "%s holds a single number, expected an array",
-                          stream->name);
-    for (int i = 0; i < npy->rank; i++) {
-        if (npy->shape[i] == 0)
-            return fast__fail(FAST_EFORMAT, "dimension %d of %s is 0", i, stream->name);
-        if (!fast__mul_size(size, npy->shape[i], &size))
-            return fast__fail(FAST_EFORMAT, "the dimensions of %s overflow", stream->name);
-    }
-    if (size > stream->bound)
-        return fast__fail(FAST_EFORMAT, "%s claims %lld bytes of data but can hold at most %lld",
-                          stream->name, (long long)size, (long long)stream->bound);
-    npy->count = size / npy->width;
-    return FAST_OK;
-}
-
-fast_err fast__npy_header(fast_stream *stream, fast_npy *out)
+fast_err fast__npy_header(fast_byte_reader *reader, fast_array *out)
 {
     uint8_t bytes[8];
     uint8_t length[4] = { 0 };
     char text[HEADER_MAX + 1];
-    FAST_TRY(fast__stream_read(stream, bytes, 8));
+    FAST_TRY(fast__reader_read(reader, bytes, 8));
     if (memcmp(bytes, "\x93NUMPY", 6) != 0)
-        return fast__fail(FAST_EFORMAT, "%s is not an NPY file", stream->name);
+        return fast__fail(FAST_EFORMAT, "%s is not an NPY file", reader->name);
     if (bytes[6] < 1 || bytes[6] > 3)
         return fast__fail(FAST_EFORMAT, "%s is NPY version %d.%d; 1.0 to 3.0 are read",
-                          stream->name, bytes[6], bytes[7]);
-    FAST_TRY(fast__stream_read(stream, length, bytes[6] == 1 ? 2 : 4));
+                          reader->name, bytes[6], bytes[7]);
+    FAST_TRY(fast__reader_read(reader, length, bytes[6] == 1 ? 2 : 4));
     const uint32_t size = (uint32_t)length[0] | (uint32_t)length[1] << 8 |
                           (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;
     if (size > HEADER_MAX)
         return fast__fail(FAST_EFORMAT,
                           "%s has an NPY header of %u bytes; a plain array's is below "
                           "%d",
-                          stream->name, size, HEADER_MAX);
-    FAST_TRY(fast__stream_read(stream, text, size));
+                          reader->name, size, HEADER_MAX);
+    FAST_TRY(fast__reader_read(reader, text, size));
     text[size] = 0;
 
-    fast_npy npy = { 0 };
+    fast_array npy = { 0 };
     bool fortran = false;
-    parser p = { .name = stream->name, .at = text };
+    npy_parser p = { .name = reader->name, .at = text };
     FAST_TRY(parse(&p, &npy, &fortran));
-    FAST_TRY(check_size(stream, &npy));
+    FAST_TRY(fast__array_check(reader, &npy));
     if (fortran && npy.rank > 1)
         return fast__fail(FAST_EFORMAT,
                           "%s is in Fortran order; save it with numpy.ascontiguousarray(x)",
-                          stream->name);
+                          reader->name);
     *out = npy;
     return FAST_OK;
-}
-
-static uint64_t little(const uint8_t *b, int width)
-{
-    uint64_t bits = 0;
-    for (int i = 0; i < width; i++)
-        bits |= (uint64_t)b[i] << (8 * i);
-    return bits;
-}
-
-static double decode(const fast_npy *npy, const uint8_t *b)
-{
-    const uint64_t bits = little(b, npy->width);
-    if (npy->kind == 'f' && npy->width == 4) {
-        const uint32_t half = (uint32_t)bits;
-        float value;
-        memcpy(&value, &half, sizeof value);
-        return (double)value;
-    }
-    if (npy->kind == 'f') {
-        double value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    if (npy->kind != 'i')
-        return (double)bits;
-    /* Move the sign to the top and back. */
-    const int shift = 64 - 8 * npy->width;
-    return (double)((int64_t)(bits << shift) >> shift);
-}
-
-fast_err fast__npy_read(fast_stream *stream, const fast_npy *npy, uint8_t *bytes, float *floats,
-                        int32_t *labels, int64_t limit)
-{
-    enum { CHUNK = 1024 };
-    FAST_ASSERT((bytes != NULL) + (floats != NULL) + (labels != NULL) == 1);
-    if (bytes != NULL) {
-        FAST_ASSERT(npy->width == 1);
-        FAST_TRY(fast__stream_read(stream, bytes, npy->count));
-        return fast__stream_end(stream);
-    }
-    uint8_t raw[CHUNK * 8];
-    for (int64_t done = 0; done < npy->count;) {
-        const int64_t count = npy->count - done < CHUNK ? npy->count - done : CHUNK;
-        FAST_TRY(fast__stream_read(stream, raw, count * npy->width));
-        for (int64_t i = 0; i < count; i++) {
-            const double value = decode(npy, raw + i * npy->width);
-            if (floats != NULL) {
-                floats[done + i] = (float)value;
-            } else if (value >= 0 && value < (double)limit) {
-                labels[done + i] = (int32_t)value;
-            } else {
-                return fast__fail(FAST_EFORMAT, "label %lld of %s is %g, not in 0 to %lld",
-                                  (long long)(done + i), stream->name, value, (long long)limit - 1);
-            }
-        }
-        done += count;
-    }
-    return fast__stream_end(stream);
 }

@@ -9,31 +9,32 @@
  */
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/make.h"
-#include "data/npy.h"
+#include "data/array.h"
 #include "data/zip.h"
+
+#include <string.h>
 
 typedef enum numpy_as { AS_IMAGE, AS_SEQUENCE, AS_TOKENS } numpy_as;
 
-/* Where arrays come from: the members of a zip file in memory, or files. */
-typedef struct source {
-    const char *file; /* the zip file's name */
-    void *bytes;      /* the zip file, or NULL: names are paths */
-    size_t size;
-} source;
+/* The source of arrays: the members of a zip file in memory, or files. */
+typedef struct numpy_source {
+    const char *file; /* name of the zip file */
+    void *bytes;      /* bytes of the zip file; NULL: array names are paths */
+    size_t size;      /* number of bytes */
+} numpy_source;
 
-/* What the options of both kinds have in common. */
+/* The options of both kinds. */
 typedef struct numpy_config {
-    char file[FAST_PATH_MAX]; /* NPZ only */
-    char x[FAST_PATH_MAX];    /* array or file of the samples */
-    char y[FAST_PATH_MAX];    /* of their labels or targets */
-    char test_x[FAST_PATH_MAX];
-    char test_y[FAST_PATH_MAX];
-    int as;               /* a numpy_as */
-    int64_t classes;      /* 0: the largest training label decides */
-    int64_t vocabulary;   /* of tokens; 0: the largest training token decides */
-    double test_fraction; /* of the samples, where there is no test array */
-    int normalize;        /* a fast_normalize */
+    char file[FAST_PATH_MAX];   /* NPZ only */
+    char x[FAST_PATH_MAX];      /* array or file of the samples */
+    char y[FAST_PATH_MAX];      /* array or file of the labels or targets */
+    char test_x[FAST_PATH_MAX]; /* array or file of the test samples; "" for none */
+    char test_y[FAST_PATH_MAX]; /* array or file of the test labels or targets */
+    int as;                     /* a numpy_as */
+    int64_t classes;            /* 0: the largest training label decides */
+    int64_t vocabulary;         /* of tokens; 0: the largest training token decides */
+    double test_fraction;       /* fraction of the samples to test on, if there is no test array */
+    int normalize;              /* a fast_normalize */
 } numpy_config;
 
 #define COMMON_OPTIONS                                                                      \
@@ -44,7 +45,7 @@ typedef struct numpy_config {
         FAST_OPT_INT(numpy_config, vocabulary, "0", 0, FAST_CLASSES_MAX,                    \
                      "tokens that exist; 0 takes the largest training token for the last"), \
         FAST_OPT_REAL(numpy_config, test_fraction, "0.2", 0, 0.9,                           \
-                      "part of the samples to test on where there is no test array"),       \
+                      "fraction of the samples to test on if there is no test array"),      \
         FAST_OPT_CHOICE(numpy_config, normalize, "unit", FAST_NORMALIZE_CHOICES,            \
                         "bytes divided by 255, mean 0 and deviation 1, or as they are"),    \
         FAST_OPT_END
@@ -66,67 +67,40 @@ static const fast_option npz_options[] = {
     COMMON_OPTIONS,
 };
 
-static fast_err open_array(const source *from, const char *name, fast_stream *stream, fast_npy *npy)
+/* Open an array and read its header. */
+static fast_err open_array(const numpy_source *from, const char *name, fast_byte_reader *reader,
+                           fast_array *out)
 {
     if (from->bytes != NULL)
-        FAST_TRY(fast__zip_open(from->file, from->bytes, from->size, name, stream));
+        FAST_TRY(fast__zip_open(from->file, from->bytes, from->size, name, reader));
     else
-        FAST_TRY(fast__stream_open(name, stream));
-    const fast_err err = fast__npy_header(stream, npy);
+        FAST_TRY(fast__reader_open(name, reader));
+    const fast_err err = fast__npy_header(reader, out);
     if (err)
-        fast__stream_close(stream);
+        fast__reader_close(reader);
     return err;
 }
 
-/* The sizes of a set from the headers of its two arrays. */
-static fast_err plan(const numpy_config *c, const char *x_name, const fast_npy *x,
-                     const char *y_name, const fast_npy *y, fast_data *like)
+/* Describe the set of two arrays: images and vectors as for any format, or sequences, or tokens. */
+static fast_err plan_set(const numpy_config *c, const char *x_name, const fast_array *x,
+                         const char *y_name, const fast_array *y, fast_data *like)
 {
-    const int64_t *d = x->shape;
-    if (x->shape[0] != y->shape[0])
-        return fast__fail(FAST_EFORMAT, "%s has %lld samples but %s has %lld labels", x_name,
-                          (long long)x->shape[0], y_name, (long long)y->shape[0]);
-    if (y->rank > 2)
-        return fast__fail(FAST_EFORMAT, "labels in %s have %d dimensions, expected 1 or 2", y_name,
-                          y->rank);
+    FAST_TRY(fast__array_plan(x_name, x, y_name, y, like));
     if (c->as == AS_TOKENS && x->rank != 2)
         return fast__fail(FAST_EFORMAT, "tokens in %s have %d dimensions, expected 2", x_name,
                           x->rank);
     if (c->as == AS_SEQUENCE && x->rank != 3)
         return fast__fail(FAST_EFORMAT, "sequences in %s have %d dimensions, expected 3", x_name,
                           x->rank);
-    const int64_t rows = x->rank > 1 ? d[1] : 1;
-    *like = (fast_data){ .count = d[0], .rank = 1, .shape = { rows, 1, 1 } };
+    like->tokens = c->as == AS_TOKENS;
     if (c->as == AS_SEQUENCE) {
         like->rank = 2;
-        like->shape[1] = d[2];
-    } else if (x->rank > 2) {
-        like->rank = 3;
-        like->shape[0] = x->rank == 4 ? d[1] : 1;
-        like->shape[1] = d[x->rank - 2];
-        like->shape[2] = d[x->rank - 1];
-    }
-    like->dtype = x->width == 1 && x->kind != 'i' ? FAST_U8 : FAST_F32;
-    like->tokens = c->as == AS_TOKENS;
-    const int64_t answers = y->rank == 2 ? y->shape[1] : 1;
-    if (y->kind == 'f') {
-        like->outputs = answers;
-    } else {
-        like->positions = answers;
-        like->classes = FAST_CLASSES_MAX; /* until the labels are read */
+        memcpy(like->shape, (const int64_t[]){ x->shape[1], x->shape[2], 1 }, sizeof like->shape);
     }
     return FAST_OK;
 }
 
-/* One more than the largest value: classes or vocabulary where they are not given. */
-static int64_t count_labels(const int32_t *labels, int64_t count)
-{
-    int32_t top = 0;
-    for (int64_t i = 0; i < count; i++)
-        top = labels[i] > top ? labels[i] : top;
-    return (int64_t)top + 1;
-}
-
+/* One more than the largest token: the vocabulary if the user gives none. */
 static int64_t count_tokens(const fast_data *data)
 {
     float top = 0;
@@ -139,50 +113,40 @@ static int64_t count_tokens(const fast_data *data)
     return top < FAST_CLASSES_MAX ? (int64_t)top + 1 : FAST_CLASSES_MAX;
 }
 
-static fast_err fill(fast_stream *x_stream, const fast_npy *x, fast_stream *y_stream,
-                     const fast_npy *y, int64_t classes, int64_t vocabulary, fast_data *data)
-{
-    const bool bytes = data->dtype == FAST_U8;
-    FAST_TRY(fast__npy_read(x_stream, x, bytes ? data->x : NULL, bytes ? NULL : data->x, NULL, 0));
-    FAST_TRY(fast__npy_read(y_stream, y, NULL, data->targets, data->labels,
-                            classes > 0 ? classes : FAST_CLASSES_MAX));
-    if (data->labels != NULL)
-        data->classes = data->outputs =
-            classes > 0 ? classes : count_labels(data->labels, data->count * data->positions);
-    if (data->tokens)
-        data->vocabulary = vocabulary > 0 ? vocabulary : count_tokens(data);
-    return FAST_OK;
-}
-
-/* Read one set; `like` is the training set, whose classes hold for the test set, or NULL. */
-static fast_err read_set(const numpy_config *c, const source *from, const char *x_name,
+/* Read one set; `train` is the training set, whose classes hold for the test set, or NULL. */
+static fast_err read_set(const numpy_config *c, const numpy_source *from, const char *x_name,
                          const char *y_name, const fast_data *train, fast_data **out)
 {
-    fast_stream x_stream, y_stream;
-    fast_npy x, y;
+    fast_byte_reader x_reader, y_reader;
+    fast_array x, y;
     fast_data like;
     fast_data *data = NULL;
-    FAST_TRY(open_array(from, x_name, &x_stream, &x));
-    fast_err err = open_array(from, y_name, &y_stream, &y);
+    FAST_TRY(open_array(from, x_name, &x_reader, &x));
+    fast_err err = open_array(from, y_name, &y_reader, &y);
     if (err)
         goto close_x;
-    err = plan(c, x_name, &x, y_name, &y, &like);
+    err = plan_set(c, x_name, &x, y_name, &y, &like);
     if (!err)
         err = fast__data_make(&like, &data);
     if (!err)
-        err = fill(&x_stream, &x, &y_stream, &y, train != NULL ? train->classes : c->classes,
-                   train != NULL ? train->vocabulary : c->vocabulary, data);
+        err = fast__array_fill(&x_reader, &x, &y_reader, &y,
+                               train != NULL ? train->classes : c->classes, data);
+    if (!err && data->tokens)
+        data->vocabulary = train != NULL       ? train->vocabulary
+                           : c->vocabulary > 0 ? c->vocabulary
+                                               : count_tokens(data);
     if (err)
         fast_data_free(data);
     else
         *out = data;
-    fast__stream_close(&y_stream);
+    fast__reader_close(&y_reader);
 close_x:
-    fast__stream_close(&x_stream);
+    fast__reader_close(&x_reader);
     return err;
 }
 
-static fast_err open_sets(const numpy_config *c, const source *from, fast_data **train_out,
+/* Read the training set, and read or split off the test set. */
+static fast_err open_sets(const numpy_config *c, const numpy_source *from, fast_data **train_out,
                           fast_data **test_out)
 {
     if ((c->test_x[0] == 0) != (c->test_y[0] == 0))
@@ -190,14 +154,14 @@ static fast_err open_sets(const numpy_config *c, const source *from, fast_data *
     fast_data *train;
     fast_data *test = NULL;
     FAST_TRY(read_set(c, from, c->x, c->y, NULL, &train));
-    const fast_err err = c->test_x[0] == 0
-                             ? fast__data_split(&train, c->test_fraction, true, &train, &test)
-                             : read_set(c, from, c->test_x, c->test_y, train, &test);
+    const fast_err err =
+        c->test_x[0] != 0 ? read_set(c, from, c->test_x, c->test_y, train, &test) : FAST_OK;
     if (err) {
         fast_data_free(train);
         return err;
     }
-    return fast__data_finish((fast_normalize)c->normalize, &train, &test, train_out, test_out);
+    return fast__data_finish_split((fast_normalize)c->normalize, c->test_fraction, true, &train,
+                                   &test, train_out, test_out);
 }
 
 static fast_err npy_open(const void *config, uint64_t seed, fast_data **train_out,
@@ -207,7 +171,7 @@ static fast_err npy_open(const void *config, uint64_t seed, fast_data **train_ou
     const numpy_config *c = config;
     if (c->x[0] == 0 || c->y[0] == 0)
         return fast__fail(FAST_EINVAL, "data npy needs files: npy:x=FILE,y=FILE");
-    return open_sets(c, &(source){ .file = c->x }, train_out, test_out);
+    return open_sets(c, &(numpy_source){ .file = c->x }, train_out, test_out);
 }
 
 static fast_err npz_open(const void *config, uint64_t seed, fast_data **train_out,
@@ -217,7 +181,7 @@ static fast_err npz_open(const void *config, uint64_t seed, fast_data **train_ou
     const numpy_config *c = config;
     if (c->file[0] == 0)
         return fast__fail(FAST_EINVAL, "data npz needs a file: npz:file=FILE");
-    source from = { .file = c->file };
+    numpy_source from = { .file = c->file };
     FAST_TRY(fast__file_read(c->file, UINT32_MAX, &from.bytes, &from.size));
     const fast_err err = open_sets(c, &from, train_out, test_out);
     fast__free(from.bytes);

@@ -6,7 +6,7 @@
  */
 #include "data/data.h"
 
-#include "data/fixture.h"
+#include "data/data_fixture.h"
 
 #include <stdlib.h>
 
@@ -51,7 +51,7 @@ static void y_make(int count)
     npy(&y_file, 1, header, labels, (size_t)count * 8);
 }
 
-static const char *spec_of(const fixture *x, const fixture *y, const char *more)
+static const char *spec_of(const data_fixture *x, const data_fixture *y, const char *more)
 {
     static char spec[FIXTURE_SPEC];
     snprintf(spec, sizeof spec, "npy:x=%s,y=%s,test_fraction=0%s", x->path, y->path, more);
@@ -60,7 +60,8 @@ static const char *spec_of(const fixture *x, const fixture *y, const char *more)
 
 static fast_data *pair(const char *more)
 {
-    fixture fx = fixture_make(x_file.at, x_file.size), fy = fixture_make(y_file.at, y_file.size);
+    data_fixture fx = fixture_make(x_file.at, x_file.size),
+                 fy = fixture_make(y_file.at, y_file.size);
     fast_data *train, *test;
     open_well(spec_of(&fx, &fy, more), &train, &test);
     fixture_drop(&fx);
@@ -70,7 +71,8 @@ static fast_data *pair(const char *more)
 
 static void refuse(const char *more, fast_err want, const char *word)
 {
-    fixture fx = fixture_make(x_file.at, x_file.size), fy = fixture_make(y_file.at, y_file.size);
+    data_fixture fx = fixture_make(x_file.at, x_file.size),
+                 fy = fixture_make(y_file.at, y_file.size);
     open_badly(spec_of(&fx, &fy, more), want, word, HEAP_MAX);
     fixture_drop(&fx);
     fixture_drop(&fy);
@@ -287,7 +289,7 @@ static void zip(bytes *out, unsigned method, const bytes *x, uint32_t x_unpacked
     put_little(out, 0, 2);
 }
 
-static const char *npz_spec(const fixture *f, const char *more)
+static const char *npz_spec(const data_fixture *f, const char *more)
 {
     static char spec[FIXTURE_SPEC];
     snprintf(spec, sizeof spec, "npz:file=%s,test_fraction=0%s", f->path, more);
@@ -296,7 +298,7 @@ static const char *npz_spec(const fixture *f, const char *more)
 
 static void refuse_zip(const char *more, fast_err want, const char *word)
 {
-    fixture f = fixture_make(scratch.at, scratch.size);
+    data_fixture f = fixture_make(scratch.at, scratch.size);
     open_badly(npz_spec(&f, more), want, word, HEAP_MAX);
     fixture_drop(&f);
 }
@@ -318,7 +320,7 @@ static void stored_arrays(void **state)
     y_make(2);
     npy(&x_file, 1, HEADER("<f4", "False", "2, 2"), f4, sizeof f4);
     zip(&scratch, 0, &x_file, (uint32_t)x_file.size, crc_of(&x_file));
-    fixture f = fixture_make(scratch.at, scratch.size);
+    data_fixture f = fixture_make(scratch.at, scratch.size);
     fast_data *train, *test;
     open_well(npz_spec(&f, ""), &train, &test);
     assert_memory_equal(train->x, f4, sizeof f4);
@@ -365,7 +367,7 @@ static void any_byte_may_be_wrong(void **state)
         const uint8_t wrong[] = { 0, 255, (uint8_t)(right + 1) };
         for (int k = 0; k < 3; k++) {
             scratch.at[i] = wrong[k];
-            fixture f = fixture_make(scratch.at, scratch.size);
+            data_fixture f = fixture_make(scratch.at, scratch.size);
             fast_data *train = NULL, *test = NULL;
             fast__alloc_largest();
             if (fast__data_open(npz_spec(&f, ""), 1, &train, &test, NULL) == FAST_OK)
@@ -408,7 +410,7 @@ static void deflated_arrays(void **state)
     deflated(x_file.at, x_file.size, &packed);
     const uint32_t crc = crc_of(&x_file);
     zip(&scratch, 8, &packed, (uint32_t)x_file.size, crc);
-    fixture f = fixture_make(scratch.at, scratch.size);
+    data_fixture f = fixture_make(scratch.at, scratch.size);
     fast_data *train, *test;
     open_well(npz_spec(&f, ""), &train, &test);
     assert_memory_equal(train->x, f4, sizeof f4);

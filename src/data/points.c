@@ -4,7 +4,7 @@
  *
  *   spirals  arms in the plane: at t in [0, 1), radius t and angle 2 pi (turns t + k / classes);
  *            no straight line separates them, a small network does
- *   blobs    one normal cloud a class, around centres that the seed draws: easy, any size
+ *   blobs    one normal cloud per class, around centres that the seed draws: easy, of any size
  */
 #include "data/synthetic.h"
 
@@ -13,8 +13,8 @@
 typedef struct spirals_config {
     int64_t train;   /* training samples */
     int64_t test;    /* test samples */
-    int64_t classes; /* arms */
-    double turns;    /* of each arm around the middle */
+    int64_t classes; /* number of arms */
+    double turns;    /* rotations of each arm around the centre */
     double noise;    /* standard deviation of each coordinate */
 } spirals_config;
 
@@ -27,6 +27,7 @@ static const fast_option spirals_options[] = {
     FAST_OPT_END,
 };
 
+/* Draw a point of a random arm. */
 static void draw_spiral(const void *config, uint64_t seed, fast_rng *rng, fast_data *data,
                         int64_t i)
 {
@@ -64,9 +65,9 @@ const fast_data_kind fast__data_spirals = {
 typedef struct blobs_config {
     int64_t train;    /* training samples */
     int64_t test;     /* test samples */
-    int64_t classes;  /* clouds */
-    int64_t features; /* dimensions */
-    double distance;  /* standard deviation of the centres' coordinates; that of a cloud is 1 */
+    int64_t classes;  /* number of clouds */
+    int64_t features; /* number of dimensions */
+    double distance;  /* standard deviation of the centres' coordinates; a cloud's is 1 */
 } blobs_config;
 
 static const fast_option blobs_options[] = {
@@ -75,10 +76,11 @@ static const fast_option blobs_options[] = {
     FAST_OPT_INT(blobs_config, classes, "4", 2, 1000, "clouds, a class each"),
     FAST_OPT_INT(blobs_config, features, "8", 1, 100000, "dimensions"),
     FAST_OPT_REAL(blobs_config, distance, "1.5", 0, 1000,
-                  "how far centres lie apart; clouds have deviation 1"),
+                  "standard deviation of the centres; that of a cloud is 1"),
     FAST_OPT_END,
 };
 
+/* Draw a point of a random cloud. */
 static void draw_blob(const void *config, uint64_t seed, fast_rng *rng, fast_data *data, int64_t i)
 {
     const blobs_config *c = config;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bounded ring of slots between one maker, the thread of this file, and one taker.
+ * A bounded ring of slots between one producer, the thread of this file, and one consumer.
  *
- * Step s lives in slot s % (depth + 1). The taker holds step `held`; the maker may go on to
+ * Step s is in slot s % (depth + 1). The consumer holds step `held`; the producer may advance to
  * held + depth, which are the other slots of the ring, so the two never touch one slot at a time:
  *
- *      held        next          held + depth
- *   [ taker ][ made ][ being made ][ free ]
+ *      held           next           held + depth
+ *   [ consumer ][ made ][ being made ][ free ]
  *
- * A step out of order moves both positions; the maker finishes what it makes, sees that the
- * generation changed and goes on from the new position. One mutex guards all of it; slots are
- * filled outside of it. Nothing is allocated after new. Cost: two short critical sections a step.
+ * A step out of order moves both positions; the producer finishes its current step, sees that the
+ * generation changed and continues at the new position. One mutex guards all of it; slots are
+ * filled without it. Nothing is allocated after new. Cost: two short critical sections a step.
  */
 #include "data/prefetch.h"
 
@@ -21,21 +21,22 @@
 #include <time.h>
 
 struct fast_prefetch {
-    fast_prefetch_fn *make; /* constant after new, as the next three */
-    void *ctx;
-    int64_t depth;       /* steps ahead at most */
-    int64_t deadline_ns; /* how long a get waits at most */
-    fast_thread thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t made;  /* signalled by the maker: next has grown */
-    pthread_cond_t moved; /* signalled by the taker: held has moved, or stop */
-    /* Guarded by mutex from here on. */
-    int64_t held;       /* step that the taker has, or waits for; -1 before the first get */
-    int64_t next;       /* first step that is not made */
-    int64_t generation; /* counts the times that the taker started over */
-    bool stop;          /* the maker is to return */
+    fast_prefetch_fn *make; /* fills a slot; constant after new, as are the next three */
+    void *ctx;              /* context of `make` */
+    int64_t depth;          /* largest number of steps ahead */
+    int64_t deadline_ns;    /* longest wait of a get */
+    fast_thread thread;     /* the producer */
+    pthread_mutex_t mutex;  /* guards the fields from `held` on */
+    pthread_cond_t made;    /* signalled by the producer: next has grown */
+    pthread_cond_t moved;   /* signalled by the consumer: held has moved, or stop */
+    /* Guarded by mutex. */
+    int64_t held;       /* step of the consumer; -1 before the first get */
+    int64_t next;       /* first step that is not made yet */
+    int64_t generation; /* number of times the consumer jumped */
+    bool stop;          /* the producer must return */
 };
 
+/* The producer's thread. */
 static void *maker_main(void *ctx)
 {
     fast_prefetch *p = ctx;
@@ -127,6 +128,7 @@ fast_err fast__prefetch_get(fast_prefetch *p, int64_t step, int64_t *slot_out)
                              "%g s; it is at step %lld",
                              (long long)step, (double)p->deadline_ns * 1e-9, (long long)p->next);
     }
+    FAST_ASSERT(err || p->next > step);
     pthread_mutex_unlock(&p->mutex);
     if (!err)
         *slot_out = step % (p->depth + 1);

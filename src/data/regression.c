@@ -3,11 +3,11 @@
  * Regression without a file:
  *
  *   linear     y_o = sum_k w_ok x_k / sqrt(features) + b_o + noise, where x, w and b are standard
- *              normal; w and b come from the seed. The best mean squared error is noise^2.
+ *              normal; the seed draws w and b. The best mean squared error is noise^2.
  *   nonlinear  Friedman's first function ("Multivariate Adaptive Regression Splines", 1991),
  *              10 sin(pi x_1 x_2) + 20 (x_3 - 1/2)^2 + 10 x_4 + 5 x_5 for x uniform in [0, 1);
- *              further features mean nothing. Its mean, 14.4, and deviation, 4.9, are taken out
- *              before the noise, so that a model which answers 0 has an error of about 1.
+ *              further features have no effect. It is standardised by its mean, 14.4, and
+ *              deviation, 4.9, before the noise, so that a model which answers 0 has an error of 1.
  */
 #include "data/synthetic.h"
 
@@ -20,7 +20,7 @@ typedef struct regression_config {
     int64_t test;     /* test samples */
     int64_t features; /* numbers of a sample */
     int64_t outputs;  /* linear only: numbers to predict */
-    double noise;     /* standard deviation of an output's */
+    double noise;     /* standard deviation of an output's noise */
 } regression_config;
 
 static const fast_option linear_options[] = {
@@ -41,6 +41,7 @@ static const fast_option nonlinear_options[] = {
     FAST_OPT_END,
 };
 
+/* Draw one sample of the linear function. */
 static void draw_linear(const void *config, uint64_t seed, fast_rng *rng, fast_data *data,
                         int64_t i)
 {
@@ -60,6 +61,7 @@ static void draw_linear(const void *config, uint64_t seed, fast_rng *rng, fast_d
     }
 }
 
+/* Draw one sample of Friedman's function. */
 static void draw_nonlinear(const void *config, uint64_t seed, fast_rng *rng, fast_data *data,
                            int64_t i)
 {

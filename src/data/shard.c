@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fixed parts of a data set, one for each worker: data that differs from worker to worker is what
- * asynchronous and federated strategies are tried on.
+ * Fixed shards of a data set, one for each worker: asynchronous and federated strategies are tested
+ * on data that differs from worker to worker.
  *
  *   contiguous  worker k owns the samples from k * count / workers on
- *   label       the same after a stable sort by label: a worker sees few classes
+ *   label       contiguous after a stable sort by label: a worker sees few classes
  *   dirichlet   for each class, shares q ~ Dirichlet(alpha, ..., alpha) of its samples go to the
  *               workers (Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data
  *               Distribution for Federated Visual Classification", 2019): alpha large is even,
  *               alpha small gives a class to few workers
  *
- * A Dirichlet draw is normalised Gamma(alpha) draws (Marsaglia and Tsang 2000), kept as logarithms
- * because for small alpha all of them can be below the smallest double. Sequences go by their
- * first label.
+ * A Dirichlet draw is normalised Gamma(alpha) draws (Marsaglia and Tsang 2000), stored as
+ * logarithms because for small alpha all of them can be below the smallest double. Sequences are
+ * sharded by their first label.
  */
 #include "data/shard.h"
 
@@ -21,14 +21,13 @@
 
 #include <math.h>
 
-/* Where worker k's part begins, of `count` in equal parts. */
+/* Return where worker k's shard begins, of `count` samples in equal shards. */
 static int64_t cut(int64_t count, int64_t workers, int64_t k)
 {
     return count / workers * k + (count % workers) * k / workers;
 }
 
-/* Sort the samples by label, keeping order; start[c] is where class c begins, start[classes] the
- * end. */
+/* Sort the samples by label, stably; start[c] is where class c begins, start[classes] the end. */
 static void sort_by_label(const fast_data *data, uint32_t *order, int64_t *start)
 {
     for (int64_t i = 0; i < data->count; i++)
@@ -47,7 +46,7 @@ static void sort_by_label(const fast_data *data, uint32_t *order, int64_t *start
     start[0] = 0;
 }
 
-/* Uniform in (0, 1): its logarithm is finite. */
+/* Uniform in (0, 1), so that its logarithm is finite. */
 static double open_uniform(fast_rng *rng)
 {
     return ((double)fast__rng_u32(rng) + 0.5) / 4294967296.0;
@@ -69,7 +68,7 @@ static double log_gamma_draw(double alpha, fast_rng *rng)
     }
 }
 
-/* shares[k] = worker k's part of class `label`; they sum to 1. */
+/* Draw shares[k], worker k's fraction of class `label`; they sum to 1. */
 static void draw_shares(const fast_loader_options *o, int64_t label, double *shares)
 {
     fast_rng rng;
@@ -88,7 +87,7 @@ static void draw_shares(const fast_loader_options *o, int64_t label, double *sha
         shares[k] /= sum;
 }
 
-/* Give a class's samples, in a random order, to the workers by their shares. */
+/* Deal a class's samples, in a random order, to the workers by their shares. */
 static void deal_class(const fast_loader_options *o, int64_t label, const uint32_t *samples,
                        int64_t count, const double *shares, uint32_t *owner)
 {
@@ -107,9 +106,9 @@ static void deal_class(const fast_loader_options *o, int64_t label, const uint32
     }
 }
 
-/* A worker without samples could not take part: it gets one of the largest part. */
-static void feed_the_empty(const fast_loader_options *o, int64_t count, uint32_t *owner,
-                           int64_t *sizes)
+/* Give every worker without samples one of the largest shard, since it could not take part. */
+static void fill_empty_shards(const fast_loader_options *o, int64_t count, uint32_t *owner,
+                              int64_t *sizes)
 {
     for (int64_t i = 0; i < count; i++)
         sizes[owner[i]]++;
@@ -128,6 +127,7 @@ static void feed_the_empty(const fast_loader_options *o, int64_t count, uint32_t
     }
 }
 
+/* Set the owner of every sample by Dirichlet shares. */
 static fast_err deal_dirichlet(const fast_data *data, const fast_loader_options *o,
                                const uint32_t *order, const int64_t *start, uint32_t *owner)
 {
@@ -140,14 +140,14 @@ static fast_err deal_dirichlet(const fast_data *data, const fast_loader_options 
             draw_shares(o, c, shares);
             deal_class(o, c, order + start[c], start[c + 1] - start[c], shares, owner);
         }
-        feed_the_empty(o, data->count, owner, sizes);
+        fill_empty_shards(o, data->count, owner, sizes);
     }
     fast__free(sizes);
     fast__free(shares);
     return err;
 }
 
-/* Copy what the worker owns. */
+/* Copy the samples that the worker owns. */
 static fast_err pick(const fast_data *data, const fast_loader_options *o, const uint32_t *order,
                      const uint32_t *owner, uint32_t **out, int64_t *count_out)
 {
@@ -175,6 +175,7 @@ static fast_err pick(const fast_data *data, const fast_loader_options *o, const 
     return FAST_OK;
 }
 
+/* The worker's samples for shards by label and by Dirichlet. */
 static fast_err own_by_label(const fast_data *data, const fast_loader_options *o, uint32_t *order,
                              int64_t *start, uint32_t *owner, uint32_t **out, int64_t *count_out)
 {

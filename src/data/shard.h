@@ -3,8 +3,8 @@
 
 #include "data/loader.h"
 
-/* The samples that options->worker owns under any shard but FAST_SHARD_SAMPLE, at least one, in the
- * order of the data set (of the labels for FAST_SHARD_LABEL). Every sample belongs to exactly one
- * worker, with FAST_SHARD_ALL to every one. The caller frees *out. */
+/* Return the samples that options->worker owns under any shard but FAST_SHARD_SAMPLE, at least one,
+ * in the order of the data set (of the labels for FAST_SHARD_LABEL). Every sample belongs to
+ * exactly one worker, with FAST_SHARD_ALL to all. The caller frees *out. */
 fast_err fast__shard_own(const fast_data *data, const fast_loader_options *options, uint32_t **out,
                          int64_t *count_out);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens to a set between reading and use: a part of it becomes the test set, and the
- * training set's constants normalise both.
+ * From reading to use: a part of the set becomes the test set, and the training set's constants
+ * normalise both.
  *
  * Standardisation is x' = (x - m) / s with m and s of each channel over the training set alone
- * (Welford's sums are not needed: two passes in double are exact enough). A channel that never
- * changes keeps s = 1, so that it becomes 0 and not a division by nothing.
+ * (two passes in double are exact enough). A constant channel has s = 1, so that it becomes 0
+ * instead of a division by zero.
  */
 #include "base/memory.h"
 #include "base/rng.h"
@@ -14,19 +14,20 @@
 #include <math.h>
 #include <string.h>
 
+/* Element i of all samples. */
 static double element(const fast_data *data, int64_t i)
 {
     return data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
 }
 
-/* Mean, or mean square distance from `mean`, of one channel over all samples. */
+/* Return the mean, or the mean square distance from `mean`, of one channel over all samples. */
 static double moment(const fast_data *data, int64_t channel, bool square, double mean)
 {
     const int64_t run = data->features / data->channels;
     double sum = 0;
     for (int64_t n = 0; n < data->count; n++) {
         const int64_t start = n * data->features + channel * run;
-        double part = 0; /* of one sample: keeps the sum of a large set accurate */
+        double part = 0; /* sum of one sample: keeps the sum of a large set accurate */
         for (int64_t i = start; i < start + run; i++) {
             const double d = element(data, i) - mean;
             part += square ? d * d : d;
@@ -36,6 +37,7 @@ static double moment(const fast_data *data, int64_t channel, bool square, double
     return sum / (double)(data->count * run);
 }
 
+/* Set mean and scale so that every channel has mean 0 and deviation 1. */
 static void standardize(fast_data *data)
 {
     for (int64_t c = 0; c < data->channels; c++) {
@@ -43,7 +45,8 @@ static void standardize(fast_data *data)
         const double deviation = sqrt(moment(data, c, true, mean));
         data->mean[c] = (float)mean;
         data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
-        /* Floats near the type's limits overflow one of the two: leave such a channel alone. */
+        /* Values near the limits of float overflow one of the two: such a channel is not
+         * normalised. */
         if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
             data->mean[c] = 0;
             data->scale[c] = 1;
@@ -74,7 +77,7 @@ static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_da
     const size_t target_size = (size_t)all->outputs * sizeof(float);
     for (int64_t i = 0; i < part->count; i++) {
         const uint64_t at = (uint64_t)(first + i);
-        /* Files ignore the run's seed: the same samples are tested in every run. */
+        /* The run's seed has no effect: every run tests on the same samples. */
         const size_t from =
             shuffle ? fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)all->count, at)
                     : at;
@@ -88,6 +91,7 @@ static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_da
     }
 }
 
+/* Make a set of `count` samples of `all`. */
 static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int64_t count,
                           fast_data **out)
 {
@@ -108,7 +112,8 @@ static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int
     return FAST_OK;
 }
 
-/* The first part and the last, which is `fraction` of all; `all` stays the caller's. */
+/* Divide `all` into training set and test set, which is `fraction` of it; `all` stays the
+ * caller's. */
 static fast_err divide(const fast_data *all, const char *option, double fraction, bool shuffle,
                        fast_data **train_out, fast_data **test_out)
 {
@@ -149,22 +154,23 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
 
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test)
 {
-    fast_data *kept;
+    fast_data *remaining;
     fast_data *held;
-    FAST_TRY(divide(*train, "holdout", fraction, true, &kept, &held));
-    /* Normalised by the whole training set's constants, as it was opened. */
-    fast_data *const parts[] = { kept, held };
+    FAST_TRY(divide(*train, "holdout", fraction, true, &remaining, &held));
+    /* Normalised by the constants of the whole training set, as it was opened. */
+    fast_data *const parts[] = { remaining, held };
     for (int i = 0; i < 2; i++) {
         memcpy(parts[i]->mean, (*train)->mean, (size_t)(*train)->channels * sizeof(float));
         memcpy(parts[i]->scale, (*train)->scale, (size_t)(*train)->channels * sizeof(float));
     }
     fast_data_free(*train);
     fast_data_free(*test);
-    *train = kept;
+    *train = remaining;
     *test = held;
     return FAST_OK;
 }
 
+/* Check both sets, and that their samples have the same form. */
 static fast_err check_pair(const fast_data *train, const fast_data *test)
 {
     FAST_TRY(fast__data_check(train));
@@ -185,12 +191,22 @@ static fast_err check_pair(const fast_data *train, const fast_data *test)
     return FAST_OK;
 }
 
+fast_err fast__data_finish_split(fast_normalize how, double fraction, bool shuffle,
+                                 fast_data **train_move, fast_data **test_move,
+                                 fast_data **train_out, fast_data **test_out)
+{
+    if (*test_move == NULL)
+        FAST_TRY(fast__data_split(train_move, fraction, shuffle, train_move, test_move));
+    return fast__data_finish(how, train_move, test_move, train_out, test_out);
+}
+
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
                            fast_data **train_out, fast_data **test_out)
 {
     fast_data *train = *train_move;
     fast_data *test = *test_move;
     *train_move = *test_move = NULL;
+    FAST_ASSERT(train != NULL);
     const fast_err err = check_pair(train, test);
     if (err) {
         fast_data_free(train);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What synthetic sets share: two parts, drawn sample by sample, each from a stream of its own, so
- * that a larger set begins with the samples of a smaller one and the test set is no part of either.
+ * Synthetic sets: two parts, drawn sample by sample, each from a stream of its own, so that a
+ * larger set begins with the samples of a smaller one and the test set shares no samples with
+ * either.
  */
 #include "data/synthetic.h"
 
+/* Draw the training or the test set. */
 static fast_err draw_part(const fast_data *like, uint64_t part, int64_t count, fast_draw_fn *draw,
                           const void *config, uint64_t seed, fast_data **out)
 {

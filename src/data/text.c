@@ -2,8 +2,8 @@
 /*
  * Plain text as characters, for language models: sample i is bytes i * T to i * T + T - 1, and the
  * label of each position is the byte that follows it. The alphabet is the bytes that occur, sorted.
- * The end of the text is the test set, so that nothing tested was read in training.
- * Memory: five bytes for each of the file.
+ * The end of the text is the test set, so that no tested text was read in training. Memory: five
+ * bytes for each of the file.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -14,15 +14,15 @@
 static const size_t file_size_max = (size_t)1 << 32;
 
 typedef struct text_config {
-    char file[FAST_PATH_MAX];
-    int64_t length;       /* T */
-    double test_fraction; /* of the text, at its end */
+    char file[FAST_PATH_MAX]; /* path of the text */
+    int64_t length;           /* T, characters of a sample */
+    double test_fraction;     /* fraction of the text to test on, at its end */
 } text_config;
 
 static const fast_option text_options[] = {
     FAST_OPT_TEXT(text_config, file, "", NULL, "the text"),
     FAST_OPT_INT(text_config, length, "64", 1, 65536, "characters of a sample"),
-    FAST_OPT_REAL(text_config, test_fraction, "0.1", 0, 0.9, "part of the text to test on"),
+    FAST_OPT_REAL(text_config, test_fraction, "0.1", 0, 0.9, "fraction of the text to test on"),
     FAST_OPT_END,
 };
 
@@ -43,6 +43,7 @@ static int64_t find_alphabet(const uint8_t *text, size_t size, uint8_t number[25
     return count;
 }
 
+/* Make the set of all samples of a text. */
 static fast_err make_set(const text_config *c, const uint8_t *text, size_t size, fast_data **out)
 {
     const int64_t T = c->length;
@@ -92,8 +93,8 @@ static fast_err text_open(const void *config, uint64_t seed, fast_data **train_o
     fast_err err = make_set(c, text, size, &train);
     fast__free(text);
     FAST_TRY(err);
-    FAST_TRY(fast__data_split(&train, c->test_fraction, false, &train, &test));
-    return fast__data_finish(FAST_NORMALIZE_NONE, &train, &test, train_out, test_out);
+    return fast__data_finish_split(FAST_NORMALIZE_NONE, c->test_fraction, false, &train, &test,
+                                   train_out, test_out);
 }
 
 const fast_data_kind fast__data_text = {

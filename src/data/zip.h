@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "data/stream.h"
+#include "data/byte_reader.h"
 
-/* Open member `name`, or `name`.npy, of a zip file in memory, which is borrowed until the stream is
- * closed, as are `file` and `name`. FAST_EINVAL if it has no such member: the detail lists those
- * it has. */
+/* Open member `name`, or `name`.npy, of a zip file in memory, which is borrowed until the reader is
+ * closed, as are `file` and `name`. FAST_EINVAL if there is no such member: the detail lists the
+ * existing ones. */
 fast_err fast__zip_open(const char *file, const void *bytes, size_t size, const char *name,
-                        fast_stream *out);
+                        fast_byte_reader *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engines of this build: a list and a lookup by name. `cpu` needs a library for its matrix
- * products and comes first where it was built; `ref` needs nothing but C and is always there.
+ * The engines of this build: a list and a lookup by name. `cpu` needs a library for matrix products
+ * and comes first if it was built; `ref` needs nothing but C and always exists.
  */
 #include "engine/engine.h"
 
@@ -21,6 +21,7 @@ const fast_engine *const fast__engines[] = {
     NULL,
 };
 
+/* Name of engine `i`, for fast__name_find(). */
 static const char *engine_name(const void *ctx, int64_t i)
 {
     (void)ctx;

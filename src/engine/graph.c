@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be said about a graph without running it: names of operators, where gradients flow, how
- * much arithmetic a sample costs, and whether an engine may rely on it.
+ * Static properties of a graph: names of operators, where gradients flow, the arithmetic of a
+ * sample, and the invariants that engines rely on.
  *
- * The count of operations is the textbook's: 2 m n k for a product of m x k and k x n, for the
- * products alone. A way back costs that again for the weights, and once more for the input where
- * somebody needs that gradient (the first layer of a network does not).
+ * Operations are counted as in textbooks: 2 m n k for a product of m x k and k x n, products only.
+ * The backward pass costs that again for the weights, and once more for the input if its gradient
+ * is needed (the first layer of a network does not need it).
  */
 #include "engine/graph.h"
 
@@ -24,6 +24,7 @@ const char *fast__op_name(fast_op op)
     return op_names[op];
 }
 
+/* Tell whether a node has parameters of its own. */
 static bool has_weights(const fast_node *node)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
@@ -35,6 +36,7 @@ static bool has_weights(const fast_node *node)
 void fast__graph_needs(const fast_graph *graph, bool *needs)
 {
     FAST_ASSERT(graph != NULL);
+    FAST_ASSERT(needs != NULL);
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
         needs[i] = has_weights(node);
@@ -57,17 +59,19 @@ fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
     return shape;
 }
 
-/* Products with weights, and attention's products of activations with each other. */
-typedef struct node_flops {
-    double weights;
-    double activations;
-} node_flops;
+/* Operations in products with weights, and in attention's products of activations with each
+ * other. */
+typedef struct graph_flops {
+    double weights;     /* operations with weights */
+    double activations; /* operations of activations with each other */
+} graph_flops;
 
-static node_flops count_flops(const fast_graph *graph, int index)
+/* Count the operations of one sample at one node, forward. */
+static graph_flops count_flops(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
     const fast_node *in = node->input_count > 0 ? &graph->nodes[node->inputs[0]] : NULL;
-    node_flops flops = { 0, 0 };
+    graph_flops flops = { 0, 0 };
     switch (node->op) {
     case FAST_OP_DENSE: {
         const fast_dense_shape shape = fast__dense_shape(graph, index);
@@ -101,14 +105,14 @@ static node_flops count_flops(const fast_graph *graph, int index)
 double fast__node_flops_forward(const fast_graph *graph, int node)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
-    const node_flops flops = count_flops(graph, node);
+    const graph_flops flops = count_flops(graph, node);
     return flops.weights + flops.activations;
 }
 
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
-    const node_flops flops = count_flops(graph, node);
+    const graph_flops flops = count_flops(graph, node);
     return flops.weights * (input_needed ? 2 : 1) + flops.activations * 2;
 }
 
@@ -122,13 +126,14 @@ double fast__graph_flops_forward(const fast_graph *graph)
 
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs)
 {
+    FAST_ASSERT(needs != NULL);
     double sum = fast__graph_flops_forward(graph);
     for (int i = 1; i < graph->node_count; i++)
         sum += fast__node_flops_backward(graph, i, needs[graph->nodes[i].inputs[0]]);
     return sum;
 }
 
-/* Segments of a layout follow each other from 0 to its end. */
+/* Check that the segments of a layout follow each other from 0 to its end. */
 static fast_err check_layout(const char *what, const fast_layout *layout)
 {
     int64_t end = 0;
@@ -145,6 +150,7 @@ static fast_err check_layout(const char *what, const fast_layout *layout)
     return FAST_OK;
 }
 
+/* Check the operator, the shape, the inputs and the segments of one node. */
 static fast_err check_node(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
@@ -168,7 +174,8 @@ static fast_err check_node(const fast_graph *graph, int index)
     return FAST_OK;
 }
 
-/* Each segment belongs to exactly one node: then reports cover the vector exactly once. */
+/* Check that each segment belongs to exactly one node: then reports cover the vector exactly
+ * once. */
 static fast_err check_owners(const fast_graph *graph)
 {
     for (int64_t s = 0; s < graph->params.segment_count; s++) {
@@ -197,7 +204,7 @@ fast_err fast__graph_check(const fast_graph *graph)
     if (graph->outputs < 1 || graph->positions < 1 ||
         graph->outputs * graph->positions != last->count)
         return fast__fail(
-            FAST_EINVAL, "the last layer has %lld outputs, the loss judges %lld times %lld",
+            FAST_EINVAL, "the last layer has %lld outputs, the loss expects %lld times %lld",
             (long long)last->count, (long long)graph->positions, (long long)graph->outputs);
     return FAST_OK;
 }
@@ -206,6 +213,7 @@ bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, i
 {
     int64_t low = INT64_MAX, high = 0;
 
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
         const int64_t i = graph->nodes[node].weight[w];
 

@@ -5,43 +5,43 @@
 #include "tensor/segment.h"
 
 /*
- * A network as an engine sees it: nodes in topological order. Node 0 is the input; the last node
- * gives the outputs that the loss judges. Shapes are those of one sample:
+ * A network as an engine sees it: nodes in topological order. Node 0 is the input; the loss is
+ * computed from the last node's output. Shapes are those of one sample:
  *
  *   [C, H, W]   images          [T, C]   sequences          [C]   vectors
  *
- * Parameters live in one flat vector (`params`), batch-norm statistics in a second (`state`).
- * Weights have PyTorch's shapes and meaning everywhere, so that files and oracles agree.
+ * Parameters are one flat vector (`params`), batch-norm statistics a second (`state`). Weights have
+ * PyTorch's shapes and meaning everywhere, so that files and reference results agree.
  */
 typedef enum fast_op {
-    FAST_OP_INPUT,
+    FAST_OP_INPUT,       /* node 0; the batch itself */
     FAST_OP_DENSE,       /* y = x W' + b; W [out, in]. [T, C] per position; [C, H, W] flattened */
     FAST_OP_CONV,        /* W [out, in / groups, kh, kw], b [out] */
-    FAST_OP_MAX_POOL,    /* padding never wins */
+    FAST_OP_MAX_POOL,    /* padding never is the maximum */
     FAST_OP_AVG_POOL,    /* padding counts, as in PyTorch */
     FAST_OP_GLOBAL_POOL, /* mean over H, W -> [C]; over T -> [C] */
-    FAST_OP_RELU,
-    FAST_OP_LEAKY_RELU, /* slope a */
-    FAST_OP_TANH,
-    FAST_OP_SIGMOID,
-    FAST_OP_GELU,       /* exact: x Phi(x), by erf */
-    FAST_OP_SOFTMAX,    /* over the last dimension of [C] and [T, C] */
-    FAST_OP_BATCH_NORM, /* per channel; weight, bias [C]; state mean, var [C]; a = eps, b =
+    FAST_OP_RELU,        /* max(x, 0) */
+    FAST_OP_LEAKY_RELU,  /* slope a */
+    FAST_OP_TANH,        /* hyperbolic tangent */
+    FAST_OP_SIGMOID,     /* 1 / (1 + exp(-x)) */
+    FAST_OP_GELU,        /* exact: x Phi(x), by erf */
+    FAST_OP_SOFTMAX,     /* over the last dimension of [C] and [T, C] */
+    FAST_OP_BATCH_NORM,  /* per channel; weight, bias [C]; state mean, var [C]; a = eps, b =
                            momentum; ghost = samples per statistic, 0 for the batch */
-    FAST_OP_LAYER_NORM, /* over the last dimension of [C], [T, C]; weight, bias [C]; a = eps */
-    FAST_OP_DROPOUT,    /* a = probability; kept values are scaled by 1 / (1 - a) */
-    FAST_OP_EMBED,      /* input [T] of whole numbers -> [T, C]; weight [vocabulary, C]; position =
+    FAST_OP_LAYER_NORM,  /* over the last dimension of [C], [T, C]; weight, bias [C]; a = eps */
+    FAST_OP_DROPOUT,     /* a = probability; other values are scaled by 1 / (1 - a) */
+    FAST_OP_EMBED,       /* input [T] of whole numbers -> [T, C]; weight [vocabulary, C]; position =
                            also adds position.weight [T, C] */
-    FAST_OP_RNN,        /* Elman, tanh: h = tanh(Wih x + bih + Whh h + bhh); [T, C] -> [T, H] */
-    FAST_OP_LSTM,       /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
-    FAST_OP_GRU,        /* gates r, z, n; PyTorch's */
-    FAST_OP_ATTENTION,  /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] +
+    FAST_OP_RNN,         /* Elman, tanh: h = tanh(Wih x + bih + Whh h + bhh); [T, C] -> [T, H] */
+    FAST_OP_LSTM,        /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
+    FAST_OP_GRU,         /* gates r, z, n; PyTorch's weights as for the LSTM */
+    FAST_OP_ATTENTION,   /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] +
                            bias, out_proj [C, C] + bias; heads */
-    FAST_OP_ADD,        /* sum of inputs of one shape */
-    FAST_OP_CONCAT,     /* along C of [C, H, W], [T, C], [C] */
-    FAST_OP_LAST,       /* last position of a sequence: [T, C] -> [C] */
-    FAST_OP_FLATTEN,    /* [C, H, W] or [T, C] -> [C], row major */
-    FAST_OP_CUSTOM,     /* an operator of the user's */
+    FAST_OP_ADD,         /* sum of inputs of one shape */
+    FAST_OP_CONCAT,      /* along C of [C, H, W], [T, C], [C] */
+    FAST_OP_LAST,        /* last position of a sequence: [T, C] -> [C] */
+    FAST_OP_FLATTEN,     /* [C, H, W] or [T, C] -> [C], row major */
+    FAST_OP_CUSTOM,      /* an operator that the user supplies */
     FAST_OP_COUNT
 } fast_op;
 
@@ -54,7 +54,7 @@ typedef enum fast_loss {
 
 enum { FAST_INPUTS_MAX = 8, FAST_WEIGHTS_MAX = 6 };
 
-/* Which weight of a node: index in `weight`. */
+/* Index in `weight` of each kind of weight. */
 enum {
     FAST_W_WEIGHT = 0,  /* dense, conv, norms, embed; weight_ih; in_proj.weight */
     FAST_W_BIAS = 1,    /* bias_ih; in_proj.bias; embed: position.weight */
@@ -64,66 +64,65 @@ enum {
                            output (dense and conv only) */
 };
 
+/* One operation of the network. */
 typedef struct fast_node {
-    fast_op op;                       /* what it computes */
+    fast_op op;                       /* operation that it computes */
     int input_count;                  /* 0 for the input, else at least 1 */
-    int inputs[FAST_INPUTS_MAX];      /* nodes before this one */
-    int rank;                         /* of the output */
+    int inputs[FAST_INPUTS_MAX];      /* indices of earlier nodes */
+    int rank;                         /* rank of the output */
     int64_t shape[3];                 /* of one sample's output; 0 past the rank */
-    int64_t count;                    /* product of shape */
+    int64_t count;                    /* product of shape: elements of one sample's output */
     int64_t weight[FAST_WEIGHTS_MAX]; /* segment index in params, or -1 */
     int64_t state[2];                 /* segment index in state: mean, var; or -1 */
-    /* Attributes; those that the operator does not use are 0. */
+    /* Attributes; 0 if the operator does not use them. */
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
     int64_t groups;                                    /* conv: independent groups of channels */
     int64_t heads;                                     /* attention */
     int64_t ghost;                                     /* batch norm: samples per statistic */
-    float a, b;                                        /* as fast_op says */
-    const fast_operator *custom;                       /* FAST_OP_CUSTOM; borrowed */
-    const void *custom_config;                         /* for its functions; borrowed */
+    float a, b;                  /* meaning depends on the operator, see fast_op */
+    const fast_operator *custom; /* FAST_OP_CUSTOM; borrowed */
+    const void *custom_config;   /* passed to its functions; borrowed */
 } fast_node;
 
+/* A network: what engines compile and models build. */
 typedef struct fast_graph {
     fast_node *nodes;      /* in topological order */
-    int node_count;        /* of them */
-    fast_layout params;    /* trainable */
-    fast_layout state;     /* not trainable: averaged wherever weights are averaged */
-    fast_loss loss;        /* what is minimised */
-    float label_smoothing; /* of cross-entropy: probability given to all classes alike */
+    int node_count;        /* number of nodes */
+    fast_layout params;    /* layout of the trainable parameters */
+    fast_layout state;     /* layout of the statistics: averaged whenever weights are averaged */
+    fast_loss loss;        /* loss that is minimised */
+    float label_smoothing; /* cross-entropy: probability spread evenly over all classes */
     int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
     int64_t outputs;       /* classes, or regression outputs */
     bool tokens;           /* the input holds whole numbers below `vocabulary` */
-    int64_t vocabulary;    /* of tokens */
+    int64_t vocabulary;    /* number of different tokens */
 } fast_graph;
 
-/* How much a graph computes, and where gradients flow: what every engine needs to know. */
-
-/* needs[i] = the gradient of node i's output is needed: the node has weights, or one of the nodes
- * that it stands on has. `needs` has room for node_count. */
+/* Set needs[i] to whether the gradient of node i's output is needed: the node or one of its
+ * ancestors has weights. `needs` has room for node_count entries. */
 void fast__graph_needs(const fast_graph *graph, bool *needs);
 
-/* Floating-point operations of one sample in a node's matrix products, by the textbook: a multiply
- * and an add are two; everything else is not counted. The way back of a product is one product of
- * the same size for its weights and one for its input, where that is needed. */
+/* Return the floating-point operations of one sample in a node's matrix products, as textbooks
+ * count: a multiply and an add are two; all else is ignored. The backward pass of a product is one
+ * product of that size for its weights and one for its input, if that is needed. */
 double fast__node_flops_forward(const fast_graph *graph, int node);
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed);
 
-/* The same for the whole graph; `needs` as fast__graph_needs() gives it. */
+/* Return the operations of one sample for the whole graph; `needs` is from fast__graph_needs(). */
 double fast__graph_flops_forward(const fast_graph *graph);
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs);
 
-/* The range of a node's weights in the parameters; false if it has none. */
+/* Set the range of a node's weights in the parameters; false if the node has no weights. */
 bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, int64_t *count_out);
 
-/* Check what an engine relies on: inputs before their nodes, segments that follow each other
- * without holes and belong to exactly one node, outputs that fit the loss. FAST_EINVAL names the
- * node. */
+/* Check the invariants of engines: inputs precede their nodes, segments follow each other without
+ * gaps and belong to exactly one node, outputs fit the loss. FAST_EINVAL names the node. */
 fast_err fast__graph_check(const fast_graph *graph);
 
-/* Rows and columns of a dense layer for one sample: a product per position of [T, C], one of the
- * flattened sample otherwise. */
+/* Rows and columns of a dense layer for one sample: one product per position of [T, C], otherwise
+ * one product with the flattened sample. */
 typedef struct fast_dense_shape {
-    int64_t rows;    /* a sample */
+    int64_t rows;    /* products per sample */
     int64_t inputs;  /* columns of W */
     int64_t outputs; /* rows of W */
 } fast_dense_shape;

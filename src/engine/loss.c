@@ -8,8 +8,8 @@
  *                   s the label smoothing;  dL/dy = (p sum(q) - q) / rows
  *   mean squares    L = mean over rows and k of (y - t)^2;  dL/dy = 2 (y - t) / (rows K)
  *
- * Sums are kept in double: a loss is compared across engines and with other frameworks. log p is
- * y - max - log(sum(exp(y - max))), which neither overflows nor loses small probabilities.
+ * Sums are in double, because losses are compared across engines and with other frameworks. log p
+ * is y - max - log(sum(exp(y - max))), which neither overflows nor loses small probabilities.
  */
 #include "engine/loss.h"
 
@@ -26,7 +26,8 @@ int64_t fast__argmax(int64_t n, const float *y)
     return best;
 }
 
-/* One row of cross-entropy; gives its loss. `t` may be NULL: then the label counts. */
+/* Return the cross-entropy of one row, and write its gradient if dy is not NULL. `t` may be NULL:
+ * then the label is the target. */
 static double cross_entropy_row(int64_t K, float smoothing, const float *y, int32_t label,
                                 const float *t, float scale, float *dy)
 {
@@ -54,6 +55,7 @@ static double cross_entropy_row(int64_t K, float smoothing, const float *y, int3
     return loss;
 }
 
+/* Cross-entropy over all rows of a batch. */
 static void cross_entropy_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
 {
     const fast_batch *batch = pass->batch;
@@ -74,6 +76,7 @@ static void cross_entropy_run(const fast_graph *graph, fast_pass *pass, const fl
     pass->positions = rows;
 }
 
+/* Mean squared error over all outputs of a batch. */
 static void mse_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
 {
     const fast_batch *batch = pass->batch;
@@ -108,6 +111,7 @@ void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, fl
     }
 }
 
+/* Check that all labels are below the number of outputs. */
 static fast_err check_labels(const fast_graph *graph, const fast_batch *batch)
 {
     const int64_t count = batch->count * graph->positions;
@@ -119,13 +123,14 @@ static fast_err check_labels(const fast_graph *graph, const fast_batch *batch)
     return FAST_OK;
 }
 
+/* Check that all tokens are whole numbers below the vocabulary. */
 static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
 {
     const int64_t features = graph->nodes[0].count;
     const float vocabulary = (float)graph->vocabulary;
     for (int64_t i = 0; i < batch->count * features; i++) {
         const float token = batch->x[i];
-        /* Written so that NaN fails, and before a conversion that it would make undefined. */
+        /* Written so that NaN fails, and before a conversion that NaN would make undefined. */
         if (!(token >= 0.0F && token < vocabulary) || token != floorf(token))
             return fast__fail(
                 FAST_EINVAL, "token %g of sample %lld is not a whole number below %lld",

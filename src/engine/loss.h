@@ -3,16 +3,16 @@
 
 #include "engine/engine.h"
 
-/* Check a pass before anything is written: count within the program's batch, labels below the
- * number of outputs, tokens whole numbers below the vocabulary, a target that fits the loss, a way
- * back only in training mode and only if the program was compiled for it. FAST_EINVAL. */
+/* Check a pass before anything is written: its count is within the program's batch, labels are
+ * below the number of outputs, tokens are below the vocabulary, targets fit the loss, and a
+ * gradient is asked for only in training mode and of a program compiled for it. FAST_EINVAL. */
 fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train,
                           const fast_pass *pass);
 
-/* Judge the outputs [count][positions][outputs], row major: sets the pass's loss, correct and
- * positions, and writes the gradient of the loss to `dy` (the same shape) where it is not NULL.
- * A batch with neither labels nor targets has no loss: NAN, and no positions. */
+/* Compute the loss of outputs [count][positions][outputs], row major: sets the pass's loss, correct
+ * and positions, and writes the gradient of the loss to `dy` (of that shape) unless it is NULL. A
+ * batch without labels and targets has the loss NAN and no positions. */
 void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy);
 
-/* The largest of n values, the first among equals. */
+/* Return the index of the largest of n values, the first among equals. */
 int64_t fast__argmax(int64_t n, const float *y);

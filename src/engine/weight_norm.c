@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weight normalisation (Salimans and Kingma, NIPS 2016), shared by the engines: a weight's length
- * is a parameter of its own, per output o:
+ * Weight normalisation (Salimans and Kingma, NIPS 2016), shared by the engines: the length of each
+ * output's weight is a parameter of its own:
  *
  *     w = g v / |v|      dg = dw . v / |v|      dv = (g / |v|) (dw - dg v / |v|)
  *
- * dv is orthogonal to v. A zero v has no direction: w and the gradients are then 0.
+ * dv is orthogonal to v. A zero v has no direction: w and both gradients are then 0.
  */
 #include "engine/weight_norm.h"
 
@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+/* 1 / |v|, or 0 for a zero vector. */
 static float inverse_norm(int64_t in, const float *v)
 {
     const double sum = fast__vector_norm2(in, v);

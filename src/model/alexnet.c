@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AlexNet for small images: its five convolutions and three dense layers with dropout, the
- * strides and windows of the first layers cut to what 28x28 and 32x32 allow.
- * Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
+ * AlexNet for small images: its five convolutions and three dense layers with dropout, the strides
+ * and windows of the first layers reduced to what 28x28 and 32x32 allow. Krizhevsky et al.,
+ * "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
  */
 #include "model/models.h"
 
@@ -11,7 +11,7 @@
 typedef struct alexnet_config {
     int64_t width;  /* filters of the first convolution */
     int64_t hidden; /* width of the two hidden dense layers */
-    double dropout; /* before each of them */
+    double dropout; /* probability, before each of the two */
 } alexnet_config;
 
 static const fast_option alexnet_options[] = {
@@ -21,12 +21,14 @@ static const fast_option alexnet_options[] = {
     FAST_OPT_END
 };
 
-static fast_err alexnet_write(const void *config, const fast_model_input *input, fast_text *text)
+/* Write the network's text. */
+static fast_err alexnet_write(const fast_model *model, const void *config,
+                              const fast_model_input *input, fast_text *text)
 {
     const alexnet_config *c = config;
     const long long w = c->width;
 
-    FAST_TRY(fast__model_need_images("alexnet", input, 8));
+    FAST_TRY(fast__model_need_images(model->name, input, 8));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=5 pad=2 init=he\nrelu\nmax_pool 2\n", w));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=5 pad=2 init=he\nrelu\nmax_pool 2\n", 3 * w));
     FAST_TRY(fast__text_add(text, "conv %lld kernel=3 pad=1 init=he\nrelu\n", 6 * w));

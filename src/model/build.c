@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network and the shape of its data to a graph: nodes, segments, loss.
+ * From a network and the shape of its data to a graph: nodes, segments, loss.
  *
  * Layers become nodes in the order of their lines, which is topological because a line can only
- * name lines above it; a stack of recurrent layers becomes one node each. Segments follow in the
- * same order, packed without gaps, so that the vector's length is the number of parameters. The
- * graph is one block of memory: header, nodes, segments of the parameters, segments of the state.
+ * name lines above it; a stack of recurrent layers becomes one node each. Segments follow in that
+ * order, packed without gaps, so that the vector's length is the number of parameters. The graph is
+ * one block of memory: header, nodes, segments of the parameters, segments of the state.
  */
 #include "base/memory.h"
 #include "model/layer.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parameters of a graph at most. */
+/* Largest number of parameters of a graph. */
 #define PARAM_MAX ((int64_t)1 << 36)
 
 const char *fast__shape_text(int rank, const int64_t *shape, char text[64])
@@ -30,7 +30,7 @@ const char *fast__shape_text(int rank, const int64_t *shape, char text[64])
     return text;
 }
 
-/* The product of a shape; false where it is too large. */
+/* Compute the product of a shape; false if it is too large. */
 static bool shape_count(int rank, const int64_t *shape, int64_t *out)
 {
     int64_t count = 1;
@@ -42,7 +42,7 @@ static bool shape_count(int rank, const int64_t *shape, int64_t *out)
     return true;
 }
 
-/* Fill in a segment and let the vector grow by it. */
+/* Fill in a segment and extend the layout by it. */
 static fast_err add_segment(fast_build *build, fast_segment *segment, fast_layout *layout,
                             const char *suffix, int rank, const int64_t *shape)
 {
@@ -90,7 +90,7 @@ fast_err fast__build_state(fast_build *build, fast_node *node, int slot, const c
     return FAST_OK;
 }
 
-/* Node 0: from its line, or from the data. */
+/* Build node 0 from its line, or from the data. */
 static fast_err build_input(fast_build *build, const fast_model_input *input, fast_node *node)
 {
     const fast_layer *layer = build->layer;
@@ -108,7 +108,7 @@ static fast_err build_input(fast_build *build, const fast_model_input *input, fa
     return FAST_OK;
 }
 
-/* One node of the layer under construction. */
+/* Build one node of the current layer. */
 static fast_err build_node(fast_build *build, const fast_model_input *input, const int *node_of)
 {
     const fast_layer *layer = build->layer;
@@ -134,7 +134,7 @@ static fast_err build_node(fast_build *build, const fast_model_input *input, con
     return FAST_OK;
 }
 
-/* Every layer but the last is the input of another: a layer that nothing uses is a mistake. */
+/* Check that every layer but the last is the input of another: an unused layer is a mistake. */
 static fast_err check_used(const fast_network *network, unsigned char *used)
 {
     for (int i = 0; i < network->layer_count; i++)
@@ -148,7 +148,7 @@ static fast_err check_used(const fast_network *network, unsigned char *used)
     return FAST_OK;
 }
 
-/* What the last node means for the loss. */
+/* Derive the loss, the positions and the outputs from the last node. */
 static fast_err build_loss(fast_build *build, const fast_model_input *input)
 {
     const fast_network *network = build->network;
@@ -163,7 +163,7 @@ static fast_err build_loss(fast_build *build, const fast_model_input *input)
     graph->label_smoothing = network->label_smoothing;
     if (last->rank == 3 || (last->rank == 2 && graph->loss == FAST_LOSS_MSE))
         return FAST_LAYER_FAIL(build,
-                               "the last layer gives %s, which the loss cannot judge; end with "
+                               "the last layer gives %s, which the loss cannot use; end with "
                                "flatten, global_pool or dense",
                                fast__shape_text(last->rank, last->shape, text));
     graph->positions = last->rank == 2 ? last->shape[0] : 1;
@@ -174,7 +174,7 @@ static fast_err build_loss(fast_build *build, const fast_model_input *input)
     return FAST_OK;
 }
 
-/* Does the graph take these data and answer what they ask? */
+/* Check that the graph fits the shape, the tokens and the answers of the data. */
 static fast_err check_fit(const fast_graph *graph, const fast_model_input *input)
 {
     const fast_node *first = &graph->nodes[0];
@@ -214,7 +214,7 @@ static fast_err check_fit(const fast_graph *graph, const fast_model_input *input
     return FAST_OK;
 }
 
-/* The whole graph; `node_of` and `used` are scratch, one entry a layer. */
+/* Build the whole graph; `node_of` and `used` are scratch, one entry a layer. */
 static fast_err build_graph(fast_build *build, const fast_model_input *input, int *node_of,
                             unsigned char *used)
 {
@@ -235,7 +235,7 @@ static fast_err build_graph(fast_build *build, const fast_model_input *input, in
     return input ? check_fit(build->graph, input) : FAST_OK;
 }
 
-/* Memory for the largest graph that the network can become. */
+/* Allocate memory for the largest graph that the network can become. */
 static fast_err new_graph(const fast_network *network, fast_build *build)
 {
     fast_arena arena = { 0 };
@@ -273,6 +273,7 @@ static fast_err new_graph(const fast_network *network, fast_build *build)
     return FAST_OK;
 }
 
+/* Build the graph of a network; `input` may be NULL. */
 static fast_err network_build(const fast_network *network, const fast_model_input *input,
                               fast_graph **out)
 {
@@ -293,6 +294,7 @@ static fast_err network_build(const fast_network *network, const fast_model_inpu
         fast__graph_free(build.graph);
         return err;
     }
+    FAST_ASSERT(build.graph->node_count == network->node_count);
     *out = build.graph;
     return FAST_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DenseNet for small images: three blocks in which every layer sees all before it, depth = 3 n + 4.
+ * DenseNet for small images: three blocks in which every layer reads all layers before it,
+ * depth = 3 n + 4.
  *
  *     layer        x -> concat(x, conv 3x3 (relu (bn x)))          adds `growth` channels
  *     transition   bn - relu - conv 1x1 to `compression` of the channels - average pool 2
@@ -16,8 +17,8 @@
 typedef struct densenet_config {
     int64_t depth;      /* layers with weights: 3 n + 4 */
     int64_t growth;     /* channels that a layer adds */
-    double compression; /* of the channels at a transition */
-    double dropout;     /* after each convolution of a block */
+    double compression; /* fraction of the channels after a transition */
+    double dropout;     /* probability, after each convolution of a block */
 } densenet_config;
 
 static const fast_option densenet_options[] = {
@@ -28,7 +29,7 @@ static const fast_option densenet_options[] = {
     FAST_OPT_END
 };
 
-/* One layer of a block: `last` is the name of what it sees, and then of what it gives. */
+/* Write one layer of a block: `last` is the name of its input, and then of its output. */
 static fast_err add_layer(const densenet_config *c, int b, int i, char last[48], fast_text *text)
 {
     char name[40];
@@ -45,14 +46,15 @@ static fast_err add_layer(const densenet_config *c, int b, int i, char last[48],
     return FAST_OK;
 }
 
-static fast_err densenet_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err densenet_write(const fast_model *model, const void *config,
+                               const fast_model_input *input, fast_text *text)
 {
     const densenet_config *c = config;
     const int layers = (int)(c->depth - 4) / 3;
     int64_t channels = 2 * c->growth;
     char last[48] = "conv";
 
-    FAST_TRY(fast__model_need_images("densenet", input, 4));
+    FAST_TRY(fast__model_need_images(model->name, input, 4));
     if ((c->depth - 4) % 3)
         return fast__fail(FAST_EINVAL, "model densenet: depth %lld is not 3 n + 4; try %d",
                           (long long)c->depth, 3 * layers + 4);

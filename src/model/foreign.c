@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The foreign learner: what the caller's functions answer to lessons. Tensors follow each other in
- * the flat vector in the order in which they are declared; weight decay applies to those of rank 2
- * and more, as it does to the native models' weights and not to their biases.
+ * The foreign learner: gradients and evaluations by the caller's functions. Tensors follow each
+ * other in the flat vector in the order of their declaration; weight decay applies to those of rank
+ * 2 and more, as it does to the native models' weights and not to their biases.
  *
- * A gradient is reported as one range, when it is whole. A lesson that fails becomes one sentence;
- * what the functions leave in its text is not trusted to be one line.
+ * A gradient is reported as one range, when it is complete. A failed call becomes one sentence; the
+ * functions' error text is not trusted to be one line.
  *
- * Stacks. Transports run gradients on a thread's stack. An evaluation is asked for by an actor in
+ * Stacks. Transports run gradients on a thread's stack. An evaluation is requested by an actor in
  * mid-program, and simulated actors have small stacks, on which another language's interpreter
- * would crash: there it gets a thread of its own, which the actor waits for, so that still nothing
- * runs beside it.
+ * would crash: there the evaluation gets a thread of its own, for which the actor waits, so that
+ * still nothing runs concurrently.
  */
 #include "model/foreign.h"
 
@@ -25,13 +25,12 @@
 #include <string.h>
 
 typedef struct foreign_learner {
-    fast_learner base;
-    fast_foreign_options options; /* all borrowed */
-    fast_fold fold;               /* of micro-batches' gradients; unused where there is one */
+    fast_learner base;            /* the contract; first, so that pointers convert */
+    fast_foreign_options options; /* the caller's options; all pointers borrowed */
+    fast_fold fold;               /* of micro-batches' gradients; unused if there is one */
 } foreign_learner;
 
-/* What is declared. */
-
+/* Check one declared tensor and fill in its segment. */
 static fast_err check_tensor(const fast_learner_tensor *tensor, fast_segment *segment)
 {
     int64_t count = 1;
@@ -58,7 +57,7 @@ static fast_err check_tensor(const fast_learner_tensor *tensor, fast_segment *se
     return FAST_OK;
 }
 
-/* Check tensors and put them one after the other. */
+/* Check tensors and lay them out one after the other. */
 static fast_err lay_out(const fast_learner_tensor *tensors, int64_t count, fast_segment *segments,
                         fast_layout *out)
 {
@@ -74,6 +73,7 @@ static fast_err lay_out(const fast_learner_tensor *tensors, int64_t count, fast_
     return FAST_OK;
 }
 
+/* Check that names are unique. */
 static fast_err check_names(const fast_segment *segments, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -84,6 +84,7 @@ static fast_err check_names(const fast_segment *segments, int64_t count)
     return FAST_OK;
 }
 
+/* Copy the initial values of tensors. */
 static void copy_first(const fast_learner_tensor *tensors, const fast_layout *layout, float *out)
 {
     for (int64_t i = 0; i < layout->segment_count; i++)
@@ -92,6 +93,7 @@ static void copy_first(const fast_learner_tensor *tensors, const fast_layout *la
                    (size_t)layout->segments[i].count * sizeof *out);
 }
 
+/* Check the caller's description. */
 static fast_err check_kind(const fast_learner_kind *kind)
 {
     enum { TENSORS_MAX = 8192 };
@@ -125,6 +127,7 @@ static fast_err check_kind(const fast_learner_kind *kind)
     return FAST_OK;
 }
 
+/* Lay out the tensors and copy their initial values. */
 static fast_err open_kind(fast_foreign *self)
 {
     const fast_learner_kind *kind = &self->kind;
@@ -172,31 +175,30 @@ void fast__foreign_close(fast_foreign *foreign)
     fast__free(foreign);
 }
 
-/* Lessons. */
-
-static fast_lesson lesson_of(const foreign_learner *self, const fast_batch *batch)
+/* Describe one call of the caller's functions. */
+static fast_lesson request_of(const foreign_learner *self, const fast_batch *batch)
 {
     const fast_foreign_options *o = &self->options;
-    fast_lesson lesson = { .worker = o->worker,
-                           .workers = o->workers,
-                           .seed = (int64_t)o->seed,
-                           .batch = o->batch,
-                           .w = self->base.w,
-                           .s = self->base.state.count > 0 ? self->base.s : NULL,
-                           .loss = NAN };
+    fast_lesson request = { .worker = o->worker,
+                            .workers = o->workers,
+                            .seed = (int64_t)o->seed,
+                            .batch = o->batch,
+                            .w = self->base.w,
+                            .s = self->base.state.count > 0 ? self->base.s : NULL,
+                            .loss = NAN };
 
     if (batch) {
-        lesson.count = batch->count;
-        lesson.features = o->data->features;
-        lesson.targets = batch->labels ? o->data->positions : o->data->outputs;
-        lesson.x = batch->x;
-        lesson.labels = batch->labels;
-        lesson.y = batch->targets;
+        request.count = batch->count;
+        request.features = o->data->features;
+        request.targets = batch->labels ? o->data->positions : o->data->outputs;
+        request.x = batch->x;
+        request.labels = batch->labels;
+        request.y = batch->targets;
     }
-    return lesson;
+    return request;
 }
 
-/* One line of printable text. */
+/* Turn the caller's text into one printable line. */
 static void make_line(char text[FAST_LESSON_ERROR_SIZE])
 {
     text[FAST_LESSON_ERROR_SIZE - 1] = '\0';
@@ -205,55 +207,55 @@ static void make_line(char text[FAST_LESSON_ERROR_SIZE])
             *c = ' ';
 }
 
-/* What a function answered, as an error or none. */
-static fast_err judge_answer(const foreign_learner *self, int answer, const char *what,
-                             fast_lesson *lesson)
+/* Turn the result of a function into an error code and a detail. */
+static fast_err check_answer(const foreign_learner *self, int answer, const char *what,
+                             fast_lesson *request)
 {
     const char *name = self->options.foreign->name;
     const bool known = answer < 0 && answer >= FAST_ENOENT;
     fast_err err = FAST_EINVAL;
 
-    if (answer == FAST_OK && lesson->samples > 0)
+    if (answer == FAST_OK && request->samples > 0)
         return FAST_OK;
-    make_line(lesson->error);
-    if (lesson->samples <= 0 && !lesson->error[0] && !known)
+    make_line(request->error);
+    if (request->samples <= 0 && !request->error[0] && !known)
         return fast__fail(FAST_EINVAL,
                           "learner %s: %s at step %" PRId64 " answered for no samples; an "
-                          "exception that nobody caught looks like this",
-                          name, what, lesson->step);
+                          "uncaught exception looks like this",
+                          name, what, request->step);
     /* A strategy would take a learner's EPEER for another worker's, and ECANCELED for a crash. */
     if (answer == FAST_ENOMEM || answer == FAST_ENOTSUP || answer == FAST_EIO ||
         answer == FAST_EFORMAT || answer == FAST_ENOENT)
         err = (fast_err)answer;
-    return fast__fail(err, "learner %s: %s at step %" PRId64 ": %s", name, what, lesson->step,
-                      lesson->error[0] ? lesson->error : fast_err_text(err));
+    return fast__fail(err, "learner %s: %s at step %" PRId64 ": %s", name, what, request->step,
+                      request->error[0] ? request->error : fast_err_text(err));
 }
 
-/* The gradient of batch `number` into g; adds to what the gradient measures. */
+/* Compute the gradient of batch `number` in g; adds to the gradient's measures. */
 static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient, int64_t number,
                            float *g)
 {
     const fast_learner_kind *kind = &self->options.foreign->kind;
     const fast_batch *batch = NULL;
-    fast_lesson lesson;
+    fast_lesson request;
     fast_err answer;
 
     if (self->options.loader)
         FAST_TRY(fast__loader_get(self->options.loader, number, &batch));
-    lesson = lesson_of(self, batch);
-    lesson.g = g;
-    lesson.step = number;
-    answer = kind->gradient(kind->ctx, &lesson);
-    FAST_TRY(judge_answer(self, (int)answer, "gradient", &lesson));
-    gradient->loss += lesson.loss;
-    gradient->correct += lesson.correct;
-    gradient->positions += lesson.judged;
-    gradient->samples += lesson.samples;
-    gradient->flops += kind->operations * (double)lesson.samples;
+    request = request_of(self, batch);
+    request.g = g;
+    request.step = number;
+    answer = kind->gradient(kind->ctx, &request);
+    FAST_TRY(check_answer(self, (int)answer, "gradient", &request));
+    gradient->loss += request.loss;
+    gradient->correct += request.correct;
+    gradient->positions += request.judged;
+    gradient->samples += request.samples;
+    gradient->flops += kind->operations * (double)request.samples;
     return FAST_OK;
 }
 
-/* The mean of micro-batches' gradients, summed in the canonical order. */
+/* Compute the mean of micro-batches' gradients, summed in the canonical order. */
 static fast_err learn_parts(foreign_learner *self, fast_gradient *gradient)
 {
     const int64_t parts = self->base.parts;
@@ -272,6 +274,7 @@ static fast_err learn_parts(foreign_learner *self, fast_gradient *gradient)
     return FAST_OK;
 }
 
+/* The contract's gradient(). */
 static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
 {
     foreign_learner *self = (foreign_learner *)learner;
@@ -291,57 +294,61 @@ static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
     return FAST_OK;
 }
 
-/* A call of evaluate(), wherever it runs. */
-typedef struct evaluation {
-    const fast_learner_kind *kind;
-    fast_lesson lesson;
-    fast_err answer;
-} evaluation;
+/* A call of evaluate(), on whatever thread it runs. */
+typedef struct foreign_evaluation {
+    const fast_learner_kind *kind; /* the caller's functions */
+    fast_lesson request;           /* arguments and results */
+    fast_err answer;               /* the function's result */
+} foreign_evaluation;
 
 static void *evaluate_main(void *ctx)
 {
-    evaluation *e = ctx;
+    foreign_evaluation *e = ctx;
 
-    e->answer = e->kind->evaluate(e->kind->ctx, &e->lesson);
+    e->answer = e->kind->evaluate(e->kind->ctx, &e->request);
     return NULL;
 }
 
-static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *batch, evaluation *e)
+/* Evaluate one batch, on a thread of its own if this stack is small. */
+static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *batch,
+                               foreign_evaluation *e)
 {
-    *e = (evaluation){ .kind = &self->options.foreign->kind, .lesson = lesson_of(self, batch) };
-    e->lesson.worker = -1;
+    *e = (foreign_evaluation){ .kind = &self->options.foreign->kind,
+                               .request = request_of(self, batch) };
+    e->request.worker = -1;
     if (self->options.small_stack)
         FAST_TRY(fast__thread_call(evaluate_main, e));
     else
         evaluate_main(e);
-    return judge_answer(self, (int)e->answer, "evaluation", &e->lesson);
+    return check_answer(self, (int)e->answer, "evaluation", &e->request);
 }
 
+/* The contract's evaluate(). */
 static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
 {
     foreign_learner *self = (foreign_learner *)learner;
     fast_loader *test = self->options.test;
     const int64_t batches = test ? fast__loader_steps(test) : 1;
     double loss = 0;
-    int64_t correct = 0, judged = 0, samples = 0;
+    int64_t correct = 0, counted = 0, samples = 0;
 
     if (!self->options.foreign->kind.evaluate || (self->options.data && !test))
         return fast__fail(FAST_ENOTSUP, "there is no test set to evaluate on");
     for (int64_t i = 0; i < batches; i++) {
         const fast_batch *batch = NULL;
-        evaluation e;
+        foreign_evaluation e;
 
         if (test)
             FAST_TRY(fast__loader_get(test, i, &batch));
         FAST_TRY(evaluate_batch(self, batch, &e));
-        loss += e.lesson.loss * (double)e.lesson.samples;
-        correct += e.lesson.correct;
-        judged += e.lesson.judged;
-        samples += e.lesson.samples;
+        loss += e.request.loss * (double)e.request.samples;
+        correct += e.request.correct;
+        counted += e.request.judged;
+        samples += e.request.samples;
     }
     FAST_ASSERT(samples > 0);
     *out = (fast_evaluation){ .loss = loss / (double)samples,
-                              .accuracy = judged > 0 ? (double)correct / (double)judged : NAN,
+                              .accuracy = counted > 0 ? (double)correct / (double)counted : NAN,
                               .samples = samples };
     return FAST_OK;
 }

@@ -6,37 +6,38 @@
 #include "learner/learner.h"
 
 /*
- * The foreign learner: functions of the caller's behind the contract of learner/learner.h, as the
- * native one is a graph and an engine behind it.
+ * The foreign learner: the caller's functions behind the contract of learner/learner.h, as the
+ * native learner is a graph and an engine behind it.
  */
 
-/* What a caller declared, checked, and laid out in flat vectors. Immutable. */
+/* A caller's declaration, checked and laid out in flat vectors. Immutable. */
 typedef struct fast_foreign {
-    fast_learner_kind kind; /* its functions and ctx; tensors are not looked at any more */
+    fast_learner_kind kind; /* functions and ctx; its tensors are not used any more */
     char name[64];          /* of the kind */
-    fast_layout params;     /* of w and g */
-    fast_layout state;      /* of s */
-    fast_segment *segments; /* of both */
-    float *first;           /* [params + state]: first values */
+    fast_layout params;     /* layout of w and g */
+    fast_layout state;      /* layout of s */
+    fast_segment *segments; /* segments of both layouts */
+    float *first;           /* [params + state]: initial values */
 } fast_foreign;
 
-/* FAST_EINVAL names what makes no sense. */
+/* Check a declaration. FAST_EINVAL names the contradiction. */
 fast_err fast__foreign_open(const fast_learner_kind *kind, fast_foreign **out);
 void fast__foreign_close(fast_foreign *foreign); /* NULL is allowed */
 
-/* One worker's learner. Everything is borrowed and lives longer. */
+/* One worker's learner. All pointers are borrowed and must outlive it. */
 typedef struct fast_foreign_options {
-    const fast_foreign *foreign; /* what it computes */
-    fast_loader *loader;         /* training batches; NULL: it makes its own */
-    fast_loader *test;           /* evaluation batches; NULL: likewise, or none */
-    const fast_data *data;       /* that the loaders are of; NULL: none */
-    int64_t worker;              /* its rank */
-    int64_t workers;             /* their number */
-    int64_t batch;               /* samples of one */
-    int64_t accumulate;          /* batches that make a gradient */
-    int64_t epoch_steps;         /* steps of an epoch */
-    uint64_t seed;               /* of the run */
-    bool small_stack;            /* its evaluation is asked for where there is little stack */
+    const fast_foreign *foreign; /* the declaration */
+    fast_loader *loader;         /* training batches; NULL: the learner makes its own */
+    fast_loader *test;     /* evaluation batches; NULL: the learner makes its own, or has none */
+    const fast_data *data; /* data set of the loaders; NULL: none */
+    int64_t worker;        /* rank of this worker */
+    int64_t workers;       /* number of workers */
+    int64_t batch;         /* samples of a batch */
+    int64_t accumulate;    /* micro-batches of a gradient */
+    int64_t epoch_steps;   /* steps of an epoch */
+    uint64_t seed;         /* seed of the run */
+    bool small_stack;      /* evaluations are requested on a small stack */
 } fast_foreign_options;
 
+/* Make a learner with its initial values. FAST_ENOMEM. */
 fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **out);

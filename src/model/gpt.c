@@ -5,9 +5,9 @@
  *     x <- x + attention(norm(x))
  *     x <- x + dense(gelu(dense_4w(norm(x))))
  *
- * Its context is the data's length. Weights begin normal with standard deviation 0.02, those of the
- * dense layer that ends a block smaller by sqrt(2 depth), so that the sum keeps its size with
- * depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+ * Its context is the data's length. Initial weights are normal with standard deviation 0.02; those
+ * of the dense layer that ends a block are smaller by sqrt(2 depth), so that the residual sum does
+ * not grow with depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
  */
 #include "model/models.h"
 
@@ -18,10 +18,10 @@
 #include <stdio.h>
 
 typedef struct gpt_config {
-    int64_t width;  /* of a position's vector */
-    int64_t heads;  /* of attention */
-    int64_t depth;  /* blocks */
-    double dropout; /* of each branch */
+    int64_t width;  /* width of a position's vector */
+    int64_t heads;  /* attention heads */
+    int64_t depth;  /* number of blocks */
+    double dropout; /* probability, at the end of each branch */
 } gpt_config;
 
 static const fast_option gpt_options[] = {
@@ -32,7 +32,7 @@ static const fast_option gpt_options[] = {
     FAST_OPT_END
 };
 
-/* Close a branch that ends with layer `end`: x + branch, named block.add. */
+/* Close a branch that ends with layer `end`: x + branch, named `name`. */
 static fast_err add_branch(const gpt_config *c, const char *end, const char *from, const char *name,
                            fast_text *text)
 {
@@ -42,6 +42,7 @@ static fast_err add_branch(const gpt_config *c, const char *end, const char *fro
                           c->dropout > 0 ? ".dropout" : "");
 }
 
+/* Write one block. */
 static fast_err add_block(const gpt_config *c, int n, const char *from, fast_text *text)
 {
     const long long w = c->width;
@@ -65,17 +66,18 @@ static fast_err add_block(const gpt_config *c, int n, const char *from, fast_tex
     return add_branch(c, end, middle, name, text);
 }
 
-static fast_err gpt_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err gpt_write(const fast_model *model, const void *config,
+                          const fast_model_input *input, fast_text *text)
 {
     const gpt_config *c = config;
     char shape[64];
     char from[40] = "embed";
 
     if (!input->tokens)
-        return fast__fail(FAST_EINVAL, "gpt takes tokens, but these data are numbers of shape %s",
-                          fast__shape_text(input->rank, input->shape, shape));
+        return fast__fail(FAST_EINVAL, "%s takes tokens, but these data are numbers of shape %s",
+                          model->name, fast__shape_text(input->rank, input->shape, shape));
     if (c->width % c->heads)
-        return fast__fail(FAST_EINVAL, "model gpt: heads %lld do not divide width %lld",
+        return fast__fail(FAST_EINVAL, "model %s: heads %lld do not divide width %lld", model->name,
                           (long long)c->heads, (long long)c->width);
     FAST_TRY(
         fast__text_add(text, "embed: embed %lld position=yes std=0.02\n", (long long)c->width));

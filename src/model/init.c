@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Initial weights. A segment is drawn from a Philox stream of its own, keyed by the seed and the
- * segment's index: it depends on nothing else, so replicas, shards and resumed runs begin alike.
+ * segment's index alone, so that replicas, shards and resumed runs start with the same values.
  *
  *   uniform      w = a (2 u - 1)   Xavier (Glorot, Bengio 2010): a = sqrt(6 / (fan_in + fan_out));
  *                                  PyTorch's dense and conv: a = 1 / sqrt(fan_in)
  *   normal       w = a n           He et al. 2015: a = sqrt(2 / fan_in)
  *   orthogonal   Gram-Schmidt on a normal matrix (Saxe et al. 2013), the shorter side's vectors
  *                made orthonormal, sums in double. Each vector is projected twice, which leaves
- *                errors of rounding only (Giraud et al. 2005), and no memory besides w is needed.
+ *                rounding errors only (Giraud et al. 2005), and needs no memory besides w.
  *
  * Cost: linear, but orthogonal: 4 n^2 m for n vectors of m.
  */
@@ -63,17 +63,17 @@ void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
     segment->init_a = (float)(1 / sqrt((double)fan_in));
 }
 
-/* A matrix of vectors: element j of vector i is w[i * vector + j * element]. */
-typedef struct strided {
-    float *w;
-    int64_t count;  /* vectors */
-    int64_t length; /* of each */
-    int64_t vector; /* strides */
-    int64_t element;
-} strided;
+/* A matrix as vectors: element j of vector i is w[i * vector + j * element]. */
+typedef struct init_vectors {
+    float *w;        /* element 0 of vector 0 */
+    int64_t count;   /* number of vectors */
+    int64_t length;  /* elements of a vector */
+    int64_t vector;  /* distance from vector to vector */
+    int64_t element; /* distance from element to element */
+} init_vectors;
 
 /* The product of vectors i and k, in four sums so that the additions overlap. */
-static double strided_dot(const strided *m, int64_t i, int64_t k)
+static double vectors_dot(const init_vectors *m, int64_t i, int64_t k)
 {
     const float *x = m->w + i * m->vector;
     const float *y = m->w + k * m->vector;
@@ -89,77 +89,79 @@ static double strided_dot(const strided *m, int64_t i, int64_t k)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Vector i loses its part along the vectors before it. Returns its length. */
-static double strided_project(const strided *m, int64_t i)
+/* Remove from vector i its components along the vectors before it. Returns its length. */
+static double vectors_project(const init_vectors *m, int64_t i)
 {
     float *x = m->w + i * m->vector;
 
     for (int64_t k = 0; k < i; k++) {
         const float *y = m->w + k * m->vector;
-        const double dot = strided_dot(m, i, k);
+        const double dot = vectors_dot(m, i, k);
         for (int64_t j = 0; j < m->length; j++)
             x[j * m->element] =
                 (float)((double)x[j * m->element] - dot * (double)y[j * m->element]);
     }
-    return sqrt(strided_dot(m, i, i));
+    return sqrt(vectors_dot(m, i, i));
 }
 
-static void strided_scale(const strided *m, int64_t i, double a)
+/* Multiply a vector by a. */
+static void vectors_scale(const init_vectors *m, int64_t i, double a)
 {
     for (int64_t j = 0; j < m->length; j++)
         m->w[i * m->vector + j * m->element] =
             (float)(a * (double)m->w[i * m->vector + j * m->element]);
 }
 
-/* Rows x columns at w: orthonormal rows, or columns where there are more rows, times `gain`. */
+/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. */
 static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double gain, float *w)
 {
     const bool tall = rows > columns;
-    const strided m = { .w = w,
-                        .count = tall ? columns : rows,
-                        .length = tall ? rows : columns,
-                        .vector = tall ? 1 : columns,
-                        .element = tall ? columns : 1 };
+    const init_vectors m = { .w = w,
+                             .count = tall ? columns : rows,
+                             .length = tall ? rows : columns,
+                             .vector = tall ? 1 : columns,
+                             .element = tall ? columns : 1 };
 
     FAST_ASSERT(m.count <= m.length);
     for (int64_t i = 0; i < m.count; i++) {
         double length = 0;
-        /* A vector that falls together with those before it is drawn again: with normal values
-         * that happens with probability zero, and almost never in floating point. */
+        /* A vector that depends on those before it is drawn again: with normal values this has
+         * probability zero, and almost never happens in floating point. */
         while (length < 1e-6) {
             for (int64_t j = 0; j < m.length; j++)
                 w[i * m.vector + j * m.element] = fast__rng_normal(rng);
-            length = strided_project(&m, i);
+            length = vectors_project(&m, i);
             if (length < 1e-6)
                 continue;
-            strided_scale(&m, i, 1 / length);
-            length = strided_project(&m, i);
+            vectors_scale(&m, i, 1 / length);
+            length = vectors_project(&m, i);
         }
-        strided_scale(&m, i, 1 / length);
+        vectors_scale(&m, i, 1 / length);
     }
     for (int64_t i = 0; i < m.count; i++)
-        strided_scale(&m, i, gain);
+        vectors_scale(&m, i, gain);
 }
 
-/* The length of each row of the weight that a gain belongs to. */
+/* Set a gain to the length of each row of its weight. */
 static void draw_gain(const fast_graph *graph, const fast_segment *segment, const float *w,
                       float *out)
 {
     const int64_t index = graph->nodes[segment->layer].weight[FAST_W_WEIGHT];
     const fast_segment *weight = &graph->params.segments[index];
     const int64_t columns = weight->count / weight->shape[0];
-    const strided m = { .w = (float *)w + weight->offset,
-                        .count = weight->shape[0],
-                        .length = columns,
-                        .vector = columns,
-                        .element = 1 };
+    const init_vectors m = { .w = (float *)w + weight->offset,
+                             .count = weight->shape[0],
+                             .length = columns,
+                             .vector = columns,
+                             .element = 1 };
 
     FAST_ASSERT(segment->count == weight->shape[0]);
     FAST_ASSERT(weight->offset < segment->offset);
     for (int64_t i = 0; i < m.count; i++)
-        out[i] = (float)sqrt(strided_dot(&m, i, i));
+        out[i] = (float)sqrt(vectors_dot(&m, i, i));
 }
 
+/* Draw the values of one segment. */
 static void draw_segment(const fast_graph *graph, const fast_segment *segment, fast_rng *rng,
                          float *w)
 {
@@ -203,6 +205,8 @@ void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *s
 {
     fast_rng rng;
 
+    FAST_ASSERT(w != NULL || graph->params.count == 0);
+    FAST_ASSERT(state != NULL || graph->state.count == 0);
     for (int64_t i = 0; i < graph->params.segment_count; i++) {
         fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, 0, 0, (uint64_t)i);
         draw_segment(graph, &graph->params.segments[i], &rng, w);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of layers: what a line of a network may say. It is the only place where a layer's name,
- * summary and options exist; the parser, help, completion and docs are made of it. Rows stand in
- * the order of fast_op, so that an operator is its own index.
+ * The table of layers: the names, summaries and options that a line of a network may have. The
+ * parser, help, completion and docs are generated from it. Rows are in the order of fast_op, so
+ * that an operator is its own index.
  *
- * First values (option `init`): dense and conv begin as PyTorch's do, uniform within
- * 1 / sqrt(fan_in), which is calm enough for the learning rates that people carry over from there;
- * conv before a batch norm gains from init=he (He et al. 2015). Recurrent layers take orthogonal
- * recurrent weights (Saxe et al. 2013), Xavier's for the inputs (Glorot and Bengio 2010), zero
- * biases and a forget gate that begins open (Jozefowicz et al. 2015). Attention takes Xavier's.
+ * Initial values (option `init`): dense and conv start as PyTorch's do, uniform within
+ * 1 / sqrt(fan_in), which suits the learning rates that people bring from there; conv before a
+ * batch norm gains from init=he (He et al. 2015). Recurrent layers have orthogonal recurrent
+ * weights (Saxe et al. 2013), Xavier's for the inputs (Glorot and Bengio 2010), zero biases and a
+ * forget gate that starts open (Jozefowicz et al. 2015). Attention has Xavier's.
  */
 #include "model/layer.h"
 
@@ -27,7 +27,7 @@
     FAST_OPT_REAL(CONFIG, std, standard, 0, 100, "standard deviation of init=normal")
 #define BIAS FAST_OPT_BOOL(CONFIG, bias, "yes", "add a bias")
 #define WEIGHT_NORM \
-    FAST_OPT_BOOL(CONFIG, weight_norm, "no", "train length and direction of each weight apart")
+    FAST_OPT_BOOL(CONFIG, weight_norm, "no", "train length and direction of each weight separately")
 #define STACK FAST_OPT_INT(CONFIG, layers, "1", 1, FAST_STACK_MAX, "layers on top of each other")
 
 static const fast_option input_options[] = {
@@ -108,6 +108,7 @@ static const fast_option loss_options[] = {
     FAST_OPT_END
 };
 
+/* Name, summary and options of each layer. */
 static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_INPUT] = { "input", "shape of one sample: C H W, T C or C; the first line",
                         input_options },
@@ -139,6 +140,7 @@ static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
 };
 
+/* Properties of each layer: positional option, example, inputs, parameters, state. */
 static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_INPUT] = { NULL, "input 1 28 28", 0, 0, 0 },
     [FAST_OP_DENSE] = { "outputs", "dense 10", 1, 3, 0 },
@@ -167,6 +169,7 @@ static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_LAYER_LOSS] = { "kind", "loss cross_entropy", 0, 0, 0 },
 };
 
+/* Name of layer `i`, for fast__name_find(). */
 static const char *part_name(const void *ctx, int64_t i)
 {
     return ((const fast_part *)ctx)[i].name;

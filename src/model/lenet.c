@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * LeNet in the form that Caffe made common: two convolutions of 5x5 with max pooling, two dense
- * layers; 431,080 parameters on images of 28x28 with 10 classes.
- * LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+ * layers; 431,080 parameters on images of 28x28 with 10 classes. LeCun et al., "Gradient-Based
+ * Learning Applied to Document Recognition", 1998.
  */
 #include "model/models.h"
 
 #include <stddef.h>
 
 typedef struct lenet_config {
-    double dropout; /* before the last layer */
+    double dropout; /* probability, before the last layer */
 } lenet_config;
 
 static const fast_option lenet_options[] = { FAST_OPT_REAL(lenet_config, dropout, "0", 0, 0.99,
                                                            "dropout before the last layer"),
                                              FAST_OPT_END };
 
-static fast_err lenet_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err lenet_write(const fast_model *model, const void *config,
+                            const fast_model_input *input, fast_text *text)
 {
     const lenet_config *c = config;
 
-    FAST_TRY(fast__model_need_images("lenet", input, 16));
+    FAST_TRY(fast__model_need_images(model->name, input, 16));
     FAST_TRY(fast__text_add(text, "conv 20 kernel=5\n"
                                   "max_pool 2\n"
                                   "relu\n"

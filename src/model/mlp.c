@@ -11,9 +11,9 @@
 enum { WIDTHS_MAX = 64 };
 
 typedef struct mlp_config {
-    char hidden[256];  /* "512x512"; empty: none */
+    char hidden[256];  /* widths as "512x512"; empty: no hidden layer */
     int64_t embedding; /* width of a token's vector */
-    double dropout;    /* after each hidden layer */
+    double dropout;    /* probability, after each hidden layer */
 } mlp_config;
 
 static const fast_option mlp_options[] = {
@@ -24,6 +24,7 @@ static const fast_option mlp_options[] = {
     FAST_OPT_END
 };
 
+/* Write the hidden layers. */
 static fast_err add_hidden(const mlp_config *config, fast_text *text)
 {
     const char *c = strcmp(config->hidden, "none") == 0 ? "" : config->hidden;
@@ -46,11 +47,12 @@ static fast_err add_hidden(const mlp_config *config, fast_text *text)
     return FAST_OK;
 }
 
-static fast_err mlp_write(const void *config, const fast_model_input *input, fast_text *text)
+static fast_err mlp_write(const fast_model *model, const void *config,
+                          const fast_model_input *input, fast_text *text)
 {
     const mlp_config *c = config;
 
-    FAST_TRY(fast__model_need_one_answer("mlp", input));
+    FAST_TRY(fast__model_need_one_answer(model->name, input));
     if (input->tokens)
         FAST_TRY(fast__text_add(text, "embed %lld\n", (long long)c->embedding));
     if (input->tokens || input->rank == 2)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The models by name. A model is a function that writes the network language for the data at hand,
- * so that there is one way to build a graph, and `fast train` can show the text that a model stands
- * for. "file:PATH" reads the same language from a file.
+ * The models by name. A model is a function that writes the network language for given data, so
+ * that there is one way to build a graph, and `fast train` can show the text of a model.
+ * "file:PATH" reads that language from a file.
  */
 #include "model/models.h"
 
@@ -12,9 +12,14 @@
 
 #include <string.h>
 
-static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text);
+static fast_err file_write(const fast_model *model, const void *config,
+                           const fast_model_input *input, fast_text *text)
+{
+    (void)model, (void)config, (void)input, (void)text;
+    return fast__fail(FAST_EINVAL, "file needs the path of a network file: file:PATH");
+}
 
-/* Not a model but a way to name one; in the list so that help and messages know it. */
+/* No model, but a way to name one; in the list so that help and messages know it. */
 static const fast_model model_file = {
     .name = "file",
     .summary = "a network file: file:PATH",
@@ -37,14 +42,6 @@ const fast_model *const fast__models[] = {
     &model_file,
     NULL,
 };
-
-static fast_err file_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    (void)config;
-    (void)input;
-    (void)text;
-    return fast__fail(FAST_EINVAL, "file needs the path of a network file: file:PATH");
-}
 
 fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input)
 {
@@ -73,12 +70,14 @@ fast_err fast__model_need_images(const char *model, const fast_model_input *inpu
     return fast__model_need_one_answer(model, input);
 }
 
+/* Name of model `i`, for fast__name_find(). */
 static const char *model_name(const void *ctx, int64_t i)
 {
     (void)ctx;
     return fast__models[i]->name;
 }
 
+/* Write the `input` line. */
 static fast_err add_input_line(const fast_model_input *input, fast_text *text)
 {
     FAST_TRY(fast__text_add(text, "input"));
@@ -89,6 +88,7 @@ static fast_err add_input_line(const fast_model_input *input, fast_text *text)
     return fast__text_add(text, "\n");
 }
 
+/* Write the `loss` line. */
 static fast_err add_loss_line(const fast_model_input *input, fast_text *text)
 {
     return fast__text_add(text, "loss %s\n", input->regression ? "mse" : "cross_entropy");
@@ -109,14 +109,14 @@ static fast_err write_model(const fast_model *model, const char *options,
     if (!err)
         err = add_input_line(input, text);
     if (!err)
-        err = model->write(config, input, text);
+        err = model->write(model, config, input, text);
     if (!err)
         err = add_loss_line(input, text);
     fast__free(config);
     return err;
 }
 
-/* A file's text, made complete: what the data give is written out. */
+/* Read a network file and complete its text: lines that follow from the data are added. */
 static fast_err write_file(const char *path, const fast_model_input *input, fast_text *text,
                            fast_network **out)
 {
@@ -142,7 +142,7 @@ static fast_err write_file(const char *path, const fast_model_input *input, fast
     return FAST_OK;
 }
 
-/* The text and the network of a spec. */
+/* Write the text of a spec and parse it. */
 static fast_err open_network(const char *spec, const fast_model_input *input, fast_text *text,
                              fast_network **out)
 {

@@ -2,25 +2,18 @@
 #pragma once
 
 #include "model/network.h"
-#include "model/text.h"
+#include "model/network_text.h"
 
-/* What the files of the models share. models.c writes the lines `input` and `loss` around what a
- * model writes. */
-extern const fast_model fast__model_mlp;
-extern const fast_model fast__model_lenet;
-extern const fast_model fast__model_alexnet;
-extern const fast_model fast__model_resnet8;
-extern const fast_model fast__model_resnet20;
-extern const fast_model fast__model_resnet56;
-extern const fast_model fast__model_densenet;
-extern const fast_model fast__model_rnn;
-extern const fast_model fast__model_lstm;
-extern const fast_model fast__model_gru;
-extern const fast_model fast__model_gpt;
+/* Shared by the files of the models. models.c writes the lines `input` and `loss` around a model's
+ * text. */
+extern const fast_model fast__model_mlp, fast__model_lenet, fast__model_alexnet;
+extern const fast_model fast__model_resnet8, fast__model_resnet20, fast__model_resnet56;
+extern const fast_model fast__model_densenet, fast__model_gpt;
+extern const fast_model fast__model_rnn, fast__model_lstm, fast__model_gru;
 
-/* FAST_EINVAL with one sentence where the data are no images of at least size x size, or ask for
- * more than one answer a sample. */
+/* Return FAST_EINVAL if the data are no images of at least size x size, or have several answers a
+ * sample. */
 fast_err fast__model_need_images(const char *model, const fast_model_input *input, int64_t size);
 
-/* Likewise where they ask for more than one answer a sample. */
+/* Return FAST_EINVAL if the data have several answers a sample. */
 fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input);

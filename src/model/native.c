@@ -4,8 +4,8 @@
  * vectors w, g and s, one block each; everything else is borrowed. A step allocates nothing.
  *
  * Accumulation. With K micro-batches g is their mean: their gradients are added in the canonical
- * order, as K workers' would be, and the sum is scaled once. About log2 K vectors more are kept.
- * The last micro-batch reports: each range is then added up and scaled before it is passed on.
+ * order, as those of K workers would be, and the sum is scaled once. This takes about log2 K
+ * vectors more. During the last micro-batch each range is summed and scaled, then reported.
  */
 #include "model/native.h"
 
@@ -18,19 +18,19 @@
 
 enum { FACTOR_PAD = 16 }; /* samples that an engine may pad to */
 
-typedef struct native {
+typedef struct native_learner {
     fast_learner base;
-    fast_native_options options; /* all borrowed */
-    fast_teachers teachers;      /* that it learns from; often none */
-    float *taught;               /* [batch][outputs]: targets with their share; NULL without */
-    float *outputs;              /* [batch][outputs]: of one teacher */
-    fast_batch soft;             /* the batch with these targets */
-    fast_fold fold;              /* of micro-batches' gradients; unused where there is one */
-} native;
+    fast_native_options options; /* the caller's options; all pointers borrowed */
+    fast_teachers teachers;      /* distillation teachers; count 0 without */
+    float *taught;   /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
+    float *outputs;  /* [batch][outputs]: outputs of one teacher; or NULL */
+    fast_batch soft; /* the batch with these targets */
+    fast_fold fold;  /* of micro-batches' gradients; unused if there is one */
+} native_learner;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
  * */
-static fast_workspace *workspace_take(const native *self, int *i_out)
+static fast_workspace *workspace_take(const native_learner *self, int *i_out)
 {
     fast_workspaces *all = self->options.workspaces;
 
@@ -47,13 +47,15 @@ static fast_workspace *workspace_take(const native *self, int *i_out)
     }
 }
 
-static void workspace_give(const native *self, int i)
+/* Return a workspace. */
+static void workspace_give(const native_learner *self, int i)
 {
     if (i >= 0)
         atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
 }
 
-static fast_err run_pass(const native *self, fast_pass *pass)
+/* Run a pass on a free workspace. */
+static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
     int i;
     fast_workspace *workspace = workspace_take(self, &i);
@@ -63,8 +65,8 @@ static fast_err run_pass(const native *self, fast_pass *pass)
     return err;
 }
 
-/* What the data says, with the share that is left to it. */
-static void put_labels(native *self, const fast_batch *batch)
+/* Set the targets to the data's answers, weighted by the share that remains to them. */
+static void put_labels(native_learner *self, const fast_batch *batch)
 {
     const fast_graph *graph = self->options.graph;
     const int64_t rows = batch->count * graph->positions;
@@ -76,9 +78,8 @@ static void put_labels(native *self, const fast_batch *batch)
         self->taught[r * graph->outputs + batch->labels[r]] += rest;
 }
 
-/* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or as they
- * are. */
-static void add_row(const native *self, const float *z, float weight, float *sum)
+/* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or values. */
+static void add_row(const native_learner *self, const float *z, float weight, float *sum)
 {
     const fast_graph *graph = self->options.graph;
     const double t = self->teachers.temperature;
@@ -94,8 +95,8 @@ static void add_row(const native *self, const float *z, float weight, float *sum
                                 : z[k]);
 }
 
-/* Replace the batch's targets by the teachers' mean prediction, mixed with them. */
-static fast_err ask_teachers(native *self, fast_pass *pass)
+/* Replace the batch's targets by a mixture with the teachers' mean prediction. */
+static fast_err ask_teachers(native_learner *self, fast_pass *pass)
 {
     const fast_graph *graph = self->options.graph;
     const fast_batch *batch = pass->batch;
@@ -123,12 +124,12 @@ static fast_err ask_teachers(native *self, fast_pass *pass)
     return FAST_OK;
 }
 
+/* The contract's teach(). */
 static fast_err native_teach(fast_learner *learner, const fast_teachers *teachers)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     const fast_graph *graph = self->options.graph;
-    const int64_t count =
-        fast__program_head(self->options.program)->batch * graph->positions * graph->outputs;
+    const int64_t count = self->options.program->batch * graph->positions * graph->outputs;
 
     FAST_ASSERT(teachers->temperature > 0 && teachers->share >= 0 && teachers->share <= 1);
     if (teachers->count > 0 && !self->taught)
@@ -139,11 +140,12 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
     return FAST_OK;
 }
 
-/* One pass over the loader's batch `number`, of step `step`; adds to what the gradient measures. */
-static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, int64_t step,
-                         fast_pass *pass)
+/* Run one pass over the loader's batch `number`, of step `step`; adds to the gradient's
+ * measures. */
+static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t number,
+                         int64_t step, fast_pass *pass)
 {
-    const fast_program_head *head = fast__program_head(self->options.program);
+    const fast_program *program = self->options.program;
 
     pass->params = self->base.w;
     pass->state = self->base.s;
@@ -154,26 +156,26 @@ static fast_err run_part(native *self, fast_gradient *gradient, int64_t number, 
     if (self->teachers.count > 0)
         FAST_TRY(ask_teachers(self, pass));
     FAST_TRY(run_pass(self, pass));
-    gradient->flops += head->flops_forward * (double)(self->teachers.count * pass->batch->count);
+    gradient->flops += program->flops_forward * (double)(self->teachers.count * pass->batch->count);
     gradient->loss += pass->loss;
     gradient->correct += pass->correct;
     gradient->positions += pass->positions;
     gradient->samples += pass->batch->count;
-    gradient->flops += head->flops_train * (double)pass->batch->count;
+    gradient->flops += program->flops_train * (double)pass->batch->count;
     return FAST_OK;
 }
 
-/* The last micro-batch under way. */
-typedef struct last_part {
-    native *self;
-    const fast_gradient *gradient; /* whose report is passed on */
-} last_part;
+/* The context of the last micro-batch. */
+typedef struct native_last_part {
+    native_learner *self;
+    const fast_gradient *gradient; /* its callbacks are called */
+} native_last_part;
 
-/* A range of the last micro-batch is final: so is the mean of all. */
+/* A range of the last micro-batch is final, and so is the mean of all. */
 static void fold_range(void *ctx, int64_t offset, int64_t count)
 {
-    const last_part *last = ctx;
-    native *self = last->self;
+    const native_last_part *last = ctx;
+    native_learner *self = last->self;
 
     fast__fold_finish(&self->fold, offset, count);
     fast__vector_scale(count, 1.0f / (float)self->fold.total, self->base.g + offset);
@@ -181,17 +183,19 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
         last->gradient->report(last->gradient->ctx, offset, count);
 }
 
+/* Forward the need of parameters; only the first micro-batch asks. */
 static void need_range(void *ctx, int64_t offset, int64_t count)
 {
-    const last_part *last = ctx;
+    const native_last_part *last = ctx;
 
     last->gradient->need(last->gradient->ctx, offset, count);
 }
 
-static fast_err run_parts(native *self, fast_gradient *gradient)
+/* Compute the mean gradient of all micro-batches. */
+static fast_err run_parts(native_learner *self, fast_gradient *gradient)
 {
     const int64_t parts = self->fold.total;
-    last_part last = { self, gradient };
+    native_last_part last = { self, gradient };
 
     fast__fold_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
@@ -209,9 +213,10 @@ static fast_err run_parts(native *self, fast_gradient *gradient)
     return FAST_OK;
 }
 
+/* The contract's gradient(). */
 static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     fast_pass pass = { .grad = learner->g,
                        .report = gradient->report,
                        .factor = gradient->factor,
@@ -229,13 +234,13 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
     return run_part(self, gradient, gradient->step, gradient->step / learner->parts, &pass);
 }
 
-/* Dense layers, but those whose gradient goes through a weight norm; and none where a gradient is a
- * mean of several micro-batches'. Engines may pad samples to whole vectors. */
+/* The contract's factorable(): dense layers without weight norm; none if a gradient is the mean of
+ * several micro-batches. Engines may pad samples to whole vectors. */
 static bool native_factorable(const fast_learner *learner, int64_t i, fast_factorable *out)
 {
-    const native *self = (const native *)learner;
+    const native_learner *self = (const native_learner *)learner;
     const fast_graph *graph = self->options.graph;
-    const int64_t batch = fast__program_head(self->options.program)->batch;
+    const int64_t batch = self->options.program->batch;
     int64_t found = 0;
 
     for (int n = 0; n < graph->node_count && learner->parts == 1; n++) {
@@ -253,11 +258,12 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
     return false;
 }
 
+/* The contract's reads(): the i-th range of parameters, and the operations before it is read. */
 static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *out)
 {
-    const native *self = (const native *)learner;
+    const native_learner *self = (const native_learner *)learner;
     const fast_graph *graph = self->options.graph;
-    const double batch = (double)fast__program_head(self->options.program)->batch;
+    const double batch = (double)self->options.program->batch;
     double operations = 0;
     int64_t found = 0, offset, count;
 
@@ -271,9 +277,10 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
     return false;
 }
 
+/* The contract's evaluate(). */
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
 {
-    native *self = (native *)learner;
+    native_learner *self = (native_learner *)learner;
     const bool classes = self->options.graph->loss == FAST_LOSS_CROSS_ENTROPY;
     double loss = 0;
     int64_t correct = 0;
@@ -302,9 +309,9 @@ static void native_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((native *)learner)->fold);
-    fast__free(((native *)learner)->taught);
-    fast__free(((native *)learner)->outputs);
+    fast__fold_fini(&((native_learner *)learner)->fold);
+    fast__free(((native_learner *)learner)->taught);
+    fast__free(((native_learner *)learner)->outputs);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -324,13 +331,13 @@ static const fast_learner_ops native_ops = {
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out)
 {
     const fast_graph *graph = options->graph;
-    native *self = NULL;
+    native_learner *self = NULL;
     fast_err err = FAST_OK;
 
     FAST_ASSERT(options->engine != NULL);
     FAST_ASSERT(options->program != NULL);
     FAST_ASSERT((options->workspace != NULL) != (options->workspaces != NULL));
-    FAST_ASSERT(fast__program_head(options->program)->graph == graph);
+    FAST_ASSERT(options->program->graph == graph);
     FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
     self->options = *options;
     self->base.ops = &native_ops;
@@ -338,9 +345,8 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.moves = true;
     self->base.state = graph->state;
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
-    self->base.flops = fast__program_head(options->program)->flops_train *
-                       (double)fast__program_head(options->program)->batch *
-                       (double)self->base.parts;
+    self->base.flops =
+        options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
     err = fast__alloc("the parameters", graph->params.count, sizeof(float), &self->base.w);
     if (!err)

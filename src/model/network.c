@@ -6,43 +6,46 @@
  *     name    = letter or "_", then letters, digits, "_", "-", "."
  *
  * A bare word sets the layer's main option (conv 20 = conv outputs=20); for add and concat bare
- * words are inputs; for input they are the shape. A layer without `from` takes the layer above.
+ * words are inputs; for input they are the shape. A layer without `from` reads the layer above.
  * Layers without a name get operator and ordinal: conv1, conv2, dense1. Everything that does not
  * depend on shapes is checked here, at once; build.c does the rest when the data are known.
  *
- * Text is untrusted: every length and count has a limit, and only printable ASCII passes.
+ * Text is untrusted: every length and count has a limit, and only printable ASCII is accepted.
  */
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "model/layer.h"
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A line under construction: it enters the network only when all of it is right. */
-typedef struct draft {
-    fast_network *network;
-    int line;
-    char text[FAST_LINE_MAX];
-    char *words[FAST_WORDS_MAX];
-    int word_count;
-    fast_layer layer;
-    uint64_t seen;  /* bit i: option i of the layer's table was given */
-    char where[64]; /* "line 3: conv", for messages of the option parser */
-} draft;
+/* A line under construction: it enters the network only if all of it is correct. */
+typedef struct network_draft {
+    fast_network *network;       /* network that the line will extend */
+    int line;                    /* its number, from 1 */
+    char text[FAST_LINE_MAX];    /* copy of the line, cut into words */
+    char *words[FAST_WORDS_MAX]; /* words, in `text` */
+    int word_count;              /* number of words */
+    fast_layer layer;            /* result so far */
+    uint64_t seen;               /* bit i: option i of the layer's table was set */
+    char where[64];              /* "line 3: conv", for messages of the option parser */
+} network_draft;
 
+/* A letter or an underscore. */
 static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
+/* A character that a name may contain. */
 static bool is_name_char(char c)
 {
     return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
 }
 
+/* Tell whether a text has a suffix. */
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text);
@@ -51,13 +54,14 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Name of layer `i`, for fast__name_find(). */
 static const char *layer_label(const void *ctx, int64_t i)
 {
     return ((const fast_network *)ctx)->layers[i].label;
 }
 
-/* The layer of this name, or -1. The option parser's search also looks for near names, which is too
- * slow for a question that each line asks. */
+/* Return the layer of this name, or -1. fast__name_find() also looks for similar names, which is
+ * too slow for a search at every line. */
 static int find_label(const fast_network *network, const char *name)
 {
     const uint64_t hash = fast__hash(name, strlen(name), 0);
@@ -68,8 +72,8 @@ static int find_label(const fast_network *network, const char *name)
     return -1;
 }
 
-/* Copy the line without its comment, and cut it into words. */
-static fast_err split_words(draft *d, const char *line, size_t size)
+/* Copy the line without its comment, and split it into words. */
+static fast_err split_words(network_draft *d, const char *line, size_t size)
 {
     bool inside = false;
     size_t n = 0;
@@ -96,8 +100,8 @@ static fast_err split_words(draft *d, const char *line, size_t size)
     return FAST_OK;
 }
 
-/* Take a name for the layer: right in form, and not in use. */
-static fast_err set_label(draft *d, const char *name)
+/* Name the layer; FAST_EINVAL if the name is malformed or in use. */
+static fast_err set_label(network_draft *d, const char *name)
 {
     int other = 0;
 
@@ -127,8 +131,8 @@ static fast_err set_label(draft *d, const char *name)
     return FAST_OK;
 }
 
-/* Operator and ordinal: conv1, conv2. */
-static fast_err set_default_label(draft *d, const char *op_name)
+/* Name the layer by operator and ordinal: conv1, conv2. */
+static fast_err set_default_label(network_draft *d, const char *op_name)
 {
     char name[FAST_LABEL_MAX + 16];
 
@@ -138,7 +142,8 @@ static fast_err set_default_label(draft *d, const char *op_name)
     return set_label(d, name);
 }
 
-static fast_err add_input(draft *d, const char *name)
+/* Add an input by name. */
+static fast_err add_input(network_draft *d, const char *name)
 {
     const fast_network *network = d->network;
     const char *nearest = NULL;
@@ -160,7 +165,8 @@ static fast_err add_input(draft *d, const char *name)
     return FAST_OK;
 }
 
-static fast_err add_dimension(draft *d, const char *word)
+/* Add a dimension of the `input` line. */
+static fast_err add_dimension(network_draft *d, const char *word)
 {
     char what[96];
     int64_t n = 0;
@@ -177,7 +183,8 @@ static fast_err add_dimension(draft *d, const char *word)
 }
 
 /* Set an option, at most once. */
-static fast_err set_option(draft *d, const fast_option *table, const char *name, const char *value)
+static fast_err set_option(network_draft *d, const fast_option *table, const char *name,
+                           const char *value)
 {
     FAST_TRY(fast__options_set(d->where, table, &d->layer.config, name, value));
     for (int i = 0; table && table[i].name; i++) {
@@ -190,8 +197,8 @@ static fast_err set_option(draft *d, const fast_option *table, const char *name,
     return FAST_OK;
 }
 
-/* A word that is neither key=value nor behind `from`. */
-static fast_err take_word(draft *d, const fast_option *table, const char *word)
+/* A word that is neither key=value nor after `from`. */
+static fast_err take_word(network_draft *d, const fast_option *table, const char *word)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);
 
@@ -208,8 +215,8 @@ static fast_err take_word(draft *d, const fast_option *table, const char *word)
     return set_option(d, table, kind->positional, word);
 }
 
-/* The words behind the layer's name. */
-static fast_err take_words(draft *d, const fast_option *table, int first)
+/* The words after the layer's name. */
+static fast_err take_words(network_draft *d, const fast_option *table, int first)
 {
     bool from = false;
 
@@ -234,8 +241,8 @@ static fast_err take_words(draft *d, const fast_option *table, int first)
     return FAST_OK;
 }
 
-/* What must hold for the line as a whole. */
-static fast_err check_line(draft *d)
+/* Check the line as a whole. */
+static fast_err check_line(network_draft *d)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);
     fast_layer *layer = &d->layer;
@@ -257,11 +264,11 @@ static fast_err check_line(draft *d)
     return FAST_OK;
 }
 
-/* Give the layer its place. Nothing fails after the memory is there. */
+/* Append the layer. Nothing can fail after the memory is allocated. */
 static fast_err append(fast_network *network, const fast_layer *layer)
 {
     const int64_t nodes = layer->config.layers > 1 ? layer->config.layers : 1;
-    const int needed = network->layer_count + 2; /* an input that no line gives, and this one */
+    const int needed = network->layer_count + 2; /* an implicit input, and this one */
 
     if (network->node_count + nodes + 1 > FAST_LAYERS_MAX)
         return fast__fail(FAST_EINVAL, "line %d: more than %d layers", layer->line,
@@ -282,7 +289,7 @@ static fast_err append(fast_network *network, const fast_layer *layer)
     return FAST_OK;
 }
 
-/* A network whose first line is not `input` takes the data's shape. */
+/* Start a network whose first line is not `input` with the data's shape. */
 static fast_err append_implicit_input(fast_network *network)
 {
     const fast_layer input = { .op = FAST_OP_INPUT,
@@ -292,7 +299,8 @@ static fast_err append_implicit_input(fast_network *network)
     return network->layer_count > 0 ? FAST_OK : append(network, &input);
 }
 
-static fast_err take_loss(draft *d)
+/* Take over the `loss` line. */
+static fast_err take_loss(network_draft *d)
 {
     const fast_layer_config *config = &d->layer.config;
 
@@ -306,7 +314,7 @@ static fast_err take_loss(draft *d)
     return FAST_OK;
 }
 
-/* A network that was empty before a line that failed is empty again. */
+/* Restore an empty network after its first line failed. */
 static fast_err undo_implicit_input(fast_network *network, bool was_empty, fast_err err)
 {
     if (err && was_empty) {
@@ -318,7 +326,7 @@ static fast_err undo_implicit_input(fast_network *network, bool was_empty, fast_
 }
 
 /* Parse a line that is not empty, and append its layer. */
-static fast_err take_line(draft *d)
+static fast_err take_line(network_draft *d)
 {
     fast_network *network = d->network;
     const size_t length = strlen(d->words[0]);
@@ -360,10 +368,10 @@ static fast_err take_line(draft *d)
     return append(network, &d->layer);
 }
 
-/* One line of `size` bytes; a line feed is not among them. */
+/* Add one line of `size` bytes, without its line feed. */
 static fast_err add_line(fast_network *network, const char *line, size_t size)
 {
-    draft d = { .network = network, .line = network->line + 1 };
+    network_draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
 
     FAST_TRY(split_words(&d, line, size));
@@ -373,7 +381,7 @@ static fast_err add_line(fast_network *network, const char *line, size_t size)
     return FAST_OK;
 }
 
-/* Every line of a text. */
+/* Add every line of a text. */
 static fast_err add_text(fast_network *network, const char *text, size_t size)
 {
     while (size > 0) {
@@ -413,7 +421,8 @@ fast_err fast_network_add(fast_network *network, const char *line)
     return add_line(network, line, strlen(line));
 }
 
-static fast_err take_operator(draft *d, const char *name, const char *inputs)
+/* Append the layer of a user's operator. */
+static fast_err take_operator(network_draft *d, const char *name, const char *inputs)
 {
     FAST_TRY(append_implicit_input(d->network));
     FAST_TRY(name ? set_label(d, name) : set_default_label(d, d->layer.custom->name));
@@ -428,7 +437,7 @@ static fast_err take_operator(draft *d, const char *name, const char *inputs)
 fast_err fast_network_add_operator(fast_network *network, const char *name, const fast_operator *op,
                                    const void *config, const char *inputs)
 {
-    draft d = { .network = network, .line = network->line + 1 };
+    network_draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
 
     if (!op || !op->name || !op->shape || !op->forward || !op->backward)

@@ -9,7 +9,7 @@
  *
  *     # a comment
  *     input 1 28 28                       [C, H, W]; `input 784`; `input 64 tokens=96`
- *     conv 20 kernel=5                    a layer takes the layer above
+ *     conv 20 kernel=5                    a layer reads the layer above
  *     max_pool 2
  *     relu
  *     skip: conv 50 kernel=3 pad=1 bias=no    a name, for later lines
@@ -18,55 +18,60 @@
  *     dense 10
  *     loss cross_entropy smoothing=0.1        last; cross_entropy is the default
  *
- * Models by name are texts in this language made by a function: one way to build a graph.
+ * Models by name are functions that write this language: there is one way to build a graph.
  */
 
-/* What a model must fit. */
+/* The properties of the data that a model must fit. */
 typedef struct fast_model_input {
-    int rank;           /* of one sample: [C], [T, C], [C, H, W]; [T] for tokens */
-    int64_t shape[3];   /* of it */
+    int rank;           /* rank of one sample: [C], [T, C], [C, H, W]; [T] for tokens */
+    int64_t shape[3];   /* shape of one sample */
     int64_t outputs;    /* classes, or regression outputs */
     bool tokens;        /* whole numbers below `vocabulary` */
-    int64_t vocabulary; /* of tokens */
+    int64_t vocabulary; /* number of different tokens */
     bool regression;    /* targets instead of labels */
-    int64_t positions;  /* labels a sample; 0 means 1 */
+    int64_t positions;  /* labels per sample; 0 means 1 */
 } fast_model_input;
 
-/* Text to graph; the text must have an `input` line. Everything is allocated in one go and freed by
+/* Parse a text with an `input` line to a graph, which is one block of memory, freed by
  * fast__graph_free(). Errors name line and word. */
 fast_err fast__graph_parse(const char *text, fast_graph **out);
 void fast__graph_free(fast_graph *graph);
 
-/* Text to network, without shapes. */
+/* Parse a text to a network, without shapes. */
 fast_err fast__network_parse(const char *text, size_t size, fast_network **out);
 
-/* The graph of a network built line by line (fast/plugin.h), which has an `input` line. */
+/* Build the graph of a network that has an `input` line. */
 fast_err fast__network_graph(const fast_network *network, fast_graph **out);
 
-/* The same for these data: they give the shape where there is no `input` line, and the loss where
- * there is no `loss` line (mse for regression). FAST_EINVAL says why a network does not fit. */
+/* Build the graph of a network for given data: they determine the shape if there is no `input`
+ * line, and the loss if there is no `loss` line (mse for regression). FAST_EINVAL says why a
+ * network does not fit. */
 fast_err fast__network_fit(const fast_network *network, const fast_model_input *input,
                            fast_graph **out);
 
-/* The layers, for help and docs. */
+/* List the layers, for help and docs. */
 const fast_part *fast__layer_list(int64_t *count_out);
 
-struct fast_text; /* model/text.h: a growing buffer */
+struct fast_text; /* model/network_text.h: a growing buffer */
 
+/* A model by name. */
 typedef struct fast_model {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, for help */
-    const fast_option *options; /* of its configuration */
-    size_t config_size;         /* bytes of it */
-    /* Append the network's text to `text`. */
-    fast_err (*write)(const void *config, const fast_model_input *input, struct fast_text *text);
+    const fast_option *options; /* options of its configuration */
+    size_t config_size;         /* bytes of its configuration */
+    int blocks;                 /* residual blocks of a stage; 0 for models without stages */
+    /* Append the network's text to `text`. `model` is the row itself: rows may share a function. */
+    fast_err (*write)(const struct fast_model *model, const void *config,
+                      const fast_model_input *input, struct fast_text *text);
 } fast_model;
 
-extern const fast_model *const fast__models[]; /* the last is NULL */
+extern const fast_model *const fast__models[]; /* ends with NULL */
 
-/* "lenet", "resnet20:width=32", or "file:PATH". Gives the network's text (fast__free) as well. */
+/* Build the graph of "lenet", "resnet20:width=32", or "file:PATH". *text_out receives the network's
+ * text, which the caller frees with fast__free(). */
 fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
                           char **text_out);
 
-/* Draw initial weights: w and state of the graph's layouts. */
+/* Draw the initial weights w and state of the graph's layouts. */
 void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state);

@@ -9,7 +9,7 @@
 #include "model/init.h"
 #include "model/layer.h"
 #include "model/network.h"
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -274,8 +274,8 @@ static const struct {
     { "input 784\ndense 10\nloss mse smoothing=0.1", "smoothing belongs to cross_entropy" },
     { "input 784\ndense 10\nx: loss mse", "line 3: loss: has no name" },
     { "input 784\ndense 1", "cross_entropy needs two outputs" },
-    { "input 3 8 8\nrelu", "which the loss cannot judge" },
-    { "input 8 8\ndense 3\nloss mse", "which the loss cannot judge" },
+    { "input 3 8 8\nrelu", "which the loss cannot use" },
+    { "input 8 8\ndense 3\nloss mse", "which the loss cannot use" },
     { "input 784\na: relu\nrelu from input\ndense 2", "line 2: nothing uses \"a\"" },
     { "input 784\nconv 3 kernel=3", "takes an image (C x H x W), but its input has the shape 784" },
     { "input 1 8 8\nconv 3", "kernel" },

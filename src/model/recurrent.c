@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recurrent models: embed (for tokens), a stack of rnn, lstm or gru layers, a dense layer. Data
- * that ask for an answer at each position (a language model, the copy task) get one there; data
- * that ask once get it from the last position.
+ * with an answer at each position (a language model, the copy task) read every position; data with
+ * one answer read the last position.
  */
 #include "model/models.h"
 
@@ -11,10 +11,10 @@
 #include <stddef.h>
 
 typedef struct recurrent_config {
-    int64_t hidden;    /* width of the state */
-    int64_t layers;    /* of the stack */
+    int64_t hidden;    /* width of the hidden state */
+    int64_t layers;    /* stacked layers */
     int64_t embedding; /* width of a token's vector */
-    double dropout;    /* before the dense layer */
+    double dropout;    /* probability, before the dense layer */
 } recurrent_config;
 
 static const fast_option recurrent_options[] = {
@@ -25,9 +25,12 @@ static const fast_option recurrent_options[] = {
     FAST_OPT_END
 };
 
-static fast_err recurrent_write(const char *name, const recurrent_config *c,
+/* The text of all three; the model's name is the name of its layer. */
+static fast_err recurrent_write(const fast_model *model, const void *config,
                                 const fast_model_input *input, fast_text *text)
 {
+    const recurrent_config *c = config;
+    const char *name = model->name;
     char shape[64];
 
     if (!input->tokens && input->rank != 2)
@@ -46,41 +49,15 @@ static fast_err recurrent_write(const char *name, const recurrent_config *c,
     return fast__text_add(text, "dense: dense %lld\n", (long long)input->outputs);
 }
 
-static fast_err rnn_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return recurrent_write("rnn", config, input, text);
-}
+#define RECURRENT(kind, text)                    \
+    const fast_model fast__model_##kind = {      \
+        .name = #kind,                           \
+        .summary = text,                         \
+        .options = recurrent_options,            \
+        .config_size = sizeof(recurrent_config), \
+        .write = recurrent_write,                \
+    };
 
-static fast_err lstm_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return recurrent_write("lstm", config, input, text);
-}
-
-static fast_err gru_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return recurrent_write("gru", config, input, text);
-}
-
-const fast_model fast__model_rnn = {
-    .name = "rnn",
-    .summary = "recurrent network of Elman, for sequences and text",
-    .options = recurrent_options,
-    .config_size = sizeof(recurrent_config),
-    .write = rnn_write,
-};
-
-const fast_model fast__model_lstm = {
-    .name = "lstm",
-    .summary = "long short-term memory, for sequences and text",
-    .options = recurrent_options,
-    .config_size = sizeof(recurrent_config),
-    .write = lstm_write,
-};
-
-const fast_model fast__model_gru = {
-    .name = "gru",
-    .summary = "gated recurrent units, for sequences and text",
-    .options = recurrent_options,
-    .config_size = sizeof(recurrent_config),
-    .write = gru_write,
-};
+RECURRENT(rnn, "recurrent network of Elman, for sequences and text")
+RECURRENT(lstm, "long short-term memory, for sequences and text")
+RECURRENT(gru, "gated recurrent units, for sequences and text")

@@ -4,7 +4,7 @@
  * and 4 width channels, global pooling, a dense layer; 6 n + 2 layers with weights.
  *
  *     x --- conv 3x3 - bn - relu - conv 3x3 - bn --- add - relu
- *       \------- conv 1x1 - bn where the shape changes ---/
+ *       \------- conv 1x1 - bn if the shape changes ------/
  *
  * He et al., "Deep Residual Learning for Image Recognition", 2016, section 4.2, with projections
  * (option B) in the two shortcuts that change the shape.
@@ -17,7 +17,7 @@
 
 typedef struct resnet_config {
     int64_t width; /* channels of the first stage */
-    int64_t ghost; /* of every batch norm */
+    int64_t ghost; /* samples per statistic of every batch norm */
 } resnet_config;
 
 static const fast_option resnet_options[] = {
@@ -27,18 +27,19 @@ static const fast_option resnet_options[] = {
     FAST_OPT_END
 };
 
-/* Everything that a block's lines need. */
-typedef struct block {
-    int number;     /* from 1 */
-    long long from; /* channels */
-    long long to;
-    int stride;
-    long long ghost;
-    const char *input; /* name of the layer before it */
-    const char *output;
-} block;
+/* The parameters of one block. */
+typedef struct resnet_block {
+    int number;         /* index of the block, from 1 */
+    long long from;     /* input channels */
+    long long to;       /* output channels */
+    int stride;         /* stride of the first convolution */
+    long long ghost;    /* samples per statistic of batch norm */
+    const char *input;  /* name of the layer before the block */
+    const char *output; /* name of its last layer */
+} resnet_block;
 
-static fast_err add_block(const block *b, fast_text *text)
+/* Write one block. */
+static fast_err add_block(const resnet_block *b, fast_text *text)
 {
     const bool project = b->stride != 1 || b->from != b->to;
     const char *const input = b->input;
@@ -66,26 +67,29 @@ static fast_err add_block(const block *b, fast_text *text)
     return fast__text_add(text, "%s: relu\n", b->output);
 }
 
-static fast_err resnet_write(const char *name, int blocks, const resnet_config *config,
+/* The text of all sizes: three stages of model->blocks blocks. */
+static fast_err resnet_write(const fast_model *model, const void *config_of_model,
                              const fast_model_input *input, fast_text *text)
 {
+    const resnet_config *config = config_of_model;
+    const int blocks = model->blocks;
     char last[32] = "relu";
     char next[32];
     long long channels = config->width;
 
-    FAST_TRY(fast__model_need_images(name, input, 4));
+    FAST_TRY(fast__model_need_images(model->name, input, 4));
     FAST_TRY(fast__text_add(text, "conv: conv %lld kernel=3 pad=1 bias=no\n", channels));
     FAST_TRY(fast__text_add(text, "bn: batch_norm ghost=%lld\n", (long long)config->ghost));
     FAST_TRY(fast__text_add(text, "relu: relu\n"));
     for (int i = 0; i < 3 * blocks; i++) {
         const bool widen = i > 0 && i % blocks == 0;
-        const block b = { .number = i + 1,
-                          .from = channels,
-                          .to = widen ? 2 * channels : channels,
-                          .stride = widen ? 2 : 1,
-                          .ghost = config->ghost,
-                          .input = last,
-                          .output = next };
+        const resnet_block b = { .number = i + 1,
+                                 .from = channels,
+                                 .to = widen ? 2 * channels : channels,
+                                 .stride = widen ? 2 : 1,
+                                 .ghost = config->ghost,
+                                 .input = last,
+                                 .output = next };
         snprintf(next, sizeof next, "block%d.relu2", i + 1);
         FAST_TRY(add_block(&b, text));
         channels = b.to;
@@ -94,41 +98,16 @@ static fast_err resnet_write(const char *name, int blocks, const resnet_config *
     return fast__text_add(text, "global_pool\ndense: dense %lld\n", (long long)input->outputs);
 }
 
-static fast_err resnet8_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet8", 1, config, input, text);
-}
+#define RESNET(layers, count)                                                  \
+    const fast_model fast__model_resnet##layers = {                            \
+        .name = "resnet" #layers,                                              \
+        .summary = "residual network of " #layers " layers, for small images", \
+        .options = resnet_options,                                             \
+        .config_size = sizeof(resnet_config),                                  \
+        .blocks = count,                                                       \
+        .write = resnet_write,                                                 \
+    };
 
-static fast_err resnet20_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet20", 3, config, input, text);
-}
-
-static fast_err resnet56_write(const void *config, const fast_model_input *input, fast_text *text)
-{
-    return resnet_write("resnet56", 9, config, input, text);
-}
-
-const fast_model fast__model_resnet8 = {
-    .name = "resnet8",
-    .summary = "residual network of 8 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet8_write,
-};
-
-const fast_model fast__model_resnet20 = {
-    .name = "resnet20",
-    .summary = "residual network of 20 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet20_write,
-};
-
-const fast_model fast__model_resnet56 = {
-    .name = "resnet56",
-    .summary = "residual network of 56 layers, for small images",
-    .options = resnet_options,
-    .config_size = sizeof(resnet_config),
-    .write = resnet56_write,
-};
+RESNET(8, 1)
+RESNET(20, 3)
+RESNET(56, 9)

@@ -22,12 +22,13 @@
 
 enum { VECTOR = 1 << 1, SEQUENCE = 1 << 2, IMAGE = 1 << 3 };
 
+/* Node of input i. */
 static const fast_node *input_of(const fast_build *build, const fast_node *node, int i)
 {
     return &build->graph->nodes[node->inputs[i]];
 }
 
-/* Refuse inputs of the wrong rank; tokens pass through embed only. */
+/* Refuse inputs of the wrong rank, and tokens for any layer but embed. */
 static fast_err need(const fast_build *build, const fast_node *x, int ranks)
 {
     char text[64];
@@ -45,13 +46,14 @@ static fast_err need(const fast_build *build, const fast_node *x, int ranks)
         ranks & IMAGE ? "an image (C x H x W)" : "", fast__shape_text(x->rank, x->shape, text));
 }
 
+/* The output has the shape of x. */
 static void copy_shape(fast_node *node, const fast_node *x)
 {
     node->rank = x->rank;
     memcpy(node->shape, x->shape, sizeof node->shape);
 }
 
-/* "3" or "3x5", both in [min, 65536]. */
+/* Parse "3" or "3x5", both in [min, 65536]. */
 static fast_err parse_pair(const fast_build *build, const char *name, const char *text, int64_t min,
                            int64_t out[2])
 {
@@ -72,7 +74,7 @@ static fast_err parse_pair(const fast_build *build, const char *name, const char
     return FAST_OK;
 }
 
-/* Height and width behind a window. */
+/* Compute height and width after a window slides over x. */
 static fast_err slide(const fast_build *build, fast_node *node, const fast_node *x)
 {
     for (int i = 0; i < 2; i++) {
@@ -87,7 +89,7 @@ static fast_err slide(const fast_build *build, fast_node *node, const fast_node 
     return FAST_OK;
 }
 
-/* Weight, gain and bias of dense and conv. */
+/* Add weight, gain and bias of dense and conv. */
 static fast_err add_weights(fast_build *build, fast_node *node, int rank, const int64_t *shape,
                             int64_t fan_in, int64_t fan_out)
 {
@@ -111,7 +113,8 @@ static fast_err add_weights(fast_build *build, fast_node *node, int rank, const 
     return FAST_OK;
 }
 
-/* A fan. Where it overflows the weight is too large as well, which add_segment() says better. */
+/* Multiply to a fan. If it overflows the weight is too large as well, which add_segment()
+ * reports. */
 static int64_t product(int64_t a, int64_t b)
 {
     int64_t out = FAST_COUNT_MAX;
@@ -119,6 +122,7 @@ static int64_t product(int64_t a, int64_t b)
     return fast__mul_size(a, b, &out) && out < FAST_COUNT_MAX ? out : FAST_COUNT_MAX;
 }
 
+/* y = W x + b per sample, or per position of a sequence. */
 static fast_err infer_dense(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -133,6 +137,7 @@ static fast_err infer_dense(fast_build *build, fast_node *node)
     return add_weights(build, node, 2, shape, shape[1], outputs);
 }
 
+/* Window, groups and weights; pad=same computes the border. */
 static fast_err infer_conv(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -167,6 +172,7 @@ static fast_err infer_conv(fast_build *build, fast_node *node)
                        product(x->shape[0] / node->groups, area), product(config->outputs, area));
 }
 
+/* Window without weights; the border is at most half of the kernel. */
 static fast_err infer_pool(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -186,7 +192,7 @@ static fast_err infer_pool(fast_build *build, fast_node *node)
     return slide(build, node, x);
 }
 
-/* Layers that keep the shape. */
+/* Layers that preserve the shape. */
 static fast_err infer_same(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -201,6 +207,7 @@ static fast_err infer_same(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Weight and bias; batch norm also has running statistics. */
 static fast_err infer_norm(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -228,6 +235,7 @@ static fast_err infer_norm(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* A table of vectors for tokens, and one for positions. */
 static fast_err infer_embed(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -243,7 +251,7 @@ static fast_err infer_embed(fast_build *build, fast_node *node)
     node->shape[1] = config->outputs;
     FAST_TRY(fast__build_param(build, node, FAST_W_WEIGHT, "weight", 2,
                                (int64_t[]){ vocabulary, config->outputs }, &segment));
-    /* PyTorch's embedding begins with variance 1, not with the rule of its dense layers. */
+    /* PyTorch's embedding starts with variance 1, not with the rule of its dense layers. */
     fast__init_weight(rule == FAST_INIT_RULE_TORCH ? FAST_INIT_RULE_NORMAL : rule,
                       rule == FAST_INIT_RULE_TORCH ? 1 : config->std, vocabulary, config->outputs,
                       segment);
@@ -257,6 +265,7 @@ static fast_err infer_embed(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Weights and biases of inputs and state, for all gates. */
 static fast_err infer_recurrent(fast_build *build, fast_node *node)
 {
     static const char *const names[4] = { "weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l" };
@@ -294,6 +303,7 @@ static fast_err infer_recurrent(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* The two projections; scores of one sample must fit FAST_COUNT_MAX. */
 static fast_err infer_attention(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -362,7 +372,7 @@ static fast_err infer_vector(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* The user's operator says its own shape; we believe it only within limits. */
+/* The user's operator computes its own shape, which is checked. */
 static fast_err infer_custom(fast_build *build, fast_node *node)
 {
     const fast_layer *layer = build->layer;

@@ -17,8 +17,8 @@
 #include "serve/request.h"
 
 #include "base/clock.h"
-#include "base/entropy.h"
 #include "base/memory.h"
+#include "base/system_random.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -380,7 +380,7 @@ fast_err fast__http_open(const fast_http_options *options, fast_http **out)
     if (options->port < 0 || options->port > 65535)
         return fast__fail(FAST_EINVAL, "a port is a number from 0 to 65535, not %lld",
                           (long long)options->port);
-    FAST_TRY(fast__entropy(random, sizeof random));
+    FAST_TRY(fast__system_random(random, sizeof random));
     FAST_TRY(fast__alloc("server", 1, sizeof *http, &http));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(http->guard.token + 2 * i, 3, "%02x", random[i]);

@@ -7,8 +7,8 @@
  * the input's size allows.
  */
 #include "base/memory.h"
+#include "data/byte_reader.h"
 #include "data/data.h"
-#include "data/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

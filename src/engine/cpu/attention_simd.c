@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal attention with samples in the lanes: per head and 16 samples, every product of two vectors
- * over D is D multiply-adds of registers, four results at a time so that one operand is read once.
+ * over D is D multiply-adds of registers, four results at a time to read one operand once.
  *
  *     S[t][s] = q[t] . k[s] / sqrt(D), s <= t     P = softmax(S)     z[t] = sum_s P[t][s] v[s]
  *     dP = dz . v    dS = P (dP - sum(P dP)) / sqrt(D)
@@ -54,6 +54,7 @@ static inline void blend(int64_t D, int64_t L, const float *a, int64_t a_step, c
     }
 }
 
+/* Softmax of `count` scores times `scale`, in place. */
 static inline void softmax_row(int64_t count, int64_t L, float scale, float *row)
 {
     fast_vec max = vec_load(row), sum = vec_set(0);
@@ -70,6 +71,7 @@ static inline void softmax_row(int64_t count, int64_t L, float scale, float *row
         vec_store(row + s * L, vec_load(row + s * L) * sum);
 }
 
+/* All heads forward: scores, probabilities, and the weighted sums of v. */
 static void forward(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv, float *p,
                     float *z)
 {
@@ -88,7 +90,7 @@ static void forward(int64_t T, int64_t C, int64_t heads, int64_t L, const float 
         }
 }
 
-/* One head of 16 samples. ds [T][T][16]. */
+/* Backward pass of one head for 16 samples. ds [T][T][16] is scratch. */
 static void back_head(int64_t T, int64_t C, int64_t D, int64_t L, const float *q, const float *p,
                       const float *dz, float *dq, float *ds)
 {
@@ -114,6 +116,7 @@ static void back_head(int64_t T, int64_t C, int64_t D, int64_t L, const float *q
     }
 }
 
+/* All heads backward. */
 static void backward(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv,
                      const float *p, const float *dz, float *dqkv, float *scratch)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where everything lies in a workspace. Every buffer is an interval of time; two buffers may share
- * memory if their intervals are apart. Placing: largest first, at the lowest offset that is free of
- * the placed buffers alive at the same time. For the chain of buffers of a network this comes
- * within a few percent of the largest sum of buffers alive at once, and reused memory is still in
- * the cache.
+ * Memory layout of a workspace. Every buffer is alive during an interval of time; buffers whose
+ * intervals do not overlap may share memory. Placement is greedy: largest first, at the lowest
+ * offset that no placed buffer alive at that time uses. For the chain of buffers of a network this
+ * is within a few percent of the largest sum of live buffers, and reused memory is still in cache.
  *
- * Gradients: the way back visits the steps that read a value in reverse; the first one writes its
- * gradient, later ones add. Two cases spare a pass over memory: a residual sum leaves the gradient
- * of one input where that of its output lies, and a convolution, which can only overwrite, gives a
- * second summand to a source that reads two.
+ * Gradients: the backward pass visits the readers of a value in reverse; the first one writes its
+ * gradient, later ones add. Two cases save a pass over memory: a residual sum leaves the gradient
+ * of one input in the buffer of its output's gradient, and a convolution, which can only overwrite,
+ * writes a second summand for a source that adds two.
  */
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
@@ -17,7 +16,7 @@
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
 
     FAST_ASSERT(count >= 0);
     FAST_ASSERT(begin <= end);
@@ -51,16 +50,16 @@ fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, 
     return fast__cpu_buffer_new(compile, step->train ? count : 0, back, back, out);
 }
 
-fast_err fast__cpu_keep(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out)
+fast_err fast__cpu_saved(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out)
 {
     const int end = step->train ? fast__cpu_back(compile->program, step) : step->index;
     return fast__cpu_buffer_new(compile, count, step->index, end, out);
 }
 
-/* Decide what each step does with the gradients of its inputs; contributions in order of time. */
+/* Decide how each step writes the gradients of its inputs; contributions in order of time. */
 static void choose_how(fast_cpu_compile *compile, int *total, int *done)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
 
     for (int s = 0; s < program->step_count; s++)
         for (int i = 0; i < program->steps[s].in_count; i++)
@@ -83,10 +82,11 @@ static void choose_how(fast_cpu_compile *compile, int *total, int *done)
     }
 }
 
-/* A gradient lives from its first contribution to the way back of its source. */
+/* Allocate a gradient's buffer: it lives from its first contribution to its source's backward
+ * pass. */
 static fast_err place_gradient(fast_cpu_compile *compile, const fast_cpu_step *step, int i)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     fast_cpu_value *value = &program->values[step->in[i]];
     const int begin = fast__cpu_back(program, step);
     const int end = fast__cpu_back(program, &program->steps[value->source]);
@@ -107,10 +107,11 @@ static fast_err place_gradient(fast_cpu_compile *compile, const fast_cpu_step *s
     }
 }
 
-/* A value lives from its source to the last step that reads it, either way. */
+/* Allocate a value's buffer: it lives from its source to the last step that reads it, in either
+ * pass. */
 static fast_err place_value(fast_cpu_compile *compile, int v)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     fast_cpu_value *value = &program->values[v];
     const fast_cpu_step *source = &program->steps[value->source];
     int end = value->source;
@@ -134,7 +135,7 @@ static fast_err place_value(fast_cpu_compile *compile, int v)
 
 fast_err fast__cpu_gradients(fast_cpu_compile *compile)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     int *counts = NULL;
 
     FAST_TRY(fast__alloc("gradients", program->value_count * 2, sizeof *counts, &counts));
@@ -144,7 +145,7 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile)
         FAST_TRY(place_value(compile, v));
     if (!program->train)
         return FAST_OK;
-    /* The loss writes the first gradient of all. */
+    /* The loss writes the first gradient. */
     fast_cpu_value *out = &program->values[program->out];
     FAST_TRY(fast__cpu_buffer_new(compile, out->rows * program->lanes, program->step_count,
                                   fast__cpu_back(program, &program->steps[out->source]),
@@ -155,8 +156,8 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile)
     return FAST_OK;
 }
 
-/* The lowest offset at which buffer b meets no placed buffer that is alive with it. */
-static int64_t lowest(const fast_program *program, const bool *placed, const fast_cpu_buffer *b)
+/* Return the lowest offset at which buffer b overlaps no placed buffer that is alive with it. */
+static int64_t lowest(const fast_cpu_program *program, const bool *placed, const fast_cpu_buffer *b)
 {
     int64_t offset = 0;
 
@@ -175,7 +176,7 @@ static int64_t lowest(const fast_program *program, const bool *placed, const fas
     return offset;
 }
 
-fast_err fast__cpu_buffers_place(fast_program *program)
+fast_err fast__cpu_buffers_place(fast_cpu_program *program)
 {
     bool *placed = NULL;
 

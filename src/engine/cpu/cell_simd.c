@@ -6,26 +6,31 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/vec.h"
 
+/* The sum of both biases of gate row g; either may be NULL. */
 static inline fast_vec bias_of(const float *ba, const float *bu, int64_t g)
 {
     return vec_set((ba ? ba[g] : 0) + (bu ? bu[g] : 0));
 }
 
+/* The state of the step before, or zeros at the first step. */
 static inline fast_vec load_or_zero(const float *p, int64_t at)
 {
     return p ? vec_load(p + at) : vec_set(0);
 }
 
+/* Loop over hidden units j and vectors of 16 samples at offset `at`. */
 #define FOR_UNITS(j, at)            \
     for (int64_t j = 0; j < H; j++) \
         for (int64_t at = j * L; at < (j + 1) * L; at += FAST_VEC)
 
+/* h = tanh(a + biases). */
 static void rnn(int64_t H, int64_t L, const float *a, const float *ba, const float *bu, float *h)
 {
     FOR_UNITS(j, at)
     vec_store(h + at, vec_tanh(vec_load(a + at) + bias_of(ba, bu, j)));
 }
 
+/* da = (dh + dy) (1 - h^2). */
 static void rnn_back(int64_t H, int64_t L, const float *h, const float *dy, const float *dh,
                      float *da)
 {
@@ -36,6 +41,7 @@ static void rnn_back(int64_t H, int64_t L, const float *h, const float *dy, cons
     }
 }
 
+/* The gates replace a; c and h are written. */
 static void lstm(int64_t H, int64_t L, float *a, const float *ba, const float *bu,
                  const float *c_before, float *c, float *h)
 {
@@ -57,6 +63,7 @@ static void lstm(int64_t H, int64_t L, float *a, const float *ba, const float *b
     }
 }
 
+/* da from the gates; dc becomes the gradient of the cell state before. */
 static void lstm_back(int64_t H, int64_t L, const float *a, const float *c_before, const float *c,
                       const float *dy, const float *dh, float *dc, float *da)
 {
@@ -77,6 +84,7 @@ static void lstm_back(int64_t H, int64_t L, const float *a, const float *c_befor
     }
 }
 
+/* The gates replace a; u's last part becomes the biased candidate of the state. */
 static void gru(int64_t H, int64_t L, float *a, float *u, const float *ba, const float *bu,
                 const float *h_before, float *h)
 {
@@ -98,6 +106,7 @@ static void gru(int64_t H, int64_t L, float *a, float *u, const float *ba, const
     }
 }
 
+/* da and du from the gates; dh becomes the direct gradient of the state before. */
 static void gru_back(int64_t H, int64_t L, const float *a, const float *u, const float *h_before,
                      const float *dy, float *dh, float *da, float *du)
 {

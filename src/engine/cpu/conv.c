@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A convolution: the methods chosen for its shape, and the passes through them. The choice is read
- * from the plan, or measured (conv_choose.c) and put there, under a key of the shape, the
- * instruction set and the versions of the libraries; it is written "forward / data / weights", or
- * as one name where one method does all.
+ * from the plan, or measured (conv_choose.c) and stored there, under a key of the shape, the
+ * instruction set and the versions of the libraries. It is written "forward / data / weights", or
+ * as one name if one method does all three.
  */
 #include "engine/cpu/conv.h"
 
@@ -46,27 +46,28 @@ const fast_conv_method *const fast__conv_registry[] = {
 };
 enum {
     METHODS = sizeof fast__conv_registry / sizeof fast__conv_registry[0] - 1,
-    DESCRIBE_MAX = 128,
-    KEY_MAX = 512
+    DESCRIBE_MAX = 128, /* bytes of a choice's text */
+    KEY_MAX = 512       /* bytes of a plan's key */
 };
 _Static_assert((int)METHODS <= (int)FAST_CONV_METHODS_MAX, "room to compare all methods");
 
-/* Names that some build knows, so that a missing one is not taken for an unknown one. */
+/* Names that other builds have, so that a missing method is not reported as an unknown one. */
 static const char *const optional_names[] = { "xsmm", "onednn", "onednn_winograd" };
 
 struct fast_conv {
-    fast_conv_shape shape;
-    const fast_conv_method *method[FAST_CONV_PASSES]; /* one may occur more than once */
-    void *self[FAST_CONV_PASSES]; /* of each method; shared where the method is the same */
-    int64_t scratch;              /* floats, the most that any of them needs */
-    char describe[DESCRIBE_MAX];
+    fast_conv_shape shape;                            /* what was asked for */
+    const fast_conv_method *method[FAST_CONV_PASSES]; /* by pass; may repeat */
+    void *self[FAST_CONV_PASSES]; /* by pass; shared by passes with the same method */
+    int64_t scratch;              /* floats: the most that any pass needs */
+    char describe[DESCRIBE_MAX];  /* for fast__conv_describe() */
 };
 
-/* One workspace's objects: as `self` in the convolution. */
+/* The objects of one workspace, by pass, shared like `self` of the convolution. */
 typedef struct conv_local {
-    void *of[FAST_CONV_PASSES];
+    void *of[FAST_CONV_PASSES]; /* by pass; NULL if the method has none */
 } conv_local;
 
+/* Name of method `i`, for fast__name_find(). */
 static const char *method_name(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -97,19 +98,11 @@ const char *const *fast__conv_methods(void)
 
 const fast_conv_kernels *fast__conv_kernels(void)
 {
-#ifdef FAST_HAVE_X86_SIMD
-    switch (fast__isa()) {
-    case FAST_ISA_AVX512:
-        return &fast__conv_kernels_avx512;
-    case FAST_ISA_AVX2:
-        return &fast__conv_kernels_avx2;
-    case FAST_ISA_BASE:
-        break;
-    }
-#endif
-    return &fast__conv_kernels_base;
+    const fast_isa isa = fast__isa();
+    return FAST_KERNELS_PICK(conv, isa);
 }
 
+/* Assert that sizes, strides and padding fit each other. */
 static void check_shape(const fast_conv_shape *s)
 {
     FAST_ASSERT(s->in_c > 0 && s->out_c > 0 && s->groups > 0);
@@ -124,9 +117,10 @@ static void check_shape(const fast_conv_shape *s)
     }
 }
 
+/* Find a method by name. FAST_ENOTSUP if this build lacks it, FAST_EINVAL if it is unknown. */
 static fast_err find_method(const char *name, const fast_conv_method **out)
 {
-    const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &(const char *){ NULL });
+    const int64_t i = fast__name_find(name, method_name, NULL, METHODS, NULL);
     if (i >= 0) {
         *out = fast__conv_registry[i];
         return FAST_OK;
@@ -146,7 +140,8 @@ fast_err fast__conv_method_check(const char *name)
     return name ? find_method(name, &method) : FAST_OK;
 }
 
-/* What a choice depends on. The number after "conv" changes when the methods do. */
+/* Write everything that a choice depends on. Increment the number after "conv" when methods
+ * change. */
 static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
 {
     const char *blas = "none", *xsmm = "none";
@@ -177,7 +172,8 @@ static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
              s->data, fast__isa_name(fast__isa()), build, xsmm, onednn, blas);
 }
 
-/* Read "a / b / c" or "a"; false if it names what this build does not have or does not fit. */
+/* Parse "a / b / c" or "a"; false if a method is missing in this build or does not fit the
+ * shape. */
 static bool parse_choice(const char *text, const fast_conv_shape *shape,
                          const fast_conv_method *best[FAST_CONV_PASSES])
 {
@@ -189,8 +185,7 @@ static bool parse_choice(const char *text, const fast_conv_shape *shape,
         char *next = strstr(name, " / ");
         if (next)
             *next = '\0';
-        const char *nearest;
-        const int64_t i = fast__name_find(name, method_name, NULL, METHODS, &nearest);
+        const int64_t i = fast__name_find(name, method_name, NULL, METHODS, NULL);
         if (i < 0 || count == FAST_CONV_PASSES || !fast__conv_registry[i]->fits(shape))
             return false;
         best[count] = fast__conv_registry[i];
@@ -201,6 +196,7 @@ static bool parse_choice(const char *text, const fast_conv_shape *shape,
     return count == 1 || count == FAST_CONV_PASSES;
 }
 
+/* Write the choice as parse_choice() reads it. */
 static void write_choice(const fast_conv_method *const best[FAST_CONV_PASSES],
                          char text[DESCRIBE_MAX])
 {
@@ -211,7 +207,8 @@ static void write_choice(const fast_conv_method *const best[FAST_CONV_PASSES],
                  best[FAST_CONV_DATA]->name, best[FAST_CONV_WEIGHTS]->name);
 }
 
-static fast_err pick(const fast_conv_shape *shape, fast_plan *plan, const char *name,
+/* Choose the methods: the forced one, the plan's, or the fastest by measurement. */
+static fast_err pick(const fast_conv_shape *shape, fast_conv_plan *plan, const char *name,
                      const fast_conv_method *best[FAST_CONV_PASSES])
 {
     char key[KEY_MAX], text[DESCRIBE_MAX];
@@ -237,7 +234,7 @@ static fast_err pick(const fast_conv_shape *shape, fast_plan *plan, const char *
     return plan ? fast__plan_put(plan, key, text) : FAST_OK;
 }
 
-/* The first pass that uses the same method as this one. */
+/* Return the first pass that uses the method of this pass. */
 static int shared_with(const fast_conv *conv, int pass)
 {
     int first = 0;
@@ -246,7 +243,7 @@ static int shared_with(const fast_conv *conv, int pass)
     return first;
 }
 
-fast_err fast__conv_new(const fast_conv_shape *shape, fast_plan *plan, const char *method,
+fast_err fast__conv_new(const fast_conv_shape *shape, fast_conv_plan *plan, const char *method,
                         fast_conv **out)
 {
     fast_conv *conv;
@@ -288,22 +285,14 @@ const char *fast__conv_describe(const fast_conv *conv)
     return conv->describe;
 }
 
-int64_t fast__conv_keep_count(const fast_conv *conv)
-{
-    (void)conv;
-    return 0; /* conv_method.h says why */
-}
-
 int64_t fast__conv_scratch_count(const fast_conv *conv)
 {
     return conv->scratch;
 }
 
-fast_err fast__conv_local_new(const fast_conv *conv, float *keep, float *scratch, void **out)
+fast_err fast__conv_local_new(const fast_conv *conv, void **out)
 {
     conv_local *local;
-    (void)keep;
-    (void)scratch;
     FAST_TRY(fast__alloc("a convolution's workspace", 1, sizeof *local, &local));
     for (int pass = 0; pass < FAST_CONV_PASSES; pass++) {
         const int first = shared_with(conv, pass);

@@ -2,15 +2,16 @@
 /*
  * The taps of a filter along one axis; see conv_axis.h.
  *
- * Forward, output o meets input o stride - pad + k dilation under tap k: one phase, taps in the
- * filter's order. For the gradient of input i, tap k comes from output (i + pad - k dilation) /
- * stride where that is whole. With g = gcd(stride, dilation) those taps are stride / g apart and
- * their outputs dilation / g; taken from the last to the first, the outputs ascend.
+ * In the forward pass output o reads input o stride - pad + k dilation under tap k: one phase, taps
+ * in the filter's order. For the gradient of input i, tap k reads output (i + pad - k dilation) /
+ * stride if that is whole. With g = gcd(stride, dilation) those taps are stride / g apart and their
+ * outputs dilation / g; taken from the last to the first, the outputs ascend.
  */
 #include "engine/cpu/conv_axis.h"
 
 #include "base/memory.h"
 
+/* Greatest common divisor. */
 static int64_t gcd(int64_t a, int64_t b)
 {
     while (b != 0) {
@@ -21,7 +22,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Cut the taps whose inputs start, start + step, ... lie outside [0, inputs). */
+/* Drop the taps whose inputs start, start + step, ... lie outside [0, inputs). */
 static fast_conv_point clip(int64_t start, int64_t step, int64_t taps, int64_t inputs,
                             int64_t phase)
 {
@@ -37,6 +38,7 @@ static fast_conv_point clip(int64_t start, int64_t step, int64_t taps, int64_t i
                               .phase = (int32_t)phase };
 }
 
+/* The taps of the forward pass. */
 static void fill_forward(fast_conv_axis *self, const fast_conv_shape *s, int axis)
 {
     self->step = s->dilation[axis];
@@ -47,20 +49,21 @@ static void fill_forward(fast_conv_axis *self, const fast_conv_shape *s, int axi
             clip(o * s->stride[axis] - s->pad[axis], self->step, s->kernel[axis], self->inputs, 0);
 }
 
+/* The taps of the gradient of the input. */
 static void fill_data(fast_conv_axis *self, const fast_conv_shape *s, int axis)
 {
     const int64_t stride = s->stride[axis], dilation = s->dilation[axis];
     const int64_t pad = s->pad[axis], kernel = s->kernel[axis];
     const int64_t g = gcd(stride, dilation);
-    const int64_t apart = stride / g; /* taps of one phase */
+    const int64_t spacing = stride / g; /* between the taps of one phase */
     self->step = dilation / g;
-    self->kernel_step = -apart;
+    self->kernel_step = -spacing;
     for (int64_t p = 0; p < stride; p++) {
         int64_t k = 0;
         while (k < kernel && k * dilation % stride != p)
             k++;
-        const int64_t taps = k < kernel ? (kernel - 1 - k) / apart + 1 : 0;
-        self->phase[p] = (fast_conv_phase){ .taps = taps, .kernel = k + (taps - 1) * apart };
+        const int64_t taps = k < kernel ? (kernel - 1 - k) / spacing + 1 : 0;
+        self->phase[p] = (fast_conv_phase){ .taps = taps, .kernel = k + (taps - 1) * spacing };
     }
     for (int64_t i = 0; i < self->outputs; i++) {
         const int64_t p = (i + pad) % stride;

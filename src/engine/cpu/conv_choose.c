@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which method computes a convolution. Each one that fits a shape is opened and timed: forward, the
- * gradient of the input alone, of the weights alone, and both at once, since a method may share
- * work between them. The fastest forward pass and the fastest way back are taken, from up to three
- * methods. All passes of a method are timed in turn, so that each finds the caches as the ones
- * before left them, and the shortest of several times counts: what disturbs a measurement only ever
- * adds to it. The clock is the thread's own, so that a busy machine disturbs little. A method that
- * is far behind is not timed again. About 0.2 s a shape.
+ * The choice of a convolution's method by measurement. Each method that fits a shape is opened and
+ * timed: forward, the gradient of the input alone, of the weights alone, and both at once, since a
+ * method may share work between them. The fastest forward and the fastest backward pass win, from
+ * up to three methods. All passes of a method are timed in sequence, so that each finds the caches
+ * as the others left them, and the shortest of several times counts: disturbances only add time.
+ * The clock is the thread's CPU time, so that a busy machine disturbs little. A method far behind
+ * the best is not timed again. About 0.2 s a shape.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -14,18 +14,19 @@
 #include "engine/cpu/simd.h"
 
 enum { METHODS = FAST_CONV_METHODS_MAX };
-enum { BOTH = FAST_CONV_PASSES, TIMES }; /* what is timed: the passes, and both gradients at once */
+enum { BOTH = FAST_CONV_PASSES, TIMES }; /* timed: each pass, and both gradients at once */
 
 /* The opened methods of a shape while they are compared. */
 typedef struct conv_trial {
-    void *self[METHODS];
-    void *local[METHODS];
-    bool open[METHODS];
+    void *self[METHODS];          /* the methods' objects */
+    void *local[METHODS];         /* their objects of one workspace */
+    bool open[METHODS];           /* whether the method fits and was opened */
     int64_t time[METHODS][TIMES]; /* nanoseconds; INT64_MAX where not measured */
-    float *memory;                /* one block for all that `io` points to */
-    fast_conv_io io;
+    float *memory;                /* one block for all arrays of `io` */
+    fast_conv_io io;              /* arrays of the timed calls */
 } conv_trial;
 
+/* Free the trial and all that it opened. */
 static void trial_close(conv_trial *trial)
 {
     for (int i = 0; fast__conv_registry[i]; i++) {
@@ -39,7 +40,7 @@ static void trial_close(conv_trial *trial)
     fast__free(trial);
 }
 
-/* Time one pass of one method. */
+/* Return the time of one pass of one method in nanoseconds. */
 static int64_t time_pass(const fast_conv_method *method, const void *self, const fast_conv_io *io,
                          int pass)
 {
@@ -56,7 +57,8 @@ static int64_t time_pass(const fast_conv_method *method, const void *self, const
     return fast__clock_thread_ns() - start;
 }
 
-/* All passes of one method, in turn; keeps the shortest time of each. Returns their sum. */
+/* Time all passes of one method in sequence, storing the shortest time of each. Returns their
+ * sum. */
 static int64_t time_round(const fast_conv_shape *shape, conv_trial *trial, int index)
 {
     int64_t sum = 0;
@@ -76,12 +78,12 @@ static int64_t time_round(const fast_conv_shape *shape, conv_trial *trial, int i
 }
 
 enum {
-    ROUNDS = 7,                  /* at most; the first warms up */
-    BUSY_NS_MAX = 200 * 1000000, /* no further round after this */
-    FAR_BEHIND = 3               /* times the best round so far: measured no more */
+    ROUNDS = 7,                  /* at most; the first round warms up */
+    BUSY_NS_MAX = 200 * 1000000, /* no further round after this time */
+    FAR_BEHIND = 3               /* a method this many times slower than the best is dropped */
 };
 
-/* Time the methods round by round, so that a slow spell of the machine meets all of them. */
+/* Time the methods round by round, so that a slow phase of the machine affects all of them. */
 static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
 {
     bool behind[METHODS] = { false };
@@ -98,6 +100,7 @@ static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
     }
 }
 
+/* Allocate the arrays and fill the inputs. */
 static fast_err trial_memory(conv_trial *trial, const fast_conv_shape *s, int64_t scratch)
 {
     const int64_t in = s->in_h * s->in_w * s->in_c * s->lanes;
@@ -107,7 +110,7 @@ static fast_err trial_memory(conv_trial *trial, const fast_conv_shape *s, int64_
     FAST_TRY(fast__alloc("a convolution's measurement", 2 * (in + out + padded) + scratch,
                          sizeof *trial->memory, &trial->memory));
     float *at = trial->memory;
-    /* The values matter little, but zeros and tiny numbers may be faster or slower than others. */
+    /* The values matter little, but zeros and denormals may be faster or slower than others. */
     for (int64_t i = 0; i < in + out + padded; i++)
         at[i] = (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
     trial->io = (fast_conv_io){ .x = at, .dy = at + in, .w = at + in + out };
@@ -119,7 +122,7 @@ static fast_err trial_memory(conv_trial *trial, const fast_conv_shape *s, int64_
     return FAST_OK;
 }
 
-/* Open what fits; a method that declines after all is passed over. */
+/* Open all methods that fit; a method that fails with FAST_ENOTSUP is skipped. */
 static fast_err trial_open(const fast_conv_shape *shape, conv_trial **out)
 {
     conv_trial *trial;
@@ -152,7 +155,7 @@ static fast_err trial_open(const fast_conv_shape *shape, conv_trial **out)
     return FAST_OK;
 }
 
-/* The method with the shortest time of a pass. */
+/* Return the method with the shortest time of a pass. */
 static int fastest(const conv_trial *trial, int pass)
 {
     int best = -1;

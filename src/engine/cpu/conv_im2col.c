@@ -3,10 +3,10 @@
  * Convolution by im2col and a matrix product: the method that fits every shape and needs no library
  * but one for products.
  *
- * The window under an output pixel is copied to a matrix [(c, ky, kx)][lanes], zeros where it
- * leaves the image; then the weights are a matrix [o][(c, ky, kx)] as they lie in the parameters:
+ * The window under an output pixel is copied to a matrix [(c, ky, kx)][lanes], with zeros outside
+ * the image; the weights are a matrix [o][(c, ky, kx)] as in the parameters:
  *
- *   Y = col W',   dcol = dY W (then added back to where the window came from),   dW = sum dY' col
+ *   Y = col W',   dcol = dY W (then added to the pixels of the window),   dW = sum dY' col
  *
  * One pixel at a time, or a few for dW, so that the copy stays in cache: for O output channels it
  * costs about 3 / O of the product.
@@ -22,14 +22,15 @@
 enum { COLUMNS_MAX = 1 << 17 }; /* floats of the copied windows for dW: half a level-2 cache */
 
 typedef struct conv_im2col {
-    fast_conv_shape shape;
-    const fast_conv_kernels *kernels;
-    int64_t depth;       /* (c, ky, kx) of a group */
-    int64_t in_g, out_g; /* channels of a group */
-    int64_t pixels;      /* windows copied together for dW */
-    fast_gemm forward, data;
+    fast_conv_shape shape;            /* the convolution */
+    const fast_conv_kernels *kernels; /* kernels of this processor */
+    int64_t depth;                    /* elements of a window: (c, ky, kx) of one group */
+    int64_t in_g, out_g;              /* channels of a group */
+    int64_t pixels;                   /* windows copied together for dW */
+    fast_gemm forward, data; /* products of the forward pass and of the gradient of the input */
 } conv_im2col;
 
+/* Every shape fits whose products have int sizes. */
 static bool im2col_fits(const fast_conv_shape *shape)
 {
     const int64_t depth = shape->in_c / shape->groups * shape->kernel[0] * shape->kernel[1];
@@ -66,14 +67,15 @@ static fast_err im2col_open(const fast_conv_shape *shape, void **out)
     return FAST_OK;
 }
 
+/* The windows that are copied together. */
 static int64_t im2col_scratch(const void *memory)
 {
     const conv_im2col *self = memory;
     return self->pixels * self->depth * self->shape.lanes;
 }
 
-/* Where tap (ky, kx) of the window of pixel (y, x) lies in the image, or -1 outside: index of the
- * pixel. */
+/* Return the index of the pixel that tap (ky, kx) of output (y, x) reads, or -1 outside the
+ * image. */
 static int64_t tap_pixel(const fast_conv_shape *s, int64_t y, int64_t x, int64_t ky, int64_t kx)
 {
     const int64_t in_y = y * s->stride[0] + ky * s->dilation[0] - s->pad[0];
@@ -83,6 +85,7 @@ static int64_t tap_pixel(const fast_conv_shape *s, int64_t y, int64_t x, int64_t
     return in_y * s->in_w + in_x;
 }
 
+/* Copy the window of one output pixel and group to `col`. */
 static void copy_window(const conv_im2col *self, const float *x, int64_t group, int64_t out_y,
                         int64_t out_x, float *col)
 {
@@ -102,6 +105,7 @@ static void copy_window(const conv_im2col *self, const float *x, int64_t group, 
     }
 }
 
+/* Add `col` to the pixels of a window: the inverse of copy_window() for gradients. */
 static void add_window(const conv_im2col *self, const float *col, int64_t group, int64_t out_y,
                        int64_t out_x, float *dx)
 {
@@ -120,6 +124,7 @@ static void add_window(const conv_im2col *self, const float *col, int64_t group,
     }
 }
 
+/* One product per output pixel and group, then bias and relu. */
 static void im2col_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_im2col *self = memory;
@@ -137,6 +142,7 @@ static void im2col_forward(const void *memory, const fast_conv_io *io)
     }
 }
 
+/* dx from dy and the weights. */
 static void data_gradient(const conv_im2col *self, const fast_conv_io *io)
 {
     const fast_conv_shape *s = &self->shape;
@@ -151,6 +157,7 @@ static void data_gradient(const conv_im2col *self, const fast_conv_io *io)
     }
 }
 
+/* dw from x and dy, a few windows at a time. */
 static void weight_gradient(const conv_im2col *self, const fast_conv_io *io)
 {
     const fast_conv_shape *s = &self->shape;

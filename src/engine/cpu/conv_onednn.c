@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolution by oneDNN, direct and Winograd: for shapes where its own layouts win although the
- * tensors must be brought there and back. A pass is four primitives: reorder two inputs, convolve,
- * reorder the output. To oneDNN our tensors are N x C x H x W with the strides of [y][x][c][lanes].
+ * tensors must be reordered. A pass is four primitives: reorder two inputs, convolve, reorder the
+ * output. To oneDNN our tensors are N x C x H x W with the strides of [y][x][c][lanes].
  *
- * Primitives are shared; their scratchpads are ours, since the library's own belong to the thread
- * that made them. Memory objects and the stream belong to one workspace.
+ * Primitives are shared by workspaces. Their scratchpads are ours, since the library's own belong
+ * to the creating thread. Memory objects and the stream belong to one workspace.
  */
 #include "engine/cpu/conv_method.h"
 
@@ -18,14 +18,14 @@
 #include <dnnl.h>
 #include <string.h>
 
-enum { IN_A, IN_B, OUT, TENSORS }; /* of a pass */
-enum { KIND_X, KIND_W, KIND_Y };   /* what a tensor is */
+enum { IN_A, IN_B, OUT, TENSORS }; /* tensors of a pass */
+enum { KIND_X, KIND_W, KIND_Y };   /* kinds of tensors */
 
-/* What the passes read and write, and how oneDNN calls it. */
+/* The tensors of each pass, and oneDNN's names for them. */
 static const struct {
-    int kind[TENSORS];
-    int arg[TENSORS];
-    dnnl_query_t query[TENSORS];
+    int kind[TENSORS];           /* kind of each tensor */
+    int arg[TENSORS];            /* argument of the primitive */
+    dnnl_query_t query[TENSORS]; /* query for the layout that oneDNN chose */
 } passes[FAST_CONV_PASSES] = {
     [FAST_CONV_FORWARD] = { { KIND_X, KIND_W, KIND_Y },
                             { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
@@ -40,34 +40,37 @@ static const struct {
                               dnnl_query_diff_weights_md } },
 };
 
+/* The primitives of one pass. */
 typedef struct onednn_pass {
-    dnnl_primitive_t convolution;
+    dnnl_primitive_t convolution;      /* the convolution itself */
     dnnl_primitive_t reorder[TENSORS]; /* of the inputs from our layout, of the output to it */
-    dnnl_memory_desc_t own[TENSORS];   /* oneDNN's layouts */
-    int64_t start[TENSORS];            /* where they begin in the scratch memory, in floats */
-    dnnl_memory_desc_t pad;            /* the convolution's scratchpad, and the reorders' */
-    dnnl_memory_desc_t reorder_pad[TENSORS];
-    int64_t pad_start;
-    bool open;
+    dnnl_memory_desc_t own[TENSORS];   /* layouts that oneDNN chose */
+    int64_t start[TENSORS];            /* offsets in the scratch memory, in floats */
+    dnnl_memory_desc_t pad;            /* the convolution's scratchpad */
+    dnnl_memory_desc_t reorder_pad[TENSORS]; /* the reorders' scratchpads, which share its memory */
+    int64_t pad_start;                       /* offset of the scratchpads, in floats */
+    bool open;                               /* the pass was compiled */
 } onednn_pass;
 
+/* A convolution, shared by workspaces. */
 typedef struct conv_onednn {
-    fast_conv_shape shape;
-    const fast_conv_kernels *kernels;
-    dnnl_engine_t engine;
-    dnnl_memory_desc_t user[3]; /* by kind: our layouts */
-    onednn_pass pass[FAST_CONV_PASSES];
-    int64_t scratch; /* floats */
+    fast_conv_shape shape;              /* the convolution */
+    const fast_conv_kernels *kernels;   /* for bias and relu */
+    dnnl_engine_t engine;               /* oneDNN's handle of the processor */
+    dnnl_memory_desc_t user[3];         /* our layouts, by kind */
+    onednn_pass pass[FAST_CONV_PASSES]; /* by pass */
+    int64_t scratch;                    /* floats of scratch memory */
 } conv_onednn;
 
-/* One workspace's objects. */
+/* The objects of one workspace. */
 typedef struct onednn_local {
-    dnnl_stream_t stream;
+    dnnl_stream_t stream; /* queue of the primitives */
     struct {
         dnnl_memory_t user[TENSORS], own[TENSORS], pad, reorder_pad[TENSORS];
     } pass[FAST_CONV_PASSES];
 } onednn_local;
 
+/* Turn oneDNN's status into an error; `what` names the object. */
 static fast_err check(dnnl_status_t status, const char *what)
 {
     if (status == dnnl_success)
@@ -78,7 +81,7 @@ static fast_err check(dnnl_status_t status, const char *what)
                       (int)status);
 }
 
-/* Describe our tensors, or, with `any`, let oneDNN choose the layout. */
+/* Describe one of our tensors or, with `any`, let oneDNN choose the layout. */
 static fast_err describe(const fast_conv_shape *s, int kind, bool any, dnnl_memory_desc_t *out)
 {
     const int64_t g = s->groups, l = s->lanes;
@@ -101,7 +104,7 @@ static fast_err describe(const fast_conv_shape *s, int kind, bool any, dnnl_memo
     return check(dnnl_memory_desc_init_by_strides(out, count, dims, dnnl_f32, strides), "layout");
 }
 
-/* Make the convolution's descriptor; a backward pass needs a forward one as a hint. */
+/* Make a convolution's descriptor; a backward pass needs the forward one as a hint. */
 static fast_err make_desc(const conv_onednn *self, int pass, dnnl_alg_kind_t algorithm,
                           const_dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr,
                           dnnl_primitive_desc_t *out)
@@ -129,6 +132,7 @@ static fast_err make_desc(const conv_onednn *self, int pass, dnnl_alg_kind_t alg
     return check(dnnl_primitive_desc_create(out, &desc, attr, self->engine, hint), "convolution");
 }
 
+/* Floats of a tensor, rounded up to whole cache lines. */
 static int64_t floats_of(const dnnl_memory_desc_t *desc)
 {
     const int64_t line = FAST_ALIGN;
@@ -136,7 +140,7 @@ static int64_t floats_of(const dnnl_memory_desc_t *desc)
            (int64_t)sizeof(float);
 }
 
-/* Make one pass's primitives from the convolution's descriptor, and lay its memory out. */
+/* Make the primitives of one pass from its descriptor, and lay out its memory. */
 static fast_err make_pass(conv_onednn *self, int index, const_dnnl_primitive_desc_t desc,
                           dnnl_primitive_attr_t attr)
 {
@@ -168,6 +172,7 @@ static fast_err make_pass(conv_onednn *self, int index, const_dnnl_primitive_des
     return FAST_OK;
 }
 
+/* Make the passes that the shape needs. */
 static fast_err make_passes(conv_onednn *self, dnnl_alg_kind_t algorithm,
                             dnnl_primitive_attr_t attr)
 {
@@ -202,6 +207,7 @@ static void onednn_close(void *memory)
     fast__free(self);
 }
 
+/* Open the convolution with one of oneDNN's algorithms. */
 static fast_err open_with(const fast_conv_shape *shape, dnnl_alg_kind_t algorithm, void **out)
 {
     conv_onednn *self;
@@ -243,6 +249,7 @@ static bool onednn_fits(const fast_conv_shape *shape)
     return shape->lanes < INT32_MAX;
 }
 
+/* oneDNN's Winograd is F(4x4, 3x3) at stride 1. */
 static bool onednn_winograd_fits(const fast_conv_shape *s)
 {
     for (int axis = 0; axis < 2; axis++)
@@ -274,12 +281,14 @@ static void onednn_local_close(void *memory)
     fast__free(local);
 }
 
+/* Make a memory object without memory; each call sets the address. */
 static fast_err make_memory(const conv_onednn *self, const dnnl_memory_desc_t *desc,
                             dnnl_memory_t *out)
 {
     return check(dnnl_memory_create(out, desc, self->engine, DNNL_MEMORY_NONE), "memory");
 }
 
+/* Make all objects of a workspace. */
 static fast_err fill_local(const conv_onednn *self, onednn_local *local)
 {
     FAST_TRY(check(dnnl_stream_create(&local->stream, self->engine, dnnl_stream_default_flags),
@@ -311,7 +320,7 @@ static fast_err onednn_local_open(const void *memory, void **out)
     return FAST_OK;
 }
 
-/* Run one primitive. It was made for these shapes and this memory, so a failure is our bug. */
+/* Run one primitive. It was made for these shapes and this memory, so a failure is a bug. */
 static void execute(dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
                     const dnnl_exec_arg_t *args)
 {
@@ -319,12 +328,14 @@ static void execute(dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
     FAST_ASSERT(status == dnnl_success);
 }
 
+/* Set the address of a memory object. */
 static void point_to(dnnl_memory_t memory, const float *at)
 {
     const dnnl_status_t status = dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)at);
     FAST_ASSERT(status == dnnl_success);
 }
 
+/* Run one pass: reorder the inputs, convolve, reorder the output. */
 static void run(const conv_onednn *self, int index, const fast_conv_io *io,
                 const float *const tensor[TENSORS])
 {
@@ -348,16 +359,17 @@ static void run(const conv_onednn *self, int index, const fast_conv_io *io,
             continue;
         }
         dnnl_memory_t user = local->pass[index].user[at], own = local->pass[index].own[at];
-        const dnnl_exec_arg_t turn[] = {
+        const dnnl_exec_arg_t reorder[] = {
             { DNNL_ARG_FROM, at == OUT ? own : user },
             { DNNL_ARG_TO, at == OUT ? user : own },
             { DNNL_ARG_SCRATCHPAD, local->pass[index].reorder_pad[at] },
         };
-        execute(pass->reorder[at], local->stream, 3, turn);
+        execute(pass->reorder[at], local->stream, 3, reorder);
     }
     dnnl_stream_wait(local->stream);
 }
 
+/* Convolve, then add bias and relu, which oneDNN is not asked for. */
 static void onednn_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_onednn *self = memory;
@@ -370,6 +382,7 @@ static void onednn_forward(const void *memory, const fast_conv_io *io)
                               io->relu);
 }
 
+/* Each gradient is a pass of its own. */
 static void onednn_backward(const void *memory, const fast_conv_io *io)
 {
     if (io->dx)

@@ -165,16 +165,14 @@ typedef struct results {
 static void compute(const problem *p, const fast_conv *conv, const results *r)
 {
     float *scratch = take(fast__conv_scratch_count(conv), sizeof(float));
-    float *keep = take(fast__conv_keep_count(conv), sizeof(float));
     /* Nothing may depend on what scratch and outputs held before. */
     memset(scratch, 0x7f, (size_t)fast__conv_scratch_count(conv) * sizeof(float));
     memset(r->y, 0x7f, (size_t)p->out * sizeof(float));
     memset(r->dx, 0x7f, (size_t)p->in * sizeof(float));
     memset(r->dw, 0x7f, (size_t)p->weights * sizeof(float));
     void *local;
-    assert_int_equal(fast__conv_local_new(conv, keep, scratch, &local), FAST_OK);
+    assert_int_equal(fast__conv_local_new(conv, &local), FAST_OK);
     fast_conv_io io = { .local = local,
-                        .keep = keep,
                         .scratch = scratch,
                         .x = p->x,
                         .w = p->w,
@@ -192,7 +190,6 @@ static void compute(const problem *p, const fast_conv *conv, const results *r)
     fast__conv_backward(conv, &io);
     fast__conv_local_free(conv, local);
     fast__free(scratch);
-    fast__free(keep);
 }
 
 static void results_open(results *r, const problem *p)
@@ -358,7 +355,7 @@ static void gradients_alone(void **state)
         compute(&p, conv, &all);
         float *scratch = take(fast__conv_scratch_count(conv), sizeof(float));
         void *local;
-        assert_int_equal(fast__conv_local_new(conv, NULL, scratch, &local), FAST_OK);
+        assert_int_equal(fast__conv_local_new(conv, &local), FAST_OK);
         fast_conv_io io = { .local = local, .scratch = scratch, .x = p.x, .w = p.w, .dy = p.dy };
         io.dx = alone.dx;
         fast__conv_backward(conv, &io);
@@ -439,7 +436,7 @@ static void plan_is_obeyed(void **state)
 {
     (void)state;
     const fast_conv_shape s = shape(2, 6, 6, 3, 3, 1, 1, 1, 1, 16);
-    fast_plan *plan;
+    fast_conv_plan *plan;
     fast_conv *conv;
     char first[256];
     assert_int_equal(fast__plan_open("", &plan), FAST_OK);
@@ -475,7 +472,7 @@ static void rewrite_choice(const char *path, const char *choice)
 
 static void describe_with_plan(const fast_conv_shape *s, const char *path, char text[256])
 {
-    fast_plan *plan;
+    fast_conv_plan *plan;
     fast_conv *conv;
     assert_int_equal(fast__plan_open(path, &plan), FAST_OK);
     assert_int_equal(fast__conv_new(s, plan, NULL, &conv), FAST_OK);
@@ -530,14 +527,14 @@ static void out_of_memory(void **state)
         const char *name = k == 0 ? NULL : names[k - 1]; /* NULL measures */
         for (int n = 0;; n++) {
             fast_conv *conv = NULL;
-            fast_plan *plan = NULL;
+            fast_conv_plan *plan = NULL;
             void *local = NULL;
             fast__alloc_fail_after(n, true);
             fast_err err = fast__plan_open("", &plan);
             if (!err)
                 err = fast__conv_new(&s, plan, name, &conv);
             if (!err)
-                err = fast__conv_local_new(conv, NULL, NULL, &local);
+                err = fast__conv_local_new(conv, &local);
             fast__alloc_fail_after(-1, true);
             if (!err || err == FAST_ENOTSUP) {
                 fast__conv_local_free(conv, local);

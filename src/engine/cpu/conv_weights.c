@@ -4,11 +4,11 @@
  *
  *   dW[o][c][ky][kx] = sum over y, x, l of dY[y][x][o][l] X[y s + ky d - p][x s + kx d - p][c][l]
  *
- * One row of dY at a time, so that it comes from memory once and stays in the second-level cache
+ * One row of dY at a time, so that it is read from memory once and stays in the second-level cache
  * while all taps and blocks of channels use it. Under one ky the taps (kx, c) are consecutive rows
- * of lanes in X, so that blocks of sums may span several kx: a first layer with one channel is
- * computed as well as a wide one. Pixels where a part of such a block falls off the image are done
- * apart, tap by tap. Sums are collected as [ky][o][kx][c] and turned at the end.
+ * of lanes in X, so that blocks of sums may span several kx: a first layer with one channel is as
+ * fast as a wide one. Pixels where part of such a block is outside the image are done separately,
+ * tap by tap. Sums are collected as [ky][o][kx][c] and transposed at the end.
  *
  * Cost: 2 C O K K H W lanes operations; X and dY are read from memory once.
  */
@@ -19,17 +19,16 @@
 
 #include <string.h>
 
-void fast__conv_valid(const fast_conv_shape *shape, int axis, int64_t k, int64_t *first,
-                      int64_t *end)
+/* Set [*first, *end) to the output columns whose input column under tap `k` lies inside the image;
+ * the range is empty if *first >= *end. */
+static void valid_columns(const fast_conv_shape *s, int64_t k, int64_t *first, int64_t *end)
 {
-    const int64_t in = axis == 0 ? shape->in_h : shape->in_w;
-    const int64_t out = axis == 0 ? shape->out_h : shape->out_w;
-    const int64_t stride = shape->stride[axis];
-    const int64_t offset = k * shape->dilation[axis] - shape->pad[axis]; /* in = o stride + this */
+    const int64_t stride = s->stride[1];
+    const int64_t offset = k * s->dilation[1] - s->pad[1]; /* input column = o stride + offset */
     *first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    *end = in - 1 - offset < 0 ? 0 : (in - 1 - offset) / stride + 1;
-    if (*end > out)
-        *end = out;
+    *end = s->in_w - 1 - offset < 0 ? 0 : (s->in_w - 1 - offset) / stride + 1;
+    if (*end > s->out_w)
+        *end = s->out_w;
 }
 
 int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
@@ -37,18 +36,19 @@ int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
     return s->kernel[0] * s->kernel[1] * s->out_c * (s->in_c / s->groups);
 }
 
-/* What the loops over one row of dY share. */
-typedef struct row_sums {
-    const fast_conv_shape *shape;
-    const fast_conv_kernels *kernels;
-    const float *x;      /* input row under the tap, first channel of the group */
-    const float *dy;     /* row of dY, first channel of the group */
-    float *sums;         /* [o][kx][c] of this ky and group */
-    int64_t in_c, out_c; /* of the group */
-} row_sums;
+/* The variables that the loops over one row of dY share. */
+typedef struct conv_row_sums {
+    const fast_conv_shape *shape;     /* the convolution */
+    const fast_conv_kernels *kernels; /* kernels of this processor */
+    const float *x;                   /* input row under the tap, first channel of the group */
+    const float *dy;                  /* row of dY, first channel of the group */
+    float *sums;                      /* [o][kx][c] of this ky and group */
+    int64_t in_c, out_c;              /* channels of the group */
+} conv_row_sums;
 
 /* Add the pixels [first, end) of the row to the sums of taps [tap, tap + taps), all channels. */
-static void add_pixels(const row_sums *row, int64_t tap, int64_t taps, int64_t first, int64_t end)
+static void add_pixels(const conv_row_sums *row, int64_t tap, int64_t taps, int64_t first,
+                       int64_t end)
 {
     const fast_conv_shape *s = row->shape;
     if (first >= end)
@@ -69,35 +69,36 @@ static void add_pixels(const row_sums *row, int64_t tap, int64_t taps, int64_t f
                       row->sums + tap * row->in_c);
 }
 
-static void add_row(const row_sums *row)
+/* Add one row of dY under one ky: all taps and pixels. */
+static void add_row(const conv_row_sums *row)
 {
     const fast_conv_shape *s = row->shape;
     const int64_t taps = s->kernel[1];
     if (s->groups != 1 || s->dilation[1] != 1) {
         for (int64_t k = 0; k < taps; k++) {
             int64_t first, end;
-            fast__conv_valid(s, 1, k, &first, &end);
+            valid_columns(s, k, &first, &end);
             add_pixels(row, k, 1, first, end);
         }
         return;
     }
-    /* All taps together where all are inside: from the first tap's first to the last one's end. */
+    /* All taps together for pixels where all are inside the image. */
     int64_t inner_first, inner_end, unused;
-    fast__conv_valid(s, 1, 0, &inner_first, &unused);
-    fast__conv_valid(s, 1, taps - 1, &unused, &inner_end);
+    valid_columns(s, 0, &inner_first, &unused);
+    valid_columns(s, taps - 1, &unused, &inner_end);
     if (inner_end < inner_first)
         inner_end = inner_first;
     add_pixels(row, 0, taps, inner_first, inner_end);
     for (int64_t k = 0; k < taps; k++) {
         int64_t first, end;
-        fast__conv_valid(s, 1, k, &first, &end);
+        valid_columns(s, k, &first, &end);
         add_pixels(row, k, 1, first, end < inner_first ? end : inner_first);
         add_pixels(row, k, 1, first > inner_end ? first : inner_end, end);
     }
 }
 
-/* [ky][o][kx][c] to [o][c][ky][kx]. */
-static void turn(const fast_conv_shape *s, const float *sums, float *dw)
+/* Transpose [ky][o][kx][c] to [o][c][ky][kx]. */
+static void transpose_sums(const fast_conv_shape *s, const float *sums, float *dw)
 {
     const int64_t in_c = s->in_c / s->groups, kh = s->kernel[0], kw = s->kernel[1];
     for (int64_t o = 0; o < s->out_c; o++)
@@ -112,10 +113,10 @@ void fast__conv_weights(const fast_conv_shape *shape, const float *x, const floa
 {
     const fast_conv_shape *s = shape;
     const int64_t count = fast__conv_weights_scratch(s);
-    row_sums row = { .shape = s,
-                     .kernels = fast__conv_kernels(),
-                     .in_c = s->in_c / s->groups,
-                     .out_c = s->out_c / s->groups };
+    conv_row_sums row = { .shape = s,
+                          .kernels = fast__conv_kernels(),
+                          .in_c = s->in_c / s->groups,
+                          .out_c = s->out_c / s->groups };
     FAST_ASSERT(s->lanes % FAST_VEC == 0);
     memset(scratch, 0, (size_t)count * sizeof *scratch);
     for (int64_t y = 0; y < s->out_h; y++) {
@@ -131,5 +132,5 @@ void fast__conv_weights(const fast_conv_shape *shape, const float *x, const floa
             }
         }
     }
-    turn(s, scratch, dw);
+    transpose_sums(s, scratch, dw);
 }

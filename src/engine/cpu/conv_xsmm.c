@@ -10,12 +10,12 @@
  *   Y (lanes x o) += X (lanes x (kx, c)) W ((kx, c) x o)
  *
  * which one kernel computes with the sums in registers. At the border the runs are shorter and
- * fewer: nothing is padded and nothing is computed in vain. The gradient of the input is the same
- * loop over the taps that reach a pixel, the weights flipped and split by phases of the stride
+ * fewer: nothing is padded and no product is wasted. The gradient of the input is the same loop
+ * over the taps that reach a pixel, with the weights flipped and split by phases of the stride
  * (conv_axis.h). With groups or dilation a run is one tap and the kernel sums over kx instead, once
- * for each ky. The gradient of the weights is conv_weights.c's.
+ * for each ky. The gradient of the weights is in conv_weights.c.
  *
- * Cost: the textbook's operations; a kernel's code is made when opening, on the main stack.
+ * Cost: the textbook's operations. Kernels are generated when opening, on the main stack.
  */
 #include "engine/cpu/conv_method.h"
 
@@ -30,29 +30,32 @@
 #include <libxsmm.h>
 #include <string.h>
 
+/* A kernel that sums products over operands at fixed strides. */
 typedef libxsmm_smmfunction_reducebatch_strd kernel_fn;
 
-/* One direction: forward, or the gradient of the input. "in" and "out" are the loop's own. */
-typedef struct direction {
-    fast_conv_axis y, x;
+/* One direction: forward, or the gradient of the input. "in" and "out" are those of the loop. */
+typedef struct xsmm_direction {
+    fast_conv_axis y, x;   /* taps of each axis */
     int64_t in_c, out_c;   /* channels of all groups */
-    int64_t in_g, out_g;   /* of one group */
+    int64_t in_g, out_g;   /* channels of one group */
     int64_t groups, lanes; /* as in the shape */
-    bool runs;             /* a run spans the taps of x; otherwise one tap */
-    int64_t weights;       /* floats of the weights in the loop's order */
+    bool runs;             /* a run spans the taps of x; otherwise it is one tap */
+    int64_t weights;       /* floats of the reordered weights */
     int64_t *start;        /* [y.phases][x.phases]: where a phase's weights start */
     kernel_fn *kernel;     /* runs: [x.phases][taps of x + 1], by length of the run;
                               else [x.phases][2]: overwriting, adding */
     int64_t kernels_x;     /* kernels of one phase of x */
-} direction;
+} xsmm_direction;
 
+/* A convolution, shared by workspaces. */
 typedef struct conv_xsmm {
-    fast_conv_shape shape;
-    const fast_conv_kernels *kernels;
-    direction forward, data; /* data only where the shape asks */
+    fast_conv_shape shape;            /* the convolution */
+    const fast_conv_kernels *kernels; /* for bias and relu */
+    xsmm_direction forward, data;     /* data only where the shape asks */
 } conv_xsmm;
 
-static kernel_fn make_kernel(const direction *d, int64_t k, int64_t ldb, int64_t step_a,
+/* Generate a kernel for products of depth k; NULL if libxsmm declines. */
+static kernel_fn make_kernel(const xsmm_direction *d, int64_t k, int64_t ldb, int64_t step_a,
                              int64_t step_b, bool accumulate)
 {
     const libxsmm_blasint m = (libxsmm_blasint)d->lanes, lda = m, ldc = m;
@@ -66,7 +69,7 @@ static kernel_fn make_kernel(const direction *d, int64_t k, int64_t ldb, int64_t
 }
 
 /* Make all kernels of a direction; false if libxsmm declines one. */
-static bool make_kernels(direction *d)
+static bool make_kernels(xsmm_direction *d)
 {
     for (int64_t p = 0; p < d->x.phases; p++) {
         const int64_t taps = d->x.phase[p].taps;
@@ -92,7 +95,8 @@ static bool make_kernels(direction *d)
     return true;
 }
 
-static void direction_fini(direction *d)
+/* Free a direction, also one that was only partly prepared. */
+static void direction_fini(xsmm_direction *d)
 {
     fast__conv_axis_fini(&d->y);
     fast__conv_axis_fini(&d->x);
@@ -100,8 +104,8 @@ static void direction_fini(direction *d)
     fast__free(d->kernel);
 }
 
-/* On failure the caller still calls direction_fini(). */
-static fast_err direction_init(direction *d, const fast_conv_shape *s, bool data)
+/* Prepare one direction. On failure the caller still calls direction_fini(). */
+static fast_err direction_init(xsmm_direction *d, const fast_conv_shape *s, bool data)
 {
     d->in_c = data ? s->out_c : s->in_c;
     d->out_c = data ? s->in_c : s->out_c;
@@ -129,9 +133,9 @@ static fast_err direction_init(direction *d, const fast_conv_shape *s, bool data
     return FAST_OK;
 }
 
-/* Bring w [o][c][ky][kx] to [phase][group][ty][out][tx][in]. */
-static void order_weights(const direction *d, const fast_conv_shape *s, bool data, const float *w,
-                          float *to)
+/* Reorder w [o][c][ky][kx] to [phase][group][ty][out][tx][in]. */
+static void order_weights(const xsmm_direction *d, const fast_conv_shape *s, bool data,
+                          const float *w, float *to)
 {
     const int64_t kw = s->kernel[1], area = s->kernel[0] * kw, in_g = s->in_c / s->groups;
     for (int64_t py = 0; py < d->y.phases; py++) {
@@ -143,7 +147,7 @@ static void order_weights(const direction *d, const fast_conv_shape *s, bool dat
                 const int64_t g = i / x.taps / d->out_g / y.taps;
                 const int64_t ky = y.kernel + ty * d->y.kernel_step;
                 const int64_t kx = x.kernel + tx * d->x.kernel_step;
-                /* Stepping through the input channels of the loop steps through w's o or c. */
+                /* A step through the loop's input channels is a step through w's o or c. */
                 const int64_t o = data ? g * d->in_g : g * d->out_g + out;
                 const int64_t c = data ? out : 0;
                 const float *from = w + (o * in_g + c) * area + ky * kw + kx;
@@ -155,8 +159,8 @@ static void order_weights(const direction *d, const fast_conv_shape *s, bool dat
     }
 }
 
-/* One output pixel of one group. */
-static void pixel(const direction *d, const fast_conv_point *y, const fast_conv_point *x,
+/* Compute one output pixel of one group. */
+static void pixel(const xsmm_direction *d, const fast_conv_point *y, const fast_conv_point *x,
                   int64_t group, const float *in, const float *weights, float *out)
 {
     const int64_t taps_x = d->x.phase[x->phase].taps, taps_y = d->y.phase[y->phase].taps;
@@ -179,10 +183,11 @@ static void pixel(const direction *d, const fast_conv_point *y, const fast_conv_
         kernel[t > 0](a + t * d->y.step * row, b + t * d->out_g * taps_x * d->in_g, out, &count);
 }
 
+/* libxsmm needs AVX and 32-bit strides. */
 static bool xsmm_fits(const fast_conv_shape *shape)
 {
     fast__gemm_setup();
-    /* Strides between kernels' operands are 32-bit numbers of bytes. */
+    /* The strides between a kernel's operands are 32-bit numbers of bytes. */
     const int64_t row =
         shape->lanes * 4 *
         (shape->in_c * shape->in_w > shape->out_c * shape->out_w ? shape->in_c * shape->in_w
@@ -227,10 +232,11 @@ static int64_t xsmm_scratch(const void *memory)
     return fast__conv_weights_scratch(&self->shape); /* as many as the weights */
 }
 
+/* One kernel call per output pixel and group, then bias and relu. */
 static void xsmm_forward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;
-    const direction *d = &self->forward;
+    const xsmm_direction *d = &self->forward;
     float *y = io->y;
     order_weights(d, &self->shape, false, io->w, io->scratch);
     for (int64_t i = 0; i < d->y.outputs; i++) {
@@ -245,11 +251,12 @@ static void xsmm_forward(const void *memory, const fast_conv_io *io)
     }
 }
 
+/* The gradient of the input by the same loop; that of the weights by conv_weights.c. */
 static void xsmm_backward(const void *memory, const fast_conv_io *io)
 {
     const conv_xsmm *self = memory;
     if (io->dx) {
-        const direction *d = &self->data;
+        const xsmm_direction *d = &self->data;
         float *dx = io->dx;
         FAST_ASSERT(d->start);
         order_weights(d, &self->shape, true, io->w, io->scratch);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The cpu engine: compile a graph to steps, and run them. A pass is the list of steps forward, the
- * loss, and the list backward; it allocates nothing and reads nothing but the program, the
- * parameters and its workspace, so any number of threads can run one program.
+ * loss, and the list backward. It allocates nothing and reads only the program, the parameters and
+ * its workspace, so any number of threads can run one program.
  */
 #include "engine/cpu/cpu.h"
 
@@ -41,8 +41,10 @@ void fast__cpu_report(const fast_cpu_run *run, int node, int which)
                                run->graph->params.segments[segment].count);
 }
 
-static void program_free(fast_program *program)
+static void cpu_program_free(fast_program *base)
 {
+    fast_cpu_program *program = (fast_cpu_program *)base;
+
     if (!program)
         return;
     for (int s = 0; program->steps && s < program->step_count; s++)
@@ -56,10 +58,11 @@ static void program_free(fast_program *program)
     fast__free(program);
 }
 
+/* Make the steps of a program, choose their kernels and lay out the memory. */
 static fast_err compile_steps(fast_cpu_compile *compile)
 {
-    fast_program *program = compile->program;
-    /* A dense layer may need a permutation of its input, a step more. */
+    fast_cpu_program *program = compile->program;
+    /* A dense layer may need a permutation of its input, which is one more step. */
     const int64_t count = (int64_t)compile->graph->node_count * 2;
 
     FAST_TRY(fast__alloc("steps of a program", count, sizeof *program->steps, &program->steps));
@@ -73,7 +76,8 @@ static fast_err compile_steps(fast_cpu_compile *compile)
     for (int s = 0; s < program->step_count; s++) {
         fast_cpu_step *step = &program->steps[s];
         snprintf(step->note, sizeof step->note, "%s", step->op->name);
-        FAST_TRY(step->op->plan(compile, step));
+        if (step->op->plan)
+            FAST_TRY(step->op->plan(compile, step));
     }
     const int64_t labels =
         program->lanes * (compile->graph->positions + program->values[program->out].rows);
@@ -82,18 +86,19 @@ static fast_err compile_steps(fast_cpu_compile *compile)
     return fast__cpu_buffers_place(program);
 }
 
+/* The contract's compile(): kernels of this processor, steps, memory, cost. */
 static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *options,
                             fast_program **out)
 {
     fast_cpu_compile compile = { .graph = graph, .options = options };
-    fast_program *program = NULL;
+    fast_cpu_program *program = NULL;
 
     FAST_ASSERT(options->batch >= 1);
     FAST_TRY(fast__graph_check(graph));
     FAST_TRY(fast__conv_method_check(options->method));
     FAST_TRY(fast__alloc("a program", 1, sizeof *program, &program));
-    program->head =
-        (fast_program_head){ .engine = &fast__engine_cpu, .graph = graph, .batch = options->batch };
+    program->base =
+        (fast_program){ .engine = &fast__engine_cpu, .graph = graph, .batch = options->batch };
     program->train = options->train;
     program->lanes = (options->batch + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
     program->isa = fast__isa();
@@ -109,69 +114,65 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
     if (!err)
         err = compile_steps(&compile);
     if (!err) {
-        program->head.flops_forward = fast__graph_flops_forward(graph);
-        program->head.flops_train = fast__graph_flops_train(graph, program->needs);
-        program->head.plan_hash = fast__plan_hash(compile.plan);
+        program->base.flops_forward = fast__graph_flops_forward(graph);
+        program->base.flops_train = fast__graph_flops_train(graph, program->needs);
+        program->base.plan_hash = fast__plan_hash(compile.plan);
     }
     fast__plan_close(compile.plan);
     if (err) {
-        program_free(program);
+        cpu_program_free(&program->base);
         return err;
     }
-    *out = program;
+    FAST_ASSERT(program->step_count > 0);
+    *out = &program->base;
     return FAST_OK;
 }
 
-static void workspace_free(fast_workspace *workspace)
+static void cpu_workspace_free(fast_workspace *base)
 {
+    fast_cpu_workspace *workspace = (fast_cpu_workspace *)base;
+
     if (!workspace)
         return;
-    for (int s = 0; workspace->locals && s < workspace->program->step_count; s++)
-        if (workspace->program->steps[s].conv)
-            fast__conv_local_free(workspace->program->steps[s].conv, workspace->locals[s]);
+    const fast_cpu_program *program = (const fast_cpu_program *)base->program;
+    for (int s = 0; workspace->locals && s < program->step_count; s++)
+        if (program->steps[s].conv)
+            fast__conv_local_free(program->steps[s].conv, workspace->locals[s]);
     fast__free(workspace->locals);
     fast__free(workspace->memory);
     fast__free(workspace);
 }
 
-static fast_err workspace_fill(fast_workspace *workspace)
+/* Allocate the memory and the objects of convolutions. */
+static fast_err workspace_fill(const fast_cpu_program *program, fast_cpu_workspace *workspace)
 {
-    const fast_program *program = workspace->program;
-
     FAST_TRY(fast__alloc("a workspace", program->memory_count, sizeof(float), &workspace->memory));
     FAST_TRY(fast__alloc("a workspace", program->step_count, sizeof(void *), &workspace->locals));
-    for (int s = 0; s < program->step_count; s++) {
-        const fast_cpu_step *step = &program->steps[s];
-        if (!step->conv)
-            continue;
-        /* Scratch memory differs by direction and comes with each call. */
-        FAST_TRY(fast__conv_local_new(step->conv,
-                                      workspace->memory +
-                                          program->buffers[step->buffer[FAST_CPU_CONV_KEEP]].offset,
-                                      NULL, &workspace->locals[s]));
-    }
+    for (int s = 0; s < program->step_count; s++)
+        if (program->steps[s].conv)
+            FAST_TRY(fast__conv_local_new(program->steps[s].conv, &workspace->locals[s]));
     return FAST_OK;
 }
 
-static fast_err workspace_new(const fast_program *program, fast_workspace **out)
+static fast_err cpu_workspace_new(const fast_program *program, fast_workspace **out)
 {
-    fast_workspace *workspace = NULL;
+    fast_cpu_workspace *workspace = NULL;
 
     FAST_TRY(fast__alloc("a workspace", 1, sizeof *workspace, &workspace));
-    workspace->program = program;
-    const fast_err err = workspace_fill(workspace);
+    workspace->base.program = program;
+    const fast_err err = workspace_fill((const fast_cpu_program *)program, workspace);
     if (err) {
-        workspace_free(workspace);
+        cpu_workspace_free(&workspace->base);
         return err;
     }
-    *out = workspace;
+    *out = &workspace->base;
     return FAST_OK;
 }
 
-/* Labels or targets into lanes, judge, and the gradient of the loss. */
-static void judge(fast_cpu_run *run)
+/* Copy labels or targets to lanes, compute the loss, and the gradient of the loss. */
+static void compute_loss(fast_cpu_run *run)
 {
-    const fast_program *program = run->program;
+    const fast_cpu_program *program = run->program;
     const fast_graph *graph = run->graph;
     const fast_batch *batch = run->pass->batch;
     const fast_cpu_value *value = &program->values[program->out];
@@ -204,7 +205,7 @@ static void judge(fast_cpu_run *run)
     run->pass->positions = run->count * positions;
 }
 
-/* What nothing depends on has no gradient, but is still reported. */
+/* Clear and report the gradients of a step that the outputs do not depend on. */
 static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {
@@ -217,7 +218,7 @@ static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-/* Add what passed since `since` to time `at`, where a benchmark asks. */
+/* Add the time since `since` to entry `at`, if a benchmark asks for times. */
 static void stamp(const fast_cpu_run *run, int at, int64_t *since)
 {
     if (!run->workspace->times)
@@ -227,8 +228,8 @@ static void stamp(const fast_cpu_run *run, int at, int64_t *since)
     *since = now;
 }
 
-/* A step is about to read the weights of its nodes; those before it have been asked for. */
-static void ask_for(const fast_cpu_run *run, const fast_cpu_step *step, int *asked)
+/* Announce the weights that a step is about to read, and those of all nodes before it. */
+static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step, int *asked)
 {
     const int last = step->last > step->node ? step->last : step->node;
     int64_t offset, count;
@@ -238,12 +239,16 @@ static void ask_for(const fast_cpu_run *run, const fast_cpu_step *step, int *ask
             run->pass->need(run->pass->ctx, offset, count);
 }
 
-static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
+/* The contract's run(): forward, outputs, loss, backward. */
+static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
-    const fast_graph *graph = program->head.graph;
+    const fast_cpu_program *program = (const fast_cpu_program *)base;
+    fast_cpu_workspace *workspace = (fast_cpu_workspace *)memory;
+    const fast_graph *graph = base->graph;
 
-    FAST_ASSERT(workspace->program == program);
-    FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
+    FAST_ASSERT(memory->program == base);
+    FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
+    FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
     fast_cpu_run run = { .program = program,
                          .workspace = workspace,
                          .pass = pass,
@@ -254,9 +259,9 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
 
     fast__gemm_setup();
     int64_t since = workspace->times ? fast__clock_ns() : 0;
-    int asked = 0; /* nodes whose weights were asked for */
+    int asked = 0; /* nodes whose weights were announced */
     for (int s = 0; s < program->step_count; s++) {
-        ask_for(&run, &program->steps[s], &asked);
+        announce_weights(&run, &program->steps[s], &asked);
         program->steps[s].op->forward(&run, &program->steps[s]);
         stamp(&run, s, &since);
     }
@@ -266,7 +271,7 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
     pass->loss = NAN;
     pass->correct = pass->positions = 0;
     if (pass->batch->labels || pass->batch->targets)
-        judge(&run);
+        compute_loss(&run);
     stamp(&run, program->step_count, &since);
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];
@@ -279,9 +284,12 @@ static fast_err cpu_run(const fast_program *program, fast_workspace *workspace, 
     return FAST_OK;
 }
 
-static const char *cpu_describe(const fast_program *program, int node)
+/* The contract's describe(): the note of a node's step. */
+static const char *cpu_describe(const fast_program *base, int node)
 {
-    if (node < 0 || node >= program->head.graph->node_count)
+    const fast_cpu_program *program = (const fast_cpu_program *)base;
+
+    if (node < 0 || node >= base->graph->node_count)
         return NULL;
     const int step = program->step_of[node];
     return step < 0 ? "fused" : program->steps[step].note;
@@ -291,9 +299,9 @@ const fast_engine fast__engine_cpu = {
     .name = "cpu",
     .summary = "oneDNN, libxsmm and OpenBLAS, batch innermost",
     .compile = cpu_compile,
-    .program_free = program_free,
-    .workspace_new = workspace_new,
-    .workspace_free = workspace_free,
+    .program_free = cpu_program_free,
+    .workspace_new = cpu_workspace_new,
+    .workspace_free = cpu_workspace_free,
     .run = cpu_run,
     .describe = cpu_describe,
 };

@@ -7,27 +7,27 @@
 #include "engine/engine.h"
 
 /*
- * The cpu engine. One layout for everything: the batch is innermost. A value (what a node gives) is
- * rows of `lanes` floats, lanes being the batch rounded up to 16; rows are [position][channel],
- * where positions are the pixels of an image, y before x, or the steps of a sequence. Lanes past
- * the samples of a pass are zero in the input and in every gradient, so sums over lanes need no
- * masks.
+ * The cpu engine. All activations have one layout: the batch is innermost. A value (the output of a
+ * node) is rows of `lanes` floats, lanes being the batch rounded up to 16; rows are
+ * [position][channel], where positions are the pixels of an image, y before x, or the steps of a
+ * sequence. Lanes past the samples of a pass are zero in the input and in every gradient, so sums
+ * over lanes need no masks.
  *
- * Compiling makes steps: a node, or several that run as one pass over memory. All memory of a run
- * is one block; every buffer has a lifetime in steps, and buffers whose lifetimes are apart share
- * memory.
+ * Compiling makes steps: one node, or several that run as one pass over memory. All memory of a
+ * pass is one block; every buffer has a lifetime in steps, and buffers whose lifetimes do not
+ * overlap share memory.
  *
  * Where to look:
  *
  *   cpu.c                    compile and run: the engine's contract
- *   fuse.c, buffer.c         nodes -> steps; where their memory lies
- *   op_x.c, ops.c            a step of each kind, forward and back; the table of them
+ *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
+ *   op_x.c, ops.c            a step of each kind, forward and backward; their table
  *   x_simd.c, kernels.h      the loops that steps call, compiled once per instruction set (simd.h,
  *                            vec.h)
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
  *   conv.c, conv_choose.c    a convolution: its methods, the choice among them
  *   conv_xsmm.c, conv_im2col.c, conv_onednn.c, winograd.c    the methods (conv_method.h)
- *   plan.c                   the file that choices are kept in
+ *   plan.c                   the file of measured choices
  */
 extern const fast_engine fast__engine_cpu;
 
@@ -37,147 +37,148 @@ typedef struct fast_cpu_compile fast_cpu_compile;
 
 enum { FAST_CPU_GEMMS = 8, FAST_CPU_BUFFERS = 8, FAST_CPU_NOTE_MAX = 96 };
 
-/* The buffer of a convolution's step on which its part of a workspace is made. */
-enum { FAST_CPU_CONV_KEEP = 0 };
-
-/* An interval of time and the memory that it gets. Time: forward of step s is s, the loss is the
- * number of steps S, backward of step s is 2 S - s. */
+/* A buffer: a lifetime and the memory assigned to it. Times: the forward pass of step s is s, the
+ * loss is the number of steps S, the backward pass of step s is 2 S - s. */
 typedef struct fast_cpu_buffer {
     int64_t count;  /* floats */
-    int begin, end; /* first and last time that uses it */
+    int begin, end; /* first and last time of use */
     int64_t offset; /* in floats, a multiple of 16 */
 } fast_cpu_buffer;
 
+/* The output of a step. */
 typedef struct fast_cpu_value {
-    int64_t rows; /* of `lanes` floats */
-    bool planar;  /* an image whose rows are [channel][position]: what a dense layer reads */
-    bool needs;   /* somebody needs its gradient */
-    int source;   /* step that writes it */
-    int data;     /* buffer */
-    int grad;     /* buffer, or -1 */
-    int grad2;    /* a second summand of the gradient that the source adds when it reads; or -1 */
+    int64_t rows; /* number of rows of `lanes` floats */
+    bool planar;  /* an image whose rows are [channel][position], as dense layers read */
+    bool needs;   /* its gradient is needed */
+    int source;   /* index of the step that writes it */
+    int data;     /* index of its buffer */
+    int grad;     /* index of the gradient's buffer, or -1 */
+    int grad2;    /* buffer of a second summand of the gradient, which the source adds; or -1 */
 } fast_cpu_value;
 
-/* What the way back does with the gradient of a step's input. */
+/* How the backward pass writes the gradient of a step's input. */
 typedef enum fast_cpu_how {
-    FAST_CPU_SKIP,   /* nobody needs it */
+    FAST_CPU_SKIP,   /* the gradient is not needed */
     FAST_CPU_WRITE,  /* first contribution: overwrite */
     FAST_CPU_ADD,    /* a later one: accumulate */
-    FAST_CPU_SECOND, /* overwrite the second summand */
-    FAST_CPU_ALIAS   /* it is the memory of the output's gradient: leave it there */
+    FAST_CPU_SECOND, /* overwrite the second summand, grad2 */
+    FAST_CPU_ALIAS   /* the output's gradient becomes the input's: leave it in place */
 } fast_cpu_how;
 
+/* The contract of a kind of step. */
 typedef struct fast_cpu_op {
-    const char *name;  /* for describe, where a step leaves no note */
-    bool reads_input;  /* the way back reads the inputs' values */
-    bool reads_output; /* ... and the output's */
-    bool overwrites;   /* cannot accumulate: may be asked for FAST_CPU_SECOND */
+    const char *name;  /* for describe, if the step has no note */
+    bool reads_input;  /* the backward pass reads the inputs' values */
+    bool reads_output; /* the backward pass reads the output's value */
+    bool overwrites;   /* cannot accumulate: FAST_CPU_SECOND is possible */
     bool sums;         /* reads the output's gradient as a sum of two */
     int alias;         /* input whose gradient may be FAST_CPU_ALIAS, or -1 */
-    /* Choose kernels, ask for buffers, write the note. */
+    /* Choose kernels, ask for buffers, write the note. NULL: the step needs nothing. */
     fast_err (*plan)(fast_cpu_compile *compile, fast_cpu_step *step);
-    /* Writes the output, and what the way back will read. */
+    /* Write the output, and the values that the backward pass will read. */
     void (*forward)(fast_cpu_run *run, const fast_cpu_step *step);
-    /* Writes the gradients of inputs and weights and reports the latter. */
+    /* Write the gradients of inputs and weights, and report the latter. */
     void (*backward)(fast_cpu_run *run, const fast_cpu_step *step);
 } fast_cpu_op;
 
+/* One step of a program: a node and the nodes fused with it. */
 struct fast_cpu_step {
-    const fast_cpu_op *op; /* what it does */
-    int index;             /* among the program's steps */
-    int node;              /* that does the work */
-    int last;              /* node that gives the result: the last one that is part of this step */
-    int out;               /* value */
-    int in_count;          /* inputs */
-    int in[FAST_INPUTS_MAX];           /* values */
-    int in_node[FAST_INPUTS_MAX];      /* the nodes that they belong to: their shapes */
-    fast_cpu_how how[FAST_INPUTS_MAX]; /* gradients of inputs */
+    const fast_cpu_op *op;             /* kind of the step */
+    int index;                         /* index among the program's steps */
+    int node;                          /* node that does the work */
+    int last;                          /* last node fused into the step: its output is the result */
+    int out;                           /* index of the output value */
+    int in_count;                      /* number of inputs */
+    int in[FAST_INPUTS_MAX];           /* indices of the input values */
+    int in_node[FAST_INPUTS_MAX];      /* nodes of the inputs: their shapes */
+    fast_cpu_how how[FAST_INPUTS_MAX]; /* how the gradients of inputs are written */
     fast_act act;                      /* fused activation */
-    float slope;                       /* of a leaky one */
+    float slope;                       /* slope of a leaky relu */
     int bias;                          /* conv whose bias this pooling adds, or -1 */
-    bool no_bias;                      /* this conv leaves its bias to the pooling after it */
+    bool no_bias;                      /* this conv leaves its bias to the pooling that follows */
     bool add;                          /* batch norm: in[1] is added before the activation */
-    bool dead;                         /* nothing depends on it: its weights' gradients are zero */
-    bool train;                        /* a way back is compiled */
-    int64_t count;                     /* operator's own number */
-    int buffer[FAST_CPU_BUFFERS];      /* operator's own memory */
-    fast_gemm gemm[FAST_CPU_GEMMS];    /* operator's own products */
-    fast_conv *conv;                   /* of a convolution; else NULL */
+    bool dead;                         /* the outputs do not depend on it: zero gradients */
+    bool train;                        /* the backward pass is compiled */
+    int64_t count;                     /* the operator's own number */
+    int buffer[FAST_CPU_BUFFERS];      /* the operator's own buffers, or -1 */
+    fast_gemm gemm[FAST_CPU_GEMMS];    /* the operator's own products */
+    fast_conv *conv;                   /* the convolution, or NULL */
     char note[FAST_CPU_NOTE_MAX];      /* for describe */
 };
 
-struct fast_program {
-    fast_program_head head;
-    bool train;    /* a way back is compiled */
-    int64_t lanes; /* the batch rounded up */
-    fast_isa isa;  /* of the kernels: */
-    const fast_elem_kernels *elem;
-    const fast_loss_kernels *loss;
-    const fast_pool_kernels *pool;
-    const fast_norm_kernels *norm;
-    const fast_cell_kernels *cell;
-    const fast_attention_kernels *attention;
-    int step_count, value_count, buffer_count; /* of the three arrays */
-    fast_cpu_step *steps;                      /* in the order of running */
-    fast_cpu_value *values;                    /* what steps give */
-    fast_cpu_buffer *buffers;                  /* of values, gradients and steps */
-    int buffer_max;                            /* room for them */
-    int out;                                   /* value that the loss judges */
-    int *step_of;                              /* per node: step that computes it */
+typedef struct fast_cpu_program {
+    fast_program base;
+    bool train;                                /* the backward pass is compiled */
+    int64_t lanes;                             /* the batch rounded up to 16 */
+    fast_isa isa;                              /* instruction set of the kernels below */
+    const fast_elem_kernels *elem;             /* elementwise kernels */
+    const fast_loss_kernels *loss;             /* loss and softmax */
+    const fast_pool_kernels *pool;             /* pooling */
+    const fast_norm_kernels *norm;             /* normalisation */
+    const fast_cell_kernels *cell;             /* recurrent cells */
+    const fast_attention_kernels *attention;   /* attention */
+    int step_count, value_count, buffer_count; /* lengths of the three arrays */
+    fast_cpu_step *steps;                      /* in the order of execution */
+    fast_cpu_value *values;                    /* outputs of steps */
+    fast_cpu_buffer *buffers;                  /* buffers of values, gradients and steps */
+    int buffer_max;                            /* capacity of `buffers` */
+    int out;                                   /* index of the value that the loss reads */
+    int *step_of;                              /* per node: the step that computes it */
     int *value_of;                             /* per node: its value, or -1 inside a step */
-    bool *needs;          /* per node: somebody needs the gradient of its output */
-    int soft;             /* buffer of labels and targets in lanes */
-    int64_t memory_count; /* floats of a workspace */
-};
+    bool *needs;                               /* per node: the gradient of its output is needed */
+    int soft;                                  /* buffer of labels and targets in lanes */
+    int64_t memory_count;                      /* floats of a workspace */
+} fast_cpu_program;
 
-struct fast_workspace {
-    const fast_program *program; /* that it was made for */
-    float *memory;               /* all buffers */
-    void **locals;               /* per step: what a convolution keeps beside memory */
+typedef struct fast_cpu_workspace {
+    fast_workspace base; /* first, so that the contract's pointers convert */
+    float *memory;       /* all buffers */
+    void **locals;       /* per step: objects of its convolution, or NULL */
     int64_t *times; /* NULL, or [2 steps + 1]: nanoseconds are added at each time, for benchmarks */
-};
+} fast_cpu_workspace;
 
-/* A pass that goes on: what steps are given. */
+/* A running pass, as steps see it. */
 struct fast_cpu_run {
-    const fast_program *program;
-    fast_workspace *workspace;
-    fast_pass *pass;
-    const fast_graph *graph; /* the program's */
-    int64_t lanes;           /* likewise */
-    int64_t count;           /* samples of this pass */
+    const fast_cpu_program *program; /* the program that runs */
+    fast_cpu_workspace *workspace;   /* memory of this thread */
+    fast_pass *pass;                 /* the caller's pass */
+    const fast_graph *graph;         /* the program's graph */
+    int64_t lanes;                   /* the program's lanes */
+    int64_t count;                   /* samples of this pass */
 };
 
 /* A program under construction. */
 struct fast_cpu_compile {
-    const fast_graph *graph;
-    const fast_engine_options *options;
-    fast_program *program;
-    fast_plan *plan;
+    const fast_graph *graph;            /* the graph that is compiled */
+    const fast_engine_options *options; /* the caller's options */
+    fast_cpu_program *program;          /* the result so far */
+    fast_conv_plan *plan;               /* measured choices */
 };
 
-/* Steps from nodes: what is fused with what. fuse.c */
+/* Make the steps, fusing nodes. fuse.c */
 fast_err fast__cpu_fuse(fast_cpu_compile *compile);
 
-/* Buffers: values, gradients, and offsets for all. buffer.c */
+/* Allocate buffers for values and gradients, and place all buffers. buffer.c */
 fast_err fast__cpu_gradients(fast_cpu_compile *compile);
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out);
-fast_err fast__cpu_buffers_place(fast_program *program);
+fast_err fast__cpu_buffers_place(fast_cpu_program *program);
 
-static inline int fast__cpu_back(const fast_program *program, const fast_cpu_step *step)
+/* Return the time of a step's backward pass. */
+static inline int fast__cpu_back(const fast_cpu_program *program, const fast_cpu_step *step)
 {
     return 2 * program->step_count - step->index;
 }
 
-/* Memory for one direction of a step, or from forward to backward. In a program without a way back
- * the latter is the former. */
+/* Allocate memory of a step for its forward pass, its backward pass, or from the former to the
+ * latter (`saved`). Without a backward pass the last is like the first. */
 fast_err fast__cpu_scratch_forward(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                    int *out);
 fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                 int *out);
-fast_err fast__cpu_keep(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out);
+fast_err fast__cpu_saved(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out);
 
-/* Positions and channels of a node's output. */
+/* Number of channels and of positions of a node's output. */
 static inline int64_t fast__cpu_channels(const fast_graph *graph, int node)
 {
     const fast_node *n = &graph->nodes[node];
@@ -190,13 +191,14 @@ static inline int64_t fast__cpu_positions(const fast_graph *graph, int node)
     return n->rank == 3 ? n->shape[1] * n->shape[2] : n->rank == 2 ? n->shape[0] : 1;
 }
 
-/* While running. */
+/* Address of a buffer while a pass runs. */
 static inline float *fast__cpu_memory(const fast_cpu_run *run, int buffer)
 {
     FAST_ASSERT(buffer >= 0);
     return run->workspace->memory + run->program->buffers[buffer].offset;
 }
 
+/* The output, its gradient, and input i of a step. */
 static inline float *fast__cpu_out(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     return fast__cpu_memory(run, run->program->values[step->out].data);
@@ -212,7 +214,7 @@ static inline const float *fast__cpu_in(const fast_cpu_run *run, const fast_cpu_
     return fast__cpu_memory(run, run->program->values[step->in[i]].data);
 }
 
-/* Where the gradient of input i goes; NULL if it is not needed. */
+/* Destination of the gradient of input i; NULL if it is not needed. */
 static inline float *fast__cpu_in_grad(const fast_cpu_run *run, const fast_cpu_step *step, int i)
 {
     const fast_cpu_value *value = &run->program->values[step->in[i]];
@@ -221,17 +223,19 @@ static inline float *fast__cpu_in_grad(const fast_cpu_run *run, const fast_cpu_s
     return fast__cpu_memory(run, step->how[i] == FAST_CPU_SECOND ? value->grad2 : value->grad);
 }
 
-/* Weight `which` of a node in the parameters, and in the gradient; NULL if it has none. */
+/* Return weight `which` of a node in the parameters, or its place in the gradient; NULL if the node
+ * lacks it. */
 const float *fast__cpu_param(const fast_cpu_run *run, int node, int which);
 float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which);
+/* Report that the gradient of a weight, or a range of the gradient, is final. */
 void fast__cpu_report(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count);
 
-/* A node's value to samples one after the other, [count][C][H][W], and back to rows of lanes. */
+/* Convert a node's value to row-major samples [count][C][H][W], and back to rows of lanes. */
 void fast__cpu_to_samples(const fast_cpu_run *run, int node, const float *value, float *samples);
 void fast__cpu_to_lanes(const fast_cpu_run *run, int node, const float *samples, float *value);
 
-/* The operators. */
+/* The operators, by file op_x.c. */
 extern const fast_cpu_op fast__cpu_input, fast__cpu_permute, fast__cpu_dense, fast__cpu_act;
 extern const fast_cpu_op fast__cpu_conv, fast__cpu_max_pool, fast__cpu_avg_pool;
 extern const fast_cpu_op fast__cpu_global_pool, fast__cpu_batch_norm, fast__cpu_layer_norm;
@@ -239,5 +243,5 @@ extern const fast_cpu_op fast__cpu_softmax, fast__cpu_dropout, fast__cpu_embed;
 extern const fast_cpu_op fast__cpu_recurrent, fast__cpu_attention, fast__cpu_custom;
 extern const fast_cpu_op fast__cpu_add, fast__cpu_concat, fast__cpu_last;
 
-/* The operator of a node, or NULL. ops.c */
+/* Return the operator of a node, or NULL. ops.c */
 const fast_cpu_op *fast__cpu_op_find(fast_op op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementwise kernels, and transposition between sample-major and batch-innermost order, in blocks
- * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions run in two
+ * Elementwise kernels, and transposition between sample-major and batch-innermost order in blocks
+ * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions have two
  * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
  * root of the square root of the length.
  */
@@ -74,11 +74,13 @@ static inline void transpose_block(const float *src, int64_t src_stride, int64_t
 #endif
 }
 
+/* The smaller of two numbers. */
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+/* Sample-major rows to lanes; lanes past `count` become zero. */
 static void to_lanes(const float *src, int64_t src_stride, int64_t count, int64_t columns,
                      int64_t lanes, float *dst, int64_t dst_stride)
 {
@@ -91,6 +93,7 @@ static void to_lanes(const float *src, int64_t src_stride, int64_t count, int64_
         }
 }
 
+/* Lanes to sample-major rows. */
 static void from_lanes(const float *src, int64_t src_stride, int64_t rows, int64_t count,
                        float *dst, int64_t dst_stride)
 {
@@ -106,18 +109,21 @@ static void copy(int64_t n, const float *x, float *y)
     memcpy(y, x, (size_t)n * sizeof *y);
 }
 
+/* y += x */
 static void add(int64_t n, const float *x, float *y)
 {
     for (int64_t i = 0; i < n; i += FAST_VEC)
         vec_store(y + i, vec_load(y + i) + vec_load(x + i));
 }
 
+/* y = a + b */
 static void sum(int64_t n, const float *a, const float *b, float *y)
 {
     for (int64_t i = 0; i < n; i += FAST_VEC)
         vec_store(y + i, vec_load(a + i) + vec_load(b + i));
 }
 
+/* y = a b, or y += a b */
 static void multiply(int64_t n, const float *a, const float *b, float *y, bool accumulate)
 {
     for (int64_t i = 0; i < n; i += FAST_VEC) {
@@ -126,6 +132,7 @@ static void multiply(int64_t n, const float *a, const float *b, float *y, bool a
     }
 }
 
+/* The activation, with constants folded after inlining. */
 static inline __attribute__((always_inline)) fast_vec apply(fast_act act, float slope, fast_vec x)
 {
     const fast_vec zero = vec_set(0);
@@ -146,7 +153,7 @@ static inline __attribute__((always_inline)) fast_vec apply(fast_act act, float 
     }
 }
 
-/* The derivative times d. For all but GELU from the output y; relu's at 0 is 0. */
+/* The derivative times d, from the output y for all but GELU; relu's at 0 is 0. */
 static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, float slope,
                                                                  fast_vec x, fast_vec y, fast_vec d)
 {
@@ -170,7 +177,7 @@ static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, f
     }
 }
 
-/* Instances with a constant activation, so that the switch leaves the loops. */
+/* Call an instance per activation, so that the switch is outside the loops. */
 #define EACH_ACT(call)          \
     switch (act) {              \
     case FAST_ACT_RELU:         \
@@ -192,6 +199,7 @@ static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, f
         call(FAST_ACT_NONE);    \
     }
 
+/* One instance of bias_act(). */
 static inline __attribute__((always_inline)) void bias_act_of(fast_act act, int64_t positions,
                                                               int64_t channels, int64_t lanes,
                                                               const float *bias, float slope,
@@ -205,6 +213,7 @@ static inline __attribute__((always_inline)) void bias_act_of(fast_act act, int6
         }
 }
 
+/* y = act(y + bias), by the instance of the activation. */
 static void bias_act(int64_t positions, int64_t channels, int64_t lanes, const float *bias,
                      fast_act act, float slope, float *y)
 {
@@ -215,6 +224,7 @@ static void bias_act(int64_t positions, int64_t channels, int64_t lanes, const f
 #undef CALL
 }
 
+/* One instance of bias_act_back(): masks dy and sums it over positions and lanes. */
 static inline __attribute__((always_inline)) void
 bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lanes, const float *y,
                  float slope, float *dy, float *db, float *scratch)
@@ -246,6 +256,7 @@ bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lane
         db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
 }
 
+/* dy *= act'(y) and the sums of dy, by the instance of the activation. */
 static void bias_act_back(int64_t positions, int64_t channels, int64_t lanes, const float *y,
                           fast_act act, float slope, float *dy, float *db, float *scratch)
 {
@@ -256,6 +267,7 @@ static void bias_act_back(int64_t positions, int64_t channels, int64_t lanes, co
 #undef CALL
 }
 
+/* One instance of act_forward(). */
 static inline __attribute__((always_inline)) void act_of(fast_act act, int64_t n, float slope,
                                                          const float *x, float *y)
 {
@@ -270,6 +282,7 @@ static void act_forward(int64_t n, fast_act act, float slope, const float *x, fl
 #undef CALL
 }
 
+/* One instance of act_back(). */
 static inline __attribute__((always_inline)) void act_back_of(fast_act act, int64_t n, float slope,
                                                               const float *x, const float *y,
                                                               const float *dy, float *dx,
@@ -282,6 +295,7 @@ static inline __attribute__((always_inline)) void act_back_of(fast_act act, int6
     }
 }
 
+/* dx = or += dy act', by the instance of the activation. */
 static void act_back(int64_t n, fast_act act, float slope, const float *x, const float *y,
                      const float *dy, float *dx, bool accumulate)
 {

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From nodes to steps. A step takes a node and those after it that only it feeds, where one pass
- * over memory can do both:
+ * From nodes to steps. A step takes a node and its only reader, if one pass over memory can do
+ * both:
  *
  *     dense, conv + activation                 the activation's derivative follows from the output
- *     conv + max_pool + relu, either order     max(x) + b = max(x + b): the bias moves into the
- *                                              pooling, which keeps one byte an output for the way
- * back
+ *     conv + max_pool + relu, either order     max(x) + b = max(x + b): the pooling adds the bias,
+ *                                              and saves one byte per output for the backward pass
  *     max_pool + relu, relu + max_pool
  *     batch_norm + relu, + add, + add + relu
  *
- * A flatten of rows that lie right is no step at all: a pooling whose readers all flatten writes
- * its rows in the order of [C, H, W]; elsewhere a step permutes rows.
+ * A flatten whose rows are already in order is no step: a pooling whose readers all flatten writes
+ * its rows in the order of [C, H, W]; otherwise a step permutes rows.
  */
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
 
 #include <string.h>
 
-typedef struct fuse {
-    fast_cpu_compile *compile;
-    const fast_graph *graph;
-    int *reader;       /* per node: its only reader, or -1 */
-    bool *absorbed;    /* per node: part of another node's step */
-    bool *through;     /* per node: a relu that the pooling after it looks through */
-    const bool *needs; /* per node: a gradient is needed */
-    bool *alive;       /* per node: the outputs depend on it */
-} fuse;
+typedef struct fuse_state {
+    fast_cpu_compile *compile; /* the program under construction */
+    const fast_graph *graph;   /* its graph */
+    int *reader;               /* per node: its only reader; -1: none, -2: several */
+    bool *absorbed;            /* per node: fused into another node's step */
+    bool *through;             /* per node: a relu that the pooling after it applies */
+    const bool *needs;         /* per node: its gradient is needed */
+    bool *alive;               /* per node: the outputs depend on it */
+} fuse_state;
 
-static const fast_node *only_reader(const fuse *f, int node, int *reader_out)
+/* Return the only reader of a node if it can still be fused, else NULL. */
+static const fast_node *only_reader(const fuse_state *f, int node, int *reader_out)
 {
     const int reader = f->reader[node];
 
@@ -38,13 +38,14 @@ static const fast_node *only_reader(const fuse *f, int node, int *reader_out)
     return &f->graph->nodes[reader];
 }
 
+/* The activation of a node whose derivative follows from the output, or FAST_ACT_NONE. */
 static fast_act act_of(const fast_node *node)
 {
     switch (node->op) {
     case FAST_OP_RELU:
         return FAST_ACT_RELU;
     case FAST_OP_LEAKY_RELU:
-        return node->a > 0 ? FAST_ACT_LEAKY : FAST_ACT_NONE; /* else the output hides the sign */
+        return node->a > 0 ? FAST_ACT_LEAKY : FAST_ACT_NONE; /* else the sign is lost */
     case FAST_OP_TANH:
         return FAST_ACT_TANH;
     case FAST_OP_SIGMOID:
@@ -54,8 +55,8 @@ static fast_act act_of(const fast_node *node)
     }
 }
 
-/* Take the only reader of step->last as activation if it is one (relu alone, if `relu`). */
-static void take_act(fuse *f, fast_cpu_step *step, bool relu)
+/* Fuse the only reader of step->last if it is an activation (with `relu`: only a relu). */
+static void take_act(fuse_state *f, fast_cpu_step *step, bool relu)
 {
     int reader;
     const fast_node *next = only_reader(f, step->last, &reader);
@@ -68,8 +69,8 @@ static void take_act(fuse *f, fast_cpu_step *step, bool relu)
     f->absorbed[reader] = true;
 }
 
-/* conv [relu] max_pool: the pooling will add the bias. */
-static void take_conv(fuse *f, fast_cpu_step *step)
+/* conv [relu] max_pool: leave the bias to the pooling; otherwise fuse an activation. */
+static void take_conv(fuse_state *f, fast_cpu_step *step)
 {
     int reader, after;
     const fast_node *next = only_reader(f, step->node, &reader);
@@ -89,8 +90,9 @@ static void take_conv(fuse *f, fast_cpu_step *step)
     take_act(f, step, false);
 }
 
-/* What a pooling reads: through an absorbed relu, and with the bias of a conv that left it. */
-static void take_pool(fuse *f, fast_cpu_step *step)
+/* A pooling: read through a fused relu, take over the bias of a conv, or fuse a relu that
+ * follows. */
+static void take_pool(fuse_state *f, fast_cpu_step *step)
 {
     int in = f->graph->nodes[step->node].inputs[0];
 
@@ -106,7 +108,8 @@ static void take_pool(fuse *f, fast_cpu_step *step)
         take_act(f, step, true);
 }
 
-static void take_norm(fuse *f, fast_cpu_step *step)
+/* A batch norm: fuse a residual sum and a relu that follow. */
+static void take_norm(fuse_state *f, fast_cpu_step *step)
 {
     int reader;
     const fast_node *next = only_reader(f, step->node, &reader);
@@ -122,8 +125,8 @@ static void take_norm(fuse *f, fast_cpu_step *step)
     take_act(f, step, true);
 }
 
-/* A relu that only a pooling reads becomes part of it. */
-static bool leave_relu(fuse *f, int node)
+/* Fuse a relu into the pooling that is its only reader. */
+static bool leave_relu(fuse_state *f, int node)
 {
     int reader;
     const fast_node *next = only_reader(f, node, &reader);
@@ -134,9 +137,10 @@ static bool leave_relu(fuse *f, int node)
     return true;
 }
 
-static fast_err make_step(fuse *f, int node)
+/* Make the step of a node, unless the node is fused into another. */
+static fast_err make_step(fuse_state *f, int node)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
     const fast_node *n = &f->graph->nodes[node];
     fast_cpu_step *step = &program->steps[program->step_count];
 
@@ -160,8 +164,8 @@ static fast_err make_step(fuse *f, int node)
     return FAST_OK;
 }
 
-/* Steps run in the order of their last node: everything that one reads is there before. */
-static void sort_steps(fast_program *program)
+/* Order steps by their last node: every input of a step is then computed before it. */
+static void sort_steps(fast_cpu_program *program)
 {
     for (int i = 1; i < program->step_count; i++) {
         const fast_cpu_step step = program->steps[i];
@@ -172,13 +176,14 @@ static void sort_steps(fast_program *program)
     }
 }
 
+/* Tell whether the rows of a node have the same order as [C, H, W]. */
 static bool flat(const fast_node *node)
 {
     return node->rank != 3 || node->shape[0] == 1 || node->shape[1] * node->shape[2] == 1;
 }
 
-/* All readers of an image want its rows as [C, H, W]. */
-static bool readers_flatten(const fuse *f, int node)
+/* Tell whether all readers of an image want its rows as [C, H, W]. */
+static bool readers_flatten(const fuse_state *f, int node)
 {
     int readers = 0;
 
@@ -193,9 +198,10 @@ static bool readers_flatten(const fuse *f, int node)
     return readers > 0;
 }
 
-static int add_value(fuse *f, int node, int source)
+/* Add the value of a node's output; returns its index. */
+static int add_value(fuse_state *f, int node, int source)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     program->values[program->value_count] = (fast_cpu_value){ .rows = f->graph->nodes[node].count,
                                                               .needs = f->needs[node],
@@ -206,10 +212,10 @@ static int add_value(fuse *f, int node, int source)
     return program->value_count++;
 }
 
-/* Insert a step before `at` that permutes the rows of an image, and give its value. */
-static int insert_permute(fuse *f, int *at, int node, int value)
+/* Insert a step before `at` that permutes the rows of an image; returns its value. */
+static int insert_permute(fuse_state *f, int *at, int node, int value)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     memmove(program->steps + *at + 1, program->steps + *at,
             (size_t)(program->step_count - *at) * sizeof *program->steps);
@@ -227,10 +233,10 @@ static int insert_permute(fuse *f, int *at, int node, int value)
     return program->steps[*at - 1].out;
 }
 
-/* Give every step its values; flattens become the values they read. */
-static void make_values(fuse *f)
+/* Give every step its values; a flatten becomes the value that it reads. */
+static void make_values(fuse_state *f)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
     const fast_graph *graph = f->graph;
 
     for (int s = 0; s < program->step_count; s++) {
@@ -267,10 +273,10 @@ static void make_values(fuse *f)
     }
 }
 
-/* Indices, and who takes part in the way back. */
-static void finish_steps(fuse *f)
+/* Set the indices of steps, and which of them take part in the backward pass. */
+static void finish_steps(fuse_state *f)
 {
-    fast_program *program = f->compile->program;
+    fast_cpu_program *program = f->compile->program;
 
     for (int i = 0; i < f->graph->node_count; i++)
         program->step_of[i] = -1;
@@ -287,7 +293,8 @@ static void finish_steps(fuse *f)
     }
 }
 
-static void read_graph(fuse *f)
+/* Find the only readers of nodes, and the nodes that the outputs depend on. */
+static void read_graph(fuse_state *f)
 {
     const fast_graph *graph = f->graph;
 
@@ -307,7 +314,9 @@ static void read_graph(fuse *f)
 fast_err fast__cpu_fuse(fast_cpu_compile *compile)
 {
     const int count = compile->graph->node_count;
-    fuse f = { .compile = compile, .graph = compile->graph, .needs = compile->program->needs };
+    fuse_state f = { .compile = compile,
+                     .graph = compile->graph,
+                     .needs = compile->program->needs };
     void *memory = NULL;
     fast_err err = FAST_OK;
 

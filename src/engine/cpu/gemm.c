@@ -2,13 +2,12 @@
 /*
  * Matrix products of the shapes that layers have: C (m x n) = A (m x k) B (k x n), column major.
  *
- * libxsmm makes code for one shape when a program is compiled; on a product of m = 64 lanes it
- * reaches 95 to 99% of the core's peak where general libraries reach 80 to 90%. Where it cannot
- * (no such processor, or not in this build) OpenBLAS does the work, and without that plain loops
- * do.
+ * libxsmm generates code for one shape when a program is compiled; on a product of m = 64 lanes it
+ * reaches 95 to 99% of the core's peak, where general libraries reach 80 to 90%. If it cannot
+ * (other processor, or not in this build) OpenBLAS does the work, and without that plain loops do.
  *
- * The libraries bring their own threads, and a worker is one thread: fast__gemm_setup() limits
- * both.
+ * The libraries have thread pools, but a worker is one thread: fast__gemm_setup() limits both to
+ * one.
  */
 #include "engine/cpu/gemm.h"
 
@@ -21,10 +20,11 @@
 #ifdef FAST_HAVE_BLAS
 #include <cblas.h>
 #undef I
-/* OpenBLAS is not in every build with OpenMP, so this is asked for at run time. */
+/* OpenBLAS may be built without OpenMP, so the function is looked up at run time. */
 extern void omp_set_num_threads(int count) __attribute__((weak));
 #endif
 
+/* Initialise the libraries, once a process. */
 static void setup_once(void)
 {
 #ifdef FAST_HAVE_BLAS
@@ -41,7 +41,7 @@ void fast__gemm_setup(void)
 
     pthread_once(&once, setup_once);
 #ifdef FAST_HAVE_BLAS
-    /* OpenMP keeps the count per thread, and OpenBLAS and oneDNN ask it at every call. */
+    /* OpenMP stores the count per thread, and OpenBLAS and oneDNN read it at every call. */
     if (omp_set_num_threads)
         omp_set_num_threads(1);
 #endif
@@ -66,6 +66,7 @@ void fast__gemm_init(fast_gemm *gemm)
 #endif
 }
 
+/* The product without libxsmm. */
 #ifdef FAST_HAVE_BLAS
 static void run_other(const fast_gemm *g, const float *a, const float *b, float *c)
 {

@@ -8,15 +8,17 @@
  * activations are rows of `lanes` floats, 64-byte aligned; a row is one channel at one position. n
  * counts floats and is a multiple of 16.
  */
+/* Activations. */
 typedef enum fast_act {
     FAST_ACT_NONE,
     FAST_ACT_RELU,
     FAST_ACT_LEAKY,
     FAST_ACT_TANH,
-    FAST_ACT_SIGMOID, /* so far the derivative follows from the output */
+    FAST_ACT_SIGMOID, /* up to here the derivative follows from the output */
     FAST_ACT_GELU
 } fast_act;
 
+/* Elementwise kernels and transposition. elem_simd.c */
 typedef struct fast_elem_kernels {
     /* dst[f * dst_stride + i] = src[i * src_stride + f] for i < count, 0 for count <= i < lanes;
      * f < columns. src needs the alignment of a float only. */
@@ -25,9 +27,9 @@ typedef struct fast_elem_kernels {
     /* dst[i * dst_stride + f] = src[f * src_stride + i], i < count, f < rows. */
     void (*from_lanes)(const float *src, int64_t src_stride, int64_t rows, int64_t count,
                        float *dst, int64_t dst_stride);
-    void (*copy)(int64_t n, const float *x, float *y); /* y = x */
-    void (*add)(int64_t n, const float *x, float *y);  /* y += x */
-    void (*sum)(int64_t n, const float *a, const float *b, float *y);
+    void (*copy)(int64_t n, const float *x, float *y);                /* y = x */
+    void (*add)(int64_t n, const float *x, float *y);                 /* y += x */
+    void (*sum)(int64_t n, const float *a, const float *b, float *y); /* y = a + b */
     void (*multiply)(int64_t n, const float *a, const float *b, float *y, bool accumulate);
     /* y = act(y + bias[c]) on positions x channels rows. bias may be NULL. */
     void (*bias_act)(int64_t positions, int64_t channels, int64_t lanes, const float *bias,
@@ -36,14 +38,14 @@ typedef struct fast_elem_kernels {
      * may be NULL. scratch: channels * 32 floats. */
     void (*bias_act_back)(int64_t positions, int64_t channels, int64_t lanes, const float *y,
                           fast_act act, float slope, float *dy, float *db, float *scratch);
-    void (*act)(int64_t n, fast_act act, float slope, const float *x, float *y);
+    void (*act)(int64_t n, fast_act act, float slope, const float *x, float *y); /* y = act(x) */
     /* dx = or += dy act'; x is the input, y the output. */
     void (*act_back)(int64_t n, fast_act act, float slope, const float *x, const float *y,
                      const float *dy, float *dx, bool accumulate);
 } fast_elem_kernels;
 
-/* Loss over lanes: x [classes][lanes], labels one float a lane (a whole number; below 0 is none).
- * */
+/* Loss over lanes: x [classes][lanes], labels one float per lane (a whole number; below 0: no
+ * label). */
 typedef struct fast_loss_kernels {
     /* Softmax over `classes` rows. y may be x. */
     void (*softmax)(int64_t classes, int64_t lanes, const float *x, float *y);
@@ -61,46 +63,49 @@ typedef struct fast_loss_kernels {
                     float scale, float *dx, double *loss);
 } fast_loss_kernels;
 
-/* Pooling of [in_h][in_w][channels] rows; output row of (p, c) is p * row_p + c * row_c. */
+/* The shape of a pooling of [in_h][in_w][channels] rows; the output row of (p, c) is p * row_p + c
+ * * row_c. */
 typedef struct fast_pool_shape {
-    int64_t channels, in_h, in_w, out_h, out_w, lanes;
+    int64_t channels, in_h, in_w, out_h, out_w, lanes; /* sizes of input and output */
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* y, x */
-    int64_t row_p, row_c;
-    int64_t high; /* windows of more than FAST_POOL_BYTE_MAX: where the high bytes of `won` begin */
+    int64_t row_p, row_c; /* strides of output rows by position and by channel */
+    int64_t high;         /* windows above FAST_POOL_BYTE_MAX: offset of the high bytes of `won` */
 } fast_pool_shape;
 
 enum { FAST_POOL_BYTE_MAX = 255, FAST_POOL_WINDOW_MAX = 65535 };
 
+/* Pooling kernels. pool_simd.c */
 typedef struct fast_pool_kernels {
-    /* y = act(max(window) + bias[c]); won: the winner's place in its window, one byte an output
-     * (two for large windows), all ones where relu cut it off. bias may be NULL. */
+    /* y = act(max(window) + bias[c]); won: the winner's index in its window, one byte per output
+     * (two for large windows), all ones if relu clipped it. bias may be NULL. */
     void (*max)(const fast_pool_shape *s, const float *x, const float *bias, bool relu, float *y,
                 uint8_t *won);
-    /* dx = or += dy at the winners; db[c] = the sum of what passed. db may be NULL. scratch:
-     * channels * 32 floats. */
+    /* dx = or += dy at the winners; db[c] = the sum of the gradients that passed. db may be NULL.
+     * scratch: channels * 32 floats. */
     void (*max_back)(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
                      bool accumulate, float *db, float *scratch);
     void (*average)(const fast_pool_shape *s, const float *x, float *y);
     void (*average_back)(const fast_pool_shape *s, const float *dy, float *dx); /* adds */
-    /* The mean over positions. */
+    /* The mean over positions, and its gradient. */
     void (*global)(int64_t positions, int64_t channels, int64_t lanes, const float *x, float *y);
     void (*global_back)(int64_t positions, int64_t channels, int64_t lanes, const float *dy,
                         float *dx, bool accumulate);
 } fast_pool_kernels;
 
-/* Normalisation over positions and lanes [lo, hi), per channel. */
+/* Normalisation over positions and the lanes [lo, hi), per channel. */
 typedef struct fast_norm_shape {
     int64_t positions, channels, lanes;
-    int64_t lo, hi; /* lanes of the samples under one statistic */
+    int64_t lo, hi; /* lanes of the samples that share one statistic */
     int64_t end;    /* lanes to `end` are written too: hi, or all to the last lane */
 } fast_norm_shape;
 
+/* Normalisation kernels. norm_simd.c */
 typedef struct fast_norm_kernels {
     /* mean[c] and the sum of squared differences from it, squares[c]. scratch: channels * 64. */
     void (*moments)(const fast_norm_shape *s, const float *x, float *scratch, double *mean,
                     double *squares);
-    /* y = act((x - mean[c]) * scale[c] + shift[c] + add); bits: what relu let pass, a bit each. add
-     * and bits may be NULL. */
+    /* y = act((x - mean[c]) * scale[c] + shift[c] + add); bits: one bit per element that relu
+     * passed. add and bits may be NULL. */
     void (*apply)(const fast_norm_shape *s, const float *x, const float *mean, const float *scale,
                   const float *shift, const float *add, bool relu, float *y, uint16_t *bits);
     /* dz = (dy + dy2) where bits; sum[c] of dz and dot[c] of dz (x - mean[c]); dz replaces dy if
@@ -112,27 +117,27 @@ typedef struct fast_norm_kernels {
     void (*apply_back)(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
                        const uint16_t *bits, const float *a, const float *b, const float *c,
                        float *dx, bool accumulate);
-    /* Layer norm over channels, per position and lane; keep: mean and 1 / deviation,
+    /* Layer norm over channels, per position and lane; saved: mean and 1 / deviation,
      * [positions][2][lanes]. weight and bias may be NULL. */
     void (*layer)(int64_t positions, int64_t channels, int64_t lanes, const float *x,
-                  const float *weight, const float *bias, float eps, float *y, float *keep);
+                  const float *weight, const float *bias, float eps, float *y, float *saved);
     /* dw, db may be NULL; so may dx. scratch: channels * 32. */
     void (*layer_back)(int64_t positions, int64_t channels, int64_t lanes, const float *x,
-                       const float *weight, const float *keep, const float *dy, float *dx,
+                       const float *weight, const float *saved, const float *dy, float *dx,
                        bool accumulate, float *dw, float *db, float *scratch);
 } fast_norm_kernels;
 
-/* The pointwise part of recurrent cells: H rows a gate. ba, bu are the two biases, [gates H] or
- * NULL; what belongs to the step before is NULL at the first. */
+/* The pointwise part of recurrent cells: H rows per gate. ba, bu are the two biases, [gates H] or
+ * NULL; arguments of the step before are NULL at the first step. cell_simd.c */
 typedef struct fast_cell_kernels {
-    /* a: sums of both products, become the gates. */
+    /* a: sums of both products; they become the gates. */
     void (*rnn)(int64_t H, int64_t L, const float *a, const float *ba, const float *bu, float *h);
     void (*lstm)(int64_t H, int64_t L, float *a, const float *ba, const float *bu,
                  const float *c_before, float *c, float *h);
-    /* u: the state's product; its last part, with bias, is kept for the way back. */
+    /* u: the state's product; its last part, with bias, is saved for the backward pass. */
     void (*gru)(int64_t H, int64_t L, float *a, float *u, const float *ba, const float *bu,
                 const float *h_before, float *h);
-    /* dh, dc: carried from the step after; dy is added to dh. da, du: out. */
+    /* dh, dc: gradients from the step after; dy is added to dh. da, du: out. */
     void (*rnn_back)(int64_t H, int64_t L, const float *h, const float *dy, const float *dh,
                      float *da);
     void (*lstm_back)(int64_t H, int64_t L, const float *a, const float *c_before, const float *c,
@@ -141,7 +146,8 @@ typedef struct fast_cell_kernels {
                      const float *dy, float *dh, float *da, float *du);
 } fast_cell_kernels;
 
-/* Causal attention between its two products. qkv [T][3 C][L]; p [heads][T][T][L]; z [T][C][L]. */
+/* Causal attention between its two products. qkv [T][3 C][L]; p [heads][T][T][L]; z [T][C][L].
+ * attention_simd.c */
 typedef struct fast_attention_kernels {
     void (*forward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv, float *p,
                     float *z);
@@ -150,23 +156,9 @@ typedef struct fast_attention_kernels {
                      const float *p, const float *dz, float *dqkv, float *scratch);
 } fast_attention_kernels;
 
-#define FAST_KERNELS(x)                                       \
-    extern const fast_##x##_kernels fast__##x##_kernels_base; \
-    extern const fast_##x##_kernels fast__##x##_kernels_avx2; \
-    extern const fast_##x##_kernels fast__##x##_kernels_avx512;
-
 FAST_KERNELS(elem)
 FAST_KERNELS(loss)
 FAST_KERNELS(pool)
 FAST_KERNELS(norm)
 FAST_KERNELS(cell)
 FAST_KERNELS(attention)
-
-#ifdef FAST_HAVE_X86_SIMD
-#define FAST_KERNELS_PICK(x, isa)                           \
-    ((isa) == FAST_ISA_AVX512 ? &fast__##x##_kernels_avx512 \
-     : (isa) == FAST_ISA_AVX2 ? &fast__##x##_kernels_avx2   \
-                              : &fast__##x##_kernels_base)
-#else
-#define FAST_KERNELS_PICK(x, isa) ((void)(isa), &fast__##x##_kernels_base)
-#endif

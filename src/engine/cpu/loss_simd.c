@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+/* The maximum over classes, per lane. */
 static fast_vec largest(int64_t classes, int64_t lanes, const float *x)
 {
     fast_vec m = vec_load(x);
@@ -17,6 +18,7 @@ static fast_vec largest(int64_t classes, int64_t lanes, const float *x)
     return m;
 }
 
+/* Three passes over the classes of 16 lanes: maximum, exponentials, scale. */
 static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
 {
     for (int64_t i = 0; i < lanes; i += FAST_VEC) {
@@ -33,6 +35,7 @@ static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
     }
 }
 
+/* dx = y (dy - sum(y dy)). */
 static void softmax_back(int64_t classes, int64_t lanes, const float *y, const float *dy, float *dx,
                          bool accumulate)
 {
@@ -48,7 +51,7 @@ static void softmax_back(int64_t classes, int64_t lanes, const float *y, const f
     }
 }
 
-/* The exponentials of 16 lanes into e, their sum, and the first row that holds the maximum. */
+/* Write the exponentials of 16 lanes to e, return their sum, and the first row with the maximum. */
 static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fast_vec m, float *e,
                              fast_vec *best_out)
 {
@@ -65,6 +68,7 @@ static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fas
     return s;
 }
 
+/* dx holds the exponentials until their sum is known; then it becomes the gradient. */
 static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const float *x,
                           const float *labels, const float *soft, float smoothing, float scale,
                           float *dx, double *loss, int64_t *correct)
@@ -75,7 +79,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
         const vec_int valid = vec_lanes(0, count - i);
         const fast_vec m = largest(classes, lanes, x + i);
         const fast_vec label = labels ? vec_load(labels + i) : vec_set(-1);
-        fast_vec best, top = vec_set(-1), judge = label, weighted = vec_set(0);
+        fast_vec best, top = vec_set(-1), wanted = label, weighted = vec_set(0);
         fast_vec mass = vec_set(soft ? 0 : 1);
         fast_vec s = exponentials(classes, lanes, x + i, m, dx ? dx + i : NULL, &best);
         float log_s[FAST_VEC], term[FAST_VEC];
@@ -83,7 +87,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
 
         for (int64_t c = 0; soft && c < classes; c++) {
             const fast_vec t = vec_load(soft + c * lanes + i);
-            judge = vec_select(t > top, vec_set((float)c), judge);
+            wanted = vec_select(t > top, vec_set((float)c), wanted);
             top = vec_max(t, top);
             mass += t * hit + even;
         }
@@ -103,11 +107,12 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
         memcpy(term, &value, sizeof term);
         for (int l = 0; l < FAST_VEC && i + l < count; l++) {
             *loss += (double)term[l];
-            *correct += best[l] == judge[l];
+            *correct += best[l] == wanted[l];
         }
     }
 }
 
+/* dx = scale (x - target); lanes past `count` count as equal. */
 static void squared(int64_t rows, int64_t lanes, int64_t count, const float *x, const float *target,
                     float scale, float *dx, double *loss)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Batch norm and layer norm. Batch norm reads its data twice forward (moments; apply) and twice
- * back (sums; apply): with the batch innermost a channel is a row, so its factors are broadcast
+ * backward (sums; apply): with the batch innermost a channel is a row, so its factors are broadcast
  * once a row and every pass runs at the speed of memory.
  *
  * Moments are those of x - pivot, the pivot being the mean of the channel at the first position:
- * one pass gives the variance without cancellation unless a channel's mean wanders by many
- * deviations from one position to the next. Sums run in two levels (32 positions, then all) of 16
+ * one pass gives the variance without cancellation unless a channel's mean differs by many
+ * deviations from one position to the next. Sums have two levels (32 positions, then all) of 16
  * partial sums, the last of them in double.
  */
 #include "engine/cpu/kernels.h"
@@ -16,22 +16,23 @@
 
 enum { BLOCK = 32 };
 
-/* Whole vectors [v0, v1) of the lanes, and the masks of the parts before and behind. */
-typedef struct span {
+/* The vectors that a range of lanes touches; partial vectors at the ends need masks. */
+typedef struct norm_span {
     int64_t first, last; /* vectors touched: [first, last) */
-    int64_t v0, v1;      /* whole ones among them */
-} span;
+    int64_t v0, v1;      /* whole vectors: [v0, v1) */
+} norm_span;
 
-static span span_of(int64_t lo, int64_t hi)
+/* The vectors that lanes [lo, hi) touch. */
+static norm_span span_of(int64_t lo, int64_t hi)
 {
-    span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
-               hi / FAST_VEC };
+    norm_span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
+                    hi / FAST_VEC };
     if (s.v1 < s.v0)
         s.v1 = s.v0;
     return s;
 }
 
-/* Add level 1 to level 2 and clear it. */
+/* Add level 1 to level 2 and clear level 1. */
 static void fold(int64_t n, float *level1, float *level2)
 {
     for (int64_t i = 0; i < n; i += FAST_VEC) {
@@ -40,6 +41,7 @@ static void fold(int64_t n, float *level1, float *level2)
     }
 }
 
+/* The sum of 16 partial sums, in double. */
 static double sum_of(const float *v)
 {
     double s = 0;
@@ -48,6 +50,7 @@ static double sum_of(const float *v)
     return s;
 }
 
+/* The mean of a row over the range of lanes. */
 static float pivot_of(const fast_norm_shape *s, const float *row)
 {
     double sum = 0;
@@ -56,11 +59,12 @@ static float pivot_of(const fast_norm_shape *s, const float *row)
     return (float)(sum / (double)(s->hi - s->lo));
 }
 
+/* Sums of x - pivot and of its square in one pass over x. */
 static void moments(const fast_norm_shape *s, const float *x, float *scratch, double *mean,
                     double *squares)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
     const double m = (double)(s->positions * (s->hi - s->lo));
 
@@ -94,13 +98,14 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
     }
 }
 
+/* One instance of apply(). */
 static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape *s, const float *x,
                                                            const float *mean, const float *scale,
                                                            const float *shift, const float *add,
                                                            bool relu, float *y, uint16_t *bits)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->end);
     const fast_vec zero = vec_set(0);
 
     for (int64_t p = 0; p < s->positions; p++)
@@ -128,6 +133,7 @@ static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape
         }
 }
 
+/* Instances with constant flags, so that the branches leave the loops. */
 static void apply(const fast_norm_shape *s, const float *x, const float *mean, const float *scale,
                   const float *shift, const float *add, bool relu, float *y, uint16_t *bits)
 {
@@ -139,12 +145,13 @@ static void apply(const fast_norm_shape *s, const float *x, const float *mean, c
         apply_of(s, x, mean, scale, shift, add, false, y, bits);
 }
 
+/* One instance of sums(). */
 static inline __attribute__((always_inline)) void
 sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, const float *dy2,
         const uint16_t *bits, bool store, float *scratch, double *sum, double *dot)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
 
     memset(scratch, 0, (size_t)C * 4 * FAST_VEC * sizeof *scratch);
@@ -183,6 +190,7 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
     }
 }
 
+/* Instances with constant flags, as in apply(). */
 static void sums(const fast_norm_shape *s, const float *x, const float *mean, float *dy,
                  const float *dy2, const uint16_t *bits, bool store, float *scratch, double *sum,
                  double *dot)
@@ -195,13 +203,14 @@ static void sums(const fast_norm_shape *s, const float *x, const float *mean, fl
         sums_of(s, x, mean, dy, NULL, bits, true, scratch, sum, dot);
 }
 
+/* One instance of apply_back(). */
 static inline __attribute__((always_inline)) void
 apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
               const uint16_t *bits, const float *fa, const float *fb, const float *fc, float *dx,
               bool accumulate)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
 
     for (int64_t p = 0; p < s->positions; p++)
         for (int64_t c = 0; c < C; c++) {
@@ -226,6 +235,7 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
         }
 }
 
+/* Instances with constant flags, as in apply(). */
 static void apply_back(const fast_norm_shape *s, const float *x, const float *mean, const float *dy,
                        const uint16_t *bits, const float *a, const float *b, const float *c,
                        float *dx, bool accumulate)
@@ -238,8 +248,9 @@ static void apply_back(const fast_norm_shape *s, const float *x, const float *me
         apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
 }
 
+/* Three passes over the channels of 16 lanes: mean, variance, result. */
 static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
-                  const float *weight, const float *bias, float eps, float *y, float *keep)
+                  const float *weight, const float *bias, float eps, float *y, float *saved)
 {
     const float inverse = 1.0f / (float)channels;
 
@@ -260,12 +271,12 @@ static void layer(int64_t positions, int64_t channels, int64_t lanes, const floa
                 vec_store(out + c * lanes, (vec_load(in + c * lanes) - mean) * scale *
                                                    vec_set(weight ? weight[c] : 1) +
                                                vec_set(bias ? bias[c] : 0));
-            vec_store(keep + p * 2 * lanes + i, mean);
-            vec_store(keep + (p * 2 + 1) * lanes + i, scale);
+            vec_store(saved + p * 2 * lanes + i, mean);
+            vec_store(saved + (p * 2 + 1) * lanes + i, scale);
         }
 }
 
-/* 16 lanes of one position: dx, and the products that dw and db sum. */
+/* Backward pass of 16 lanes of one position: dx, and the products that dw and db sum. */
 static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const float *weight,
                           fast_vec mean, fast_vec scale, const float *dy, float *dx,
                           bool accumulate, float *sums)
@@ -292,16 +303,17 @@ static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const
     }
 }
 
+/* The sums of dw and db collect 16 lanes each, and are added up at the end. */
 static void layer_back(int64_t positions, int64_t channels, int64_t lanes, const float *x,
-                       const float *weight, const float *keep, const float *dy, float *dx,
+                       const float *weight, const float *saved, const float *dy, float *dx,
                        bool accumulate, float *dw, float *db, float *scratch)
 {
     memset(scratch, 0, (size_t)channels * 2 * FAST_VEC * sizeof *scratch);
     for (int64_t p = 0; p < positions; p++)
         for (int64_t i = 0; i < lanes; i += FAST_VEC) {
             const int64_t at = p * channels * lanes + i;
-            layer_back_of(channels, lanes, x + at, weight, vec_load(keep + p * 2 * lanes + i),
-                          vec_load(keep + (p * 2 + 1) * lanes + i), dy + at, dx ? dx + at : NULL,
+            layer_back_of(channels, lanes, x + at, weight, vec_load(saved + p * 2 * lanes + i),
+                          vec_load(saved + (p * 2 + 1) * lanes + i), dy + at, dx ? dx + at : NULL,
                           accumulate, scratch);
         }
     for (int64_t c = 0; c < channels; c++) {

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal multi-head self-attention [T, C] -> [T, C] (the formulas are in attention_simd.c): one
- * product a position for q, k and v, the heads with samples in the lanes, one product for the
- * output. Kept for the way back: q, k, v, the probabilities and what the heads give.
+ * product per position for q, k and v, the heads with samples in the lanes, one product for the
+ * output. Saved for the backward pass: q, k, v, the probabilities and the heads' outputs.
  */
 #include "engine/cpu/cpu.h"
 
 #include <stdio.h>
 
-enum { IN, OUT, OUT_DATA, IN_DATA, OUT_W, OUT_W_ADD, IN_W, IN_W_ADD };
-enum { QKV, P, Z, DZ, DQKV, SCORES, TURNED, SUMS };
+enum {
+    IN,
+    OUT,
+    OUT_DATA,
+    IN_DATA,
+    OUT_W,
+    OUT_W_ADD,
+    IN_W,
+    IN_W_ADD
+}; /* products: forward, gradients of data and of weights */
+enum { QKV, P, Z, DZ, DQKV, SCORES, TRANSPOSED, SUMS };
 
+/* Products of q, k, v and the output; memory for the saved values and their gradients. */
 static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -36,19 +46,20 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                .accumulate = i == OUT_W_ADD || i == IN_W_ADD };
     for (int i = IN; i <= (step->train ? IN_W_ADD : OUT); i++)
         fast__gemm_init(&gemm[i]);
-    FAST_TRY(fast__cpu_keep(compile, step, T * 3 * C * L, &step->buffer[QKV]));
-    FAST_TRY(fast__cpu_keep(compile, step, node->heads * T * T * L, &step->buffer[P]));
-    FAST_TRY(fast__cpu_keep(compile, step, T * C * L, &step->buffer[Z]));
+    FAST_TRY(fast__cpu_saved(compile, step, T * 3 * C * L, &step->buffer[QKV]));
+    FAST_TRY(fast__cpu_saved(compile, step, node->heads * T * T * L, &step->buffer[P]));
+    FAST_TRY(fast__cpu_saved(compile, step, T * C * L, &step->buffer[Z]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[DZ]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * C * L, &step->buffer[DQKV]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC, &step->buffer[SCORES]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, C * L, &step->buffer[TURNED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, C * L, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, heads in lanes",
              gemm[IN].kernel ? "xsmm" : "blas");
     return FAST_OK;
 }
 
+/* qkv = Win x + bin, heads, y = Wout z + bout. */
 static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -71,23 +82,24 @@ static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
                                  FAST_ACT_NONE, 0, y);
 }
 
-/* dW [rows][C] and db of a product a position: x [T][C][L], d [T][rows][L]. */
+/* Compute dW [rows][C] and db of one product per position: x [T][C][L], d [T][rows][L]. */
 static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm, int64_t rows,
                          const float *x, const float *d, float *dw, float *db)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
-    float *turned = fast__cpu_memory(run, step->buffer[TURNED]);
+    float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
     for (int64_t t = 0; t < T; t++) {
-        run->program->elem->from_lanes(x + t * C * L, L, C, L, turned, C);
-        fast__gemm_run(&step->gemm[gemm + (t > 0)], turned, d + t * rows * L, dw);
+        run->program->elem->from_lanes(x + t * C * L, L, C, L, transposed, C);
+        fast__gemm_run(&step->gemm[gemm + (t > 0)], transposed, d + t * rows * L, dw);
     }
-    /* Sums alone: without an activation nothing is written to d. */
+    /* Only sums: without an activation nothing is written to d. */
     run->program->elem->bias_act_back(T, rows, L, NULL, FAST_ACT_NONE, 0, (float *)(uintptr_t)d, db,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
 }
 
+/* The output's product, the heads, then the product of q, k and v; weights as soon as possible. */
 static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

@@ -7,14 +7,8 @@
 
 #include <string.h>
 
-static fast_err plan_nothing(fast_cpu_compile *compile, fast_cpu_step *step)
-{
-    (void)compile;
-    (void)step;
-    return FAST_OK;
-}
-
-/* [n][C][H][W] to [H][W][C][lanes], a channel at a time; vectors and sequences lie right. */
+/* [n][C][H][W] to [H][W][C][lanes], one channel at a time; vectors and sequences need no
+ * reordering. */
 void fast__cpu_to_lanes(const fast_cpu_run *run, int index, const float *samples, float *value)
 {
     const fast_node *node = &run->graph->nodes[index];
@@ -40,11 +34,9 @@ static void input_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_to_lanes(run, step->node, run->pass->batch->x, fast__cpu_out(run, step));
 }
 
-const fast_cpu_op fast__cpu_input = {
-    .name = "transpose", .alias = -1, .plan = plan_nothing, .forward = input_forward
-};
+const fast_cpu_op fast__cpu_input = { .name = "transpose", .alias = -1, .forward = input_forward };
 
-/* Rows [position][channel] to [channel][position]; back the other way round. */
+/* Rows [position][channel] to [channel][position]; the backward pass inverts it. */
 static void permute_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -71,12 +63,11 @@ static void permute_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                                                        dx + (p * C + c) * L);
 }
 
-const fast_cpu_op fast__cpu_permute = { .name = "permute",
-                                        .alias = -1,
-                                        .plan = plan_nothing,
-                                        .forward = permute_forward,
-                                        .backward = permute_backward };
+const fast_cpu_op fast__cpu_permute = {
+    .name = "permute", .alias = -1, .forward = permute_forward, .backward = permute_backward
+};
 
+/* The activation of an operator. */
 static fast_act act_of(fast_op op)
 {
     switch (op) {
@@ -105,7 +96,7 @@ static void act_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     const float *x = fast__cpu_in(run, step, 0);
-    /* A leaky relu with a slope below zero hides the sign of x in y. */
+    /* A leaky relu with a negative slope hides the sign of x in y. */
     const float *y = node->op == FAST_OP_LEAKY_RELU ? x : fast__cpu_out(run, step);
 
     run->program->elem->act_back(node->count * run->lanes, act_of(node->op), node->a, x, y,
@@ -117,10 +108,10 @@ const fast_cpu_op fast__cpu_act = { .name = "elementwise",
                                     .reads_input = true,
                                     .reads_output = true,
                                     .alias = -1,
-                                    .plan = plan_nothing,
                                     .forward = act_forward,
                                     .backward = act_backward };
 
+/* Sum all inputs. */
 static void add_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -134,8 +125,8 @@ static void add_forward(fast_cpu_run *run, const fast_cpu_step *step)
         run->program->elem->add(n, fast__cpu_in(run, step, i), y);
 }
 
-/* Input 0 comes last: where it keeps the output's gradient as its own, others may read that first,
- * unless it is the same value. */
+/* Input 0 comes last: if it takes the output's gradient over as its own, the other inputs must read
+ * that gradient first. */
 static void add_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -150,12 +141,11 @@ static void add_backward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-const fast_cpu_op fast__cpu_add = { .name = "add",
-                                    .alias = 0,
-                                    .plan = plan_nothing,
-                                    .forward = add_forward,
-                                    .backward = add_backward };
+const fast_cpu_op fast__cpu_add = {
+    .name = "add", .alias = 0, .forward = add_forward, .backward = add_backward
+};
 
+/* Copy the channels of each input, position by position. */
 static void concat_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -171,6 +161,7 @@ static void concat_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
+/* Copy or add the channels of the gradient to each input. */
 static void concat_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -188,12 +179,11 @@ static void concat_backward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-const fast_cpu_op fast__cpu_concat = { .name = "concat",
-                                       .alias = -1,
-                                       .plan = plan_nothing,
-                                       .forward = concat_forward,
-                                       .backward = concat_backward };
+const fast_cpu_op fast__cpu_concat = {
+    .name = "concat", .alias = -1, .forward = concat_forward, .backward = concat_backward
+};
 
+/* Copy the last position. */
 static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -203,6 +193,7 @@ static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
            (size_t)n * sizeof(float));
 }
 
+/* All positions but the last have gradient 0. */
 static void last_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
@@ -218,12 +209,11 @@ static void last_backward(fast_cpu_run *run, const fast_cpu_step *step)
     memcpy(dx + (T - 1) * n, dy, (size_t)n * sizeof *dx);
 }
 
-const fast_cpu_op fast__cpu_last = { .name = "last",
-                                     .alias = -1,
-                                     .plan = plan_nothing,
-                                     .forward = last_forward,
-                                     .backward = last_backward };
+const fast_cpu_op fast__cpu_last = {
+    .name = "last", .alias = -1, .forward = last_forward, .backward = last_backward
+};
 
+/* Softmax over the channels of each position. */
 static void softmax_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -250,6 +240,5 @@ static void softmax_backward(fast_cpu_run *run, const fast_cpu_step *step)
 const fast_cpu_op fast__cpu_softmax = { .name = "softmax",
                                         .reads_output = true,
                                         .alias = -1,
-                                        .plan = plan_nothing,
                                         .forward = softmax_forward,
                                         .backward = softmax_backward };

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolution with bias and activation, by the method that conv.h measured for the shape. The bias
- * may be left to a pooling that follows (fuse.c). The way back masks the gradient in place and sums
- * the bias gradient in one pass, then calls the method.
+ * may be left to a pooling that follows (fuse.c). The backward pass masks the gradient in place and
+ * sums the bias gradient in one pass, then calls the method.
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"
 
 #include <stdio.h>
 
-enum { KEEP = FAST_CPU_CONV_KEEP, SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
+enum { SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
 
+/* Number of a convolution's weights. */
 static int64_t filter_count(const fast_graph *graph, int node)
 {
     return graph->params.segments[graph->nodes[node].weight[FAST_W_WEIGHT]].count;
 }
 
+/* Choose the method for the shape, and ask for its scratch memory. */
 static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
-    fast_program *program = compile->program;
+    fast_cpu_program *program = compile->program;
     const fast_node *node = &compile->graph->nodes[step->node];
     const fast_node *in = &compile->graph->nodes[step->in_node[0]];
     fast_conv_shape shape = { .in_c = in->shape[0],
@@ -42,7 +44,6 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const int64_t scratch = fast__conv_scratch_count(step->conv);
     FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch, &step->buffer[SCRATCH]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, scratch, &step->buffer[SCRATCH_BACK]));
-    FAST_TRY(fast__cpu_keep(compile, step, fast__conv_keep_count(step->conv), &step->buffer[KEEP]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, shape.out_c * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (step->how[0] == FAST_CPU_ADD)
@@ -50,7 +51,7 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
             fast__cpu_scratch_back(compile, step, in->count * program->lanes, &step->buffer[PART]));
     if (node->weight[FAST_W_GAIN] >= 0) {
         const int64_t count = filter_count(compile->graph, step->node);
-        FAST_TRY(fast__cpu_keep(compile, step, count, &step->buffer[WEIGHT]));
+        FAST_TRY(fast__cpu_saved(compile, step, count, &step->buffer[WEIGHT]));
         FAST_TRY(fast__cpu_scratch_back(compile, step, count, &step->buffer[WEIGHT_GRAD]));
     }
     snprintf(step->note, sizeof step->note, "%s%s", fast__conv_describe(step->conv),
@@ -60,18 +61,19 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* The arrays that both passes share. */
 static fast_conv_io conv_io(const fast_cpu_run *run, const fast_cpu_step *step, int scratch)
 {
     const bool normed = run->graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
 
     return (fast_conv_io){ .local = run->workspace->locals[step->index],
-                           .keep = fast__cpu_memory(run, step->buffer[KEEP]),
                            .scratch = fast__cpu_memory(run, step->buffer[scratch]),
                            .x = fast__cpu_in(run, step, 0),
                            .w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT])
                                        : fast__cpu_param(run, step->node, FAST_W_WEIGHT) };
 }
 
+/* The effective weight of a weight norm first; relu is the method's, others follow. */
 static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -91,6 +93,7 @@ static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
         run->program->elem->bias_act(P, O, run->lanes, NULL, step->act, step->slope, io.y);
 }
 
+/* Bias and mask, the method, then the weight norm. */
 static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dense layers, per position of a sequence where there is one:
+ * Dense layers, per position of a sequence if the input is one:
  *
  *     Y [O][L] = act(W [O][C] X [C][L] + b)      m = lanes, B = W
  *     dX [C][L] = W' dY                          m = lanes, B = W transposed
  *     dW [O][C] = dY [O][L] X' [L][C]            m = C, k = lanes, A = X sample-major
  *
- * dW is made in slabs of output rows that fit the second-level cache, and each slab is reported at
- * once: an optimizer that runs in the report finds it there. A first layer takes X sample-major
- * from the batch itself; others transpose. dX comes before dW, because a report gives the weights
- * away.
+ * dW is computed in slabs of output rows that fit the second-level cache, and each slab is reported
+ * at once: an optimizer that runs in the report finds it in cache. A first layer takes X
+ * sample-major from the batch itself; others transpose. dX comes before dW, because after a report
+ * the weights must not be read.
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"
@@ -17,19 +17,20 @@
 #include <stdio.h>
 
 enum {
-    FORWARD,
-    DATA,
+    FORWARD,  /* y */
+    DATA,     /* dx */
     SLAB,     /* the first position overwrites */
     SLAB_ADD, /* later positions add */
     REST,     /* the last slab, if it is smaller */
-    REST_ADD,
+    REST_ADD, /* later positions of the last slab */
 };
-enum { TURNED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
+enum { TRANSPOSED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
 
 enum {
-    SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of the same range, a third of L2 */
+    SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of that range, a third of L2 */
 };
 
+/* Rows of a slab: a multiple of 8 whose weights have about SLAB_FLOATS floats. */
 static int slab_rows(int64_t inputs, int64_t outputs)
 {
     int64_t rows = SLAB_FLOATS / inputs / 8 * 8;
@@ -38,11 +39,13 @@ static int slab_rows(int64_t inputs, int64_t outputs)
     return (int)(rows < outputs ? rows : outputs);
 }
 
+/* Tell whether the layer has weight norm. */
 static bool weight_normed(const fast_graph *graph, const fast_cpu_step *step)
 {
     return graph->nodes[step->node].weight[FAST_W_GAIN] >= 0;
 }
 
+/* Products forward, of the data and of slabs of weights. */
 static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(compile->graph, step->node);
@@ -71,12 +74,12 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     step->count = slab;
     for (int i = FORWARD; i <= (step->train ? REST_ADD : FORWARD); i++)
         fast__gemm_init(&gemm[i]);
-    FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TURNED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, O * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (P > 1)
         FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * (C + O), &step->buffer[FACTOR]));
     if (weight_normed(compile->graph, step)) {
-        FAST_TRY(fast__cpu_keep(compile, step, C * O, &step->buffer[WEIGHT]));
+        FAST_TRY(fast__cpu_saved(compile, step, C * O, &step->buffer[WEIGHT]));
         FAST_TRY(fast__cpu_scratch_back(compile, step, C * O, &step->buffer[WEIGHT_GRAD]));
     }
     snprintf(step->note, sizeof step->note, "%s%s, slabs of %d rows",
@@ -84,6 +87,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* One product per position. */
 static void dense_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
@@ -104,7 +108,7 @@ static void dense_forward(fast_cpu_run *run, const fast_cpu_step *step)
                                  step->slope, y);
 }
 
-/* Offer dW as factors; positions of a sequence are brought side by side. */
+/* Offer dW as factors; the positions of a sequence are first copied next to each other. */
 static bool offer_factors(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
                           const float *dy)
 {
@@ -135,13 +139,13 @@ static bool offer_factors(fast_cpu_run *run, const fast_cpu_step *step, const fl
     return run->pass->factor(run->pass->ctx, &factors);
 }
 
-/* X sample-major: [P][L][C]. */
-static const float *turned(fast_cpu_run *run, const fast_cpu_step *step, const float *x)
+/* Return X sample-major: [P][L][C]. */
+static const float *transposed(fast_cpu_run *run, const fast_cpu_step *step, const float *x)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
     const int64_t C = shape.inputs, P = shape.rows, L = run->lanes;
     const fast_node *in = &run->graph->nodes[step->in_node[0]];
-    float *t = fast__cpu_memory(run, step->buffer[TURNED]);
+    float *t = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
     if (in->op == FAST_OP_INPUT && P == 1 && (in->rank == 1 || in->shape[0] == 1) &&
         run->count == L)
@@ -151,6 +155,7 @@ static const float *turned(fast_cpu_run *run, const fast_cpu_step *step, const f
     return t;
 }
 
+/* Compute dW slab by slab, reporting each slab if `report`. */
 static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
                           const float *dy, float *dw, bool report)
 {
@@ -158,7 +163,7 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
     const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
     const int64_t segment = run->graph->nodes[step->node].weight[FAST_W_WEIGHT];
     const int64_t offset = run->graph->params.segments[segment].offset;
-    const float *t = turned(run, step, x);
+    const float *t = transposed(run, step, x);
 
     for (int64_t o = 0; o < O; o += step->count) {
         const bool whole = o + step->count <= O;
@@ -170,6 +175,7 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
     }
 }
 
+/* Bias and mask, dX, then dW: as factors, or in slabs, or through the weight norm. */
 static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch norm (with a residual sum and relu where they follow) and layer norm. The formulas are
- * those of the reference engine; with m elements under one mean, and dz what relu let pass of the
- * gradient:
+ * Batch norm (with a residual sum and relu if they follow) and layer norm. The formulas are those
+ * of the reference engine; with m elements under one mean, and dz the gradient that relu passed:
  *
  *     dx = w / dev (dz - mean(dz) - x^ mean(dz x^)),   x^ = (x - mean) / dev
  *        = a dz + b (x - mean) + c,   b = -a mean(dz (x - mean)) / dev^2,   c = -a mean(dz)
  *
  * The gradient of the added input is dz itself: it stays in place and becomes that input's
- * gradient. Ghost batches run the same passes on ranges of lanes.
+ * gradient. Ghost batches run these passes on ranges of lanes.
  */
 #include "engine/cpu/cpu.h"
 
@@ -17,22 +16,24 @@
 
 enum {
     STATISTICS, /* [groups][2][channels]: mean, 1 / deviation */
-    BITS,       /* what relu let pass */
-    FORWARD,    /* scratch */
-    BACK
+    BITS,       /* one bit per element that relu passed */
+    FORWARD,    /* scratch of the forward pass */
+    BACK        /* scratch of the backward pass */
 };
 
-/* Scratch of both directions: sums for kernels, then two rows of doubles, then four of floats. */
+/* Scratch of both passes: sums for kernels, then two rows of doubles, then four of floats. */
 static int64_t scratch_count(int64_t channels)
 {
     return channels * (4 * FAST_VEC + 4 + 4);
 }
 
+/* Samples per statistic. */
 static int64_t ghost_of(const fast_node *node, int64_t count)
 {
     return node->ghost > 0 ? node->ghost : count;
 }
 
+/* Memory for statistics, relu's bits and scratch. */
 static fast_err norm_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -40,9 +41,10 @@ static fast_err norm_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const int64_t batch = compile->options->batch, ghost = ghost_of(node, batch);
     const int64_t groups = (batch + ghost - 1) / ghost;
 
-    FAST_TRY(fast__cpu_keep(compile, step, groups * 2 * C, &step->buffer[STATISTICS]));
-    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / FAST_VEC / 2 + 1,
-                            &step->buffer[BITS]));
+    FAST_TRY(fast__cpu_saved(compile, step, groups * 2 * C, &step->buffer[STATISTICS]));
+    FAST_TRY(fast__cpu_saved(compile, step,
+                             node->count * compile->program->lanes / FAST_VEC / 2 + 1,
+                             &step->buffer[BITS]));
     FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch_count(C), &step->buffer[FORWARD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, scratch_count(C), &step->buffer[BACK]));
     snprintf(step->note, sizeof step->note, "batch_norm%s%s", step->add ? " + add" : "",
@@ -50,7 +52,7 @@ static fast_err norm_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
-/* Lanes of the group that begins at sample `first`. */
+/* The lanes of the group that starts at sample `first`. */
 static fast_norm_shape group_of(const fast_cpu_run *run, const fast_cpu_step *step, int64_t first,
                                 int64_t ghost)
 {
@@ -64,7 +66,7 @@ static fast_norm_shape group_of(const fast_cpu_run *run, const fast_cpu_step *st
                               .end = count == rest ? run->lanes : first + count };
 }
 
-/* Running statistics follow, the variance by its unbiased estimate. */
+/* Update the running statistics, the variance by its unbiased estimate. */
 static void follow(const fast_cpu_run *run, const fast_node *node, int64_t channels, double m,
                    const double *mean, const double *squares)
 {
@@ -80,6 +82,7 @@ static void follow(const fast_cpu_run *run, const fast_node *node, int64_t chann
     }
 }
 
+/* Per ghost batch: moments (or running statistics), factors, result. */
 static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -90,12 +93,12 @@ static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
     const fast_segment *state = run->graph->state.segments;
     const float *x = fast__cpu_in(run, step, 0),
                 *add = step->add ? fast__cpu_in(run, step, 1) : NULL;
-    float *keep = fast__cpu_memory(run, step->buffer[STATISTICS]);
+    float *saved = fast__cpu_memory(run, step->buffer[STATISTICS]);
     float *scratch = fast__cpu_memory(run, step->buffer[FORWARD]);
     double *mean = (double *)(void *)(scratch + C * 4 * FAST_VEC), *squares = mean + C;
     float *scale = (float *)(void *)(squares + C), *shift = scale + C;
 
-    for (int64_t first = 0; first < run->count; first += ghost, keep += 2 * C) {
+    for (int64_t first = 0; first < run->count; first += ghost, saved += 2 * C) {
         const fast_norm_shape s = group_of(run, step, first, ghost);
         const double m = (double)(s.positions * (s.hi - s.lo));
         if (run->pass->train) {
@@ -106,27 +109,27 @@ static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
             const double var = run->pass->train
                                    ? squares[c] / m
                                    : (double)run->pass->state[state[node->state[1]].offset + c];
-            keep[c] = run->pass->train ? (float)mean[c]
-                                       : run->pass->state[state[node->state[0]].offset + c];
-            keep[C + c] = (float)(1.0 / sqrt(var + (double)node->a));
-            scale[c] = keep[C + c] * (w ? w[c] : 1);
+            saved[c] = run->pass->train ? (float)mean[c]
+                                        : run->pass->state[state[node->state[0]].offset + c];
+            saved[C + c] = (float)(1.0 / sqrt(var + (double)node->a));
+            scale[c] = saved[C + c] * (w ? w[c] : 1);
             shift[c] = b ? b[c] : 0;
         }
-        run->program->norm->apply(&s, x, keep, scale, shift, add, step->act == FAST_ACT_RELU,
+        run->program->norm->apply(&s, x, saved, scale, shift, add, step->act == FAST_ACT_RELU,
                                   fast__cpu_out(run, step),
                                   (uint16_t *)(void *)fast__cpu_memory(run, step->buffer[BITS]));
     }
 }
 
-/* The factors of one group from its sums; adds to the weights' gradients. */
-static void factors(const fast_norm_shape *s, const float *keep, const float *w, const double *sum,
+/* Compute the factors of one group from its sums; adds to the weights' gradients. */
+static void factors(const fast_norm_shape *s, const float *saved, const float *w, const double *sum,
                     const double *dot, float *abc, float *dw, float *db)
 {
     const int64_t C = s->channels;
     const double m = (double)(s->positions * (s->hi - s->lo));
 
     for (int64_t c = 0; c < C; c++) {
-        const double inverse = (double)keep[C + c], a = inverse * (w ? (double)w[c] : 1);
+        const double inverse = (double)saved[C + c], a = inverse * (w ? (double)w[c] : 1);
         abc[c] = (float)a;
         abc[C + c] = (float)(-a * inverse * inverse * dot[c] / m);
         abc[2 * C + c] = (float)(-a * sum[c] / m);
@@ -137,6 +140,7 @@ static void factors(const fast_norm_shape *s, const float *keep, const float *w,
     }
 }
 
+/* Per ghost batch: sums, factors, dx; then the gradient of the added input. */
 static void norm_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -144,7 +148,7 @@ static void norm_backward(fast_cpu_run *run, const fast_cpu_step *step)
     const int64_t C = fast__cpu_channels(run->graph, step->node);
     const int64_t ghost = ghost_of(node, run->count);
     const float *x = fast__cpu_in(run, step, 0),
-                *keep = fast__cpu_memory(run, step->buffer[STATISTICS]);
+                *saved = fast__cpu_memory(run, step->buffer[STATISTICS]);
     const float *w = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
     float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
     const float *dy2 = out->grad2 >= 0 ? fast__cpu_memory(run, out->grad2) : NULL;
@@ -156,13 +160,13 @@ static void norm_backward(fast_cpu_run *run, const fast_cpu_step *step)
     double *sum = (double *)(void *)(scratch + C * 4 * FAST_VEC), *dot = sum + C;
     float *abc = (float *)(void *)(dot + C);
 
-    for (int64_t first = 0; first < run->count; first += ghost, keep += 2 * C) {
+    for (int64_t first = 0; first < run->count; first += ghost, saved += 2 * C) {
         const fast_norm_shape s = group_of(run, step, first, ghost);
-        run->program->norm->sums(&s, x, keep, dy, dy2, bits, store, scratch, sum, dot);
-        factors(&s, keep, w, sum, dot, abc, fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
+        run->program->norm->sums(&s, x, saved, dy, dy2, bits, store, scratch, sum, dot);
+        factors(&s, saved, w, sum, dot, abc, fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
                 fast__cpu_param_grad(run, step->node, FAST_W_BIAS));
         if (dx)
-            run->program->norm->apply_back(&s, x, keep, dy, store ? NULL : bits, abc, abc + C,
+            run->program->norm->apply_back(&s, x, saved, dy, store ? NULL : bits, abc, abc + C,
                                            abc + 2 * C, dx, step->how[0] == FAST_CPU_ADD);
     }
     if (step->add && step->how[1] == FAST_CPU_WRITE)
@@ -186,7 +190,7 @@ static fast_err layer_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const int64_t P = fast__cpu_positions(compile->graph, step->node);
     const int64_t C = fast__cpu_channels(compile->graph, step->node);
 
-    FAST_TRY(fast__cpu_keep(compile, step, P * 2 * compile->program->lanes, &step->buffer[0]));
+    FAST_TRY(fast__cpu_saved(compile, step, P * 2 * compile->program->lanes, &step->buffer[0]));
     return fast__cpu_scratch_back(compile, step, C * 2 * FAST_VEC, &step->buffer[1]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pooling steps. Max pooling may also add the bias of the convolution before it and apply relu;
- * then it sums the bias gradient on the way back, while it has the gradient in registers.
+ * then its backward pass sums the bias gradient, while it has the gradient in registers.
  */
 #include "engine/cpu/cpu.h"
 
@@ -10,6 +10,7 @@
 
 enum { WON, SUMS };
 
+/* The shape of a pooling step; output rows are in the order that its readers want. */
 static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -35,6 +36,7 @@ static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *st
     return s;
 }
 
+/* Memory for one or two bytes per output: the index of the winner. */
 static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
@@ -44,8 +46,8 @@ static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                           FAST_POOL_WINDOW_MAX, (long long)node->kernel[0],
                           (long long)node->kernel[1]);
     const int bytes = node->kernel[0] * node->kernel[1] > FAST_POOL_BYTE_MAX ? 2 : 1;
-    FAST_TRY(fast__cpu_keep(compile, step, node->count * compile->program->lanes / 4 * bytes,
-                            &step->buffer[WON]));
+    FAST_TRY(fast__cpu_saved(compile, step, node->count * compile->program->lanes / 4 * bytes,
+                             &step->buffer[WON]));
     FAST_TRY(
         fast__cpu_scratch_back(compile, step, node->shape[0] * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "max_pool%s%s%s", step->bias >= 0 ? " + bias" : "",
@@ -84,13 +86,6 @@ const fast_cpu_op fast__cpu_max_pool = { .name = "max_pool",
                                          .forward = max_forward,
                                          .backward = max_backward };
 
-static fast_err plan_nothing(fast_cpu_compile *compile, fast_cpu_step *step)
-{
-    (void)compile;
-    (void)step;
-    return FAST_OK;
-}
-
 static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -98,6 +93,7 @@ static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->pool->average(&s, fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
 }
 
+/* The kernel adds, so dx is cleared first unless it accumulates. */
 static void avg_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -108,11 +104,9 @@ static void avg_backward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->pool->average_back(&s, fast__cpu_out_grad(run, step), dx);
 }
 
-const fast_cpu_op fast__cpu_avg_pool = { .name = "avg_pool",
-                                         .alias = -1,
-                                         .plan = plan_nothing,
-                                         .forward = avg_forward,
-                                         .backward = avg_backward };
+const fast_cpu_op fast__cpu_avg_pool = {
+    .name = "avg_pool", .alias = -1, .forward = avg_forward, .backward = avg_backward
+};
 
 static void global_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
@@ -133,8 +127,6 @@ static void global_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                     step->how[0] == FAST_CPU_ADD);
 }
 
-const fast_cpu_op fast__cpu_global_pool = { .name = "global_pool",
-                                            .alias = -1,
-                                            .plan = plan_nothing,
-                                            .forward = global_forward,
-                                            .backward = global_backward };
+const fast_cpu_op fast__cpu_global_pool = {
+    .name = "global_pool", .alias = -1, .forward = global_forward, .backward = global_backward
+};

@@ -6,41 +6,44 @@
  *     lstm   i, f, o = sigmoid, g = tanh of a's four parts; c = f c' + i g; h = o tanh(c)
  *     gru    r, z = sigmoid(a); n = tanh(a_n + r u), u = Whn h' + bhn; h = (1 - z) n + z h'
  *
- * Per step two products with the batch as m (gates [G][L]), then the pointwise part. Back: the
- * steps in reverse, with dh and dc carried along, leave the gates' gradients da (and du, the
- * state's part, where a gru keeps it apart); the weights' gradients are then one product a step,
- * accumulated, on sample-major copies of x and h.
+ * Each step has two products with the batch as m (gates [G][L]), then the pointwise part. The
+ * backward pass visits the steps in reverse, passes dh and dc along and computes the gates'
+ * gradients da (and du, the state's part, which a gru stores separately); the weights' gradients
+ * are then one product a step, accumulated, on sample-major copies of x and h.
  */
 #include "engine/cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { INPUT, STATE, DATA, CARRY, WIH, WIH_ADD, WHH, WHH_ADD };
-enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, CARRIED, TURNED, SUMS };
+enum { INPUT, STATE, DATA, STATE_DATA, WIH, WIH_ADD, WHH, WHH_ADD };
+enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, RECURRENT_GRAD, TRANSPOSED, SUMS };
 
-typedef struct shape {
+typedef struct cpu_recurrent_shape {
     fast_op op;
     int64_t T, C, H, G, L;
-    bool split; /* the state's part of the gates stays apart */
-} shape;
+    bool split; /* the state's part of the gates is stored separately */
+} cpu_recurrent_shape;
 
-static shape shape_of(const fast_graph *graph, const fast_cpu_step *step, int64_t lanes)
+/* The sizes of a layer; G counts the rows of all gates. */
+static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step *step,
+                                    int64_t lanes)
 {
     const fast_node *node = &graph->nodes[step->node];
-    shape s = { .op = node->op,
-                .T = node->shape[0],
-                .C = fast__cpu_channels(graph, step->in_node[0]),
-                .H = node->shape[1],
-                .L = lanes,
-                .split = node->op == FAST_OP_GRU };
+    cpu_recurrent_shape s = { .op = node->op,
+                              .T = node->shape[0],
+                              .C = fast__cpu_channels(graph, step->in_node[0]),
+                              .H = node->shape[1],
+                              .L = lanes,
+                              .split = node->op == FAST_OP_GRU };
     s.G = s.H * (node->op == FAST_OP_RNN ? 1 : node->op == FAST_OP_GRU ? 3 : 4);
     return s;
 }
 
+/* Two products a step, their gradients, and memory for gates and states. */
 static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
-    const shape s = shape_of(compile->graph, step, compile->program->lanes);
+    const cpu_recurrent_shape s = shape_of(compile->graph, step, compile->program->lanes);
     const int L = (int)s.L, G = (int)s.G, H = (int)s.H, C = (int)s.C;
     fast_gemm *gemm = step->gemm;
 
@@ -55,7 +58,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                               .ldc = L,
                               .trans_b = true,
                               .accumulate = step->how[0] == FAST_CPU_ADD };
-    gemm[CARRY] = (fast_gemm){
+    gemm[STATE_DATA] = (fast_gemm){
         .m = L, .n = H, .k = G, .lda = L, .ldb = H, .ldc = L, .trans_b = true, .accumulate = s.split
     };
     for (int i = WIH; i <= WHH_ADD; i++) {
@@ -65,26 +68,27 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     }
     for (int i = INPUT; i <= (step->train ? WHH_ADD : STATE); i++)
         fast__gemm_init(&gemm[i]);
-    FAST_TRY(fast__cpu_keep(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
+    FAST_TRY(fast__cpu_saved(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
     FAST_TRY(
-        fast__cpu_keep(compile, step, s.split ? s.T * s.G * s.L : 0, &step->buffer[STATE_PART]));
-    FAST_TRY(fast__cpu_keep(compile, step, s.op == FAST_OP_LSTM ? s.T * s.H * s.L : 0,
-                            &step->buffer[CELLS]));
+        fast__cpu_saved(compile, step, s.split ? s.T * s.G * s.L : 0, &step->buffer[STATE_PART]));
+    FAST_TRY(fast__cpu_saved(compile, step, s.op == FAST_OP_LSTM ? s.T * s.H * s.L : 0,
+                             &step->buffer[CELLS]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.T * s.G * s.L, &step->buffer[GATES_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.split ? s.T * s.G * s.L : 0,
                                     &step->buffer[STATE_GRAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[CARRIED]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[RECURRENT_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, (s.C > s.H ? s.C : s.H) * s.L,
-                                    &step->buffer[TURNED]));
+                                    &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.G * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, two products a step",
              gemm[INPUT].kernel ? "xsmm" : "blas");
     return FAST_OK;
 }
 
+/* Steps in order: both products, then the cell. */
 static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
-    const shape s = shape_of(run->graph, step, run->lanes);
+    const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
     const fast_cell_kernels *cell = run->program->cell;
     const float *wih = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
     const float *whh = fast__cpu_param(run, step->node, FAST_W_WEIGHT2);
@@ -112,9 +116,9 @@ static void recurrent_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
-/* The steps in reverse: fills da, and du where it is apart. */
-static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step, const shape *s,
-                              float *da, float *du)
+/* Visit the steps in reverse: fills da, and du if it is separate. */
+static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step,
+                              const cpu_recurrent_shape *s, float *da, float *du)
 {
     const fast_cell_kernels *cell = run->program->cell;
     const float *whh = fast__cpu_param(run, step->node, FAST_W_WEIGHT2);
@@ -123,7 +127,7 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step, cons
     const float *c = fast__cpu_memory(run, step->buffer[CELLS]);
     const float *h = fast__cpu_out(run, step), *dy = fast__cpu_out_grad(run, step);
     const int64_t gates = s->G * s->L, units = s->H * s->L;
-    float *dh = fast__cpu_memory(run, step->buffer[CARRIED]), *dc = dh + units;
+    float *dh = fast__cpu_memory(run, step->buffer[RECURRENT_GRAD]), *dc = dh + units;
 
     memset(dh, 0, (size_t)(2 * units) * sizeof *dh);
     for (int64_t t = s->T - 1; t >= 0; t--) {
@@ -138,13 +142,14 @@ static void back_through_time(fast_cpu_run *run, const fast_cpu_step *step, cons
             cell->gru_back(s->H, s->L, at, u + t * gates, before, d, dh, da + t * gates,
                            du + t * gates);
         if (t)
-            fast__gemm_run(&step->gemm[CARRY], du + t * gates, whh, dh);
+            fast__gemm_run(&step->gemm[STATE_DATA], du + t * gates, whh, dh);
     }
 }
 
+/* Back-propagation through time, then the gradients of inputs and weights. */
 static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
-    const shape s = shape_of(run->graph, step, run->lanes);
+    const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
     const fast_elem_kernels *elem = run->program->elem;
     const int64_t gates = s.G * s.L, units = s.H * s.L;
     const float *wih = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
@@ -155,21 +160,21 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
     float *dbu = fast__cpu_param_grad(run, step->node, FAST_W_BIAS2);
     float *da = fast__cpu_memory(run, step->buffer[GATES_GRAD]);
     float *du = s.split ? fast__cpu_memory(run, step->buffer[STATE_GRAD]) : da;
-    float *turned = fast__cpu_memory(run, step->buffer[TURNED]);
+    float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
     float *sums = fast__cpu_memory(run, step->buffer[SUMS]), *dx = fast__cpu_in_grad(run, step, 0);
 
     back_through_time(run, step, &s, da, du);
-    if (s.T == 1) /* no state was before */
+    if (s.T == 1) /* there was no earlier state */
         memset(dwhh, 0, (size_t)(s.G * s.H) * sizeof *dwhh);
     for (int64_t t = 0; t < s.T; t++) {
         if (dx)
             fast__gemm_run(&step->gemm[DATA], da + t * gates, wih, dx + t * s.C * s.L);
-        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, turned, s.C);
-        fast__gemm_run(&step->gemm[t ? WIH_ADD : WIH], turned, da + t * gates, dwih);
+        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, transposed, s.C);
+        fast__gemm_run(&step->gemm[t ? WIH_ADD : WIH], transposed, da + t * gates, dwih);
         if (!t)
             continue;
-        elem->from_lanes(h + (t - 1) * units, s.L, s.H, s.L, turned, s.H);
-        fast__gemm_run(&step->gemm[t > 1 ? WHH_ADD : WHH], turned, du + t * gates, dwhh);
+        elem->from_lanes(h + (t - 1) * units, s.L, s.H, s.L, transposed, s.H);
+        fast__gemm_run(&step->gemm[t > 1 ? WHH_ADD : WHH], transposed, du + t * gates, dwhh);
     }
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, da, dba, sums);
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);

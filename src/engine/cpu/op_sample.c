@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps that think in samples, not lanes: dropout, whose masks belong to samples; embedding, which
- * gathers a row of a table per token; and operators of the user's, which get samples one after the
+ * Steps that work by sample, not by lane: dropout, whose masks belong to samples; embedding, which
+ * gathers a row of a table per token; and the user's operators, which get samples one after the
  * other. They go through blocks in sample order and transpose.
  */
 #include "engine/cpu/cpu.h"
@@ -15,11 +15,12 @@ static fast_err dropout_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const int64_t count = compile->graph->nodes[step->node].count;
 
-    FAST_TRY(fast__cpu_keep(compile, step, count * compile->program->lanes, &step->buffer[MASK]));
+    FAST_TRY(fast__cpu_saved(compile, step, count * compile->program->lanes, &step->buffer[MASK]));
     return fast__cpu_scratch_forward(compile, step, count * compile->options->batch,
                                      &step->buffer[SAMPLES]);
 }
 
+/* Masks are drawn by sample and transposed; evaluation copies. */
 static void dropout_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -64,7 +65,7 @@ static fast_err embed_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return fast__cpu_scratch_back(compile, step, C * 2 * FAST_VEC, &step->buffer[SUMS]);
 }
 
-/* The row of the table for a token; inside the table whatever the token is. */
+/* Return the row of the table for a token; clamped to the table. */
 static int64_t row_of(const fast_cpu_run *run, const fast_cpu_step *step, float token)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -76,6 +77,7 @@ static int64_t row_of(const fast_cpu_run *run, const fast_cpu_step *step, float 
     return token < (float)rows ? (int64_t)token : rows - 1;
 }
 
+/* Per position: gather rows, transpose, add the position's vector. */
 static void embed_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -94,6 +96,7 @@ static void embed_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
 }
 
+/* Per position: transpose, scatter rows; sums over samples for the position's vector. */
 static void embed_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -117,7 +120,7 @@ static void embed_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                           dp ? dp + t * C : NULL,
                                           fast__cpu_memory(run, step->buffer[SUMS]));
     }
-    /* Tokens have no slope. */
+    /* Tokens have no gradient. */
     float *dx = fast__cpu_in_grad(run, step, 0);
     if (dx && step->how[0] == FAST_CPU_WRITE)
         memset(dx, 0, (size_t)(T * L) * sizeof *dx);
@@ -132,9 +135,10 @@ const fast_cpu_op fast__cpu_embed = { .name = "embed",
                                       .forward = embed_forward,
                                       .backward = embed_backward };
 
-/* Samples of all inputs, then of the output; their gradients; and one value in lanes. */
+/* Buffers: samples of all inputs and the output; their gradients; one value in lanes. */
 enum { FORTH, BACK, LANES };
 
+/* Sizes of one sample of each input and the output; returns their sum. */
 static int64_t custom_count(const fast_graph *graph, const fast_cpu_step *step, int64_t *sizes)
 {
     int64_t sum = graph->nodes[step->node].count;
@@ -154,12 +158,13 @@ static fast_err custom_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 
     for (int i = 0; i < step->in_count; i++)
         largest = sizes[i] > largest ? sizes[i] : largest;
-    FAST_TRY(fast__cpu_keep(compile, step, count, &step->buffer[FORTH]));
+    FAST_TRY(fast__cpu_saved(compile, step, count, &step->buffer[FORTH]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, count, &step->buffer[BACK]));
     return fast__cpu_scratch_back(compile, step, largest * compile->program->lanes,
                                   &step->buffer[LANES]);
 }
 
+/* Inputs to samples, the user's function, its output to lanes. */
 static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -177,6 +182,7 @@ static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_to_lanes(run, step->node, at, fast__cpu_out(run, step));
 }
 
+/* The saved samples, the user's function, its gradients to lanes. */
 static void custom_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];

@@ -6,9 +6,9 @@
  *
  * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash
  * and is ignored, so its shape is measured again. When a plan is closed its new choices are merged
- * into what the file holds by then, under a lock beside it. For a key that another run wrote
- * meanwhile the file's choice stays, since the runs after it already depend on it, unless this run
- * could not use it. The file is replaced as a whole, so that a reader never sees half of one.
+ * with the current file under a lock. If another run has written a key in the meantime, the file's
+ * choice stays, since later runs already depend on it, unless this run could not use it. The file
+ * is replaced atomically, so that a reader never sees half of one.
  */
 #include "engine/cpu/plan.h"
 
@@ -34,19 +34,20 @@ enum {
 
 typedef struct plan_entry {
     char *key;    /* owned; the choice follows it in the same block */
-    char *choice; /* lent from `key`'s block */
+    char *choice; /* borrowed from the block of `key` */
     bool fresh;   /* not yet in the file */
     bool instead; /* replaces a choice that this run could not use */
 } plan_entry;
 
-struct fast_plan {
-    char path[FAST_PATH_MAX]; /* "" keeps the plan in memory only */
+struct fast_conv_plan {
+    char path[FAST_PATH_MAX]; /* "": the plan is in memory only */
     plan_entry *entries;      /* [capacity], in order of arrival */
-    int64_t count, capacity;  /* of them */
-    uint64_t hash;            /* of what was asked for or put */
+    int64_t count, capacity;  /* used and allocated entries */
+    uint64_t hash;            /* hash of the choices that were read or stored */
 };
 
-static const plan_entry *find(const fast_plan *plan, const char *key)
+/* Find an entry by key, or NULL. */
+static const plan_entry *find(const fast_conv_plan *plan, const char *key)
 {
     for (int64_t i = 0; i < plan->count; i++)
         if (strcmp(plan->entries[i].key, key) == 0)
@@ -54,7 +55,8 @@ static const plan_entry *find(const fast_plan *plan, const char *key)
     return NULL;
 }
 
-static fast_err grow(fast_plan *plan)
+/* Make room for one more entry. */
+static fast_err grow(fast_conv_plan *plan)
 {
     if (plan->count < plan->capacity)
         return FAST_OK;
@@ -72,8 +74,8 @@ static fast_err grow(fast_plan *plan)
     return FAST_OK;
 }
 
-/* Keys and choices are not terminated by zero here: they may be parts of a line. */
-static fast_err add(fast_plan *plan, const char *key, size_t key_size, const char *choice,
+/* Append an entry. Key and choice need not be terminated: they may be parts of a line. */
+static fast_err add(fast_conv_plan *plan, const char *key, size_t key_size, const char *choice,
                     size_t choice_size, bool fresh)
 {
     char *block;
@@ -86,8 +88,8 @@ static fast_err add(fast_plan *plan, const char *key, size_t key_size, const cha
     return FAST_OK;
 }
 
-/* Take one line of a file, without its end; damaged ones and known keys are passed over. */
-static fast_err take_line(fast_plan *plan, const char *line, size_t size)
+/* Parse one line of a file, without its end; damaged lines and known keys are skipped. */
+static fast_err take_line(fast_conv_plan *plan, const char *line, size_t size)
 {
     char digits[HASH_DIGITS + 1] = { 0 }, key[PLAN_LINE_MAX + 1];
     if (size < HASH_DIGITS + 4 || size > HASH_DIGITS + 1 + PLAN_LINE_MAX ||
@@ -111,8 +113,8 @@ static fast_err take_line(fast_plan *plan, const char *line, size_t size)
     return add(plan, pair, key_size, tab + 1, pair_size - key_size - 1, false);
 }
 
-/* Add what the file holds; no file is an empty one. */
-static fast_err read_file(fast_plan *plan, const char *path)
+/* Add the choices of a file; a missing file is an empty one. */
+static fast_err read_file(fast_conv_plan *plan, const char *path)
 {
     char *text;
     size_t size;
@@ -131,7 +133,7 @@ static fast_err read_file(fast_plan *plan, const char *path)
     return err;
 }
 
-/* Where the plan lives: "" for memory only. */
+/* Choose the path of the plan: "" for memory only. */
 static fast_err choose_path(const char *path, char *to)
 {
     if (path) {
@@ -147,7 +149,7 @@ static fast_err choose_path(const char *path, char *to)
     return FAST_OK;
 }
 
-static void plan_free(fast_plan *plan)
+static void plan_free(fast_conv_plan *plan)
 {
     for (int64_t i = 0; i < plan->count; i++)
         fast__free(plan->entries[i].key);
@@ -155,15 +157,15 @@ static void plan_free(fast_plan *plan)
     fast__free(plan);
 }
 
-fast_err fast__plan_open(const char *path, fast_plan **out)
+fast_err fast__plan_open(const char *path, fast_conv_plan **out)
 {
-    fast_plan *plan;
+    fast_conv_plan *plan;
     FAST_TRY(fast__alloc("a plan", 1, sizeof *plan, &plan));
     fast_err err = choose_path(path, plan->path);
     if (!err && plan->path[0]) {
         err = read_file(plan, plan->path);
         if (err && err != FAST_ENOMEM) {
-            /* What cannot be read is measured again; the run goes on. */
+            /* An unreadable plan is measured again; the run continues. */
             fast__log(FAST_LOG_WARN, "the plan %s cannot be read: %s", plan->path,
                       fast_error_detail());
             err = FAST_OK;
@@ -177,9 +179,10 @@ fast_err fast__plan_open(const char *path, fast_plan **out)
     return FAST_OK;
 }
 
+/* Write all entries as lines. */
 static fast_err write_entries(void *ctx, void *stream)
 {
-    const fast_plan *plan = ctx;
+    const fast_conv_plan *plan = ctx;
     char pair[PLAN_LINE_MAX + 1], line[PLAN_LINE_MAX + HASH_DIGITS + 3];
     for (int64_t i = 0; i < plan->count; i++) {
         const int size =
@@ -192,9 +195,9 @@ static fast_err write_entries(void *ctx, void *stream)
 }
 
 /* Read the file again, add our new choices, replace it. The caller holds the lock. */
-static fast_err merge(const fast_plan *plan)
+static fast_err merge(const fast_conv_plan *plan)
 {
-    fast_plan merged = { .count = 0 };
+    fast_conv_plan merged = { .count = 0 };
     fast_err err = read_file(&merged, plan->path);
     for (int64_t i = 0; i < plan->count && !err; i++) {
         const plan_entry *e = &plan->entries[i];
@@ -211,7 +214,8 @@ static fast_err merge(const fast_plan *plan)
     return err;
 }
 
-static fast_err save(const fast_plan *plan)
+/* Create the folder, take the lock and merge. */
+static fast_err save(const fast_conv_plan *plan)
 {
     char lock_path[FAST_PATH_MAX + 8], folder[FAST_PATH_MAX];
     snprintf(folder, sizeof folder, "%s", plan->path);
@@ -235,7 +239,7 @@ static fast_err save(const fast_plan *plan)
     return err;
 }
 
-void fast__plan_close(fast_plan *plan)
+void fast__plan_close(fast_conv_plan *plan)
 {
     if (!plan)
         return;
@@ -248,14 +252,14 @@ void fast__plan_close(fast_plan *plan)
     plan_free(plan);
 }
 
-/* The order of questions counts, so that equal hashes mean equal runs. */
-static void count_in(fast_plan *plan, const plan_entry *entry)
+/* Hash an entry. The order of reads counts, so that equal hashes mean equal runs. */
+static void count_in(fast_conv_plan *plan, const plan_entry *entry)
 {
     plan->hash = fast__hash(entry->key, strlen(entry->key), plan->hash);
     plan->hash = fast__hash(entry->choice, strlen(entry->choice), plan->hash);
 }
 
-const char *fast__plan_get(fast_plan *plan, const char *key)
+const char *fast__plan_get(fast_conv_plan *plan, const char *key)
 {
     const plan_entry *entry = find(plan, key);
     if (!entry)
@@ -264,7 +268,7 @@ const char *fast__plan_get(fast_plan *plan, const char *key)
     return entry->choice;
 }
 
-fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
+fast_err fast__plan_put(fast_conv_plan *plan, const char *key, const char *choice)
 {
     FAST_ASSERT(key[0] != '\0' && !strpbrk(key, "\t\n"));
     FAST_ASSERT(choice[0] != '\0' && !strpbrk(choice, "\t\n"));
@@ -272,7 +276,7 @@ fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
     for (int64_t i = 0; i < plan->count; i++) {
         if (strcmp(plan->entries[i].key, key) != 0)
             continue;
-        /* Put again: the new choice replaces the old one, here and in the file. */
+        /* A repeated key: the new choice replaces the old one, here and in the file. */
         if (strcmp(plan->entries[i].choice, choice) != 0) {
             plan_entry old = plan->entries[i];
             FAST_TRY(add(plan, key, strlen(key), choice, strlen(choice), true));
@@ -288,7 +292,7 @@ fast_err fast__plan_put(fast_plan *plan, const char *key, const char *choice)
     return FAST_OK;
 }
 
-uint64_t fast__plan_hash(const fast_plan *plan)
+uint64_t fast__plan_hash(const fast_conv_plan *plan)
 {
     return plan->hash;
 }

@@ -44,9 +44,9 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-static fast_plan *reopen(const char *at)
+static fast_conv_plan *reopen(const char *at)
 {
-    fast_plan *plan;
+    fast_conv_plan *plan;
     assert_int_equal(fast__plan_open(at, &plan), FAST_OK);
     return plan;
 }
@@ -55,7 +55,7 @@ static void round_trip(void **state)
 {
     (void)state;
     unlink(path);
-    fast_plan *plan = reopen(path);
+    fast_conv_plan *plan = reopen(path);
     assert_null(fast__plan_get(plan, "a shape"));
     assert_int_equal(fast__plan_hash(plan), 0);
     assert_int_equal(fast__plan_put(plan, "a shape", "xsmm"), FAST_OK);
@@ -78,7 +78,7 @@ static void order_and_choice_count(void **state)
     (void)state;
     uint64_t hash[3];
     for (int i = 0; i < 3; i++) {
-        fast_plan *plan = reopen("");
+        fast_conv_plan *plan = reopen("");
         assert_int_equal(fast__plan_put(plan, i == 1 ? "b" : "a", "x"), FAST_OK);
         assert_int_equal(fast__plan_put(plan, i == 1 ? "a" : "b", i == 2 ? "y" : "x"), FAST_OK);
         hash[i] = fast__plan_hash(plan);
@@ -90,7 +90,7 @@ static void order_and_choice_count(void **state)
 static void put_again_replaces(void **state)
 {
     (void)state;
-    fast_plan *plan = reopen("");
+    fast_conv_plan *plan = reopen("");
     assert_int_equal(fast__plan_put(plan, "a", "x"), FAST_OK);
     assert_int_equal(fast__plan_put(plan, "b", "x"), FAST_OK);
     assert_int_equal(fast__plan_put(plan, "a", "longer than before"), FAST_OK);
@@ -116,7 +116,7 @@ static void damaged(void **state)
 {
     (void)state;
     unlink(path);
-    fast_plan *plan = reopen(path);
+    fast_conv_plan *plan = reopen(path);
     assert_int_equal(fast__plan_put(plan, "first", "xsmm"), FAST_OK);
     assert_int_equal(fast__plan_put(plan, "second", "im2col"), FAST_OK);
     fast__plan_close(plan);
@@ -154,7 +154,7 @@ static void hostile(void **state)
     for (int i = 0; i < 200000; i++)
         fputc(i % 977 == 0 ? '\n' : i * 7 % 251, file);
     fclose(file);
-    fast_plan *plan = reopen(path);
+    fast_conv_plan *plan = reopen(path);
     assert_null(fast__plan_get(plan, "first"));
     assert_int_equal(fast__plan_put(plan, "first", "xsmm"), FAST_OK);
     fast__plan_close(plan);
@@ -167,7 +167,7 @@ static void hostile(void **state)
 static void not_writable(void **state)
 {
     (void)state;
-    fast_plan *plan = reopen("/proc/fast/plan");
+    fast_conv_plan *plan = reopen("/proc/fast/plan");
     assert_int_equal(fast__plan_put(plan, "a", "x"), FAST_OK);
     assert_string_equal(fast__plan_get(plan, "a"), "x");
     fast__plan_close(plan);
@@ -183,7 +183,7 @@ static void concurrent(void **state)
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            fast_plan *plan;
+            fast_conv_plan *plan;
             char key[48], choice[32];
             if (fast__plan_open(path, &plan) != FAST_OK)
                 _exit(1);
@@ -204,7 +204,7 @@ static void concurrent(void **state)
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
     }
-    fast_plan *plan = reopen(path);
+    fast_conv_plan *plan = reopen(path);
     for (int i = 0; i < WRITERS * KEYS; i++) {
         char key[48];
         snprintf(key, sizeof key, "writer %d key %d", i / KEYS, i % KEYS);
@@ -218,7 +218,7 @@ static void out_of_memory(void **state)
 {
     (void)state;
     for (int n = 0;; n++) {
-        fast_plan *plan = NULL;
+        fast_conv_plan *plan = NULL;
         fast__alloc_fail_after(n, true);
         fast_err err = fast__plan_open(path, &plan);
         if (!err)

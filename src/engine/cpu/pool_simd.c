@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling. The largest of a window is found together with its place, one byte, which is all that
- * the way back needs: no input, no output. Windows of 2 x 2 at stride 2, which most networks have,
- * get a tournament of their own, and a way back that writes every gradient exactly once.
- * Memory: the forward pass reads the input once and writes a quarter; back the other way round.
+ * Pooling. The maximum of a window is found together with its index, one byte, which is all that
+ * the backward pass needs: no input, no output. Windows of 2 x 2 at stride 2, which most networks
+ * have, get a tournament of their own, and a backward pass that writes every gradient exactly once.
+ * Memory traffic: the forward pass reads the input once and writes a quarter; backward the reverse.
  */
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };
 
-/* True where a beats b: larger, or no number. */
+/* True if a beats b: larger, or NaN. */
 static inline vec_int beats(fast_vec a, fast_vec b)
 {
     return (a > b) | (a != a);
 }
 
+/* Add the bias, apply relu, and store the result and the index of the winner. */
 static inline void finish(fast_vec best, vec_int place, fast_vec bias, bool relu, float *y,
                           uint8_t *won, int64_t high)
 {
@@ -30,7 +31,7 @@ static inline void finish(fast_vec best, vec_int place, fast_vec bias, bool relu
         *(vec_byte *)(void *)(won + high) = __builtin_convertvector(place >> 8, vec_byte);
 }
 
-/* The places of 16 winners; -1 where relu cut them off. */
+/* Load the indices of 16 winners; -1 if relu clipped them. */
 static inline vec_int places(const uint8_t *won, int64_t high)
 {
     vec_int place = __builtin_convertvector(*(const vec_byte *)(const void *)won, vec_int);
@@ -41,18 +42,20 @@ static inline vec_int places(const uint8_t *won, int64_t high)
     return place | (place == FAST_POOL_WINDOW_MAX);
 }
 
+/* Tell whether windows are 2 x 2 at stride 2 without padding. */
 static bool pairs(const fast_pool_shape *s)
 {
     return s->kernel[0] == 2 && s->kernel[1] == 2 && s->stride[0] == 2 && s->stride[1] == 2 &&
            !s->pad[0] && !s->pad[1] && s->dilation[0] == 1 && s->dilation[1] == 1;
 }
 
+/* a where the mask is -1, b where it is 0. */
 static inline vec_int choose(vec_int mask, vec_int a, vec_int b)
 {
     return (vec_int)vec_select(mask, (fast_vec)a, (fast_vec)b);
 }
 
-/* One output position of 2 x 2 windows: `right` and `down` lead to the neighbours. */
+/* One output position of 2 x 2 windows: `right` and `down` are the offsets of the neighbours. */
 static inline void max_pair(const fast_pool_shape *s, const float *x, int64_t right, int64_t down,
                             const float *bias, bool relu, float *y, uint8_t *won)
 {
@@ -74,7 +77,7 @@ static inline void max_pair(const fast_pool_shape *s, const float *x, int64_t ri
     }
 }
 
-/* Any window: places count through it, clipped ones included. */
+/* One output position of any window; indices count all places, clipped ones included. */
 static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int64_t ox,
                        const float *bias, bool relu, float *y, uint8_t *won)
 {
@@ -103,6 +106,7 @@ static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int
         }
 }
 
+/* The tournament for 2 x 2 windows, the general loop otherwise. */
 static void max_forward(const fast_pool_shape *s, const float *x, const float *bias, bool relu,
                         float *y, uint8_t *won)
 {
@@ -120,7 +124,8 @@ static void max_forward(const fast_pool_shape *s, const float *x, const float *b
         }
 }
 
-/* One row of 16-vectors of dy and its winners: gives the sum of what passed. */
+/* Distribute one row of dy to its winners of 2 x 2 windows; returns the sum of the passed
+ * gradients. */
 static inline fast_vec back_pair(int64_t lanes, const uint8_t *won, const float *dy, float *dx,
                                  int64_t right, int64_t down)
 {
@@ -138,6 +143,8 @@ static inline fast_vec back_pair(int64_t lanes, const uint8_t *won, const float 
     return sum;
 }
 
+/* Distribute one row of dy to its winners of any window; returns the sum of the passed
+ * gradients. */
 static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const float *dy,
                             float *dx, int64_t oy, int64_t ox, int64_t c)
 {
@@ -160,7 +167,7 @@ static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const 
     return sum;
 }
 
-/* Pixels that no 2 x 2 window covers: the last column and row of odd sizes. */
+/* Clear the pixels that no 2 x 2 window covers: the last column and row of odd sizes. */
 static void clear_rest(const fast_pool_shape *s, float *dx)
 {
     const int64_t pixel = s->channels * s->lanes;
@@ -172,6 +179,7 @@ static void clear_rest(const fast_pool_shape *s, float *dx)
     }
 }
 
+/* The sums of bias gradients have two levels, as in elem_simd.c. */
 static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
                      bool accumulate, float *db, float *scratch)
 {
@@ -205,7 +213,7 @@ static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *
         db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
 }
 
-/* Call `body` for each input pixel `in` (a row of all channels) of each window `p`. */
+/* Execute `body` for each input pixel `in` (a row of all channels) of each window `p`. */
 #define FOR_WINDOWS(s, p, in, body)                                                  \
     for (int64_t p = 0; p < (s)->out_h * (s)->out_w; p++)                            \
         for (int64_t k_ = 0; k_ < (s)->kernel[0] * (s)->kernel[1]; k_++) {           \
@@ -219,6 +227,7 @@ static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *
             body                                                                     \
         }
 
+/* Add every pixel of a window, scaled; padding adds nothing. */
 static void average(const fast_pool_shape *s, const float *x, float *y)
 {
     const fast_vec scale = vec_set(1.0f / (float)(s->kernel[0] * s->kernel[1]));
@@ -249,6 +258,7 @@ static void average_back(const fast_pool_shape *s, const float *dy, float *dx)
     })
 }
 
+/* Two partial sums hide the latency of additions. */
 static void global(int64_t positions, int64_t channels, int64_t lanes, const float *x, float *y)
 {
     const int64_t n = channels * lanes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which instruction set the kernels of the cpu engine use: the best one that the processor has and
- * that this build holds (cmake/simd.cmake), lowered by FAST_ISA in the environment. Asked when a
+ * The instruction set of the cpu engine's kernels: the best that the processor has and that this
+ * build contains (cmake/simd.cmake), lowered by FAST_ISA in the environment. It is chosen when a
  * program is compiled, never while it runs.
  */
 #include "engine/cpu/simd.h"
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The best instruction set of this processor and build. */
 static fast_isa isa_of_processor(void)
 {
 #ifdef FAST_HAVE_X86_SIMD

@@ -11,14 +11,14 @@
  */
 typedef enum fast_isa { FAST_ISA_BASE, FAST_ISA_AVX2, FAST_ISA_AVX512 } fast_isa;
 
-/* The best set that this processor has and this build was compiled for. FAST_ISA in the environment
- * ("base", "avx2", "avx512") can lower it, for tests. */
+/* Return the best instruction set that this processor has and this build contains. FAST_ISA in the
+ * environment ("base", "avx2", "avx512") can lower it, for tests. */
 fast_isa fast__isa(void);
 const char *fast__isa_name(fast_isa isa);
 
 /* 16 floats; loads and stores through it need 64-byte alignment. */
 typedef float fast_vec __attribute__((vector_size(64), aligned(64)));
-/* The same with the alignment of a float. */
+/* 16 floats with the alignment of a single float. */
 typedef float fast_vecu __attribute__((vector_size(64), aligned(4)));
 
 #define FAST_VEC 16 /* activations are padded to a multiple of it: lanes */
@@ -27,4 +27,20 @@ typedef float fast_vecu __attribute__((vector_size(64), aligned(4)));
 #define FAST_SIMD_PASTE(name, isa)  FAST_SIMD_PASTE2(name, isa)
 #ifdef FAST_ISA
 #define FAST_SIMD(name) FAST_SIMD_PASTE(name, FAST_ISA)
+#endif
+
+/* Declare the tables of kernels fast__x_kernels, one per instruction set. */
+#define FAST_KERNELS(x)                                       \
+    extern const fast_##x##_kernels fast__##x##_kernels_base; \
+    extern const fast_##x##_kernels fast__##x##_kernels_avx2; \
+    extern const fast_##x##_kernels fast__##x##_kernels_avx512;
+
+/* The table of kernels x for an instruction set. */
+#ifdef FAST_HAVE_X86_SIMD
+#define FAST_KERNELS_PICK(x, isa)                           \
+    ((isa) == FAST_ISA_AVX512 ? &fast__##x##_kernels_avx512 \
+     : (isa) == FAST_ISA_AVX2 ? &fast__##x##_kernels_avx2   \
+                              : &fast__##x##_kernels_base)
+#else
+#define FAST_KERNELS_PICK(x, isa) ((void)(isa), &fast__##x##_kernels_base)
 #endif

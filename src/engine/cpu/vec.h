@@ -2,12 +2,18 @@
 #pragma once
 
 /*
- * What x_simd.c files are written with: vectors of 16 floats, by the compiler's extension, with
- * intrinsics only where the compiler has no words for it. Included by those files alone.
+ * The vocabulary of x_simd.c files: vectors of 16 floats, by the compiler's extension, with
+ * intrinsics only where the extension has no equivalent. Included by those files alone.
  *
  * Errors (kernels_test.c): exp, tanh 2e-7, sigmoid 3e-7, relative; gelu by erf 2e-7 of |x|.
  */
 #include "engine/cpu/simd.h"
+
+/* How the basic operations are inlined: a file whose loops the compiler would otherwise cut into
+ * functions defines it as always_inline before it includes this header. */
+#ifndef VEC_INLINE
+#define VEC_INLINE static inline
+#endif
 
 /* Vectors wider than the baseline are passed between functions of one file only. */
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -19,19 +25,18 @@
 
 typedef int32_t vec_int __attribute__((vector_size(64), aligned(64)));
 typedef uint8_t vec_byte __attribute__((vector_size(16), aligned(1)));
-typedef double vec_double __attribute__((vector_size(128), aligned(64)));
 
-static inline fast_vec vec_set(float a)
+VEC_INLINE fast_vec vec_set(float a)
 {
     return (fast_vec){ a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a };
 }
 
-static inline fast_vec vec_load(const float *p)
+VEC_INLINE fast_vec vec_load(const float *p)
 {
     return *(const fast_vec *)(const void *)p;
 }
 
-static inline void vec_store(float *p, fast_vec a)
+VEC_INLINE void vec_store(float *p, fast_vec a)
 {
     *(fast_vec *)(void *)p = a;
 }
@@ -39,11 +44,6 @@ static inline void vec_store(float *p, fast_vec a)
 static inline fast_vec vec_loadu(const float *p)
 {
     return *(const fast_vecu *)(const void *)p;
-}
-
-static inline void vec_storeu(float *p, fast_vec a)
-{
-    *(fast_vecu *)(void *)p = a;
 }
 
 /* a where the mask is -1, b where it is 0. */
@@ -62,6 +62,7 @@ static inline fast_vec vec_and(vec_int mask, fast_vec a)
     return (fast_vec)((vec_int)a & mask);
 }
 
+/* The maximum; b if either is NaN. */
 static inline fast_vec vec_max(fast_vec a, fast_vec b)
 {
 #ifdef __AVX512F__
@@ -69,6 +70,15 @@ static inline fast_vec vec_max(fast_vec a, fast_vec b)
 #else
     return vec_select(a > b, a, b);
 #endif
+}
+
+/* max(0, x), and 0 for NaN; vec_max(0, x) passes NaN on. */
+VEC_INLINE fast_vec vec_relu(fast_vec x)
+{
+    fast_vec y;
+    for (int i = 0; i < FAST_VEC; i++)
+        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+    return y;
 }
 
 static inline fast_vec vec_min(fast_vec a, fast_vec b)
@@ -96,7 +106,7 @@ static inline fast_vec vec_sqrt(fast_vec a)
 #endif
 }
 
-/* Pairwise, so that every instruction set gives the same bits. */
+/* Sum pairwise, so that every instruction set gives the same bits. */
 static inline float vec_sum(fast_vec a)
 {
     float s[FAST_VEC];
@@ -107,17 +117,7 @@ static inline float vec_sum(fast_vec a)
     return s[0];
 }
 
-static inline double vec_sum_double(const double *a)
-{
-    double s[FAST_VEC];
-    memcpy(s, a, sizeof s);
-    for (int width = FAST_VEC / 2; width; width /= 2)
-        for (int i = 0; i < width; i++)
-            s[i] += s[i + width];
-    return s[0];
-}
-
-/* Lanes [0, count) of a vector. */
+/* The mask of lanes [lo, hi) of a vector. */
 static inline vec_int vec_lanes(int64_t lo, int64_t hi)
 {
     const vec_int index = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -126,7 +126,7 @@ static inline vec_int vec_lanes(int64_t lo, int64_t hi)
     return (index >= a) & (index < b);
 }
 
-/* A bit a lane, for masks that wait in memory for the way back. */
+/* One bit per lane, for masks that are saved for the backward pass. */
 static inline uint16_t vec_bits(vec_int mask)
 {
 #ifdef __AVX512F__
@@ -139,6 +139,7 @@ static inline uint16_t vec_bits(vec_int mask)
 #endif
 }
 
+/* The mask of vec_bits(). */
 static inline vec_int vec_mask(uint16_t bits)
 {
 #ifdef __AVX512F__
@@ -182,7 +183,7 @@ static inline fast_vec vec_exp(fast_vec x)
     return y * a * b;
 }
 
-/* x + x u q(u), u = x^2, near 0, where the other form cancels. */
+/* Near 0 x + x u q(u), u = x^2, because 1 - 2 / (exp(2 x) + 1) cancels there. */
 static inline fast_vec vec_tanh(fast_vec x)
 {
     const fast_vec t = vec_min(vec_abs(x), vec_set(10.0f)), u = t * t;

@@ -9,14 +9,14 @@
  *
  *   F(2x2,3x3) saves 2.25 times, F(4x4,3x3) 4, F(6x6,3x3) 5.06, F(2x2,5x5) 2.78, F(4x4,5x5) 6.25.
  *
- * The price is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
- * 2e-5, which training does not notice.
+ * The cost is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
+ * 2e-5, which has no effect on training.
  *
  * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed
- * back while its planes are in the second-level cache; nothing is kept between passes, since making
- * V again costs less than bringing it from memory. In the way back dM serves both gradients, and
- * the gradient of V takes V's place. A plane is [channel][position][16], so a product has positions
- * times 16 rows.
+ * back while its planes are in the second-level cache; nothing is saved between passes, since
+ * recomputing V costs less than reading it from memory. In the backward pass dM serves both
+ * gradients, and the gradient of V replaces V. A plane is [channel][position][16], so a product has
+ * positions times 16 rows.
  */
 #include "base/memory.h"
 #include "engine/cpu/conv_kernels.h"
@@ -27,58 +27,48 @@
 #include <string.h>
 
 enum {
-    FORWARD_BYTES = 1 << 18, /* planes of a block on the way forward: part of the level-2 cache */
-    BACKWARD_BYTES =
-        1 << 23,       /* on the way back, where sums over more positions pay for more memory */
-    POSITIONS_MIN = 4, /* of a block: fewer make slow products */
+    FORWARD_BYTES = 1 << 18,  /* planes of a forward block: part of the level-2 cache */
+    BACKWARD_BYTES = 1 << 23, /* planes of a backward block: longer sums are worth more memory */
+    POSITIONS_MIN = 4,        /* smallest block: fewer positions make slow products */
     POSITIONS_MAX = 16
 };
 
-/* How the positions of one direction are cut to blocks. */
-typedef struct blocking {
-    int64_t block;    /* positions of a block: a multiple of `vectors` */
-    int64_t in_step;  /* floats from plane to plane of V, and of M; a vector more than needed, so */
-    int64_t out_step; /* that planes do not fall on the same sets of the cache */
-    fast_gemm
-        gemm[2]; /* forward M = V U', backward dV = dM U: for a whole block and for the last */
-} blocking;
+/* How the positions of one pass are divided into blocks. */
+typedef struct winograd_blocking {
+    int64_t block;     /* positions of a block: a multiple of `vectors` */
+    int64_t in_step;   /* floats from plane to plane of V, one vector more than needed, */
+    int64_t out_step;  /* and of M, so that planes use different sets of the cache */
+    fast_gemm gemm[2]; /* M = V U', or dV = dM U: of a whole block and of the last one */
+} winograd_blocking;
 
-typedef struct winograd {
-    fast_conv_shape shape;
-    const fast_winograd_kernels *kernels;
-    const fast_conv_kernels *conv;
-    int64_t planes; /* n n */
-    int64_t tiles_y, tiles_x;
-    int64_t vectors;   /* of 16 lanes that are transformed together */
-    int64_t positions; /* tiles times lanes / 16 */
-    int64_t
-        weights; /* floats from plane to plane of U: in_c out_c, up to an odd number of vectors */
-    blocking forward, backward;
-} winograd;
+typedef struct conv_winograd {
+    fast_conv_shape shape;                /* the convolution */
+    const fast_winograd_kernels *kernels; /* transforms of the variant */
+    const fast_conv_kernels *conv;        /* sums of products, bias and relu */
+    int64_t planes;                       /* number of planes, n n */
+    int64_t tiles_y, tiles_x;             /* number of tiles along each axis */
+    int64_t vectors;                      /* vectors of 16 lanes that are transformed together */
+    int64_t positions;                    /* tiles times lanes / 16 */
+    int64_t weights; /* floats from plane to plane of U: in_c out_c, to an odd number of vectors */
+    winograd_blocking forward, backward;
+} conv_winograd;
 
-/* Parts of the scratch memory. */
-typedef struct memory {
-    float *packed; /* [r r][weights]: by taps */
+/* The parts of the scratch memory. */
+typedef struct winograd_memory {
+    float *packed; /* [r r][weights]: weights by taps */
     float *u;      /* [n n][weights] */
     float *du;     /* [n n][weights]: backward only */
     float *v, *m;  /* planes of a block */
-} memory;
+} winograd_memory;
 
+/* The transforms of a variant for this processor. */
 static const fast_winograd_kernels *kernels_of(int variant)
 {
-#ifdef FAST_HAVE_X86_SIMD
-    switch (fast__isa()) {
-    case FAST_ISA_AVX512:
-        return &fast__winograd_kernels_avx512[variant];
-    case FAST_ISA_AVX2:
-        return &fast__winograd_kernels_avx2[variant];
-    case FAST_ISA_BASE:
-        break;
-    }
-#endif
-    return &fast__winograd_kernels_base[variant];
+    const fast_isa isa = fast__isa();
+    return &(*FAST_KERNELS_PICK(winograd_list, isa))[variant];
 }
 
+/* Winograd needs stride 1, no dilation, one group and the variant's kernel size. */
 static bool fits(const fast_conv_shape *s, int variant)
 {
     const fast_winograd_kernels *k = kernels_of(variant);
@@ -88,13 +78,14 @@ static bool fits(const fast_conv_shape *s, int variant)
     return s->groups == 1 && s->in_c * s->out_c < INT32_MAX / 256;
 }
 
-static blocking make_blocking(const winograd *self, int64_t bytes, bool back)
+/* Choose the size of blocks so that their planes have at most `bytes`. */
+static winograd_blocking make_blocking(const conv_winograd *self, int64_t bytes, bool back)
 {
     const fast_conv_shape *s = &self->shape;
     const int64_t each = self->planes * (s->in_c + s->out_c) * FAST_VEC * (int64_t)sizeof(float);
     int64_t most = bytes / each;
     most = most < POSITIONS_MIN ? POSITIONS_MIN : most > POSITIONS_MAX ? POSITIONS_MAX : most;
-    blocking b = { .block = most / self->vectors * self->vectors };
+    winograd_blocking b = { .block = most / self->vectors * self->vectors };
     if (b.block > self->positions)
         b.block = self->positions;
     b.in_step = (s->in_c * b.block | 1) * FAST_VEC;
@@ -113,9 +104,10 @@ static blocking make_blocking(const winograd *self, int64_t bytes, bool back)
     return b;
 }
 
+/* Sizes and blocks of both passes; all memory is scratch. */
 static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
 {
-    winograd *self;
+    conv_winograd *self;
     FAST_TRY(fast__alloc("a convolution", 1, sizeof *self, &self));
     const fast_winograd_kernels *k = kernels_of(variant);
     self->shape = *s;
@@ -141,6 +133,7 @@ static void winograd_close(void *self)
     fast__free(self);
 }
 
+/* Take `count` floats at *at; NULL while only measuring. */
 static float *take(float *base, int64_t count, int64_t *at)
 {
     float *part = base ? base + *at : NULL;
@@ -148,9 +141,9 @@ static float *take(float *base, int64_t count, int64_t *at)
     return part;
 }
 
-/* Lay the parts of a pass out from `base`, which may be NULL; returns their size in floats. */
-static int64_t lay_out(const winograd *self, const blocking *b, bool back, float *base,
-                       memory *parts)
+/* Lay out the parts of a pass from `base`, which may be NULL; returns their size in floats. */
+static int64_t lay_out(const conv_winograd *self, const winograd_blocking *b, bool back,
+                       float *base, winograd_memory *parts)
 {
     const int64_t r = self->kernels->r, u = self->planes * self->weights;
     int64_t at = 0;
@@ -164,22 +157,22 @@ static int64_t lay_out(const winograd *self, const blocking *b, bool back, float
 
 static int64_t winograd_scratch(const void *memory_of)
 {
-    const winograd *self = memory_of;
-    memory parts;
+    const conv_winograd *self = memory_of;
+    winograd_memory parts;
     const int64_t forward = lay_out(self, &self->forward, false, NULL, &parts);
     const int64_t backward = lay_out(self, &self->backward, self->shape.train, NULL, &parts);
     return forward > backward ? forward : backward;
 }
 
-/* Weights by taps, [r r][o][c] or, turned, [r r][c][o]; then U. */
-static void transform_weights(const winograd *self, const float *w, bool turned,
-                              const memory *parts)
+/* Reorder weights by taps, [r r][o][c] or, transposed, [r r][c][o]; then compute U. */
+static void transform_weights(const conv_winograd *self, const float *w, bool transposed,
+                              const winograd_memory *parts)
 {
     const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
     const int64_t in_c = self->shape.in_c, out_c = self->shape.out_c;
     for (int64_t o = 0; o < out_c; o++) {
         for (int64_t c = 0; c < in_c; c++) {
-            float *to = parts->packed + (turned ? c * out_c + o : o * in_c + c);
+            float *to = parts->packed + (transposed ? c * out_c + o : o * in_c + c);
             for (int64_t tap = 0; tap < area; tap++)
                 to[tap * self->weights] = *w++;
         }
@@ -190,8 +183,8 @@ static void transform_weights(const winograd *self, const float *w, bool turned,
     self->kernels->weights(parts->packed, parts->u, self->weights);
 }
 
-/* dU [n n][o][c] to dw. */
-static void finish_weights(const winograd *self, const memory *parts, float *dw)
+/* Transform dU [n n][o][c] to dw. */
+static void finish_weights(const conv_winograd *self, const winograd_memory *parts, float *dw)
 {
     const int64_t area = (int64_t)self->kernels->r * self->kernels->r;
     self->kernels->weights_grad(parts->du, parts->packed, self->weights);
@@ -200,9 +193,9 @@ static void finish_weights(const winograd *self, const memory *parts, float *dw)
             *dw++ = parts->packed[tap * self->weights + i];
 }
 
-/* Describe a position's tile of the input or of the output. */
-static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64_t position,
-                                  bool input, const float *image)
+/* Describe the tile of a position in the input or in the output. */
+static fast_winograd_tile tile_at(const conv_winograd *self, const winograd_blocking *b,
+                                  int64_t position, bool input, const float *image)
 {
     const fast_conv_shape *s = &self->shape;
     const fast_winograd_kernels *k = self->kernels;
@@ -230,7 +223,8 @@ static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64
         t.known[axis] = at[axis] > 0 ? k->n - k->m : 0;
         offset += start * (axis == 0 ? t.row : t.column);
     }
-    /* A pointer before the image is never followed, but may not be formed by arithmetic on it. */
+    /* A pointer before the image is never dereferenced, but must not be formed by pointer
+     * arithmetic. */
     t.image = (float *)((uintptr_t)image + (uintptr_t)(offset * (int64_t)sizeof *image));
     return t;
 }
@@ -238,8 +232,8 @@ static fast_winograd_tile tile_at(const winograd *self, const blocking *b, int64
 typedef void transform_fn(const fast_winograd_tile *tile);
 
 /* Transform the positions [first, first + count) between an image and planes. */
-static void transform_block(const winograd *self, const blocking *b, int64_t first, int64_t count,
-                            bool input, const float *image, float *planes,
+static void transform_block(const conv_winograd *self, const winograd_blocking *b, int64_t first,
+                            int64_t count, bool input, const float *image, float *planes,
                             const fast_conv_io *finish, transform_fn *transform)
 {
     for (int64_t p = 0; p < count; p += self->vectors) {
@@ -253,10 +247,10 @@ static void transform_block(const winograd *self, const blocking *b, int64_t fir
     }
 }
 
-/* With one input channel the products are one each: the transform of the outputs makes them, and
- * they need not go through memory. */
-static void outputs_of_one(const winograd *self, int64_t first, int64_t count,
-                           const fast_conv_io *io, const memory *parts)
+/* With one input channel each product has one term: the output transform computes it, which saves a
+ * trip through memory. */
+static void outputs_of_one(const conv_winograd *self, int64_t first, int64_t count,
+                           const fast_conv_io *io, const winograd_memory *parts)
 {
     for (int64_t p = 0; p < count; p += self->vectors) {
         fast_winograd_tile tile = tile_at(self, &self->forward, first + p, false, io->y);
@@ -271,11 +265,12 @@ static void outputs_of_one(const winograd *self, int64_t first, int64_t count,
     }
 }
 
+/* Blocks of positions: transform, multiply plane by plane, transform back. */
 static void winograd_forward(const void *memory_of, const fast_conv_io *io)
 {
-    const winograd *self = memory_of;
-    const blocking *b = &self->forward;
-    memory parts;
+    const conv_winograd *self = memory_of;
+    const winograd_blocking *b = &self->forward;
+    winograd_memory parts;
     lay_out(self, b, false, io->scratch, &parts);
     transform_weights(self, io->w, false, &parts);
     for (int64_t first = 0; first < self->positions; first += b->block) {
@@ -292,11 +287,11 @@ static void winograd_forward(const void *memory_of, const fast_conv_io *io)
     }
 }
 
-/* The products of one block on the way back. */
-static void multiply_back(const winograd *self, int64_t count, const fast_conv_io *io,
-                          const memory *parts)
+/* The products of one block of the backward pass. */
+static void multiply_back(const conv_winograd *self, int64_t count, const fast_conv_io *io,
+                          const winograd_memory *parts)
 {
-    const blocking *b = &self->backward;
+    const winograd_blocking *b = &self->backward;
     const fast_dot dot = { .m = self->shape.out_c,
                            .n = self->shape.in_c,
                            .count = 1,
@@ -313,11 +308,12 @@ static void multiply_back(const winograd *self, int64_t count, const fast_conv_i
     }
 }
 
-/* The gradient of the weights for one input channel: as outputs_of_one(), the products are made in
- * the transform. The sums over lanes take the place of M. */
-static void weights_of_one(const winograd *self, const fast_conv_io *io, const memory *parts)
+/* The gradient of the weights for one input channel: as in outputs_of_one(), the transform computes
+ * the products. The sums over lanes replace M. */
+static void weights_of_one(const conv_winograd *self, const fast_conv_io *io,
+                           const winograd_memory *parts)
 {
-    const blocking *b = &self->backward;
+    const winograd_blocking *b = &self->backward;
     const int64_t sums = self->shape.out_c * self->planes;
     memset(parts->m, 0, (size_t)(sums * FAST_VEC) * sizeof *parts->m);
     for (int64_t first = 0; first < self->positions; first += b->block) {
@@ -341,12 +337,13 @@ static void weights_of_one(const winograd *self, const fast_conv_io *io, const m
     finish_weights(self, parts, io->dw);
 }
 
+/* Blocks of positions: V and dM, products for dU and dV, transform of dV. */
 static void winograd_backward(const void *memory_of, const fast_conv_io *io)
 {
-    const winograd *self = memory_of;
+    const conv_winograd *self = memory_of;
     const fast_winograd_kernels *k = self->kernels;
-    const blocking *b = &self->backward;
-    memory parts;
+    const winograd_blocking *b = &self->backward;
+    winograd_memory parts;
     FAST_ASSERT(self->shape.train);
     lay_out(self, b, true, io->scratch, &parts);
     if (self->shape.in_c == 1 && io->dw && !io->dx) {

@@ -1,108 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16
- * lanes, so the arithmetic of a transform is that of the scalar formula and no shuffle is needed.
- * The variants differ in their constants only; winograd_tile.inc is expanded for each.
+ * lanes, so a transform is the scalar formula and needs no shuffles. The variants differ in their
+ * constants only; winograd_tile.inc is expanded for each.
  */
+#define VEC_INLINE static inline __attribute__((always_inline))
+#include "engine/cpu/vec.h"
 #include "engine/cpu/winograd_kernels.h"
 #include "engine/cpu/winograd_transforms.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-INLINE fast_vec splat(float x)
+/* Load a vector, times a weight if `scale` is not NULL. */
+VEC_INLINE fast_vec scaled(const float *from, const float *scale)
 {
-    return (fast_vec){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
+    return scale ? vec_load(from) * vec_set(*scale) : vec_load(from);
 }
 
-INLINE fast_vec load(const float *from)
-{
-    return *(const fast_vec *)(const void *)from;
-}
-
-INLINE void store(float *to, fast_vec x)
-{
-    *(fast_vec *)(void *)to = x;
-}
-
-INLINE fast_vec scaled(const float *from, const float *scale)
-{
-    return scale ? load(from) * splat(*scale) : load(from);
-}
-
-INLINE fast_vec relu_vec(fast_vec x)
-{
-    fast_vec y;
-    for (int i = 0; i < FAST_VEC; i++)
-        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
-    return y;
-}
-
-/* Whether the whole tile, of `extent` pixels a side, lies in the image. */
-INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
+/* Tell whether the whole tile, of `extent` pixels a side, is inside the image. */
+VEC_INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
 {
     return tile->first[0] == 0 && tile->first[1] == 0 && tile->end[0] == extent &&
            tile->end[1] == extent;
 }
 
-#define NAME(x) x##_2_3
-#define M       2
-#define R       3
-#define N       4
-#define MAP_BT  winograd_bt_4
-#define MAP_B   winograd_b_4
-#define MAP_AT  winograd_at_2_3
-#define MAP_A   winograd_a_2_3
-#define MAP_G   winograd_g_2_3
-#define MAP_GT  winograd_gt_2_3
+/* Names and maps of a variant, from M, R and N as winograd_tile.inc finds them. */
+#define JOIN(a, b)      JOIN_(a, b)
+#define JOIN_(a, b)     a##b
+#define JOIN3(a, m, r)  JOIN3_(a, m, r)
+#define JOIN3_(a, m, r) a##_##m##_##r
+#define NAME(x)         JOIN3(x, M, R)
+#define MAP_BT          JOIN(winograd_bt_, N)
+#define MAP_B           JOIN(winograd_b_, N)
+#define MAP_AT          JOIN3(winograd_at, M, R)
+#define MAP_A           JOIN3(winograd_a, M, R)
+#define MAP_G           JOIN3(winograd_g, M, R)
+#define MAP_GT          JOIN3(winograd_gt, M, R)
+
+#define M 2
+#define R 3
+#define N 4
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_4_3
-#define M       4
-#define R       3
-#define N       6
-#define MAP_BT  winograd_bt_6
-#define MAP_B   winograd_b_6
-#define MAP_AT  winograd_at_4_3
-#define MAP_A   winograd_a_4_3
-#define MAP_G   winograd_g_4_3
-#define MAP_GT  winograd_gt_4_3
+#define M 4
+#define R 3
+#define N 6
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_6_3
-#define M       6
-#define R       3
-#define N       8
-#define MAP_BT  winograd_bt_8
-#define MAP_B   winograd_b_8
-#define MAP_AT  winograd_at_6_3
-#define MAP_A   winograd_a_6_3
-#define MAP_G   winograd_g_6_3
-#define MAP_GT  winograd_gt_6_3
+#define M 6
+#define R 3
+#define N 8
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_2_5
-#define M       2
-#define R       5
-#define N       6
-#define MAP_BT  winograd_bt_6
-#define MAP_B   winograd_b_6
-#define MAP_AT  winograd_at_2_5
-#define MAP_A   winograd_a_2_5
-#define MAP_G   winograd_g_2_5
-#define MAP_GT  winograd_gt_2_5
+#define M 2
+#define R 5
+#define N 6
 #include "engine/cpu/winograd_tile.inc"
 
-#define NAME(x) x##_4_5
-#define M       4
-#define R       5
-#define N       8
-#define MAP_BT  winograd_bt_8
-#define MAP_B   winograd_b_8
-#define MAP_AT  winograd_at_4_5
-#define MAP_A   winograd_a_4_5
-#define MAP_G   winograd_g_4_5
-#define MAP_GT  winograd_gt_4_5
+#define M 4
+#define R 5
+#define N 8
 #include "engine/cpu/winograd_tile.inc"
 
 #define KERNELS(m_, r_)                                                                  \
@@ -113,6 +70,6 @@ INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
         .weights_grad = weights_grad_##m_##_##r_, .weights_one = weights_one_##m_##_##r_ \
     }
 
-const fast_winograd_kernels FAST_SIMD(fast__winograd_kernels)[FAST_WINOGRAD_VARIANTS] = {
+const fast_winograd_list_kernels FAST_SIMD(fast__winograd_list_kernels) = {
     KERNELS(2, 3), KERNELS(4, 3), KERNELS(6, 3), KERNELS(2, 5), KERNELS(4, 5),
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference engine: plain C, one operator after the other, row-major activations. It is the
- * truth that other engines are tested against, and the engine of builds that have nothing but a C
- * library.
+ * The reference engine: plain C, one operator after the other, row-major activations. Other engines
+ * are tested against it, and builds with nothing but a C library use it.
  *
  *     forward    for each node in order: y = f(x)
  *     loss       outputs -> loss and dy of the last node
@@ -10,8 +9,8 @@
  *
  * Every node has its own output, and in training its own gradient, which starts at zero and to
  * which each consumer adds: so a node may have any number of consumers. A workspace is one block; a
- * pass allocates nothing. A node's gradient is read once, when its turn comes, so a segment is
- * final as soon as its node has gone back.
+ * pass allocates nothing. A segment's gradient is final as soon as the backward pass has visited
+ * its node.
  */
 #include "engine/ref/ref.h"
 
@@ -36,9 +35,9 @@ static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_LAYER_NORM] = &fast__ref_layer_norm,
     [FAST_OP_DROPOUT] = &fast__ref_dropout,
     [FAST_OP_EMBED] = &fast__ref_embed,
-    [FAST_OP_RNN] = &fast__ref_rnn,
-    [FAST_OP_LSTM] = &fast__ref_lstm,
-    [FAST_OP_GRU] = &fast__ref_gru,
+    [FAST_OP_RNN] = &fast__ref_recurrent,
+    [FAST_OP_LSTM] = &fast__ref_recurrent,
+    [FAST_OP_GRU] = &fast__ref_recurrent,
     [FAST_OP_ATTENTION] = &fast__ref_attention,
     [FAST_OP_ADD] = &fast__ref_add,
     [FAST_OP_CONCAT] = &fast__ref_concat,
@@ -47,31 +46,33 @@ static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_CUSTOM] = &fast__ref_custom,
 };
 
-/* Where a node's memory lies in a workspace, in floats from its start. */
+/* Offsets of a node's memory in a workspace, in floats. */
 typedef struct ref_node {
-    int64_t y;    /* output; unused for the input node */
-    int64_t dy;   /* its gradient; -1 where nobody needs it */
-    int64_t keep; /* from forward to backward */
+    int64_t y;     /* output; unused for the input node */
+    int64_t dy;    /* gradient of the output; -1 if it is not needed */
+    int64_t saved; /* from forward to backward */
 } ref_node;
 
-struct fast_program {
-    fast_program_head head;
-    bool train;
-    ref_node *nodes;
-    bool *needs;      /* fast__graph_needs() */
-    int64_t scratch;  /* offset of the memory that operators share in turn */
-    int64_t dy_first; /* gradients lie together, to be cleared at once: from here ... */
-    int64_t dy_end;   /* ... to here */
+typedef struct ref_program {
+    fast_program base;
+    bool train;       /* the backward pass is compiled */
+    ref_node *nodes;  /* per node */
+    bool *needs;      /* per node, from fast__graph_needs() */
+    int64_t scratch;  /* offset of the memory that all operators share */
+    int64_t dy_first; /* the gradients are contiguous, to be cleared at once: from here */
+    int64_t dy_end;   /* to here */
     int64_t count;    /* floats of a workspace */
-};
+} ref_program;
 
-struct fast_workspace {
-    const fast_program *program;
-    float *memory;
-};
+typedef struct ref_workspace {
+    fast_workspace base; /* first, so that the contract's pointers convert */
+    float *memory;       /* outputs, saved values, gradients and scratch, as the program laid out */
+} ref_workspace;
 
-static void ref_program_free(fast_program *program)
+static void ref_program_free(fast_program *base)
 {
+    ref_program *program = (ref_program *)base;
+
     if (!program)
         return;
     fast__free(program->nodes);
@@ -79,7 +80,7 @@ static void ref_program_free(fast_program *program)
     fast__free(program);
 }
 
-/* Give out `count` more floats, each block on a cache line of its own. */
+/* Reserve `count` more floats, each block on a cache line of its own. */
 static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
 {
     const int64_t line = FAST_ALIGN / (int64_t)sizeof(float);
@@ -91,8 +92,8 @@ static fast_err reserve(int64_t *used, int64_t count, int64_t *at_out)
     return FAST_OK;
 }
 
-/* Lay out a workspace: outputs and kept memory, gradients, scratch. */
-static fast_err plan_memory(fast_program *program, const fast_graph *graph, int64_t batch)
+/* Lay out a workspace: outputs and saved values, gradients, scratch. */
+static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64_t batch)
 {
     int64_t used = 0;
     int64_t scratch = 0;
@@ -106,7 +107,7 @@ static fast_err plan_memory(fast_program *program, const fast_graph *graph, int6
         FAST_TRY(reserve(&used, i > 0 ? count : 0, &node->y));
         const fast_ref_need need =
             op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
-        FAST_TRY(reserve(&used, need.keep, &node->keep));
+        FAST_TRY(reserve(&used, need.saved, &node->saved));
         scratch = need.scratch > scratch ? need.scratch : scratch;
     }
     program->dy_first = used;
@@ -121,12 +122,13 @@ static fast_err plan_memory(fast_program *program, const fast_graph *graph, int6
     return FAST_OK;
 }
 
+/* The contract's compile(): the layout of a workspace is all there is to compute. */
 static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *options,
                             fast_program **out)
 {
     FAST_ASSERT(options->batch >= 1);
     FAST_ASSERT(out != NULL);
-    fast_program *program = NULL;
+    ref_program *program = NULL;
     FAST_TRY(fast__graph_check(graph));
     if (options->method)
         return fast__fail(FAST_EINVAL,
@@ -146,7 +148,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
     err = plan_memory(program, graph, options->batch);
     if (err)
         goto undo_program;
-    program->head = (fast_program_head){
+    program->base = (fast_program){
         .engine = &fast__engine_ref,
         .graph = graph,
         .batch = options->batch,
@@ -154,41 +156,42 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         .flops_train = fast__graph_flops_train(graph, program->needs),
         .plan_hash = 0,
     };
-    *out = program;
+    FAST_ASSERT(program->count >= program->dy_end);
+    *out = &program->base;
     return FAST_OK;
 
 undo_program:
-    ref_program_free(program);
+    ref_program_free(&program->base);
     return err;
 }
 
-static void ref_workspace_free(fast_workspace *workspace)
+static void ref_workspace_free(fast_workspace *base)
 {
-    if (!workspace)
+    if (!base)
         return;
-    fast__free(workspace->memory);
-    fast__free(workspace);
+    fast__free(((ref_workspace *)base)->memory);
+    fast__free(base);
 }
 
 static fast_err ref_workspace_new(const fast_program *program, fast_workspace **out)
 {
     FAST_ASSERT(program != NULL);
     FAST_ASSERT(out != NULL);
-    fast_workspace *workspace = NULL;
+    ref_workspace *workspace = NULL;
     FAST_TRY(fast__alloc("workspace", 1, sizeof(*workspace), &workspace));
-    workspace->program = program;
-    const fast_err err =
-        fast__alloc("activations", program->count, sizeof(float), &workspace->memory);
+    workspace->base.program = program;
+    const fast_err err = fast__alloc("activations", ((const ref_program *)program)->count,
+                                     sizeof(float), &workspace->memory);
     if (err) {
-        ref_workspace_free(workspace);
+        ref_workspace_free(&workspace->base);
         return err;
     }
-    *out = workspace;
+    *out = &workspace->base;
     return FAST_OK;
 }
 
-/* The output of a node: the batch itself for the input. */
-static float *output_of(const fast_program *program, const fast_workspace *workspace,
+/* Return the output of a node; for the input it is the batch itself. */
+static float *output_of(const ref_program *program, const ref_workspace *workspace,
                         const fast_pass *pass, int node)
 {
     /* Operators only read their inputs: x is never written through this pointer. */
@@ -196,10 +199,11 @@ static float *output_of(const fast_program *program, const fast_workspace *works
                      : workspace->memory + program->nodes[node].y;
 }
 
-static fast_ref_call call_of(const fast_program *program, const fast_workspace *workspace,
+/* Collect the arguments of one operator. */
+static fast_ref_call call_of(const ref_program *program, const ref_workspace *workspace,
                              const fast_pass *pass, int index)
 {
-    const fast_graph *graph = program->head.graph;
+    const fast_graph *graph = program->base.graph;
     const fast_node *node = &graph->nodes[index];
     fast_ref_call call = { .graph = graph,
                            .node = node,
@@ -208,7 +212,7 @@ static fast_ref_call call_of(const fast_program *program, const fast_workspace *
                            .pass = pass,
                            .n = pass->batch->count,
                            .y = output_of(program, workspace, pass, index),
-                           .keep = workspace->memory + program->nodes[index].keep,
+                           .saved = workspace->memory + program->nodes[index].saved,
                            .scratch = workspace->memory + program->scratch };
     for (int k = 0; k < node->input_count; k++) {
         const ref_node *in = &program->nodes[node->inputs[k]];
@@ -220,7 +224,7 @@ static fast_ref_call call_of(const fast_program *program, const fast_workspace *
     return call;
 }
 
-/* Tell who listens that a node's gradients are final. */
+/* Report that a node's gradients are final. */
 static void report_node(const fast_ref_call *call)
 {
     const fast_pass *pass = call->pass;
@@ -233,10 +237,11 @@ static void report_node(const fast_ref_call *call)
     }
 }
 
-static void go_back(const fast_program *program, const fast_workspace *workspace,
-                    const fast_pass *pass)
+/* Run the backward pass over all nodes that need it. */
+static void run_backward(const ref_program *program, const ref_workspace *workspace,
+                         const fast_pass *pass)
 {
-    for (int i = program->head.graph->node_count - 1; i > 0; i--) {
+    for (int i = program->base.graph->node_count - 1; i > 0; i--) {
         if (!program->needs[i])
             continue;
         fast_ref_call call = call_of(program, workspace, pass, i);
@@ -245,12 +250,15 @@ static void go_back(const fast_program *program, const fast_workspace *workspace
     }
 }
 
-static fast_err ref_run(const fast_program *program, fast_workspace *workspace, fast_pass *pass)
+/* The contract's run(): forward, loss, outputs, backward. */
+static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
-    const fast_graph *graph = program->head.graph;
-    FAST_ASSERT(workspace->program == program);
+    const ref_program *program = (const ref_program *)base;
+    const ref_workspace *workspace = (const ref_workspace *)memory;
+    const fast_graph *graph = base->graph;
+    FAST_ASSERT(memory->program == base);
     FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
-    FAST_TRY(fast__pass_check(graph, program->head.batch, program->train, pass));
+    FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
         int64_t offset, count;
@@ -272,14 +280,15 @@ static fast_err ref_run(const fast_program *program, fast_workspace *workspace, 
         memcpy(pass->outputs, y,
                (size_t)(pass->batch->count * graph->nodes[last].count) * sizeof(float));
     if (pass->grad)
-        go_back(program, workspace, pass);
+        run_backward(program, workspace, pass);
     return FAST_OK;
 }
 
+/* The contract's describe(): the name of the operator. */
 static const char *ref_describe(const fast_program *program, int node)
 {
-    const fast_graph *graph = program->head.graph;
-    return node < graph->node_count ? fast__op_name(graph->nodes[node].op) : NULL;
+    const fast_graph *graph = program->graph;
+    return node >= 0 && node < graph->node_count ? fast__op_name(graph->nodes[node].op) : NULL;
 }
 
 const fast_engine fast__engine_ref = {

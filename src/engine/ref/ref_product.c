@@ -4,9 +4,9 @@
  * transposed operand is a view.
  *
  * 16 columns of B are packed into a panel of at most DEPTH rows on the stack; then 4 rows of A at a
- * time meet the panel, with the 4 x 16 sums in registers. That is all the tuning there is: the loop
- * over 16 columns becomes vector code of whatever instruction set the compiler was told, and every
- * element is summed in the order of k, so that results do not depend on it.
+ * time are multiplied with the panel, with the 4 x 16 sums in registers. There is no other tuning:
+ * the loop over 16 columns becomes vector code of the compiler's instruction set, and every element
+ * is summed in the order of k, so that results do not depend on it.
  */
 #include "engine/ref/ref.h"
 
@@ -40,7 +40,7 @@ static void pack(int64_t depth, int64_t columns, fast_ref_view b, float *panel)
 }
 
 /* sums (4 x 16) = A (4 x depth) panel. */
-FAST_CLONES static void meet4(int64_t depth, fast_ref_view a, const float *panel, float *sums)
+FAST_CLONES static void multiply4(int64_t depth, fast_ref_view a, const float *panel, float *sums)
 {
     const float *a0 = a.data;
     const float *a1 = a0 + a.row;
@@ -63,8 +63,8 @@ FAST_CLONES static void meet4(int64_t depth, fast_ref_view a, const float *panel
     memcpy(sums + 3 * COLUMNS, &s3, sizeof(s3));
 }
 
-/* The same for one row. */
-FAST_CLONES static void meet1(int64_t depth, fast_ref_view a, const float *panel, float *sums)
+/* sums (1 x 16) = A (1 x depth) panel. */
+FAST_CLONES static void multiply1(int64_t depth, fast_ref_view a, const float *panel, float *sums)
 {
     vec s = { 0 };
     for (int64_t p = 0; p < depth; p++)
@@ -89,9 +89,9 @@ void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_re
                 const int64_t rows = m - i < ROWS ? 1 : ROWS;
                 const fast_ref_view from = { a.data + i * a.row + p * a.column, a.row, a.column };
                 if (rows == ROWS)
-                    meet4(depth, from, panel, sums);
+                    multiply4(depth, from, panel, sums);
                 else
-                    meet1(depth, from, panel, sums);
+                    multiply1(depth, from, panel, sums);
                 for (int64_t r = 0; r < rows; r++)
                     for (int64_t q = 0; q < columns; q++)
                         c[(i + r) * c_row + j + q] += sums[r * COLUMNS + q];

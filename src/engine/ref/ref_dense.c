@@ -4,21 +4,22 @@
  *
  *     dx += dy W      dW = dy' x      db = sum of dy over rows
  *
- * The weight's gradient can leave as its factors: dW[o][i] = sum over rows r of u[o][r] v[i][r],
+ * The weight's gradient can be delivered as factors: dW[o][i] = sum over rows r of u[o][r] v[i][r],
  * with u = dy' and v = x'. For batches smaller than the layer that is far less to send. With weight
- * norm the effective weight is made in the forward pass and kept for the way back; its gradient
- * goes through the norm and is never offered as factors.
+ * norm the effective weight is computed in the forward pass and saved for the backward pass; its
+ * gradient goes through the norm and is never offered as factors.
  */
 #include "engine/ref/ref.h"
 #include "engine/weight_norm.h"
 
+/* Scratch: the factors; saved: the effective weight of a weight norm. */
 static fast_ref_need dense_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
     const fast_dense_shape shape = fast__dense_shape(graph, index);
     fast_ref_need need = { 0, 0 };
     if (node->weight[FAST_W_GAIN] >= 0)
-        need.keep = shape.inputs * shape.outputs;
+        need.saved = shape.inputs * shape.outputs;
     need.scratch = batch * shape.rows * (shape.inputs + shape.outputs);
     return need;
 }
@@ -29,13 +30,14 @@ static void dense_forward(fast_ref_call *call)
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
     if (gain) {
-        fast__weight_norm_forward(s.outputs, s.inputs, w, gain, call->keep);
-        w = call->keep;
+        fast__weight_norm_forward(s.outputs, s.inputs, w, gain, call->saved);
+        w = call->saved;
     }
     fast__ref_linear(call->n * s.rows, s.inputs, s.outputs, call->x[0], w,
                      fast__ref_weight(call, FAST_W_BIAS), call->y);
 }
 
+/* to = from transposed. */
 static void transpose(int64_t rows, int64_t columns, const float *from, float *to)
 {
     for (int64_t c = 0; c < columns; c++)
@@ -43,7 +45,7 @@ static void transpose(int64_t rows, int64_t columns, const float *from, float *t
             to[c * rows + r] = from[r * columns + c];
 }
 
-/* Offer the factors; true if they were taken. */
+/* Offer the gradient as factors; true if they were taken. */
 static bool dense_offer(const fast_ref_call *call, const fast_dense_shape *s)
 {
     const int64_t rows = call->n * s->rows;
@@ -72,7 +74,7 @@ static void dense_backward(fast_ref_call *call)
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     if (call->dx[0])
-        fast__ref_linear_dx(rows, s.inputs, s.outputs, call->dy, gain ? call->keep : w,
+        fast__ref_linear_dx(rows, s.inputs, s.outputs, call->dy, gain ? call->saved : w,
                             call->dx[0]);
     if (call->pass->factor && !gain)
         call->factored = dense_offer(call, &s);

@@ -3,8 +3,9 @@
 
 #include "data/data.h"
 
-/* x' = (x - mean) * scale of `count` samples, one after the other, into `out` [count][features]. */
+/* Write x' = (x - mean) * scale of `count` samples, one after the other, to `out`
+ * [count][features]. */
 void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out);
 
-/* Ask memory for a sample that a gather will need soon. */
+/* Prefetch a sample that a gather will need soon. */
 void fast__gather_request(const fast_data *data, uint32_t sample);

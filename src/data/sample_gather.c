@@ -3,17 +3,18 @@
  * The gather: samples from anywhere in the set, converted to float and normalised in one pass.
  *
  * A shuffled batch of 64 images of 784 bytes reads 50 KB scattered over a set that fits no cache
- * and writes 200 KB. Rows are requested from memory into the second cache as soon as they are
- * chosen, and once more shortly before they are needed, so that choosing and converting hide the
- * latency; the loops are plain so that the compiler vectorises them, for each instruction set.
- * Cost: 11 microseconds for that batch, choosing included; a third of it is the permutation.
+ * and writes 200 KB. Rows are prefetched into the second cache as soon as they are chosen, and
+ * again shortly before they are needed, so that choosing and converting hide the latency; the loops
+ * are plain so that the compiler vectorises them for each instruction set. Cost: 11 microseconds
+ * for that batch, choosing included; a third of it is the permutation.
  */
-#include "data/gather.h"
+#include "data/sample_gather.h"
 
 #include "tensor/clones.h"
 
-enum { LINE = 64, AHEAD = 12 };
+enum { LINE = 64, AHEAD = 12 }; /* bytes of a cache line; samples to prefetch ahead */
 
+/* Bytes to floats, one channel. */
 FAST_CLONES
 static void widen_bytes(const uint8_t *restrict x, int64_t count, float mean, float scale,
                         float *restrict out)
@@ -22,6 +23,7 @@ static void widen_bytes(const uint8_t *restrict x, int64_t count, float mean, fl
         out[i] = ((float)x[i] - mean) * scale;
 }
 
+/* Floats, one channel. */
 FAST_CLONES
 static void scale_floats(const float *restrict x, int64_t count, float mean, float scale,
                          float *restrict out)
@@ -30,7 +32,7 @@ static void scale_floats(const float *restrict x, int64_t count, float mean, flo
         out[i] = (x[i] - mean) * scale;
 }
 
-/* Tables: a channel for every column. */
+/* Tables: one channel per column. */
 FAST_CLONES
 static void scale_columns(const float *restrict x, int64_t count, const float *restrict mean,
                           const float *restrict scale, float *restrict out)
@@ -45,6 +47,7 @@ static size_t row_size(const fast_data *data)
     return (size_t)data->features * fast__dtype_size(data->dtype);
 }
 
+/* Address of a sample. */
 static const char *row(const fast_data *data, uint32_t sample)
 {
     return (const char *)data->x + sample * row_size(data);
@@ -54,7 +57,7 @@ void fast__gather_request(const fast_data *data, uint32_t sample)
 {
     const char *at = row(data, sample);
     const size_t size = row_size(data);
-    /* Beyond a page the processor's own prefetcher follows. */
+    /* The processor's own prefetcher follows beyond a page. */
     const size_t end = size < 4096 ? size : 4096;
     for (size_t i = 0; i < end; i += LINE)
         __builtin_prefetch(at + i, 0, 2);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A text that grows by doubling, so that n bytes cost O(n) copies, and never past FAST_TEXT_MAX:
- * what a model writes, and what a network file may hold.
+ * the output of models, and the limit of network files.
  */
-#include "model/text.h"
+#include "model/network_text.h"
 
 #include "base/memory.h"
 

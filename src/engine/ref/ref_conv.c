@@ -5,12 +5,12 @@
  *     y[o][p] = b[o] + sum over k of W[o][k] U[k][p]
  *
  * where k = (c, ky, kx) runs over a filter, p = (oy, ox) over output pixels, and U (`unfolded`,
- * im2col) holds the input that filter tap k sees at pixel p, 0 in the padding. Back:
+ * im2col) holds the input that filter tap k reads at pixel p, 0 in the padding. Backward:
  *
  *     dW = dy U'      dU = W' dy, folded: every element is added to the input it came from
  *     db[o] = sum of dy[o][p] over pixels and samples
  *
- * Weight norm as in dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a
+ * Weight norm as in ref_dense.c. Cost: 2 n out_c out_h out_w (in_c / groups) kh kw operations a
  * product.
  */
 #include "engine/ref/ref.h"
@@ -18,45 +18,48 @@
 
 #include <string.h>
 
-typedef struct conv_shape {
-    const fast_node *node;
-    int64_t in_c, in_h, in_w;    /* of one group */
-    int64_t out_c, out_h, out_w; /* of one group */
+/* The sizes of one group. */
+typedef struct ref_conv_shape {
+    const fast_node *node;       /* strides, padding and dilation */
+    int64_t in_c, in_h, in_w;    /* input of one group */
+    int64_t out_c, out_h, out_w; /* output of one group */
     int64_t taps;                /* in_c kh kw: columns of W */
     int64_t pixels;              /* out_h out_w */
-} conv_shape;
+} ref_conv_shape;
 
-static conv_shape shape_of(const fast_graph *graph, int index)
+/* The sizes of one group of a node. */
+static ref_conv_shape shape_of(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];
     const fast_node *in = &graph->nodes[node->inputs[0]];
     FAST_ASSERT(in->rank == 3 && node->rank == 3);
     FAST_ASSERT(node->groups > 0 && in->shape[0] % node->groups == 0);
     FAST_ASSERT(node->shape[0] % node->groups == 0);
-    conv_shape s = { .node = node,
-                     .in_c = in->shape[0] / node->groups,
-                     .in_h = in->shape[1],
-                     .in_w = in->shape[2],
-                     .out_c = node->shape[0] / node->groups,
-                     .out_h = node->shape[1],
-                     .out_w = node->shape[2] };
+    ref_conv_shape s = { .node = node,
+                         .in_c = in->shape[0] / node->groups,
+                         .in_h = in->shape[1],
+                         .in_w = in->shape[2],
+                         .out_c = node->shape[0] / node->groups,
+                         .out_h = node->shape[1],
+                         .out_w = node->shape[2] };
     s.taps = s.in_c * node->kernel[0] * node->kernel[1];
     s.pixels = s.out_h * s.out_w;
     return s;
 }
 
+/* Scratch: U and dU; saved: the effective weight of a weight norm. */
 static fast_ref_need conv_need(const fast_graph *graph, int index, int64_t batch)
 {
     (void)batch;
-    const conv_shape s = shape_of(graph, index);
+    const ref_conv_shape s = shape_of(graph, index);
     fast_ref_need need = { 0, 2 * s.taps * s.pixels };
     if (graph->nodes[index].weight[FAST_W_GAIN] >= 0)
-        need.keep = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
+        need.saved = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
     return need;
 }
 
-/* The output columns [*first, *end) for which tap kx reads inside the input. */
-static void inside(const conv_shape *s, int64_t kx, int64_t *first, int64_t *end)
+/* Set [*first, *end) to the output columns for which tap kx reads inside the input. */
+static void inside(const ref_conv_shape *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->node->stride[1];
     const int64_t start = kx * s->node->dilation[1] - s->node->pad[1]; /* ix of ox = 0 */
@@ -67,7 +70,7 @@ static void inside(const conv_shape *s, int64_t kx, int64_t *first, int64_t *end
 }
 
 /* U = unfolded x, or with `fold` dx += folded U, for one sample and group. */
-static void unfold(const conv_shape *s, bool fold, float *x, float *u)
+static void unfold(const ref_conv_shape *s, bool fold, float *x, float *u)
 {
     const fast_node *node = s->node;
     for (int64_t c = 0; c < s->in_c; c++)
@@ -95,20 +98,21 @@ static void unfold(const conv_shape *s, bool fold, float *x, float *u)
             }
 }
 
+/* Per sample and group: bias, unfold, product. */
 static void conv_forward(fast_ref_call *call)
 {
-    const conv_shape s = shape_of(call->graph, call->index);
+    const ref_conv_shape s = shape_of(call->graph, call->index);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
     const float *b = fast__ref_weight(call, FAST_W_BIAS);
     const int64_t groups = call->node->groups;
     if (gain) {
-        fast__weight_norm_forward(groups * s.out_c, s.taps, w, gain, call->keep);
-        w = call->keep;
+        fast__weight_norm_forward(groups * s.out_c, s.taps, w, gain, call->saved);
+        w = call->saved;
     }
     for (int64_t i = 0; i < call->n * groups; i++) {
         const int64_t g = i % groups;
-        /* unfold() only reads x when it does not fold. */
+        /* unfold() only reads x if it does not fold. */
         float *x = (float *)(uintptr_t)(call->x[0] + i * s.in_c * s.in_h * s.in_w);
         float *y = call->y + i * s.out_c * s.pixels;
         unfold(&s, false, x, call->scratch);
@@ -121,8 +125,8 @@ static void conv_forward(fast_ref_call *call)
     }
 }
 
-/* One sample and group: dw += dy U', and dx += fold(W' dy) where it is needed. */
-static void back_one(const conv_shape *s, const float *x, const float *w, const float *dy,
+/* One sample and group: dw += dy U', and dx += fold(W' dy) if dx is not NULL. */
+static void back_one(const ref_conv_shape *s, const float *x, const float *w, const float *dy,
                      float *scratch, float *dw, float *dx)
 {
     float *u = scratch;
@@ -138,13 +142,14 @@ static void back_one(const conv_shape *s, const float *x, const float *w, const 
     unfold(s, true, dx, du);
 }
 
+/* Per sample and group; the weight norm comes last. */
 static void conv_backward(fast_ref_call *call)
 {
-    const conv_shape s = shape_of(call->graph, call->index);
+    const ref_conv_shape s = shape_of(call->graph, call->index);
     const int64_t groups = call->node->groups;
     const float *v = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
-    const float *w = gain ? call->keep : v;
+    const float *w = gain ? call->saved : v;
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);
     memset(dw, 0, (size_t)(groups * s.out_c * s.taps) * sizeof(float));

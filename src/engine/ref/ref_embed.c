@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Embedding: tokens [T], whole numbers in floats, become rows of a table: y[t] = W[x[t]]. With a
- * position table P, also + P[t]. Back: dW[x[t]] += dy[t], rows of absent tokens are 0; dP[t] is the
- * sum over samples. Tokens have no gradient. The pass's tokens were checked before it began; an
- * embedding of anything else than the graph's input rounds down and stays inside the table.
+ * Embedding: tokens [T], whole numbers in floats, become rows of a table: y[t] = W[x[t]], plus P[t]
+ * with a position table P. Backward: dW[x[t]] += dy[t], rows of absent tokens are 0; dP[t] is the
+ * sum over samples. Tokens have no gradient. The pass's tokens were checked before; an embedding of
+ * any other input than the graph's rounds down and is clamped to the table.
  */
 #include "engine/ref/ref.h"
 
 #include <string.h>
 
-/* The row of the table for a token, inside it whatever the token is. */
+/* Return the row of the table for a token; clamped to the table. */
 static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
 {
     const int64_t rows = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;

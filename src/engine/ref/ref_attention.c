@@ -4,39 +4,41 @@
  *
  *     q, k, v = x Win' + bin, split in three, each in heads of D = C / heads columns
  *     S[t][s] = q[t] . k[s] / sqrt(D) for s <= t      P = softmax(S), 0 for s > t
- *     z = P v, heads side by side                     y = z Wout' + bout
+ *     z = P v, heads concatenated                     y = z Wout' + bout
  *
- * Back, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
- * dk = dS' q / sqrt(D), then through the two linear maps. Kept: qkv, P and z. The whole T x T
- * square is computed; for the lengths that this engine is for, skipping half of it would not pay.
+ * Backward, per head:  dP = dz v'   dv = P' dz   dS = P (dP - sum(P dP))   dq = dS k / sqrt(D)
+ * dk = dS' q / sqrt(D), then through the two linear maps. Saved: qkv, P and z. The whole T x T
+ * square is computed; for the lengths this engine is meant for, skipping half would not pay.
  */
 #include "engine/ref/ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Letters of the formulas, and where the kept arrays lie. */
-typedef struct attention_shape {
+/* The letters of the formulas, and the saved arrays. */
+typedef struct ref_attention_shape {
     int64_t T, C, heads, D;
     float scale; /* 1 / sqrt(D) */
     float *qkv;  /* [n][T][3C] */
     float *p;    /* [n][heads][T][T] */
     float *z;    /* [n][T][C] */
-} attention_shape;
+} ref_attention_shape;
 
-static attention_shape shape_of(const fast_ref_call *call)
+/* The letters and saved arrays of a call. */
+static ref_attention_shape shape_of(const fast_ref_call *call)
 {
     const fast_node *node = call->node;
-    attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
+    ref_attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
     FAST_ASSERT(s.heads > 0 && s.C % s.heads == 0);
     s.D = s.C / s.heads;
     s.scale = 1.0F / sqrtf((float)s.D);
-    s.qkv = call->keep;
+    s.qkv = call->saved;
     s.p = s.qkv + call->n * s.T * 3 * s.C;
     s.z = s.p + call->n * s.heads * s.T * s.T;
     return s;
 }
 
+/* Saved: qkv, P and z. */
 static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
@@ -46,7 +48,7 @@ static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t 
     return (fast_ref_need){ batch * (4 * T * C + node->heads * T * T), batch * 4 * T * C + T * T };
 }
 
-/* Softmax of row t over s <= t, in place; the future gets 0. */
+/* Softmax of row t over s <= t, in place; later positions get 0. */
 static void softmax_row(int64_t T, int64_t t, float scale, float *row)
 {
     float max = row[0];
@@ -63,9 +65,10 @@ static void softmax_row(int64_t T, int64_t t, float scale, float *row)
         row[s] = 0.0F;
 }
 
+/* One linear map, heads sample by sample, one linear map. */
 static void attention_forward(fast_ref_call *call)
 {
-    const attention_shape s = shape_of(call);
+    const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     const int64_t wide = 3 * s.C;
     fast__ref_linear(rows, s.C, wide, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
@@ -90,7 +93,7 @@ static void attention_forward(fast_ref_call *call)
 }
 
 /* One head of one sample: from dz to dq, dk, dv. `ds` is T x T of scratch. */
-static void back_head(const attention_shape *s, const float *q, const float *p, const float *dz,
+static void back_head(const ref_attention_shape *s, const float *q, const float *p, const float *dz,
                       float *ds, float *dq)
 {
     const int64_t T = s->T;
@@ -115,9 +118,10 @@ static void back_head(const attention_shape *s, const float *q, const float *p, 
                       dq + 2 * s->C, wide);
 }
 
+/* The second linear map, the heads, then the first linear map. */
 static void attention_backward(fast_ref_call *call)
 {
-    const attention_shape s = shape_of(call);
+    const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     const int64_t wide = 3 * s.C;
     float *dz = call->scratch;

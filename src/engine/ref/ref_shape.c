@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators that move or add whole blocks: residual add, concatenation along the channels, the last
- * position of a sequence, flattening; and the user's own operators, which are called as they are.
+ * position of a sequence, flattening; and the user's own operators, which are called directly.
  */
 #include "engine/ref/ref.h"
 
@@ -26,12 +26,13 @@ static void add_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_add = { NULL, add_forward, add_backward };
 
-/* Channels of a sequence are last, so it is cut per position; images and vectors are cut once. */
+/* The number of pieces that concatenation divides a sample into: sequences have channels last. */
 static int64_t cuts(const fast_node *node)
 {
     return node->rank == 2 ? node->shape[0] : 1;
 }
 
+/* Copy each input's piece of every row. */
 static void concat_forward(fast_ref_call *call)
 {
     const int64_t rows = call->n * cuts(call->node);
@@ -47,6 +48,7 @@ static void concat_forward(fast_ref_call *call)
     FAST_ASSERT(at == width);
 }
 
+/* Add each input's piece of every row of the gradient. */
 static void concat_backward(fast_ref_call *call)
 {
     const int64_t rows = call->n * cuts(call->node);

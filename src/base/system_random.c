@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Randomness of the system: what a stranger must not guess, such as the token of `fast ui`. It
- * comes from the kernel's generator, which waits once after the machine starts until it is seeded;
- * a request of at most 256 bytes is then neither cut short nor interrupted.
+ * Random bytes of the operating system, for secrets such as the token of `fast ui`. The kernel's
+ * generator blocks only until it is seeded after boot; a request of at most 256 bytes is then
+ * neither cut short nor interrupted.
  */
-#include "base/entropy.h"
+#include "base/system_random.h"
 
 #include <errno.h>
 #include <sys/random.h>
 
-fast_err fast__entropy(void *bytes, size_t size)
+fast_err fast__system_random(void *bytes, size_t size)
 {
     ssize_t got;
 

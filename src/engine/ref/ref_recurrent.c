@@ -9,9 +9,9 @@
  *            (Cho et al. 2014)
  *
  * where h' and c' are those of the step before. The input's part of all gates is one product over
- * all steps; the state's part is one product a step. Back-propagation through time walks the steps
- * in reverse with dh (and dc) carried along, gathers the gates' gradients da for all steps, and
- * makes the weights' gradients from them by products over all steps at once.
+ * all steps; the state's part is one product a step. Back-propagation through time visits the steps
+ * in reverse, passes dh (and dc) along, collects the gates' gradients da of all steps, and computes
+ * the weights' gradients from them by products over all steps at once.
  */
 #include "engine/ref/ref.h"
 
@@ -19,21 +19,22 @@
 #include <string.h>
 
 /* One kind of cell: the pointwise part of a step, for one sample. */
-typedef struct cell {
+typedef struct ref_cell {
     int64_t gates; /* blocks of H rows in Wih and Whh */
     bool memory;   /* has a second state c beside h */
-    bool split; /* the state's part of the gates stays apart: the gru's r acts on a piece of it */
+    bool split;    /* the state's part of the gates is separate: the gru's r scales a piece of it */
     /* a: pre-activations of the input's part, become the gates; u: of the state's part, where it is
      * split. h, c: out, of this step. */
     void (*forward)(int64_t H, float *a, const float *u, const float *h_before,
                     const float *c_before, float *h, float *c);
-    /* dh: gradient of h, in; becomes what flows directly to h_before. dc: of c, carried in place.
-     * da, du: out. */
+    /* dh: gradient of h, in; becomes the direct gradient of h_before. dc: gradient of c, updated in
+     * place. da, du: out. */
     void (*backward)(int64_t H, const float *a, const float *u, const float *h,
                      const float *h_before, const float *c, const float *c_before, float *dh,
                      float *dc, float *da, float *du);
-} cell;
+} ref_cell;
 
+/* 1 / (1 + exp(-x)) */
 static float sigmoid(float x)
 {
     return 1.0F / (1.0F + expf(-x));
@@ -133,49 +134,52 @@ static void gru_back(int64_t H, const float *a, const float *u, const float *h,
     }
 }
 
-static const cell rnn_cell = { 1, false, false, rnn_step, rnn_back };
-static const cell lstm_cell = { 4, true, false, lstm_step, lstm_back };
-static const cell gru_cell = { 3, false, true, gru_step, gru_back };
+static const ref_cell rnn_cell = { 1, false, false, rnn_step, rnn_back };
+static const ref_cell lstm_cell = { 4, true, false, lstm_step, lstm_back };
+static const ref_cell gru_cell = { 3, false, true, gru_step, gru_back };
 
-static const cell *cell_of(const fast_node *node)
+/* The cell of an operator. */
+static const ref_cell *cell_of(const fast_node *node)
 {
     FAST_ASSERT(node->op == FAST_OP_RNN || node->op == FAST_OP_LSTM || node->op == FAST_OP_GRU);
     return node->op == FAST_OP_RNN ? &rnn_cell : node->op == FAST_OP_LSTM ? &lstm_cell : &gru_cell;
 }
 
-/* Letters and kept arrays: a [n][T][G], u the same where the cell is split, c [n][T][H]. */
-typedef struct recurrent_shape {
-    const cell *cell;
+/* The letters and the saved arrays: a [n][T][G], u like a if the cell is split, c [n][T][H]. */
+typedef struct ref_recurrent_shape {
+    const ref_cell *cell;
     int64_t T, C, H, G; /* G = gates H */
-    float *a, *u, *c;   /* u is a, and c is unused, where the cell does not have them */
-} recurrent_shape;
+    float *a, *u, *c;   /* u is a, and c is unused, if the cell lacks them */
+} ref_recurrent_shape;
 
-static recurrent_shape shape_of(const fast_ref_call *call)
+/* The letters and saved arrays of a call. */
+static ref_recurrent_shape shape_of(const fast_ref_call *call)
 {
-    recurrent_shape s = { .cell = cell_of(call->node),
-                          .T = call->node->shape[0],
-                          .C = call->in->shape[1],
-                          .H = call->node->shape[1] };
+    ref_recurrent_shape s = { .cell = cell_of(call->node),
+                              .T = call->node->shape[0],
+                              .C = call->in->shape[1],
+                              .H = call->node->shape[1] };
     s.G = s.cell->gates * s.H;
-    s.a = call->keep;
+    s.a = call->saved;
     s.u = s.cell->split ? s.a + call->n * s.T * s.G : s.a;
     s.c = s.u + call->n * s.T * s.G;
     return s;
 }
 
+/* Saved: gates and cell states; scratch: their gradients, dh and dc. */
 static fast_ref_need recurrent_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
-    const cell *kind = cell_of(node);
+    const ref_cell *kind = cell_of(node);
     const int64_t T = node->shape[0];
     const int64_t H = node->shape[1];
     const int64_t gates = batch * T * kind->gates * H * (kind->split ? 2 : 1);
     return (fast_ref_need){ gates + (kind->memory ? batch * T * H : 0), gates + 2 * batch * H };
 }
 
-/* The state's part of the gates of step t: u[t] += bhh + Whh h[t - 1]. Where the cell is not split,
- * u is a and holds the input's part already. */
-static void add_state_part(const fast_ref_call *call, const recurrent_shape *s, int64_t t)
+/* Add the state's part of the gates of step t: u[t] += bhh + Whh h[t - 1]. If the cell is not
+ * split, u is a and already holds the input's part. */
+static void add_state_part(const fast_ref_call *call, const ref_recurrent_shape *s, int64_t t)
 {
     const float *b = fast__ref_weight(call, FAST_W_BIAS2);
     for (int64_t i = 0; i < call->n; i++) {
@@ -190,9 +194,10 @@ static void add_state_part(const fast_ref_call *call, const recurrent_shape *s, 
                           s->u + t * s->G, s->T * s->G);
 }
 
+/* All inputs at once, then step by step. */
 static void recurrent_forward(fast_ref_call *call)
 {
-    const recurrent_shape s = shape_of(call);
+    const ref_recurrent_shape s = shape_of(call);
     fast__ref_linear(call->n * s.T, s.C, s.G, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
                      fast__ref_weight(call, FAST_W_BIAS), s.a);
     for (int64_t t = 0; t < s.T; t++) {
@@ -207,8 +212,8 @@ static void recurrent_forward(fast_ref_call *call)
     }
 }
 
-/* All steps in reverse: fills da, and du where the cell is split. */
-static void back_through_time(const fast_ref_call *call, const recurrent_shape *s, float *da,
+/* Visit all steps in reverse: fills da, and du if the cell is split. */
+static void back_through_time(const fast_ref_call *call, const ref_recurrent_shape *s, float *da,
                               float *du, float *dh, float *dc)
 {
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT2);
@@ -229,9 +234,10 @@ static void back_through_time(const fast_ref_call *call, const recurrent_shape *
     }
 }
 
+/* Through time, then the gradients of weights and inputs over all steps at once. */
 static void recurrent_backward(fast_ref_call *call)
 {
-    const recurrent_shape s = shape_of(call);
+    const ref_recurrent_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
     float *da = call->scratch;
     float *du = s.cell->split ? da + rows * s.G : da;
@@ -242,7 +248,7 @@ static void recurrent_backward(fast_ref_call *call)
     back_through_time(call, &s, da, du, dh, dc);
     fast__ref_linear_dw(rows, s.C, s.G, da, call->x[0], fast__ref_grad(call, FAST_W_WEIGHT),
                         fast__ref_grad(call, FAST_W_BIAS));
-    /* Step t meets the state of step t - 1; the first step met zeros. */
+    /* Step t read the state of step t - 1; the first step read zeros. */
     memset(dwhh, 0, (size_t)(s.G * s.H) * sizeof(float));
     for (int64_t i = 0; i < call->n; i++)
         fast__ref_product(s.G, s.H, s.T - 1, (fast_ref_view){ du + (i * s.T + 1) * s.G, 1, s.G },
@@ -252,6 +258,4 @@ static void recurrent_backward(fast_ref_call *call)
         fast__ref_linear_dx(rows, s.C, s.G, da, fast__ref_weight(call, FAST_W_WEIGHT), call->dx[0]);
 }
 
-const fast_ref_op fast__ref_rnn = { recurrent_need, recurrent_forward, recurrent_backward };
-const fast_ref_op fast__ref_lstm = { recurrent_need, recurrent_forward, recurrent_backward };
-const fast_ref_op fast__ref_gru = { recurrent_need, recurrent_forward, recurrent_backward };
+const fast_ref_op fast__ref_recurrent = { recurrent_need, recurrent_forward, recurrent_backward };

@@ -32,21 +32,21 @@ static inline void put(bytes *b, const void *from, size_t size)
 }
 
 /* A file in memory: `path` opens it until fixture_drop(). */
-typedef struct fixture {
+typedef struct data_fixture {
     int fd;                  /* that keeps it */
     char path[FIXTURE_PATH]; /* that opens it */
-} fixture;
+} data_fixture;
 
-static inline fixture fixture_make(const void *from, size_t size)
+static inline data_fixture fixture_make(const void *from, size_t size)
 {
-    fixture f = { .fd = memfd_create("fixture", 0) };
+    data_fixture f = { .fd = memfd_create("fixture", 0) };
     assert_true(f.fd >= 0);
     assert_int_equal(write(f.fd, from, size), (ssize_t)size);
     snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.fd);
     return f;
 }
 
-static inline void fixture_drop(fixture *f)
+static inline void fixture_drop(data_fixture *f)
 {
     close(f->fd);
 }

@@ -8,7 +8,7 @@
  *     sigmoid      1 / (1 + exp(-x))            dx = dy y (1 - y)
  *     gelu         x Phi(x)                     dx = dy (Phi(x) + x phi(x)); Phi by erf, exact
  *     softmax      exp(x - max) / sum           dx = y (dy - sum(y dy))
- *     dropout      x mask                       dx = dy mask; the mask is kept
+ *     dropout      x mask                       dx = dy mask; the mask is saved
  */
 #include "engine/dropout.h"
 #include "engine/ref/ref.h"
@@ -16,81 +16,47 @@
 #include <math.h>
 #include <string.h>
 
+/* Elements of a node's output in this batch. */
 static int64_t elements(const fast_ref_call *call)
 {
     return call->n * call->node->count;
 }
 
-static void relu_forward(fast_ref_call *call)
-{
-    const float *x = call->x[0];
-    for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = x[i] < 0.0F ? 0.0F : x[i]; /* NaN stays NaN */
-}
-
-static void relu_backward(fast_ref_call *call)
-{
-    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += call->y[i] > 0.0F ? call->dy[i] : 0.0F;
-}
-
-static void leaky_forward(fast_ref_call *call)
-{
-    const float *x = call->x[0];
-    for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = x[i] > 0.0F ? x[i] : call->node->a * x[i];
-}
-
-static void leaky_backward(fast_ref_call *call)
-{
-    const float *x = call->x[0];
-    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += x[i] > 0.0F ? call->dy[i] : call->node->a * call->dy[i];
-}
-
-static void tanh_forward(fast_ref_call *call)
-{
-    for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = tanhf(call->x[0][i]);
-}
-
-static void tanh_backward(fast_ref_call *call)
-{
-    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += call->dy[i] * (1.0F - call->y[i] * call->y[i]);
-}
-
-static void sigmoid_forward(fast_ref_call *call)
-{
-    for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = 1.0F / (1.0F + expf(-call->x[0][i]));
-}
-
-static void sigmoid_backward(fast_ref_call *call)
-{
-    for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += call->dy[i] * call->y[i] * (1.0F - call->y[i]);
-}
-
 static const float half_root = 0.70710678F;        /* 1 / sqrt(2) */
 static const float inverse_root_2pi = 0.39894228F; /* 1 / sqrt(2 pi) */
 
-static void gelu_forward(fast_ref_call *call)
-{
-    const float *x = call->x[0];
-    for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = 0.5F * x[i] * (1.0F + erff(x[i] * half_root));
-}
+/* Define an operator by two expressions: y of x, and the summand of dx by x, y and dy; a is the
+ * node's attribute. */
+#define ELEMENTWISE(name, value, gradient)                            \
+    static void name##_forward(fast_ref_call *call)                   \
+    {                                                                 \
+        const float a = call->node->a;                                \
+        for (int64_t i = 0; i < elements(call); i++) {                \
+            const float x = call->x[0][i];                            \
+            call->y[i] = value;                                       \
+        }                                                             \
+        (void)a;                                                      \
+    }                                                                 \
+    static void name##_backward(fast_ref_call *call)                  \
+    {                                                                 \
+        const float a = call->node->a;                                \
+        for (int64_t i = 0; call->dx[0] && i < elements(call); i++) { \
+            const float x = call->x[0][i], y = call->y[i];            \
+            const float dy = call->dy[i];                             \
+            (void)x, (void)y;                                         \
+            call->dx[0][i] += gradient;                               \
+        }                                                             \
+        (void)a;                                                      \
+    }                                                                 \
+    const fast_ref_op fast__ref_##name = { NULL, name##_forward, name##_backward };
 
-static void gelu_backward(fast_ref_call *call)
-{
-    for (int64_t i = 0; call->dx[0] && i < elements(call); i++) {
-        const float x = call->x[0][i];
-        const float area = 0.5F * (1.0F + erff(x * half_root));
-        const float density = inverse_root_2pi * expf(-0.5F * x * x);
-        call->dx[0][i] += call->dy[i] * (area + x * density);
-    }
-}
+ELEMENTWISE(relu, x<0.0F ? 0.0F : x /* NaN stays NaN */, y> 0.0F ? dy : 0.0F)
+ELEMENTWISE(leaky_relu, x > 0.0F ? x : a * x, x > 0.0F ? dy : a * dy)
+ELEMENTWISE(tanh, tanhf(x), dy *(1.0F - y * y))
+ELEMENTWISE(sigmoid, 1.0F / (1.0F + expf(-x)), dy *y *(1.0F - y))
+ELEMENTWISE(gelu, 0.5F * x * (1.0F + erff(x * half_root)),
+            dy *(0.5F * (1.0F + erff(x * half_root)) +
+                 x * (inverse_root_2pi * expf(-0.5F * x * x))))
 
 static void softmax_forward(fast_ref_call *call)
 {
@@ -125,6 +91,7 @@ static void softmax_backward(fast_ref_call *call)
     }
 }
 
+/* Dropout saves its mask. */
 static fast_ref_need dropout_need(const fast_graph *graph, int index, int64_t batch)
 {
     return (fast_ref_need){ batch * graph->nodes[index].count, 0 };
@@ -139,21 +106,16 @@ static void dropout_forward(fast_ref_call *call)
     }
     for (int64_t s = 0; s < call->n; s++)
         fast__dropout_mask(call->pass, call->index, s, call->node->a, count,
-                           call->keep + s * count);
+                           call->saved + s * count);
     for (int64_t i = 0; i < elements(call); i++)
-        call->y[i] = call->x[0][i] * call->keep[i];
+        call->y[i] = call->x[0][i] * call->saved[i];
 }
 
 static void dropout_backward(fast_ref_call *call)
 {
     for (int64_t i = 0; call->dx[0] && i < elements(call); i++)
-        call->dx[0][i] += call->dy[i] * call->keep[i];
+        call->dx[0][i] += call->dy[i] * call->saved[i];
 }
 
-const fast_ref_op fast__ref_relu = { NULL, relu_forward, relu_backward };
-const fast_ref_op fast__ref_leaky_relu = { NULL, leaky_forward, leaky_backward };
-const fast_ref_op fast__ref_tanh = { NULL, tanh_forward, tanh_backward };
-const fast_ref_op fast__ref_sigmoid = { NULL, sigmoid_forward, sigmoid_backward };
-const fast_ref_op fast__ref_gelu = { NULL, gelu_forward, gelu_backward };
 const fast_ref_op fast__ref_softmax = { NULL, softmax_forward, softmax_backward };
 const fast_ref_op fast__ref_dropout = { dropout_need, dropout_forward, dropout_backward };

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalisation. Both compute x^ = (x - mean) / sqrt(var + eps), y = w x^ + b, and on the way back,
- * with m elements under one mean and d = w dy:
+ * Normalisation. Both compute x^ = (x - mean) / sqrt(var + eps), y = w x^ + b, and in the backward
+ * pass, with m elements under one mean and d = w dy:
  *
  *     dx = (d - mean(d) - x^ mean(d x^)) / sqrt(var + eps)      dw = sum(dy x^)      db = sum(dy)
  *
  * Batch norm (Ioffe and Szegedy, ICML 2015) takes mean and variance per channel over samples and
- * pixels, or positions. In training they also move the running statistics, the variance by its
+ * pixels, or positions. In training they also update the running statistics, the variance by its
  * unbiased estimate, as PyTorch does: r = (1 - momentum) r + momentum s. Ghost batches (Hoffer et
  * al., NIPS 2017) take statistics over `ghost` consecutive samples at a time (the last group may
- * be smaller); each group moves the running statistics in turn. Evaluation uses the running ones.
- * Layer norm (Ba et al., 2016) takes them over the last dimension of each row.
+ * be smaller); the groups update the running statistics one after the other. Evaluation uses the
+ * running statistics. Layer norm (Ba et al., 2016) takes its own over the last dimension of a row.
  */
 #include "engine/ref/ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* How a sample lies in memory: [outer][channels][inner]. */
-typedef struct norm_shape {
+/* The layout of a sample: [outer][channels][inner]. */
+typedef struct ref_norm_shape {
     int64_t outer, channels, inner;
-    int64_t ghost; /* samples under one statistic */
-} norm_shape;
+    int64_t ghost; /* samples that share one statistic */
+} ref_norm_shape;
 
-static norm_shape shape_of(const fast_node *node, int64_t batch)
+/* The layout of a node's samples. */
+static ref_norm_shape shape_of(const fast_node *node, int64_t batch)
 {
-    norm_shape s = { 1, node->shape[0], 1, node->ghost > 0 ? node->ghost : batch };
+    ref_norm_shape s = { 1, node->shape[0], 1, node->ghost > 0 ? node->ghost : batch };
     if (node->rank == 2) {
         s.outer = node->shape[0];
         s.channels = node->shape[1];
@@ -35,22 +36,23 @@ static norm_shape shape_of(const fast_node *node, int64_t batch)
     return s;
 }
 
-/* Per group and channel: mean, 1 / sqrt(var + eps). */
+/* Saved per group and channel: mean, 1 / sqrt(var + eps). */
 static fast_ref_need batch_need(const fast_graph *graph, int index, int64_t batch)
 {
-    const norm_shape s = shape_of(&graph->nodes[index], batch);
+    const ref_norm_shape s = shape_of(&graph->nodes[index], batch);
     const int64_t groups = (batch + s.ghost - 1) / s.ghost;
     return (fast_ref_need){ groups * 2 * s.channels, 0 };
 }
 
-/* A loop over the places `at` of channel c in samples [first, end). */
+/* Loop over the positions `at` of channel c in samples [first, end). */
 #define FOR_RUNS(s, c, first, end, at)                                                    \
     for (int64_t at_row_ = (first) * (s)->outer; at_row_ < (end) * (s)->outer; at_row_++) \
         for (int64_t at = (at_row_ * (s)->channels + (c)) * (s)->inner,                   \
                      at##_end = at + (s)->inner;                                          \
              at < at##_end; at++)
 
-static void moments(const norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
+/* Compute mean and variance of one channel. */
+static void moments(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
                     double *mean_out, double *var_out)
 {
     const double m = (double)((end - first) * s->outer * s->inner);
@@ -65,31 +67,33 @@ static void moments(const norm_shape *s, int64_t c, int64_t first, int64_t end, 
     *var_out = squares / m;
 }
 
-/* Move a running statistic. */
+/* Update a running statistic. */
 static void follow(float *running, double value, float momentum)
 {
     *running = (float)((1.0 - (double)momentum) * (double)*running + (double)momentum * value);
 }
 
-static void apply(const norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
+/* Compute y of one channel. */
+static void apply(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end, const float *x,
                   float mean, float inverse, float w, float b, float *y)
 {
     FOR_RUNS (s, c, first, end, i)
         y[i] = (x[i] - mean) * inverse * w + b;
 }
 
+/* Group by group, channel by channel. */
 static void batch_forward(fast_ref_call *call)
 {
     const fast_node *node = call->node;
-    const norm_shape s = shape_of(node, call->n);
+    const ref_norm_shape s = shape_of(node, call->n);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *b = fast__ref_weight(call, FAST_W_BIAS);
     const fast_segment *state = call->graph->state.segments;
     float *mean_run = call->pass->state + state[node->state[0]].offset;
     float *var_run = call->pass->state + state[node->state[1]].offset;
     const int64_t step = call->pass->train ? s.ghost : call->n;
-    float *keep = call->keep;
-    for (int64_t first = 0; first < call->n; first += step, keep += 2 * s.channels) {
+    float *saved = call->saved;
+    for (int64_t first = 0; first < call->n; first += step, saved += 2 * s.channels) {
         const int64_t end = first + step < call->n ? first + step : call->n;
         for (int64_t c = 0; c < s.channels; c++) {
             double mean = (double)mean_run[c];
@@ -104,29 +108,30 @@ static void batch_forward(fast_ref_call *call)
             apply(&s, c, first, end, call->x[0], (float)mean, inverse, w ? w[c] : 1.0F,
                   b ? b[c] : 0.0F, call->y);
             if (call->pass->train) {
-                keep[2 * c] = (float)mean;
-                keep[2 * c + 1] = inverse;
+                saved[2 * c] = (float)mean;
+                saved[2 * c + 1] = inverse;
             }
         }
     }
 }
 
+/* Channel by channel, group by group: dw and db sum over all groups. */
 static void batch_backward(fast_ref_call *call)
 {
-    const norm_shape s = shape_of(call->node, call->n);
+    const ref_norm_shape s = shape_of(call->node, call->n);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);
     const float *x = call->x[0];
     const float *dy = call->dy;
     for (int64_t c = 0; c < s.channels; c++) {
-        const float *keep = call->keep + 2 * c;
+        const float *saved = call->saved + 2 * c;
         double dw_sum = 0;
         double db_sum = 0;
-        for (int64_t first = 0; first < call->n; first += s.ghost, keep += 2 * s.channels) {
+        for (int64_t first = 0; first < call->n; first += s.ghost, saved += 2 * s.channels) {
             const int64_t end = first + s.ghost < call->n ? first + s.ghost : call->n;
-            const float mean = keep[0];
-            const float inverse = keep[1];
+            const float mean = saved[0];
+            const float inverse = saved[1];
             double sum = 0;
             double dot = 0;
             FOR_RUNS (&s, c, first, end, i) {
@@ -153,13 +158,14 @@ static void batch_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_batch_norm = { batch_need, batch_forward, batch_backward };
 
-/* Per row: mean, 1 / sqrt(var + eps). */
+/* Saved per row: mean, 1 / sqrt(var + eps). */
 static fast_ref_need layer_need(const fast_graph *graph, int index, int64_t batch)
 {
     const fast_node *node = &graph->nodes[index];
     return (fast_ref_need){ 2 * batch * node->count / node->shape[node->rank - 1], 0 };
 }
 
+/* Row by row. */
 static void layer_forward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];
@@ -178,12 +184,12 @@ static void layer_forward(fast_ref_call *call)
         const float inverse = (float)(1.0 / sqrt(squares / (double)K + (double)call->node->a));
         for (int64_t k = 0; k < K; k++)
             call->y[r * K + k] = (x[k] - middle) * inverse * (w ? w[k] : 1.0F) + (b ? b[k] : 0.0F);
-        call->keep[2 * r] = middle;
-        call->keep[2 * r + 1] = inverse;
+        call->saved[2 * r] = middle;
+        call->saved[2 * r + 1] = inverse;
     }
 }
 
-/* The gradient of one row's input. */
+/* Add the gradient of one row's input. */
 static void layer_row_dx(int64_t K, const float *x, const float *w, const float *dy, float mean,
                          float inverse, float *dx)
 {
@@ -202,6 +208,7 @@ static void layer_row_dx(int64_t K, const float *x, const float *w, const float 
     }
 }
 
+/* Row by row; dw and db sum over all rows. */
 static void layer_backward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];
@@ -215,8 +222,8 @@ static void layer_backward(fast_ref_call *call)
     for (int64_t r = 0; r < call->n * call->node->count / K; r++) {
         const float *x = call->x[0] + r * K;
         const float *dy = call->dy + r * K;
-        const float mean = call->keep[2 * r];
-        const float inverse = call->keep[2 * r + 1];
+        const float mean = call->saved[2 * r];
+        const float inverse = call->saved[2 * r + 1];
         for (int64_t k = 0; dw && k < K; k++)
             dw[k] += dy[k] * (x[k] - mean) * inverse;
         for (int64_t k = 0; db && k < K; k++)

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#pragma once
-
-#include "base/err.h"
-
-/* Bytes that nobody can guess, from the system: for tokens. Nothing that trains may use them.
- * FAST_EIO if the system gives none. `size` is at most 256. */
-fast_err fast__entropy(void *bytes, size_t size);
