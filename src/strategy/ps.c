@@ -67,6 +67,7 @@
 #include "strategy/ps.h"
 
 #include "base/err.h"
+#include "base/exclusion.h"
 #include "comm/sum.h"
 
 #include <math.h>
@@ -174,146 +175,76 @@ bool fast__ps_filters(const ps_config *c)
     return c->filter > 0 || c->budget > 0 || c->skip > 0 || c->kkt;
 }
 
-/* Of the members that are not synchronous. */
-static fast_err check_asynchronous(const ps_config *c)
-{
-    if (c->backup > 0)
-        return fast__fail(FAST_EINVAL, "ps: backup=%lld is of rounds; give slack=0 too",
-                          (long long)c->backup);
-    if (c->softsync > 0 && c->aggregate > 0)
-        return fast__fail(FAST_EINVAL,
-                          "ps: softsync=%lld and aggregate=%lld say the same thing; "
-                          "give one of them",
-                          (long long)c->softsync, (long long)c->aggregate);
-    if (c->send != 0 && c->fetch != c->push)
-        return fast__fail(FAST_EINVAL,
-                          "ps: differences are to the weights that were read: fetch=%lld and "
-                          "push=%lld must be equal",
-                          (long long)c->fetch, (long long)c->push);
-    if (c->send != 0 && c->compensate > 0)
-        return fast__fail(FAST_EINVAL, "ps: compensate corrects gradients; leave out send");
-    if (c->eager && c->slack < 0)
-        return fast__fail(FAST_EINVAL, "ps: eager values are as old as the slack allows; give a "
-                                       "slack of 0 or more");
-    if (c->global && c->slack < 0)
-        return fast__fail(FAST_EINVAL, "ps: global is where the slack ends; give slack too");
-    if (c->value > 0 && c->slack > 0)
-        return fast__fail(FAST_EINVAL,
-                          "ps: value bounds what is not seen, slack=%lld rounds: each may wait "
-                          "for the other; leave out one",
-                          (long long)c->slack);
-    return FAST_OK;
-}
+/* Options that do not go together. */
+static const fast_exclusion exclusions[] = {
+    /* Rounds. */
+    { "slack=0", "softsync|send|compensate|fetch|push|value|epochs", NULL,
+      "all workers take every round, and a round is one update of all their gradients" },
+    { "slack=0&lost=go", NULL, "backup", "a round without backup workers needs all workers" },
+    { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
+    { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "global", NULL, "slack", "workers wait for all others where the slack ends" },
+    { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
+    { "warm", "slack|value|proxies", NULL, "worker 0 trains ahead of the others" },
+    { "softsync", "aggregate", NULL, "both set the number of gradients in an update" },
+    /* The update. */
+    { "send", "filter|budget|skip|kkt|l1|value|epochs|compensate", NULL,
+      "it needs gradients, and differences of weights are written" },
+    { "decay", NULL, "compensate", "it makes the weight of the compensation adaptive" },
+    { "kkt", NULL, "l1", "it leaves out gradients that the proximal step of l1 takes back" },
+    { "cache", NULL, "filter|budget|skip|kkt", "whole gradients have no indices to cache" },
+    /* The way to the servers. */
+    { "barrier", "slack=0|eager|send|factors=yes|overlap", NULL,
+      "it holds reads back until a whole gradient has arrived" },
+    { "overlap", "send|push|filter|budget|skip|kkt|value|proxies|barrier|factors=yes", NULL,
+      "it sends one gradient as it is while it is computed" },
+    { "factors=yes", "send|push|filter|budget|skip|kkt|value|proxies|barrier", NULL,
+      "factors are those of one whole gradient" },
+    { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
+      "it reads the model layer by layer from its first copy" },
+    /* Placement. */
+    { "proxies", "fetch|push|send|backup|epochs|lost=stop", NULL,
+      "workers of a proxy read and write gradients in every round" },
+    { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { NULL, NULL, NULL, NULL },
+};
 
-/* Of one worker that goes ahead. */
-static fast_err check_warm(const ps_config *c)
+/* Refuse numbers that do not fit the workers. */
+static fast_err check_counts(const ps_config *c, int64_t workers)
 {
-    if (c->warm > 0 && (c->slack >= 0 || c->value > 0 || c->proxies > 0))
-        return fast__fail(FAST_EINVAL,
-                          "ps: warm=%g lets one worker go ahead of the others; leave out %s",
-                          c->warm,
-                          c->slack >= 0  ? "slack"
-                          : c->value > 0 ? "value"
-                                         : "proxies");
-    return FAST_OK;
-}
+    const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
-/* Of rounds. */
-static fast_err check_synchronous(const ps_config *c, int64_t writers)
-{
-    if (c->backup >= writers)
-        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
-                          (long long)c->backup, (long long)writers);
-    if (c->softsync > 0 || fast__ps_batch(c, writers) != writers - c->backup)
-        return fast__fail(FAST_EINVAL,
-                          "ps: with slack=0 a round is one update of %lld gradients; leave out "
-                          "%s=%lld",
-                          (long long)(writers - c->backup), c->softsync ? "softsync" : "aggregate",
-                          (long long)(c->softsync ? c->softsync : c->aggregate));
-    if (c->send != 0 || c->compensate > 0)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 no update is late; leave out %s",
-                          c->send ? "send" : "compensate");
-    if (writers > FAST_SUM_MAX)
-        return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
-                          FAST_SUM_MAX, (long long)writers);
-    if (c->fetch != 1 || c->push != 1)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 every step reads and writes; leave out "
-                                       "fetch and push");
-    if (c->value > 0 || c->epochs < 1)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 all take every round; leave out %s",
-                          c->value > 0 ? "value" : "epochs");
-    if (c->lost == PS_LOST_GO && c->backup == 0)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 a round needs all workers; give backup "
-                                       "workers, or leave out lost=go");
-    return FAST_OK;
-}
-
-/* Of proxies and copies. */
-static fast_err check_hierarchy(const ps_config *c, int64_t workers)
-{
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
-    if (c->proxies > 0 && (c->fetch != 1 || c->push != 1 || c->send != 0 || c->backup > 0 ||
-                           c->epochs < 1 || c->lost == PS_LOST_STOP))
-        return fast__fail(FAST_EINVAL, "ps: workers of a proxy read and write gradients in every "
-                                       "round; leave out fetch, push, send, backup, epochs, lost");
     if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
-    if (c->replicas > 0 && (c->backup > 0 || c->eager || c->value > 0))
-        return fast__fail(FAST_EINVAL, "ps: replicas do not go with %s; leave it out",
-                          c->backup > 0 ? "backup"
-                          : c->eager    ? "eager"
-                                        : "value");
+    if (c->backup >= writers)
+        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
+                          (long long)c->backup, (long long)writers);
+    if (c->slack == 0 && fast__ps_batch(c, writers) != writers - c->backup)
+        return fast__fail(FAST_EINVAL,
+                          "ps: with slack=0 a round is one update of %lld gradients; leave out "
+                          "aggregate=%lld",
+                          (long long)(writers - c->backup), (long long)c->aggregate);
+    if (c->slack == 0 && writers > FAST_SUM_MAX)
+        return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
+                          FAST_SUM_MAX, (long long)writers);
     return FAST_OK;
 }
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
-    const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
     (void)optimizer;
-    if ((fast__ps_filters(c) || c->l1 > 0 || c->value > 0 || c->epochs < 1) && c->send != 0)
-        return fast__fail(FAST_EINVAL, "ps: %s is of gradients; leave out send",
-                          c->filter > 0   ? "filter"
-                          : c->budget > 0 ? "budget"
-                          : c->skip > 0   ? "skip"
-                          : c->l1 > 0     ? "l1"
-                          : c->value > 0  ? "value"
-                                          : "epochs");
-    if (c->barrier > 0 &&
-        (c->slack == 0 || c->eager || c->send != 0 || c->factors == FAST_FACTORS_YES || c->overlap))
+    FAST_TRY(fast__exclusions_check("ps", options, exclusions, c));
+    if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
-                          "ps: barrier holds reads until a whole gradient has come; leave out %s",
-                          c->slack == 0                    ? "slack=0, which does"
-                          : c->eager                       ? "eager"
-                          : c->send != 0                   ? "send"
-                          : c->factors == FAST_FACTORS_YES ? "factors"
-                                                           : "overlap");
-    if (c->priority && (c->replicas > 0 || c->proxies > 0 || c->eager || c->value > 0 ||
-                        c->backup > 0 || c->barrier > 0))
-        return fast__fail(FAST_EINVAL, "ps: priority reads layer by layer from the model itself; "
-                                       "leave out replicas, proxies, eager, value, backup and "
-                                       "barrier");
-    if (c->overlap && (!fast__ps_may_factor(c) || c->factors == FAST_FACTORS_YES))
-        return fast__fail(FAST_EINVAL, "ps: overlap sends one gradient as it is while it is "
-                                       "computed; leave out send, push, filter, budget, skip, "
-                                       "kkt, value, proxies and factors, or overlap");
-    if (c->cache && !fast__ps_filters(c))
-        return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
-                                       "budget, skip or kkt too");
-    if (c->kkt && c->l1 == 0)
-        return fast__fail(FAST_EINVAL, "ps: kkt foresees the step of l1; give that too");
-    if (c->decay > 0 && c->compensate == 0)
-        return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
-    if (c->factors == FAST_FACTORS_YES && !fast__ps_may_factor(c))
-        return fast__fail(FAST_EINVAL,
-                          "ps: factors are of one gradient, whole; leave out send, push, filter, "
-                          "budget, skip, kkt, value and proxies, or factors");
-    FAST_TRY(check_hierarchy(c, workers));
-    FAST_TRY(check_warm(c));
-    return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
+                          "ps: differences are to the weights that were read: fetch=%lld and "
+                          "push=%lld must be equal",
+                          (long long)c->fetch, (long long)c->push);
+    return check_counts(c, workers);
 }
 
 /* A server holds a range of the model: no rule that needs norms of more than that. */
