@@ -68,9 +68,11 @@
 
 #include "base/err.h"
 #include "base/exclusion.h"
+#include "base/memory.h"
 #include "comm/sum.h"
 
 #include <math.h>
+#include <string.h>
 
 static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
@@ -145,22 +147,11 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-int64_t fast__ps_shards(const ps_config *c, int64_t workers)
-{
-    return c->servers ? c->servers : workers;
-}
-
 static int64_t servers(const void *config, int64_t workers)
 {
     const ps_config *c = config;
 
     return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
-}
-
-int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
-{
-    *ids_out = c->proxies > 0 ? t->server_ids + t->servers - c->proxies : t->worker_ids;
-    return c->proxies > 0 ? c->proxies : t->workers;
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -267,43 +258,6 @@ static fast_err server(fast_trainer *t, const void *config)
                             : fast__ps_proxy(t, c, t->rank - owners);
 }
 
-/* Where nobody goes on without the others: a worker that crashed ends the run, by its name. */
-static fast_err look_for_lost(fast_trainer *t, const ps_config *c)
-{
-    const bool stop =
-        c->lost == PS_LOST_STOP || (c->lost == PS_LOST_AUTO && c->slack == 0 && c->backup == 0);
-    fast_member member;
-
-    while (stop && fast_member_next(t->actor, &member))
-        if (member.down && !member.ended && member.id < t->workers)
-            return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
-                              (long long)member.id, (long long)t->step);
-    return FAST_OK;
-}
-
-/* Backup workers: too few are left for an update. Those who are gone have stopped, unless one of
- * them crashed: that one may come back. */
-static bool may_come_back(fast_trainer *t, ps_client *cl)
-{
-    fast_member member;
-
-    while (fast_member_next(t->actor, &member))
-        cl->lost = cl->lost || (member.down && !member.ended && member.id < t->workers);
-    return cl->lost;
-}
-
-/* One step on the weights that were read: a gradient, and where differences are sent, an update by
- * the worker's own rule. */
-static fast_err step(fast_trainer *t, ps_client *cl)
-{
-    FAST_TRY(fast_trainer_gradient_when(t, cl->coming ? fast__ps_need : NULL,
-                                        cl->pieces ? fast__ps_report : NULL, cl));
-    FAST_TRY(fast__ps_arrive(cl));
-    cl->step = t->step;
-    fast__ps_learned(cl);
-    return cl->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
-}
-
 /* For the forecast: a read comes behind the write that was sent before it. */
 static void tell_cost(fast_trainer *t, const ps_config *c)
 {
@@ -323,76 +277,82 @@ static bool by_rounds(const ps_config *c)
     return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
 }
 
-/* What is on its way comes in before somebody looks. */
-static fast_err settle(void *ctx)
+/* Rounds (slack 0): BSP. The model is read at the end of each round, so that no worker begins the
+ * next one before all have ended this one, and between two rounds all hold the servers' weights:
+ * workers and servers can be saved there. With `priority` some weights may still be on their way.
+ */
+static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
-    return fast__ps_arrive(ctx);
-}
-
-/* Rounds. The model is read at the end of each, so that nobody is let to the next one before all
- * have ended this one, and between two of them all hold what the servers do. With priority parts of
- * it may still be on their way then, and others be a step ahead. */
-static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_client *cl)
-{
-    tell_cost(t, c);
     t->apart = c->priority;
-    fast_trainer_settle(t, settle, cl);
-    FAST_TRY(fast__ps_begin(cl));
+    fast_trainer_settle(t, fast__ps_arrive, wr);
+    if (*wr->model_step != t->step + 1)
+        FAST_TRY(fast__ps_read(wr, false));
+    else if (wr->state_read)
+        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
     while (fast_trainer_next(t)) {
-        FAST_TRY(look_for_lost(t, c));
-        FAST_TRY(step(t, cl));
-        FAST_TRY(fast__ps_push(cl));
-        FAST_TRY(fast__ps_tick(cl));
-        FAST_TRY(fast__ps_fetch(cl, t->step >= t->step_count));
+        FAST_TRY(fast__ps_check_lost(t, c));
+        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
+        FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
+        FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
         fast_trainer_average(t);
     }
     fast_trainer_settle(t, NULL, NULL);
-    FAST_TRY(fast__ps_arrive(cl));
+    FAST_TRY(fast__ps_arrive(wr));
     return fast_trainer_end(t);
 }
 
-static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
+/* Tell the run which steps of which worker the last weights hold. */
+static fast_err tell_contributions(ps_writer *wr)
 {
-    tell_cost(t, c);
-    FAST_TRY(fast__ps_warm(cl));
+    const double *held = fast_trainer_carried(wr->t);
+    float *counts;
+    fast_err err;
+
+    FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *counts, &counts));
+    err = fast__ps_ask_contributions(wr, counts);
+    for (int64_t i = 0; !err && held && i < wr->writer_count; i++)
+        fast_trainer_carry(wr->t, i, (double)counts[i] - held[i]);
+    fast__free(counts);
+    return err;
+}
+
+/* Bounded or unbounded staleness: SSP's figure, step for step. */
+static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
+{
+    ps_turn turn = PS_STEP;
+
+    FAST_TRY(fast__ps_warm(wr));
     while (fast_trainer_next(t)) {
-        FAST_TRY(look_for_lost(t, c));
-        FAST_TRY(fast__ps_skip(cl));
-        if (t->step >= t->step_count)
+        FAST_TRY(fast__ps_prepare(wr, &turn)); /* w_i <- get(w) within the slack */
+        if (turn == PS_STOP)
             break;
-        /* Before its first step everyone has what the others begin with. */
-        if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
-            FAST_TRY(fast__ps_fetch(cl, false));
-        if (c->backup > 0 && cl->round >= t->step_count)
-            break; /* the others have made all updates, and this one missed some */
-        if (cl->over && !may_come_back(t, cl))
-            break;
-        if (cl->over)
-            continue; /* wait for it, unless all are to stop */
-        FAST_TRY(step(t, cl));
+        if (turn == PS_WAIT)
+            continue;
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w_i */
         if (t->step % c->push == 0 || t->step == t->step_count)
-            FAST_TRY(fast__ps_push(cl));
-        FAST_TRY(fast__ps_epoch(cl));
-        FAST_TRY(fast__ps_tick(cl));
+            FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
+        FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
     }
     FAST_TRY(fast_trainer_end(t));
-    if (c->backup == 0 || cl->round < t->step_count)
-        FAST_TRY(fast__ps_fetch(cl, true));
-    return fast__ps_carry(cl);
+    if (c->backup == 0 || wr->round < t->step_count)
+        FAST_TRY(fast__ps_read(wr, true));
+    return tell_contributions(wr);
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
-    ps_client cl;
+    ps_writer wr;
     fast_err err;
 
     FAST_TRY(check_rule(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
-    FAST_TRY(fast__ps_client_open(t, c, t->g, &cl));
-    err = by_rounds(c) ? train_rounds(t, c, &cl) : train(t, c, &cl);
-    const fast_err last = fast__ps_client_close(&cl);
+    FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
+    tell_cost(t, c);
+    err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
+    const fast_err last = fast__ps_writer_close(&wr);
     return err ? err : last;
 }
 
