@@ -25,6 +25,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/overlap.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -258,9 +259,7 @@ static fast_err train(transfers *x)
         if (++steps == 2)
             FAST_TRY(agree(x));
         FAST_TRY(fast__allreduce_state(t));
-        for (int64_t j = 0; j < t->workers; j++)
-            fast_trainer_carry(t, j, 1);
-        fast_trainer_staleness(t, 0);
+        fast__allreduce_report(t);
     }
     err = fast_trainer_end(t);
     return err ? err : settle(x);
