@@ -193,7 +193,7 @@ static int slot_count(const fast_run *run)
 /* The list of weights, and behind it what workers keep. */
 static fast_err list_all(fast_run *run, fast_weights *weights)
 {
-    const int64_t more = fast__owed_count(run);
+    const int64_t more = fast__saved_states_count(run);
     fast_weights w = { 0 }, all = { 0 };
 
     FAST_TRY(fast__weights_list(run, slot_count(run), &w));
@@ -210,7 +210,7 @@ static fast_err list_all(fast_run *run, fast_weights *weights)
     }
     fast__weights_fini(&w);
     if (!err)
-        err = fast__owed_list(run, all.tensors + count, all.names + count);
+        err = fast__saved_states_list(run, all.tensors + count, all.names + count);
     if (err)
         fast__weights_fini(&all);
     else
@@ -328,12 +328,12 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
         FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
     }
     const int64_t count = learner->params.segment_count * (1 + slots) +
-                          learner->state.segment_count + fast__owed_count(run);
+                          learner->state.segment_count + fast__saved_states_count(run);
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
         if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
             return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
                               path, fast__tensors_at(tensors, i)->name);
-    FAST_TRY(fast__owed_check(run, path, tensors));
+    FAST_TRY(fast__saved_states_check(run, path, tensors));
     if (fast__tensors_count(tensors) != count)
         return fast__fail(FAST_EINVAL, "%s has %lld tensors, and this run's checkpoint has %lld",
                           path, (long long)fast__tensors_count(tensors), (long long)count);
@@ -396,7 +396,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
         fast__weights_copy(tensors, &learner->params, prefix,
                            fast__optimizer_slot(run->optimizer, slot));
     }
-    FAST_TRY(fast__owed_load(run, tensors));
+    FAST_TRY(fast__saved_states_load(run, tensors));
     run->sums = s.sums;
     run->step_judged = s.step_judged;
     run->result.test_loss = s.test_loss;
@@ -441,8 +441,8 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     char own[FAST_PATH_MAX];
     if (run->team)
         FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
-    if (run->team && !run->team->owed.open)
-        FAST_TRY(fast__owed_open(run->team));
+    if (run->team && !run->team->saved.open)
+        FAST_TRY(fast__saved_states_open(run->team));
     if (!path) {
         FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
         path = own;

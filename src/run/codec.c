@@ -28,19 +28,28 @@ static bool is_coded(const fast_run *run)
     return run->codec && !fast__chain_is_none(run->codec);
 }
 
+fast_codec_pair fast__run_codecs(const fast_run *run)
+{
+    return (fast_codec_pair){ .up = run->codec,
+                              .down = run->codec_down,
+                              .scope = run->config.codec_scope,
+                              .feedback = run->config.feedback,
+                              .small = run->config.codec_small };
+}
+
+static bool encodes(const fast_run *run)
+{
+    const fast_codec_pair codecs = fast__run_codecs(run);
+
+    return fast__codec_pair_encodes(&codecs);
+}
+
 static fast_coded_options options_of(const fast_run *run, const fast_layout *layout, int64_t rank)
 {
-    const fast_run_config *c = &run->config;
+    const fast_codec_pair codecs = fast__run_codecs(run);
 
-    return (fast_coded_options){ .up = run->codec,
-                                 .down = run->codec_down,
-                                 .layout = layout,
-                                 .scope = c->codec_scope,
-                                 .feedback = c->feedback,
-                                 .small = c->codec_small,
-                                 .size = c->workers,
-                                 .rank = rank,
-                                 .seed = (uint64_t)c->seed };
+    return fast__codec_pair_options(&codecs, layout, run->config.workers, rank,
+                                    (uint64_t)run->config.seed);
 }
 
 fast_err fast__codec_check(const fast_run *run)
@@ -196,7 +205,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     const char *what = strategy->sends_by ? strategy->sends_by(config) : strategy->sends;
     const char *answers = strategy->answers_by ? strategy->answers_by(config) : strategy->answers;
 
-    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
+    if (!encodes(run))
         return FAST_OK;
     if (!strategy->codes)
         return refuse(run, strategy);
@@ -205,211 +214,10 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
 }
 
-fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fast_flow **out)
-{
-    fast_seat *seat = t->run;
-    const fast_run *run = seat->team->run;
-    fast_coded_options o = options_of(run, fast__run_params(run), fast_actor_id(t->actor));
-
-    if (seat->flows.phase != seat->team->phase) /* those of another strategy */
-        fast__flows_drop(&seat->flows);
-    seat->flows.phase = seat->team->phase;
-    o.figures = &seat->figures;
-    return fast__flows_get(&seat->flows, &o, options, out);
-}
-
-fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow, const float *x, void *out,
-                             size_t *size_out)
-{
-    const double progress = (double)t->step / (double)t->epoch_steps;
-
-    return fast__flow_encode(flow, t->actor, t->step, progress, x, out, size_out);
-}
-
-fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
-                             float scale, float *y)
-{
-    return fast__flow_decode(flow, t->actor, in, size, scale, y);
-}
-
-fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
-                             const float **out)
-{
-    return fast__flow_follow(flow, t->actor, in, size, out);
-}
-
-/* The layers, and what lies between them, as matrices one after the other. */
-static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int64_t *count_out)
-{
-    int64_t at = 0, count = 0;
-
-    FAST_TRY(fast__alloc("layers", 2 * layout->segment_count + 1, sizeof **out, out));
-    for (int64_t i = 0; i < layout->segment_count; i++) {
-        const fast_segment *s = &layout->segments[i];
-        const int64_t rows = s->rank > 1 && s->shape[0] > 0 ? s->shape[0] : 1;
-
-        if (s->offset > at)
-            (*out)[count++] = (fast_matrix){ 1, s->offset - at };
-        if (s->count > 0)
-            (*out)[count++] = (fast_matrix){ rows, s->count / rows };
-        at = s->offset + s->count;
-    }
-    if (layout->count > at)
-        (*out)[count++] = (fast_matrix){ 1, layout->count - at };
-    *count_out = count;
-    return FAST_OK;
-}
-
-fast_err fast__codec_space_open(fast_trainer *t, const fast_space_options *options,
-                                fast_space_first_fn *first, void *ctx, fast_space **out)
-{
-    fast_seat *seat = t->run;
-    const fast_run *run = seat->team->run;
-    fast_space_options o = *options;
-    fast_matrix *matrices = NULL;
-    fast_err err;
-
-    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
-        return fast__space_open(t->actor, options, first, ctx, out);
-    FAST_TRY(list_matrices(fast__run_params(run), &matrices, &o.matrix_count));
-    o.matrices = matrices;
-    o.codec = fast__chain_text(run->codec);
-    o.codec_down = fast__chain_text(run->codec_down);
-    o.feedback = run->config.feedback;
-    o.codec_scope = run->config.codec_scope;
-    o.codec_small = run->config.codec_small;
-    o.epoch_rounds = t->epoch_steps;
-    err = fast__space_open(t->actor, &o, first, ctx, out);
-    if (!err)
-        fast__space_figures(*out, &seat->figures);
-    fast__free(matrices);
-    return err;
-}
-
-fast_codes fast_trainer_codes(const fast_trainer *t)
-{
-    const fast_seat *seat = t->run;
-    const fast_run *run = seat->team->run;
-
-    if ((!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down))) ||
-        (t->workers == 1 && t->servers == 0))
-        return FAST_CODES_NONE;
-    const unsigned both = fast__chain_traits(run->codec) & fast__chain_traits(run->codec_down);
-    if (both & FAST_CODEC_LOSSLESS)
-        return FAST_CODES_EXACT;
-    return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
-}
-
-static fast_err sum_new(const fast_run *run, int64_t rank, fast_coded_figures *figures,
-                        fast_coded **out)
-{
-    fast_coded_options o = options_of(run, fast__run_params(run), rank);
-
-    o.figures = figures;
-    return fast__coded_new(&o, out);
-}
-
 fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out)
 {
+    const fast_coded_options o = options_of(run, fast__run_params(run), rank);
+
     *out = NULL;
-    if (!is_coded(run) && (!run->codec_down || fast__chain_is_none(run->codec_down)))
-        return FAST_OK;
-    return sum_new(run, rank, NULL, out);
-}
-
-/* The seat's sums, made when they are first needed. */
-static fast_err open_sums(fast_trainer *t)
-{
-    fast_seat *seat = t->run;
-
-    if (seat->coded)
-        return FAST_OK;
-    FAST_TRY(sum_new(seat->team->run, t->rank, &seat->figures, &seat->coded));
-    fast__coded_restart(seat->coded, seat->step_begun);
-    return FAST_OK;
-}
-
-fast_err fast__codec_unpack(fast_seat *seat, bool flow, const fast_record *record)
-{
-    const fast_run *run = seat->team->run;
-    fast_coded_options o = options_of(run, fast__run_params(run), seat->trainer.rank);
-
-    if (fast_trainer_codes(&seat->trainer) == FAST_CODES_NONE)
-        return fast__fail(FAST_EFORMAT,
-                          "the checkpoint holds what a codec keeps, and none is used");
-    if (!flow) {
-        FAST_TRY(open_sums(&seat->trainer));
-        return fast__coded_unpack(seat->coded, record);
-    }
-    o.figures = &seat->figures;
-    seat->flows.phase = seat->team->phase;
-    return fast__flows_unpack(&seat->flows, &o, record);
-}
-
-fast_err fast_trainer_sum(fast_trainer *t, float *x)
-{
-    fast_seat *seat = t->run;
-    const double progress = (double)t->step / (double)t->epoch_steps;
-
-    FAST_ASSERT(x != NULL && t->group != NULL);
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
-        return fast_allreduce(t->group, x, t->count, FAST_SOON);
-    FAST_TRY(open_sums(t));
-    return fast__coded_sum(seat->coded, t->group, t->step, progress, x, FAST_SOON);
-}
-
-void fast__codec_uncut(fast_seat *seat)
-{
-    fast__coded_cut_free(seat->pieces, seat->piece_count);
-    seat->pieces = NULL;
-    seat->piece_count = 0;
-}
-
-fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least, int64_t *count_out)
-{
-    fast_seat *seat = t->run;
-
-    *count_out = 0;
-    fast__codec_uncut(seat);
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
-        return FAST_OK;
-    FAST_TRY(open_sums(t));
-    FAST_TRY(fast__coded_cut(seat->coded, t->group, least, &seat->pieces, &seat->piece_count));
-    seat->pieces_left = seat->piece_count;
-    *count_out = seat->piece_count;
-    return FAST_OK;
-}
-
-void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
-                            int64_t *count_out)
-{
-    const fast_seat *seat = t->run;
-
-    FAST_ASSERT(i >= 0 && i < seat->piece_count);
-    *offset_out = seat->pieces[i].offset;
-    *count_out = seat->pieces[i].count;
-}
-
-fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i, const float *x)
-{
-    fast_seat *seat = t->run;
-    /* A gradient counts its step at its end. */
-    const int64_t step = t->step + (seat->computing ? 1 : 0);
-
-    FAST_ASSERT(i >= 0 && i < seat->piece_count);
-    return fast__coded_start(seat->coded, &seat->pieces[i], step,
-                             (double)step / (double)t->epoch_steps, x);
-}
-
-fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x)
-{
-    fast_seat *seat = t->run;
-
-    FAST_ASSERT(i >= 0 && i < seat->piece_count);
-    FAST_TRY(fast__coded_finish(seat->coded, &seat->pieces[i], x, FAST_SOON));
-    if (--seat->pieces_left == 0) {
-        seat->pieces_left = seat->piece_count;
-        fast__coded_end(seat->coded);
-    }
-    return FAST_OK;
+    return encodes(run) ? fast__coded_new(&o, out) : FAST_OK;
 }

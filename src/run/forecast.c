@@ -169,14 +169,14 @@ static machine machine_of(const fast_team *team, const fast_group *group)
 {
     machine m = { .sim = NULL };
 
-    if (team->world->inner == &fast__transport_sim) {
-        m.sim = (const fast_sim *)team->world;
+    if (team->place.world->inner == &fast__transport_sim) {
+        m.sim = (const fast_sim *)team->place.world;
         sim_prices(team, &m);
         return m;
     }
     m.memory = time_memory();
     m.price = (fast_price){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
-    if (!team->alone && group && group->price)
+    if (!team->place.alone && group && group->price)
         m.price = *group->price;
     m.server = (fast_price){ .alpha = m.price.alpha, .beta = m.price.beta };
     return m;
@@ -190,24 +190,24 @@ static double sum_seconds(fast_group *group, const machine *m, bool near, int64_
     return fast__model_at(group, &m->price, count);
 }
 
-void fast__forecast_sums(fast_seat *seat)
+void fast__forecast_sums(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    fast_group *group = seat->trainer.group;
+    fast_team *team = self->team;
+    fast_group *group = self->context.trainer.group;
     const machine m = machine_of(team, group);
 
     fast__mutex_lock(&team->mutex);
-    for (int64_t i = 0; i < team->cost.part_count && team->cost.parts; i++)
-        team->part_s[i] = sum_seconds(group, &m, team->alone, team->parts[i]);
-    team->small_s = sum_seconds(group, &m, team->alone, 1);
-    team->sum_s = sum_seconds(group, &m, team->alone, seat->trainer.count);
+    for (int64_t i = 0; i < team->costs.cost.part_count && team->costs.cost.parts; i++)
+        team->costs.part_s[i] = sum_seconds(group, &m, team->place.alone, team->costs.parts[i]);
+    team->costs.small_s = sum_seconds(group, &m, team->place.alone, 1);
+    team->costs.sum_s = sum_seconds(group, &m, team->place.alone, self->context.trainer.count);
     fast__mutex_unlock(&team->mutex);
 }
 
 /* One draw of what worker i computes in a step; NAN if nothing is known of it. */
 static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng *rng)
 {
-    const fast_seat *seat = team->seats[i];
+    const fast_team_actor *self = team->actors[i];
     const double n = (double)team->run->learner->params.count;
 
     if (m->sim) {
@@ -217,14 +217,14 @@ static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng 
                            FAST_UPDATE_BYTES * n) *
                (1 + jitter * (double)fast__rng_uniform(rng));
     }
-    const int64_t count = seat ? first_count(&seat->begun) : 0;
-    return count > 0 ? seat->begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
+    const int64_t count = self ? first_count(&self->measures.begun) : 0;
+    return count > 0 ? self->measures.begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
 }
 
 /* The mean over workers, and the expected maximum of what each does until they meet. */
 static void compute(const fast_team *team, const machine *m, double *mean_out, double *slowest_out)
 {
-    const double meets = fmin(fmax(team->cost.meets, 1), MEETS_MAX);
+    const double meets = fmin(fmax(team->costs.cost.meets, 1), MEETS_MAX);
     double sum = 0, slowest = 0;
     int64_t count = 0;
     fast_rng rng;
@@ -257,18 +257,18 @@ static double overlapped(const fast_team *team, double gradient)
     const double n = (double)team->run->learner->params.count;
     double finish = 0, done = 0;
 
-    for (int64_t i = 0; i < team->cost.part_count; i++) {
-        done += (double)team->parts[i] / n;
-        finish =
-            fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->part_s[i] - team->small_s;
+    for (int64_t i = 0; i < team->costs.cost.part_count; i++) {
+        done += (double)team->costs.parts[i] / n;
+        finish = fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->costs.part_s[i] -
+                 team->costs.small_s;
     }
-    return fmax(0, finish + team->small_s - gradient);
+    return fmax(0, finish + team->costs.small_s - gradient);
 }
 
 /* A worker's exchange in a step of so many seconds of computing. */
 static double exchange(const fast_team *team, const machine *m, double seconds)
 {
-    const fast_cost *c = &team->cost;
+    const fast_cost *c = &team->costs.cost;
     const double n = (double)team->run->learner->params.count;
     const double work = team->run->learner->flops;
     const double gradient = seconds * work / (work + FAST_UPDATE_OPERATIONS * n);
@@ -282,7 +282,7 @@ static double exchange(const fast_team *team, const machine *m, double seconds)
     double sum = c->parts ? overlapped(team, gradient) : 0;
 
     if (!c->parts && c->allreduces > 0)
-        sum = c->allreduces * team->sum_s;
+        sum = c->allreduces * team->costs.sum_s;
     sum += c->trips * price->alpha + c->waits * way + moved;
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
@@ -299,12 +299,12 @@ static void forecast_team(const fast_team *team, fast_result *r)
     const machine m = machine_of(team, NULL);
     double mean, slowest;
 
-    if (!team->costed)
+    if (!team->costs.known)
         return;
     compute(team, &m, &mean, &slowest);
     r->predicted_compute_s = mean;
     r->predicted_straggler_s =
-        team->cost.meets > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
+        team->costs.cost.meets > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 

@@ -20,35 +20,35 @@
 enum { TAG_END = 0x7ffffffa, TAG_ASK, TAG_STATE }; /* messages between processes */
 
 /* An actor of another process sends worker 0 what it keeps. */
-static fast_err send_state(fast_seat *seat, int64_t step)
+static fast_err send_state(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
     const int64_t i = fast_actor_id(t->actor);
-    const fast_blob *blob = &team->owed.blobs[i];
+    const fast_saved *saved = &team->saved.states[i];
     fast_buffer *buffer;
     fast_msg *msg;
     fast_err err;
 
-    FAST_TRY(fast__owed_pack(team, i, step));
+    FAST_TRY(fast__saved_states_pack(team, i, step));
     FAST_TRY(fast_msg_new(t->actor, TAG_STATE, &msg));
-    err = fast_buffer_new(t->actor, blob->size, &buffer);
+    err = fast_buffer_new(t->actor, saved->size, &buffer);
     if (err) {
         fast_msg_free(msg);
         return err;
     }
-    memcpy(fast_buffer_data(buffer), blob->bytes, blob->size);
+    memcpy(fast_buffer_data(buffer), saved->bytes, saved->size);
     msg->words[0] = step;
-    msg->words[1] = (int64_t)blob->size;
+    msg->words[1] = (int64_t)saved->size;
     fast_msg_add(msg, &buffer);
     return fast_send(t->actor, t->worker_ids[0], &msg);
 }
 
 /* Worker 0 takes in what actor i keeps, if it is there. */
-static fast_err take_state(fast_seat *seat, int64_t i, int64_t step)
+static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
     fast_err err = FAST_ETIMEDOUT;
     fast_msg *msg = NULL;
 
@@ -64,7 +64,7 @@ static fast_err take_state(fast_seat *seat, int64_t i, int64_t step)
                          (long long)i, (long long)msg->words[0], (long long)step);
     fast__mutex_lock(&team->mutex);
     if (!err)
-        err = fast__owed_take(team, i, step, fast_msg_data(msg, 0), (size_t)msg->words[1]);
+        err = fast__saved_states_take(team, i, step, fast_msg_data(msg, 0), (size_t)msg->words[1]);
     fast__mutex_unlock(&team->mutex);
     fast_msg_free(msg);
     return err;
@@ -72,28 +72,28 @@ static fast_err take_state(fast_seat *seat, int64_t i, int64_t step)
 
 /* Those of all far workers, whenever they come; what is missing is noticed when it is to be saved.
  */
-static fast_err take_workers(fast_seat *seat, int64_t step)
+static fast_err take_workers(fast_team_actor *self, int64_t step)
 {
-    const fast_team *team = seat->team;
+    const fast_team *team = self->team;
 
     for (int64_t i = 0; i < team->workers; i++)
-        if (!team->seats[i])
-            FAST_TRY(take_state(seat, i, step));
+        if (!team->actors[i])
+            FAST_TRY(take_state(self, i, step));
     return FAST_OK;
 }
 
 /* Worker 0 writes to all far servers, with a step if it wants to have what they keep, and takes
  * that in. */
-static fast_err take_servers(fast_seat *seat, uint64_t tag, int64_t step)
+static fast_err take_servers(fast_team_actor *self, uint64_t tag, int64_t step)
 {
-    const fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
-    const int64_t end = team->workers + team->owed.servers;
+    const fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
+    const int64_t end = team->workers + team->saved.servers;
 
     for (int64_t i = team->workers; i < end; i++) {
         fast_msg *msg;
 
-        if (team->seats[i])
+        if (team->actors[i])
             continue;
         FAST_TRY(fast_msg_new(t->actor, tag, &msg));
         msg->words[0] = step;
@@ -102,164 +102,165 @@ static fast_err take_servers(fast_seat *seat, uint64_t tag, int64_t step)
             return err;
     }
     for (int64_t i = team->workers; step >= 0 && i < end; i++)
-        if (!team->seats[i])
-            FAST_TRY(take_state(seat, i, step));
+        if (!team->actors[i])
+            FAST_TRY(take_state(self, i, step));
     return FAST_OK;
 }
 
 static bool has_far_servers(const fast_team *team)
 {
-    for (int64_t i = team->workers; i < team->workers + team->owed.servers; i++)
-        if (!team->seats[i])
+    for (int64_t i = team->workers; i < team->workers + team->saved.servers; i++)
+        if (!team->actors[i])
             return true;
     return false;
 }
 
 /* Worker 0: all other workers of this process have put theirs in. */
-static fast_err wait_for_near(fast_seat *seat)
+static fast_err wait_for_near(fast_team_actor *self)
 {
-    const fast_team *team = seat->team;
+    const fast_team *team = self->team;
     bool here = false;
 
     while (!here) {
-        fast__team_lock(seat);
-        here = team->owed.arrived >= team->workers_up - 1;
-        fast__team_unlock(seat);
+        fast__team_lock(self);
+        here = team->saved.arrived >= team->progress.workers_up - 1;
+        fast__team_unlock(self);
         if (!here)
-            FAST_TRY(
-                fast_sleep_until(seat->trainer.actor, fast_now(seat->trainer.actor) + 1000000));
+            FAST_TRY(fast_sleep_until(self->context.trainer.actor,
+                                      fast_now(self->context.trainer.actor) + 1000000));
     }
     return FAST_OK;
 }
 
 /* Worker 0 takes in what is far. */
-static fast_err take_far(fast_seat *seat, int64_t step)
+static fast_err take_far(fast_team_actor *self, int64_t step)
 {
-    FAST_TRY(take_workers(seat, step));
-    if (!has_far_servers(seat->team))
+    FAST_TRY(take_workers(self, step));
+    if (!has_far_servers(self->team))
         return FAST_OK;
-    FAST_TRY(wait_for_near(seat));
-    return take_servers(seat, TAG_ASK, step);
+    FAST_TRY(wait_for_near(self));
+    return take_servers(self, TAG_ASK, step);
 }
 
 /* All have put in what they keep: save it as of worker 0's step. The mutex is held. */
-static fast_err save(fast_seat *seat, int64_t step)
+static fast_err save(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t before = run->step;
     const fast_run_sums sums = run->sums;
     fast_err err;
 
-    if (team->owed.votes)
-        fast__vote_count(team, &team->owed.vote);
+    if (team->saved.votes)
+        fast__vote_count(team, &team->saved.vote);
     if (!run->is_virtual)
-        fast__world_hold(team->world, INT64_MAX);
-    run->actor = seat->trainer.actor;
+        fast__world_hold(team->place.world, INT64_MAX);
+    run->actor = self->context.trainer.actor;
     run->step = step;
-    run->sums = team->owed.sums;
+    run->sums = team->saved.sums;
     err = fast__run_keep_due(run);
     run->step = before > step ? before : step;
     run->sums = sums;
     run->actor = NULL;
     if (!run->is_virtual)
-        fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
+        fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     return err;
 }
 
 /* One that is ahead waits until an earlier checkpoint is whole. */
-fast_err fast__gather_due(fast_seat *seat, int64_t step)
+fast_err fast__gather_due(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
     bool turn = false, last = false;
     fast_err err;
 
-    seat->step_judged = step;
-    if (!team->first)
-        return send_state(seat, step);
+    self->progress.step_judged = step;
+    if (!team->place.first)
+        return send_state(self, step);
     while (!turn) {
-        fast__team_lock(seat);
-        turn = fast__owed_turn(team, step);
-        fast__team_unlock(seat);
+        fast__team_lock(self);
+        turn = fast__saved_states_admit(team, step);
+        fast__team_unlock(self);
         if (!turn)
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
     }
-    if (!team->alone && t->rank == 0)
-        FAST_TRY(take_far(seat, step));
-    fast__team_lock(seat);
-    if (team->owed.votes)
-        fast__monitor_cast(&team->owed.vote, seat);
-    err = fast__owed_arrive(seat, step, &last);
+    if (!team->place.alone && t->rank == 0)
+        FAST_TRY(take_far(self, step));
+    fast__team_lock(self);
+    if (team->saved.votes)
+        fast__monitor_cast(&team->saved.vote, self);
+    err = fast__saved_states_arrive(self, step, &last);
     if (!err && last && !team->run->finished)
-        err = save(seat, step);
-    fast__team_unlock(seat);
+        err = save(self, step);
+    fast__team_unlock(self);
     return err;
 }
 
-fast_err fast__gather_leave(fast_seat *seat, int64_t step)
+fast_err fast__gather_leave(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
-    const bool due = fast__owed_is_due(team, step);
+    fast_team *team = self->team;
+    const bool due = fast__saved_states_due(team, step);
 
-    if (due && !team->first)
-        return send_state(seat, step);
+    if (due && !team->place.first)
+        return send_state(self, step);
     if (due)
-        FAST_TRY(take_workers(seat, step));
-    return team->first ? take_servers(seat, TAG_END, due ? step : -1) : FAST_OK;
+        FAST_TRY(take_workers(self, step));
+    return team->place.first ? take_servers(self, TAG_END, due ? step : -1) : FAST_OK;
 }
 
 /* A server that worker 0 may ask. */
-static bool is_asked(const fast_seat *seat)
+static bool is_asked(const fast_team_actor *self)
 {
-    const fast_team *team = seat->team;
+    const fast_team *team = self->team;
 
-    return !team->alone && !team->first && seat->trainer.rank < team->owed.servers;
+    return !team->place.alone && !team->place.first &&
+           self->context.trainer.rank < team->saved.servers;
 }
 
 /* In the server's waits. */
 static fast_err answer(fast_actor *actor, fast_task *task, bool *done)
 {
-    fast_seat *seat = (fast_seat *)((char *)task - offsetof(fast_seat, asked));
+    fast_team_actor *self = (fast_team_actor *)((char *)task - offsetof(fast_team_actor, asked));
     fast_msg *msg;
 
     *done = false;
-    while ((msg = fast__take(actor, seat->trainer.worker_ids[0], TAG_ASK)) != NULL) {
+    while ((msg = fast__take(actor, self->context.trainer.worker_ids[0], TAG_ASK)) != NULL) {
         const int64_t step = msg->words[0];
 
         fast_msg_free(msg);
-        if (step < 0 || !fast__owed_is_due(seat->team, step))
+        if (step < 0 || !fast__saved_states_due(self->team, step))
             return fast__fail(FAST_EFORMAT, "worker 0 asks for step %lld", (long long)step);
-        FAST_TRY(send_state(seat, step));
+        FAST_TRY(send_state(self, step));
     }
     return FAST_OK;
 }
 
-void fast__gather_serve(fast_seat *seat)
+void fast__gather_serve(fast_team_actor *self)
 {
-    if (!is_asked(seat))
+    if (!is_asked(self))
         return;
-    seat->asked = (fast_task){ .advance = answer, .background = true };
-    fast__post(seat->trainer.actor, &seat->asked);
+    self->asked = (fast_task){ .advance = answer, .background = true };
+    fast__post(self->context.trainer.actor, &self->asked);
 }
 
-fast_err fast__gather_served(fast_seat *seat, fast_err err)
+fast_err fast__gather_served(fast_team_actor *self, fast_err err)
 {
-    fast_actor *actor = seat->trainer.actor;
+    fast_actor *actor = self->context.trainer.actor;
     fast_err heard = FAST_ETIMEDOUT;
     fast_msg *msg = NULL;
 
-    if (!is_asked(seat))
+    if (!is_asked(self))
         return err;
-    fast__unpost(actor, &seat->asked);
+    fast__unpost(actor, &self->asked);
     FAST_TRY(err);
-    FAST_TRY(seat->asked.err);
+    FAST_TRY(self->asked.err);
     while (heard == FAST_ETIMEDOUT)
-        heard = fast_receive(actor, seat->trainer.worker_ids[0], TAG_END, FAST_SOON, &msg);
+        heard = fast_receive(actor, self->context.trainer.worker_ids[0], TAG_END, FAST_SOON, &msg);
     if (heard == FAST_EPEER)
         return FAST_OK;
     FAST_TRY(heard);
     const int64_t step = msg->words[0];
     fast_msg_free(msg);
-    return step >= 0 && fast__owed_is_due(seat->team, step) ? send_state(seat, step) : FAST_OK;
+    return step >= 0 && fast__saved_states_due(self->team, step) ? send_state(self, step) : FAST_OK;
 }

@@ -123,8 +123,9 @@ static void put_metric(fast_run *run, bool evaluated)
 /* The actors that run, as they can be seen; NULL where none do. */
 static fast_glance *glance_of(const fast_run *run)
 {
-    return run->team && run->team->world && !run->keep->world_over ? run->team->world->glance
-                                                                   : NULL;
+    return run->team && run->team->place.world && !run->keep->world_over
+               ? run->team->place.world->glance
+               : NULL;
 }
 
 /* Faults that the simulator made since. The actors' clock was 0 at `base` of the run's. */
@@ -170,7 +171,7 @@ static void take_look(fast_run *run, int64_t base)
     for (int64_t i = 0; i < look->actors; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
         const fast_worker w = fast__measure_split(&tally);
-        look->workers[i].rank = team->seats[i] ? i : -1; /* of another process */
+        look->workers[i].rank = team->actors[i] ? i : -1; /* of another process */
         look->workers[i].steps = w.steps;
         look->workers[i].compute_s = w.compute_s;
         look->workers[i].exchange_s = i < team->workers ? w.exchange_s : 0;
@@ -179,7 +180,7 @@ static void take_look(fast_run *run, int64_t base)
         look->workers[i].bytes_sent = w.bytes_sent;
         look->workers[i].messages_sent = w.messages_sent;
     }
-    memcpy(look->staleness, team->staleness.counts, sizeof look->staleness);
+    memcpy(look->staleness, team->measures.staleness.counts, sizeof look->staleness);
     look_at_links(run, keep);
     look->span_count = 0;
     look->span_s = (double)base * 1e-9;
@@ -272,7 +273,7 @@ void fast__keep_world(fast_run *run, int64_t time_ns)
     fast_keep *keep = run->keep;
     const fast_team *team = run->team;
 
-    if (!keep || !team || !team->world || !team->world->glance)
+    if (!keep || !team || !team->place.world || !team->place.world->glance)
         return;
     const int64_t base = run->times.total_ns - time_ns;
     put_faults(run, base);
@@ -281,7 +282,8 @@ void fast__keep_world(fast_run *run, int64_t time_ns)
     const int64_t actors = keep->look.actors;
     int64_t messages = 0, bytes = 0;
     for (int64_t i = 0; keep->links_before && i < actors * actors; i++) {
-        if (!fast__glance_link(team->world->glance, i / actors, i % actors, &messages, &bytes))
+        if (!fast__glance_link(team->place.world->glance, i / actors, i % actors, &messages,
+                               &bytes))
             break;
         keep->links_before[2 * i] += messages;
         keep->links_before[2 * i + 1] += bytes;

@@ -69,24 +69,24 @@ fast_err fast__team_can_record(const fast_team *team)
                       name, team->strategy->name);
 }
 
-void fast__team_lock(const fast_seat *seat)
+void fast__team_lock(const fast_team_actor *self)
 {
-    fast_turn_begin(seat->trainer.actor, FAST_TURN_TEAM);
-    fast__mutex_lock(&seat->team->mutex);
+    fast_turn_begin(self->context.trainer.actor, FAST_TURN_TEAM);
+    fast__mutex_lock(&self->team->mutex);
 }
 
-void fast__team_unlock(const fast_seat *seat)
+void fast__team_unlock(const fast_team_actor *self)
 {
-    fast__mutex_unlock(&seat->team->mutex);
-    fast_turn_end(seat->trainer.actor);
+    fast__mutex_unlock(&self->team->mutex);
+    fast_turn_end(self->context.trainer.actor);
 }
 
-void fast__team_compare(fast_seat *seat, const char *when)
+void fast__team_compare(fast_team_actor *self, const char *when)
 {
-    const fast_trainer *t = &seat->trainer;
+    const fast_trainer *t = &self->context.trainer;
     char why[160];
 
-    if (!seat->team->job)
+    if (!self->team->place.job)
         return;
     const int64_t hash = (int64_t)fast__hash(t->w, (size_t)t->count * sizeof *t->w, 0);
     if (fast__record_value(t->actor, hash) == hash)
@@ -95,5 +95,5 @@ void fast__team_compare(fast_seat *seat, const char *when)
              "the run does not follow its recording: worker %" PRId64
              " %s with other weights than then",
              t->rank, when);
-    fast__record_stop(seat->team->world, why);
+    fast__record_stop(self->team->place.world, why);
 }

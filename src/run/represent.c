@@ -114,8 +114,8 @@ fast_err fast__represent_open(fast_team *team)
     const int64_t batch = team->run->config.batch;
     bool mixes = false, stands = false; /* consensus, ensemble: in any phase */
 
-    for (int64_t i = 0; i < team->phase_count; i++) {
-        const fast_strategy *strategy = team->phases[i].strategy;
+    for (int64_t i = 0; i < team->phases.count; i++) {
+        const fast_strategy *strategy = team->phases.list[i].strategy;
 
         FAST_TRY(choose(team, strategy));
         mixes = mixes || (!strategy->identical && r->policy == FAST_POLICY_CONSENSUS);
@@ -384,7 +384,7 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
     const float *exact = vote->same ? vote->first : vote->chosen >= 0 ? vote->middle : NULL;
 
     FAST_ASSERT(vote->count > 0);
-    team->divergence = divergence(team, vote);
+    team->measures.divergence = divergence(team, vote);
     for (int64_t i = 0; i < count; i++)
         learner->w[i] = vote->centre >= 0 ? vote->middle[i]
                         : exact           ? exact[i]

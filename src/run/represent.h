@@ -10,7 +10,7 @@
  * is several models that stand together (members.c).
  */
 struct fast_team;
-struct fast_seat;
+struct fast_team_actor;
 
 typedef enum fast_policy {
     FAST_POLICY_AUTO,      /* the strategy's centre, or the mean */
@@ -59,6 +59,17 @@ typedef struct fast_vote {
     float *middle;  /* [params + state]: the centre, or the chosen replica */
     float *members; /* [workers][params + state]: ensemble: all that came, by rank; else NULL */
 } fast_vote;
+
+/* Votes that are open at a time. */
+enum { FAST_VOTES = 2 };
+
+/* The votes of a team. Guarded by its mutex. */
+typedef struct fast_ballot {
+    fast_vote votes[FAST_VOTES]; /* of the replicas at a step */
+    fast_vote last;              /* of the replicas that the workers ended with */
+    int64_t opened;              /* asynchronous strategies: evaluations that became due */
+    int64_t step;                /* asynchronous strategies: of the open vote; -1: none is */
+} fast_ballot;
 
 /* A replica that takes part in a vote. */
 typedef struct fast_replica {

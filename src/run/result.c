@@ -69,7 +69,7 @@ const fast_result *fast_run_result(const fast_run *run)
 bool fast_run_is_first(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return !run->team || run->team->first;
+    return !run->team || run->team->place.first;
 }
 
 int64_t fast_run_inputs(const fast_run *run)

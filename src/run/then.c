@@ -82,7 +82,7 @@ static fast_err resolve_system(char *spec, size_t size, when *w)
 static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
 {
     fast_run *run = team->run;
-    const bool first = phase == team->phases;
+    const bool first = phase == team->phases.list;
     const char *down = w->codec_down[0]                ? w->codec_down
                        : strcmp(w->codec, "none") == 0 ? "none"
                                                        : "";
@@ -184,13 +184,14 @@ static fast_err add_phase(fast_team *team, const char *text)
 {
     const fast_run_config *c = &team->run->config;
     const char *at = strrchr(text, '@');
-    const int64_t before = team->phase_count > 1 ? team->phases[team->phase_count - 2].end : 0;
-    fast_phase *phase = &team->phases[team->phase_count];
+    const int64_t before =
+        team->phases.count > 1 ? team->phases.list[team->phases.count - 2].end : 0;
+    fast_phase *phase = &team->phases.list[team->phases.count];
     char spec[FAST_SPEC_MAX], words[FAST_PATH_MAX];
     int64_t begin = 0;
     when w;
 
-    if (team->phase_count == FAST_PHASES_MAX)
+    if (team->phases.count == FAST_PHASES_MAX)
         return fast__fail(FAST_EINVAL, "then: at most %d changes", FAST_PHASES_MAX - 1);
     if (!at || (size_t)(at - text) >= sizeof spec)
         return fast__fail(FAST_EINVAL, "then=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
@@ -204,7 +205,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
-    team->phase_count++; /* what it holds is freed from here on */
+    team->phases.count++; /* what it holds is freed from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
     phase->reset = w.state == 1;
     phase->end = team->run->step_count;
@@ -220,9 +221,9 @@ static fast_err add_phase(fast_team *team, const char *text)
 /* The team takes the part of a phase. */
 static void enter(fast_team *team, int64_t phase)
 {
-    const fast_phase *p = &team->phases[phase];
+    const fast_phase *p = &team->phases.list[phase];
 
-    team->phase = phase;
+    team->phases.current = phase;
     team->strategy = p->strategy;
     team->config = p->config;
     team->topology = p->topology;
@@ -239,10 +240,10 @@ fast_err fast__phases_open(fast_team *team)
 
     memset(&w, 0, sizeof w);
     fast__options_default(when_options, &w);
-    FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases, &team->phases));
-    team->phase_count = 1;
-    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases[0]));
-    team->phases[0].end = team->run->step_count;
+    FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases.list, &team->phases.list));
+    team->phases.count = 1;
+    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
+    team->phases.list[0].end = team->run->step_count;
     snprintf(text, sizeof text, "%s", c->then);
     for (char *part = text; part && *part; part = next) {
         next = strchr(part, ';');
@@ -258,87 +259,48 @@ fast_err fast__phases_open(fast_team *team)
 
 void fast__phases_free(fast_team *team)
 {
-    for (int64_t i = 0; i < team->phase_count; i++) {
-        fast_topology_free(team->phases[i].topology);
-        fast__free(team->phases[i].config);
-        fast__chain_close(team->phases[i].own[0]);
-        fast__chain_close(team->phases[i].own[1]);
+    for (int64_t i = 0; i < team->phases.count; i++) {
+        fast_topology_free(team->phases.list[i].topology);
+        fast__free(team->phases.list[i].config);
+        fast__chain_close(team->phases.list[i].own[0]);
+        fast__chain_close(team->phases.list[i].own[1]);
     }
-    fast__free(team->phases);
+    fast__free(team->phases.list);
 }
 
 bool fast__phases_left(const fast_team *team)
 {
-    return team->phase + 1 < team->phase_count;
-}
-
-/* Forget a rule's state. */
-static void reset_rule(fast_optimizer *optimizer, int64_t count)
-{
-    float *slot;
-
-    for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
-        memset(slot, 0, (size_t)count * sizeof *slot);
-}
-
-/* A worker goes over to the phase that was entered. */
-static void take_over(fast_seat *seat)
-{
-    const fast_team *team = seat->team;
-    const fast_learner *learner = team->run->learner;
-    const fast_phase *phase = &team->phases[team->phase];
-    fast_trainer *t = &seat->trainer;
-
-    memcpy(t->w, learner->w, (size_t)t->count * sizeof *t->w);
-    memcpy(t->s, learner->s, (size_t)t->state_count * sizeof *t->s);
-    /* Replicas that are to stay equal need equal states. */
-    if (phase->reset || (phase->strategy->identical && !phase[-1].strategy->identical))
-        reset_rule(seat->optimizer, t->count);
-    t->topology = phase->topology;
-    t->servers = phase->servers;
-    t->step = team->run->step;
-    t->step_count = phase->end;
-    t->period = 1;
-    t->apart = false;
-    t->centre = NULL;
-    t->centre_version = 0;
-    fast__kept_drop(seat); /* it was the strategy's before */
-    fast__spaces_drop(seat);
-    fast__codec_uncut(seat);
-    fast__coded_free(seat->coded); /* what was owed is of other sums */
-    seat->coded = NULL;
-    seat->step_begun = team->run->step;
-    seat->step_judged = team->run->step; /* the end of the phase before was judged */
-    seat->lost = false;
+    return team->phases.current + 1 < team->phases.count;
 }
 
 fast_err fast__phase_next(fast_team *team)
 {
     fast_run *run = team->run;
-    const fast_phase *old = &team->phases[team->phase];
+    const fast_phase *old = &team->phases.list[team->phases.current];
     char text[128];
 
-    FAST_ASSERT(fast__phases_left(team) && !team->world);
+    FAST_ASSERT(fast__phases_left(team) && !team->place.world);
     if (!old->strategy->identical || old[1].reset)
-        reset_rule(run->optimizer, run->learner->params.count);
+        fast__rule_state_clear(run->optimizer, run->learner->params.count);
     if (run->step < old->end) /* workers were lost: the others came to the end all the same */
         run->step = old->end;
-    enter(team, team->phase + 1);
+    enter(team, team->phases.current + 1);
     for (int64_t i = 0; i < team->workers; i++)
-        if (team->seats[i])
-            take_over(team->seats[i]);
+        if (team->actors[i])
+            fast__team_actor_enter(team->actors[i]);
     snprintf(text, sizeof text, "strategy %s", team->strategy->name);
     fast__keep_phase(run, text);
     fast__team_free_servers(team); /* they begin anew, with the run's model */
-    FAST_TRY(fast__owed_again(team));
+    FAST_TRY(fast__saved_states_reopen(team));
     return fast__represent_begin(team);
 }
 
 fast_err fast__phase_find(fast_team *team)
 {
-    while (fast__phases_left(team) && team->run->step >= team->phases[team->phase].end) {
-        enter(team, team->phase + 1);
-        FAST_TRY(fast__owed_again(team));
+    while (fast__phases_left(team) &&
+           team->run->step >= team->phases.list[team->phases.current].end) {
+        enter(team, team->phases.current + 1);
+        FAST_TRY(fast__saved_states_reopen(team));
         FAST_TRY(fast__represent_begin(team));
     }
     return FAST_OK;
@@ -347,10 +309,10 @@ fast_err fast__phase_find(fast_team *team)
 /* Over processes. */
 
 /* What travels with the model: the rule's state, too, where it is the same at all workers. */
-static fast_err share_model(fast_seat *seat, fast_group *all)
+static fast_err share_model(fast_team_actor *self, fast_group *all)
 {
-    const fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    const fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
     const size_t size = (size_t)t->count * sizeof(float);
     float *slot;
 
@@ -361,8 +323,8 @@ static fast_err share_model(fast_seat *seat, fast_group *all)
     FAST_TRY(fast_broadcast(all, 0, t->w, size, FAST_SOON));
     if (t->state_count > 0)
         FAST_TRY(fast_broadcast(all, 0, t->s, (size_t)t->state_count * sizeof(float), FAST_SOON));
-    for (int i = 0;
-         team->strategy->identical && (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL;
+    for (int i = 0; team->strategy->identical &&
+                    (slot = fast__optimizer_slot(self->context.optimizer, i)) != NULL;
          i++)
         FAST_TRY(fast_broadcast(all, 0, slot, size, FAST_SOON));
     return FAST_OK;
@@ -376,10 +338,10 @@ static int why_stop(const fast_run *run)
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 
-fast_err fast__phase_meet(fast_seat *seat)
+fast_err fast__phase_meet(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    fast_actor *actor = seat->trainer.actor;
+    fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
     const int own = why_stop(team->run);
     float flags[FAST_WHYS];
     fast_group *all = NULL;
@@ -390,16 +352,16 @@ fast_err fast__phase_meet(fast_seat *seat)
     FAST_TRY(fast_group_all(actor, NULL, &all));
     for (int i = 0; i < FAST_WHYS; i++)
         flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    if (!team->first) /* the first process may still judge the end of the phase */
-        fast__world_hold(team->world, fast_now(actor) + HOUR_NS);
+    if (!team->place.first) /* the first process may still judge the end of the phase */
+        fast__world_hold(team->place.world, fast_now(actor) + HOUR_NS);
     err = fast_allreduce(all, flags, FAST_WHYS, FAST_SOON);
-    if (!team->first)
-        fast__world_hold(team->world, fast_now(actor) + 1);
+    if (!team->place.first)
+        fast__world_hold(team->place.world, fast_now(actor) + 1);
     for (int i = 0; i < FAST_WHYS && !err; i++)
         why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->why, why);
+    atomic_fetch_or(&team->stop.why, why);
     if (!err && !why)
-        err = share_model(seat, all);
+        err = share_model(self, all);
     fast_group_free(all);
     return err;
 }
@@ -410,15 +372,17 @@ void fast__phase_met(fast_team *team)
     float *slot;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        const fast_seat *seat = team->seats[i];
+        const fast_team_actor *self = team->actors[i];
 
-        if (!seat)
+        if (!self)
             continue;
-        memcpy(run->learner->w, seat->trainer.w, (size_t)seat->trainer.count * sizeof(float));
-        memcpy(run->learner->s, seat->trainer.s, (size_t)seat->trainer.state_count * sizeof(float));
+        memcpy(run->learner->w, self->context.trainer.w,
+               (size_t)self->context.trainer.count * sizeof(float));
+        memcpy(run->learner->s, self->context.trainer.s,
+               (size_t)self->context.trainer.state_count * sizeof(float));
         for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
-            memcpy(slot, fast__optimizer_slot(seat->optimizer, k),
-                   (size_t)seat->trainer.count * sizeof *slot);
+            memcpy(slot, fast__optimizer_slot(self->context.optimizer, k),
+                   (size_t)self->context.trainer.count * sizeof *slot);
         return;
     }
 }

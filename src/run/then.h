@@ -9,7 +9,7 @@
  * one.
  */
 struct fast_team;
-struct fast_seat;
+struct fast_team_actor;
 
 enum { FAST_PHASES_MAX = 16 };
 
@@ -27,6 +27,13 @@ typedef struct fast_phase {
     bool reset;                          /* the rule's state begins anew with it */
 } fast_phase;
 
+/* All phases of a run. */
+typedef struct fast_phases {
+    fast_phase *list; /* [FAST_PHASES_MAX] */
+    int64_t count;    /* of phases */
+    int64_t current;  /* from 0 */
+} fast_phases;
+
 /* Make the phases of the run's options and enter the first. */
 fast_err fast__phases_open(struct fast_team *team);
 void fast__phases_free(struct fast_team *team);
@@ -40,6 +47,6 @@ fast_err fast__phase_find(struct fast_team *team);
 
 /* Between two phases, where actors live in several processes: an actor's program by which all learn
  * whether one of them is to stop, and the model of worker 0. */
-fast_err fast__phase_meet(struct fast_seat *seat);
+fast_err fast__phase_meet(struct fast_team_actor *self);
 /* What they learned becomes this process's. */
 void fast__phase_met(struct fast_team *team);

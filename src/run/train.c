@@ -275,7 +275,8 @@ fast_err fast__run_keep_due(fast_run *run)
     const bool last = run->finished || run->step >= run->step_count;
     const bool whole = !run->team || run->team->strategy->identical || run->team->strategy->resumes;
     if (path[0] && whole && !last && run->step != run->step_saved && fast_run_is_first(run) &&
-        !fast__owed_waits(run) && fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
+        !fast__saved_states_waits(run) &&
+        fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
         const bool failed = keep(run, path) != FAST_OK;
         if (failed && !run->keep_failed)
             fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());

@@ -180,9 +180,9 @@ static void the_average_is_not_the_centre(void **state)
         double mean = 0;
 
         for (int k = 0; k < WORKERS; k++)
-            mean += (double)run->team->seats[k]->trainer.w[i] / WORKERS;
+            mean += (double)run->team->actors[k]->context.trainer.w[i] / WORKERS;
         assert_true(fabs(mean - (double)run->learner->w[i]) < 1e-6);
-        apart += fabs(mean - (double)run->team->seats[0]->trainer.centre[i]);
+        apart += fabs(mean - (double)run->team->actors[0]->context.trainer.centre[i]);
     }
     assert_true(apart > 1e-3);
     fast_run_close(run);
@@ -215,10 +215,10 @@ static void best_has_the_smallest_loss(void **state)
         run = train(LIST("strategy=ensemble", "representative=best:smooth=4", text, "shard=label"),
                     NULL);
         for (int64_t i = 1; i < WORKERS; i++)
-            if (run->team->seats[i]->loss < run->team->seats[best]->loss)
+            if (run->team->actors[i]->progress.loss < run->team->actors[best]->progress.loss)
                 best = i;
         for (int64_t i = 0; i < WORKERS; i++) {
-            const bool same = memcmp(run->team->seats[i]->trainer.w, run->learner->w,
+            const bool same = memcmp(run->team->actors[i]->context.trainer.w, run->learner->w,
                                      (size_t)run->learner->params.count * sizeof(float)) == 0;
 
             assert_true(same == (i == best));
