@@ -49,6 +49,11 @@ typedef struct fast_trainer {
     int64_t parts;          /* micro-batches that make a gradient: `accumulate`, at least 1 */
     double lr;              /* of the step that goes on */
     double loss;            /* of the last gradient's batch */
+    int64_t lag;            /* asynchronous: updates of the model since the weights of the last
+                                      gradient were read, which the next update counts as its
+                                      staleness; a gradient sets it to -1: not counted */
+    int64_t aggregate;      /* servers: gradients that make one update of the model, at least 1;
+                                      staleness in its space is counted in those */
     int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
                                       first step, if not 1, so that all workers stop at the same */
     bool apart;             /* synchronous: workers do not meet for long, and may stop at any step;
@@ -264,41 +269,90 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
                                                     void **out);
 
-/* Tell the run what happened, for its measures. */
-FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
+/*
+ * Vectors and kernels. Measures follow from the operations: a strategy reports nothing by hand.
+ *
+ * A vector has values and, by worker, the weight of the updates that it holds: its contributions.
+ * An update of w by this worker's whole gradient has the weight `workers`, so that the mean of all
+ * replicas holds 1 of every worker's. A kernel is an operation that is linear in its vectors, with
+ * its cost: applied, it changes the values and the contributions alike, simulated nodes take its
+ * time, and the forecast counts it.
+ */
+typedef struct fast_vector {
+    float *x;       /* values: t->count floats, or a range of them */
+    double *shares; /* [workers] contributions; NULL: none */
+    int64_t age;    /* of values that arrived: updates by which they are late, counted as staleness
+                       when they are merged; negative: not counted */
+} fast_vector;
+
+/* This replica: w and its contributions; NULL in `shares` at servers. */
+FAST_API fast_vector fast_trainer_model(const fast_trainer *t);
+/* g and its contributions: those of this worker alone, or after fast_trainer_sum() of all. */
+FAST_API fast_vector fast_trainer_grad(const fast_trainer *t);
+/* Set `shares` to those of one whole gradient of worker `rank`. */
+FAST_API void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares);
+
+enum { FAST_KERNEL_VECTORS = 5 };
+typedef struct fast_kernel {
+    const char *name;  /* for messages */
+    double operations; /* for each element */
+    double bytes;      /* moved through memory for each element */
+    int vectors;       /* that run() takes, at most FAST_KERNEL_VECTORS; the first is the result */
+    int written;       /* of them, from the first on, those that run() changes */
+    bool deferred;     /* its time is spent after the messages that follow it: charged by the next
+                          step, gradient or update */
+    /* Change x[0 .. written), n elements each. Never blocks. */
+    void (*run)(const void *ctx, int64_t n, float *const *x);
+} fast_kernel;
+/* Apply a kernel `rows` times, to vectors v[row * kernel->vectors + i] of `count` elements each: a
+ * range of w counts as its fraction. Fails as fast_charge() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_apply_range(fast_trainer *t,
+                                                           const fast_kernel *kernel,
+                                                           const void *ctx, const fast_vector *v,
+                                                           int64_t rows, int64_t count);
+/* y <- the sum of `n` vectors of `count` elements in the canonical order, at most FAST_SUM_LIST_MAX;
+ * charged. */
+enum { FAST_SUM_LIST_MAX = 4096 };
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_list(fast_trainer *t, const float *const *x,
+                                                        int64_t n, int64_t count, float *y);
+/* Apply it once, to whole vectors. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_apply(fast_trainer *t, const fast_kernel *kernel,
+                                                     const void *ctx, const fast_vector *v);
+/* w becomes v, which may be w itself with contributions that are known now. `shares` NULL: v holds
+ * t->step updates of every worker. No cost. */
+FAST_API void fast_trainer_adopt(fast_trainer *t, const fast_vector *v);
+/* Make the sum over all workers of a range of g, or start it, also in reports: fast_request_wait()
+ * ends it. `group` has all workers; requests of one group end in the order of their start. Without
+ * codecs only. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range(fast_trainer *t, int64_t offset,
+                                                         int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group,
+                                                               int64_t offset, int64_t count,
+                                                               fast_request **out);
+/* v becomes the sum over all workers, as in fast_trainer_sum(); workers of a synchronous strategy
+ * hold equal shares of their own updates and equal ones of all others', which are summed alike. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v);
+/* w <- rule(w, scale v.x), as fast_trainer_update(), with the contributions of v. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_by(fast_trainer *t, const fast_vector *v,
+                                                         float scale);
+
 /* The momentum that asynchrony gave this server's part of the model, and its standard error. */
 FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
-/* An update of worker `from` reached this replica with this weight. 1: whole, which is an equal
- * share: where models are averaged, one's own local step counts `workers` before and 1 after. */
-FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);
-/* The weights of all updates that this replica holds, by worker; they travel with a model that is
- * mixed elsewhere. NULL at servers. */
-FAST_API const double *fast_trainer_carried(const fast_trainer *t);
-/* This replica became `keep` of itself and `take` of one that carried these. */
-FAST_API void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, double take);
 
-/* All replicas became the same mean of them, or of all updates: each holds an equal share of what
- * every worker did. */
-FAST_API void fast_trainer_average(fast_trainer *t);
-
-/* What a step's exchange costs a worker, on average; models are of t->count floats. What is left
- * out is nothing. */
+/* The exchange of a step as the forecast sees it, on average; models are of t->count floats. The
+ * trainer counts the first four from the calls. */
 typedef struct fast_cost {
     double allreduces;    /* sums of a model over all workers */
+    const int64_t *parts; /* floats of each sum that starts during the backward pass, in their
+                             order, instead of allreduces; lent for the call; or NULL */
+    int64_t part_count;   /* length of parts */
+    double moved;         /* bytes moved through memory by kernels, for each parameter */
     double trips;         /* messages that are waited for, one after the other */
-    double waits;         /* models whose way to or from this worker is waited for */
-    double served;        /* models that the servers take in, or give out if that is more */
-    double moved;         /* bytes moved through memory for each parameter */
-    double behind;        /* models whose way hides behind the gradient, as far as that lasts */
-    double meets;         /* steps after which all wait for the slowest; 0: nobody does */
-    const int64_t *parts; /* floats of each sum that begins during the way back, in their order,
-                             instead of allreduces; lent for the call; or NULL */
-    int64_t part_count;   /* of them */
+    double waits;         /* models whose transfer to or from this worker is waited for */
+    double served;        /* models that the servers receive, or send if that is more */
+    double behind;        /* models whose transfer hides behind the gradient, while that lasts */
+    double barrier;       /* steps after which all wait for the slowest; 0: they never do */
 } fast_cost;
-
-/* Tell it, before the first step or later, for the forecast of the step time. That of worker 0
- * stands. */
-FAST_API void fast_trainer_cost(fast_trainer *t, const fast_cost *cost);
 
 /* What a strategy declares. */
 typedef struct fast_strategy {
@@ -331,6 +385,9 @@ typedef struct fast_strategy {
     /* What it sends, and what comes back, where the options say it; NULL: `sends`, `answers`. */
     const char *(*sends_by)(const void *config);
     const char *(*answers_by)(const void *config);
+    /* Fill in the messages of a step, from `trips` to `barrier`, as worker 0 sees them. NULL: workers
+     * send none besides sums, and a synchronous strategy waits at each `period`. */
+    void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
     int64_t (*servers)(const void *config, int64_t workers);
     /* Refuse what makes no sense, with a reason: FAST_EINVAL. May be NULL. */

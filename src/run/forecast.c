@@ -224,7 +224,7 @@ static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng 
 /* The mean over workers, and the expected maximum of what each does until they meet. */
 static void compute(const fast_team *team, const machine *m, double *mean_out, double *slowest_out)
 {
-    const double meets = fmin(fmax(team->costs.cost.meets, 1), MEETS_MAX);
+    const double meets = fmin(fmax(team->costs.cost.barrier, 1), MEETS_MAX);
     double sum = 0, slowest = 0;
     int64_t count = 0;
     fast_rng rng;
@@ -287,10 +287,10 @@ static double exchange(const fast_team *team, const machine *m, double seconds)
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
     /* Those who meet are answered one after the other; so they come back one by one. */
-    if (c->meets > 0 && c->meets < 2 && served > 0)
+    if (c->barrier > 0 && c->barrier < 2 && served > 0)
         sum += fmax(0, served - each);
     if (c->behind > 0)
-        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->meets));
+        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->barrier));
     return fmax(sum, served - seconds);
 }
 
@@ -304,7 +304,7 @@ static void forecast_team(const fast_team *team, fast_result *r)
     compute(team, &m, &mean, &slowest);
     r->predicted_compute_s = mean;
     r->predicted_straggler_s =
-        team->costs.cost.meets > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
+        team->costs.cost.barrier > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 

@@ -69,7 +69,7 @@ void fast__measure_begin(fast_team *team)
 
 void fast__measure_vote(fast_team_actor *self)
 {
-    memcpy(self->measures.contributions, self->context.contributions,
+    memcpy(self->measures.contributions, self->context.shares.w,
            (size_t)self->team->workers * sizeof(double));
 }
 

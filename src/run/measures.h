@@ -3,6 +3,7 @@
 
 #include "fast/trainer.h"
 #include "run/run.h"
+#include "trainer/host.h"
 #include "transport/transport.h"
 
 /*
@@ -57,12 +58,9 @@ typedef struct fast_team_measures {
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 
-/* Sums of a step that are forecast one by one; the last stands for all that follow. */
-enum { FAST_COST_PARTS = 64 };
-
 /* Costs of worker 0's exchange. Guarded by the team's mutex. */
 typedef struct fast_team_costs {
-    bool known;                     /* the strategy told them */
+    bool known;                     /* the trainer told them */
     fast_cost cost;                 /* its parts are those below */
     int64_t parts[FAST_COST_PARTS]; /* floats of sums that start during the backward pass */
     double part_s[FAST_COST_PARTS]; /* seconds of each */

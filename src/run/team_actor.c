@@ -90,18 +90,13 @@ static void host_costed(void *host, const fast_cost *cost)
 {
     fast_team *team = ((fast_team_actor *)host)->team;
     fast_team_costs *c = &team->costs;
-    int64_t rest = 0;
 
+    FAST_ASSERT(cost->part_count >= 0 && cost->part_count <= FAST_COST_PARTS);
     fast__mutex_lock(&team->mutex);
     c->cost = *cost;
     c->cost.parts = cost->parts ? c->parts : NULL;
     for (int64_t i = 0; cost->parts && i < cost->part_count; i++)
-        if (i < FAST_COST_PARTS - 1)
-            c->parts[i] = cost->parts[i];
-        else
-            c->parts[FAST_COST_PARTS - 1] = rest += cost->parts[i];
-    if (c->cost.part_count > FAST_COST_PARTS)
-        c->cost.part_count = FAST_COST_PARTS;
+        c->parts[i] = cost->parts[i];
     c->known = true;
     fast__mutex_unlock(&team->mutex);
 }
@@ -182,6 +177,9 @@ static fast_context_phase current_phase(const fast_team *team)
 
     return (fast_context_phase){ .strategy = phase->strategy->name,
                                  .resumes = phase->strategy->resumes,
+                                 .synchronous = phase->strategy->synchronous,
+                                 .config = phase->config,
+                                 .cost = phase->strategy->cost,
                                  .topology = phase->topology,
                                  .servers = phase->servers,
                                  .step = team->run->step,

@@ -97,20 +97,12 @@ static fast_err check_priority(const fast_trainer *t, const allreduce_config *c,
     return FAST_OK;
 }
 
-void fast__allreduce_report(fast_trainer *t)
-{
-    for (int64_t j = 0; j < t->workers; j++)
-        fast_trainer_carry(t, j, 1);
-    fast_trainer_staleness(t, 0);
-}
-
 /* The figure: gradient, sum, update; with `shared` the last two are one pass over shared weights.
  */
 static fast_err train(fast_trainer *t, bool shared)
 {
     const float mean = 1.0f / (float)t->workers;
 
-    fast_trainer_cost(t, &(fast_cost){ .allreduces = 1, .meets = 1 });
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         fast_actor_at(t->actor, t->step, "gradient");
@@ -121,7 +113,6 @@ static fast_err train(fast_trainer *t, bool shared)
             FAST_TRY(fast_trainer_update(t, t->g, mean));
         }
         FAST_TRY(fast__allreduce_state(t));
-        fast__allreduce_report(t);
     }
     return fast_trainer_end(t);
 }
@@ -150,6 +141,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     return train(t, shared);
 }
 
+/* Factors of layers arrive from all other workers. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const allreduce_config *c = config;
+
+    if (!c->priority)
+        fast__factoring_cost(t, c->factors, out);
+}
+
 const fast_strategy fast__strategy_allreduce = {
     .name = "allreduce",
     .summary = "synchronous: the mean gradient of all workers at each step",
@@ -159,5 +159,6 @@ const fast_strategy fast__strategy_allreduce = {
     .identical = true,
     .codes = true,
     .sends = "gradients",
+    .cost = cost,
     .worker = worker,
 };

@@ -67,7 +67,7 @@ static void begin(overlap *o)
     if (o->buckets) {
         b = &o->buckets[o->count];
         *b = (bucket){ NULL, o->low, o->high - o->low };
-        o->err = fast_allreduce_start(o->t->group, o->t->g + b->offset, b->count, &b->request);
+        o->err = fast_trainer_sum_range_start(o->t, o->t->group, b->offset, b->count, &b->request);
     }
     o->low = o->high = 0;
     if (o->err)
@@ -188,32 +188,6 @@ static fast_err step_overlapped(fast_trainer *t, overlap *o)
     return finish(o, err);
 }
 
-/* One sum for the forecast, or those that start during the backward pass; factors arrive from all
- * other workers. */
-static fast_err tell_cost(fast_trainer *t, const overlap *o, bool cut)
-{
-    fast_cost cost = { .allreduces = 1, .meets = 1 };
-    int64_t *parts = NULL;
-
-    for (int64_t i = 0; i < o->factors.count; i++) {
-        const fast_factored *what = &o->factors.layers[i].what;
-
-        cost.allreduces -= (double)(what->outputs * what->inputs) / (double)t->count;
-        cost.trips++;
-    }
-    cost.waits = o->factors.floats / (double)t->count;
-    if (cut && o->count > 0) {
-        FAST_TRY(fast__alloc("buckets' sizes", o->count, sizeof *parts, &parts));
-        for (int64_t i = 0; i < o->count; i++)
-            parts[i] = o->buckets[i].count;
-        cost.parts = parts;
-        cost.part_count = o->count;
-    }
-    fast_trainer_cost(t, &cost);
-    fast__free(parts);
-    return FAST_OK;
-}
-
 /* Sum what is not sent as factors: the ranges between those layers. A sum does not depend on how
  * the vector is cut. */
 static fast_err sum_rest(overlap *o)
@@ -225,7 +199,7 @@ static fast_err sum_rest(overlap *o)
         const int64_t end = i < o->factors.count ? what->offset : t->count;
 
         if (end > at)
-            FAST_TRY(fast_allreduce(t->group, t->g + at, end - at, FAST_SOON));
+            FAST_TRY(fast_trainer_sum_range(t, at, end - at));
         if (i < o->factors.count)
             at = end + what->outputs * what->inputs;
     }
@@ -301,20 +275,11 @@ static fast_err open_pieces(overlap *o)
 
 static fast_err train(fast_trainer *t, overlap *o)
 {
-    bool told = false;
-
-    FAST_TRY(tell_cost(t, o, false));
     while (fast_trainer_next(t)) {
-        const bool cut = o->buckets != NULL;
-
-        FAST_TRY(o->piece_count ? step_pieces(t, o)
-                 : cut          ? step_overlapped(t, o)
-                                : step_at_once(t, o));
-        if (cut && !told)
-            FAST_TRY(tell_cost(t, o, true));
-        told = told || cut;
+        FAST_TRY(o->piece_count > 0 ? step_pieces(t, o)
+                 : o->buckets       ? step_overlapped(t, o)
+                                    : step_at_once(t, o));
         FAST_TRY(fast__allreduce_state(t));
-        fast__allreduce_report(t);
     }
     return fast_trainer_end(t);
 }

@@ -21,5 +21,3 @@ fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *option
 
 /* Average the state that is not trained over all workers. allreduce.c */
 fast_err fast__allreduce_state(fast_trainer *t);
-/* Report a synchronous step: every worker's gradient is in every replica. allreduce.c */
-void fast__allreduce_report(fast_trainer *t);

@@ -258,16 +258,17 @@ static fast_err server(fast_trainer *t, const void *config)
                             : fast__ps_proxy(t, c, t->rank - owners);
 }
 
-/* For the forecast: a read comes behind the write that was sent before it. */
-static void tell_cost(fast_trainer *t, const ps_config *c)
+/* A read is answered behind the write that was sent before it. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
+    const ps_config *c = config;
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
-    const fast_cost cost = { .trips = 2 * reads,
-                             .waits = reads + fmin(reads, writes),
-                             .served = fmax(reads, writes),
-                             .meets = c->slack < 0 ? 0 : (double)c->slack + 1 };
 
-    fast_trainer_cost(t, &cost);
+    (void)t;
+    out->trips = 2 * reads;
+    out->waits = reads + fmin(reads, writes);
+    out->served = fmax(reads, writes);
+    out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
 /* Are steps rounds, which all workers take together and of which each is the work of all? Then
@@ -295,24 +296,28 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
-        fast_trainer_average(t);
+        fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);
     FAST_TRY(fast__ps_arrive(wr));
     return fast_trainer_end(t);
 }
 
-/* Tell the run which steps of which worker the last weights hold. */
-static fast_err tell_contributions(ps_writer *wr)
+/* Read the contributions of the last weights. */
+static fast_err read_contributions(ps_writer *wr)
 {
-    const double *held = fast_trainer_carried(wr->t);
-    float *counts;
-    fast_err err;
+    const int64_t n = wr->writer_count;
+    fast_vector w = fast_trainer_model(wr->t);
+    float *counts = NULL;
+    fast_err err = fast__alloc("contributions", n, sizeof *counts, &counts);
 
-    FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *counts, &counts));
-    err = fast__ps_ask_contributions(wr, counts);
-    for (int64_t i = 0; !err && held && i < wr->writer_count; i++)
-        fast_trainer_carry(wr->t, i, (double)counts[i] - held[i]);
+    FAST_ASSERT(n == wr->t->workers);
+    if (!err)
+        err = fast__ps_ask_contributions(wr, counts);
+    for (int64_t i = 0; !err && i < n; i++)
+        w.shares[i] = (double)counts[i];
+    if (!err)
+        fast_trainer_adopt(wr->t, &w);
     fast__free(counts);
     return err;
 }
@@ -337,7 +342,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
     FAST_TRY(fast_trainer_end(t));
     if (c->backup == 0 || wr->round < t->step_count)
         FAST_TRY(fast__ps_read(wr, true));
-    return tell_contributions(wr);
+    return read_contributions(wr);
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
@@ -350,7 +355,6 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
-    tell_cost(t, c);
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);
     return err ? err : last;
@@ -377,7 +381,7 @@ static const fast_strategy *member_of(const void *config);
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
     .answers = "weights", .member = member_of, .sends_by = sends_by, .answers_by = answers_by,     \
-    .servers = servers, .check = check, .worker = worker, .server = server
+    .servers = servers, .check = check, .cost = cost, .worker = worker, .server = server
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
 const fast_strategy fast__strategy_ps = { FAMILY };

@@ -154,8 +154,6 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     /* With backup workers a round takes one gradient of each, and none of an older round. */
     if (c->slack == 0 && (late > 0 || o->came[from]))
         return false;
-    if (o->first)
-        fast_trainer_staleness(o->t, late);
     step = step_of(o, u, from);
     atomic_fetch_add(&o->contributions[from], c->push);
     if (c->compensate > 0) {
@@ -230,6 +228,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
+    t->aggregate = fast__ps_batch(c, fast__ps_writers(c, t, &space.writers));
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     price(c, fast__ps_batch(c, space.writer_count), &space);
     if (t->state_count > 0) {

@@ -40,8 +40,8 @@ static fast_err make_vectors(fast_context *c)
         t->w = c->learner->w;
         t->g = c->learner->g;
         t->s = c->learner->s;
-        return fast__alloc("contributions", t->workers, sizeof *c->contributions,
-                           &c->contributions);
+        FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
+        return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
     }
     FAST_TRY(
         fast__alloc("a server's parameters", t->count + t->state_count, sizeof(float), &c->memory));
@@ -61,7 +61,7 @@ static void take_phase(fast_context *c, const fast_context_phase *phase)
     t->topology = phase->topology;
     t->servers = phase->servers;
     t->step_count = phase->step_count;
-    t->period = 1;
+    t->period = t->aggregate = 1;
 }
 
 fast_err fast__context_init(fast_context *context, const fast_context_options *options)
@@ -81,6 +81,8 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .parts = model->parts > 1 ? model->parts : 1,
                                        .run = context };
     take_phase(context, &options->phase);
+    FAST_TRY(fast__alloc("contributions", FAST_KERNEL_VECTORS * options->workers, sizeof(float),
+                         &context->shares.scratch));
     FAST_TRY(make_vectors(context));
     return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
 }
@@ -104,7 +106,9 @@ void fast__context_fini(fast_context *context)
     fast__optimizer_free(context->optimizer);
     fast__free(context->memory);
     fast__free(context->centre);
-    fast__free(context->contributions);
+    fast__free(context->shares.w);
+    fast__free(context->shares.g);
+    fast__free(context->shares.scratch);
     *context = (fast_context){ 0 };
 }
 
@@ -125,8 +129,8 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     FAST_ASSERT(rule != NULL && step >= 0);
     copy_model(context);
     fast__rule_state_copy(context->optimizer, rule, t->count);
-    if (context->contributions)
-        memset(context->contributions, 0, (size_t)t->workers * sizeof *context->contributions);
+    if (context->shares.w)
+        memset(context->shares.w, 0, (size_t)t->workers * sizeof *context->shares.w);
     if (context->codecs.sum)
         fast__coded_restart(context->codecs.sum, step);
     drop_strategy(context);
@@ -159,8 +163,10 @@ void fast__context_start(fast_context *context, fast_actor *actor)
     FAST_ASSERT(actor != NULL);
     context->trainer.actor = actor;
     context->err = FAST_OK;
-    context->work.uncharged = 0;
+    context->work.uncharged = context->work.operations = context->work.bytes = 0;
     context->work.part_count = 0;
+    context->shares.summed_step = 0;
+    context->traffic = (fast_context_traffic){ .step_first = context->trainer.step };
     fast__context_close_spaces(context);
 }
 

@@ -15,7 +15,8 @@
  *
  *   context.c        creation, reset, another phase
  *   step.c           steps and gradients
- *   update.c         the update rule, and the measures that a strategy reports
+ *   update.c         the update rule
+ *   vectors.c        kernels on vectors, contributions, and the measures that follow from them
  *   encoded.c        sums and flows through the run's codecs
  *   layer_factors.c  gradients that are left as factors
  *   opened_spaces.c  spaces, and their state while they are closed
@@ -45,8 +46,12 @@ fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
 
 /* A part of the run with one strategy. Strings and pointers are borrowed until the next phase. */
 typedef struct fast_context_phase {
-    const char *strategy;          /* name, for messages */
-    bool resumes;                  /* as in fast_strategy: closed spaces leave their state */
+    const char *strategy; /* name, for messages */
+    bool resumes;         /* as in fast_strategy: closed spaces leave their state */
+    bool synchronous;     /* as in fast_strategy: no gradient is late */
+    const void *config;   /* of the strategy, for cost() */
+    /* As in fast_strategy; may be NULL. */
+    void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
     const fast_topology *topology; /* NULL: the strategy has none */
     int64_t servers;               /* that the strategy has */
     int64_t step;                  /* at which the phase starts */
@@ -78,6 +83,8 @@ typedef struct fast_context_work {
     void *settle_ctx;       /* argument of settle */
     double speed;           /* operations per ns of the last gradient, where time is virtual */
     double uncharged;       /* elements updated in reports, whose time is charged afterwards */
+    double operations;      /* of deferred kernels that are not charged yet */
+    double bytes;           /* of deferred kernels that are not charged yet */
     bool computing;         /* inside a gradient: updates in its reports are timed with it */
     fast_gradient parts;    /* figures of this step's micro-batches; loss: their sum */
     int64_t part_count;     /* micro-batches in `parts` */
@@ -93,6 +100,24 @@ typedef struct fast_context_codecs {
     int64_t piece_count;        /* length of pieces */
     int64_t pieces_left;        /* pieces of this step that are not finished */
 } fast_context_codecs;
+
+/* Contributions (vectors.c). NULL at servers. */
+typedef struct fast_context_shares {
+    double *w;           /* [workers] of the replica */
+    double *g;           /* [workers] of the gradient */
+    float *scratch;      /* [FAST_KERNEL_VECTORS][workers] for kernels; at servers too */
+    int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
+} fast_context_shares;
+
+/* Exchange of this program so far, as the forecast counts it (vectors.c). */
+typedef struct fast_context_traffic {
+    double summed;                  /* floats of sums after gradients */
+    double moved;                   /* bytes of kernels */
+    int64_t step_first;             /* at which the program started */
+    int64_t parts[FAST_COST_PARTS]; /* floats of the sums that the last gradient started */
+    int64_t part_count;             /* length of parts */
+    int64_t part_step;              /* step of that gradient, from 0 */
+} fast_context_traffic;
 
 struct fast_layer_factors; /* layer_factors.c */
 struct fast_opened_space;  /* opened_spaces.c */
@@ -118,7 +143,8 @@ typedef struct fast_context {
     struct fast_opened_space *spaces;  /* of the strategy, open and closed ones, a list */
     float *memory;                     /* servers: w and s; NULL at workers */
     float *centre;                     /* memory of trainer.centre; NULL: never asked for */
-    double *contributions;             /* [workers] that the replica holds; NULL at servers */
+    fast_context_shares shares;        /* contributions of w and g */
+    fast_context_traffic traffic;      /* of this program, for the forecast */
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
     int64_t step_begun;                /* the step that the replica started from */
@@ -186,5 +212,25 @@ void fast__context_factors_free(fast_context *context);
 /* The worker, which shared a model, has its own replica again: a copy of the shared one. */
 void fast__context_unshare(fast_context *context);
 
-/* Charge the time of updates that were made in reports. Fails as fast_charge() does. */
+/* Charge the time of deferred kernels; and also that of updates that were made in reports. Both fail
+ * as fast_charge() does. */
+fast_err fast__context_charge_kernels(fast_context *context);
 fast_err fast__context_charge(fast_context *context);
+
+/* Apply the rule to w by scale x, and count the lag of the update. */
+fast_err fast__context_update(fast_context *context, const float *x, float scale);
+/* Apply the rule to a range, with its time but without its contributions. */
+void fast__context_update_range(fast_context *context, int64_t step, double lr, float *w,
+                                const float *g, float scale, int64_t offset, int64_t count);
+/* Add the contributions of `count` elements of w updated by the gradient of `step`. */
+void fast__context_update_shares(fast_context *context, int64_t step, float scale, int64_t count);
+/* Set the contributions of a new gradient. */
+void fast__context_own_gradient(fast_context *context);
+/* x was summed over all workers, or the sum of a range of it was started. */
+void fast__context_summed(fast_context *context, const float *x);
+/* Count floats of a sum for the forecast: one that a gradient started, or one after it. */
+void fast__context_sum_floats(fast_context *context, int64_t count, bool overlapped);
+/* Count an update of this staleness. */
+void fast__context_stale(fast_context *context, int64_t staleness);
+/* Tell the host the cost of worker 0's exchange so far. */
+void fast__context_tell_cost(fast_context *context);

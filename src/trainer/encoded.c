@@ -120,6 +120,8 @@ fast_err fast_trainer_sum(fast_trainer *t, float *x)
     fast_context *c = fast__context_of(t);
 
     FAST_ASSERT(x != NULL && t->group != NULL);
+    fast__context_summed(c, x);
+    fast__context_sum_floats(c, t->count, false);
     if (fast_trainer_codes(t) == FAST_CODES_NONE)
         return fast_allreduce(t->group, x, t->count, FAST_SOON);
     FAST_TRY(open_sum(c));
@@ -171,6 +173,7 @@ fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i, const float *x)
     /* A gradient counts its step at its end. */
     const int64_t step = t->step + (c->work.computing ? 1 : 0);
 
+    fast__context_summed(c, t->g);
     return fast__coded_start(c->codecs.sum, piece_at(c, i), step, progress_at(t, step), x);
 }
 

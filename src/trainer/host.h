@@ -14,6 +14,9 @@
  * operations. Arguments are lent for the call. No operation may be NULL.
  */
 
+/* Sums of a step that are forecast one by one; the last stands for all that follow. */
+enum { FAST_COST_PARTS = 64 };
+
 /* A measure of an actor. */
 typedef enum fast_observation {
     FAST_OBSERVE_STALENESS, /* of an update that was applied, in updates; no error */

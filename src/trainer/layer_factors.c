@@ -153,6 +153,8 @@ fast_err fast_trainer_compose(fast_trainer *t, int64_t i, const float *const *fa
         remote += p > 0 ? (double)rows[p] : 0;
     }
     fast__factors_compose(parts, count, layer.inputs, 0, size, y);
+    if (count > 1)
+        fast__context_summed(fast__context_of(t), t->g);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
     return fast_charge(t->actor, 2 * remote * (double)size, (double)sizeof(float) * (double)size);
 }

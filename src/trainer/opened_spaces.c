@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "comm/space_keep.h"
+#include "tensor/vector.h"
 #include "trainer/context.h"
 
 #include <string.h>
@@ -23,6 +24,10 @@ typedef struct fast_opened_space {
     int64_t id;                     /* hash of its name */
     fast_space *space;              /* while it is open; else NULL */
     fast_saved saved;               /* its records when it was last closed */
+    fast_context *context;          /* of the actor that opened it */
+    fast_space_fn *apply;           /* the strategy's function at the owner; NULL: w += x */
+    void *ctx;                      /* argument of apply */
+    bool copy;                      /* it repeats the updates of another space */
 } fast_opened_space;
 
 /* The entry of an id, made if there is none. */
@@ -106,6 +111,22 @@ typedef struct opening {
     fast_opened_space *entry; /* in the context's list */
 } opening;
 
+/* An update at the owner. Its staleness is counted in updates of the model, if it is accepted. On
+ * shared memory it runs in the writer's thread. */
+static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
+{
+    const fast_opened_space *entry = ctx;
+    const int64_t n = entry->context->trainer.aggregate;
+
+    if (!entry->apply)
+        fast__vector_add(u->count, u->x, w);
+    else if (!entry->apply(entry->ctx, u, w))
+        return false;
+    if (u->tensor == 0 && !entry->copy && !entry->context->options.phase.synchronous)
+        fast__context_stale(entry->context, u->version / n - u->read / n);
+    return true;
+}
+
 /* Other actors find a space whole and in its place: at a checkpoint another thread packs an
  * owner's, which serves from the moment that it is open. */
 static fast_err load_space(void *ctx, fast_space *space)
@@ -173,12 +194,21 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
 {
     fast_context *c = fast__context_of(t);
     opening o = { .context = c };
+    fast_space_options counted = *options;
     fast_err err;
 
-    FAST_ASSERT(options->tensors[0].count == t->count);
+    FAST_ASSERT(options->tensors[0].count == t->count ||
+                !fast__codec_pair_encodes(&c->codecs.pair));
+    FAST_ASSERT(t->aggregate > 0);
     FAST_TRY(find(c, (int64_t)fast__hash(options->name, strlen(options->name), 0), &o.entry));
     FAST_TRY(load_values(c, &o.entry->saved, options));
-    err = open_encoded(&o, options, out);
+    o.entry->context = c;
+    o.entry->apply = options->apply;
+    o.entry->ctx = options->ctx;
+    o.entry->copy = options->follows;
+    counted.apply = apply_counted;
+    counted.ctx = o.entry;
+    err = open_encoded(&o, &counted, out);
     if (err)
         o.entry->space = NULL;
     return err;

@@ -74,8 +74,8 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
     if (context->learner) {
         fast__pack_put(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
         fast__pack_put(pack, FAST_SAVED_STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
-        fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->contributions,
-                       (size_t)t->workers * sizeof *context->contributions);
+        fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->shares.w,
+                       (size_t)t->workers * sizeof *context->shares.w);
     }
     fast__context_pack_spaces(context, pack, FAST_SAVED_SPACE);
     for (const fast_memory_block *block = context->blocks; block; block = block->next)
@@ -130,8 +130,8 @@ fast_err fast__context_load(fast_context *context, const fast_record *record)
     case FAST_SAVED_RULE:
         return load_rule(context, record);
     case FAST_SAVED_CONTRIBUTIONS:
-        return copy_record(record, context->contributions,
-                           (size_t)t->workers * sizeof *context->contributions);
+        return copy_record(record, context->shares.w,
+                           (size_t)t->workers * sizeof *context->shares.w);
     case FAST_SAVED_BLOCK:
         if (record->number < 0 || record->size == 0)
             return fast__fail(FAST_EFORMAT, "the checkpoint's record of a strategy is damaged");

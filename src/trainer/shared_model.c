@@ -135,7 +135,8 @@ static void update_piece(void *ctx, int64_t offset, int64_t count, const float *
 
     FAST_ASSERT(count <= FAST_USE_MAX);
     memcpy(piece, w, (size_t)count * sizeof *w);
-    fast_trainer_update_range(u->t, u->step, u->t->lr, piece, sum, u->scale, offset, count);
+    fast__context_update_range(fast__context_of(u->t), u->step, u->t->lr, piece, sum, u->scale,
+                               offset, count);
     fast__stream_copy(w, piece, count);
 }
 
@@ -144,5 +145,9 @@ fast_err fast_trainer_update_shared(fast_trainer *t, const float *g, float scale
     shared_update u = { t, t->step > 0 ? t->step : 1, scale };
 
     FAST_ASSERT(fast__context_of(t)->own_w != NULL);
-    return fast__direct_use(t->group, g, t->count, update_piece, &u, deadline);
+    fast__context_summed(fast__context_of(t), g);
+    fast__context_sum_floats(fast__context_of(t), t->count, false);
+    FAST_TRY(fast__direct_use(t->group, g, t->count, update_piece, &u, deadline));
+    fast__context_update_shares(fast__context_of(t), u.step, scale, t->count);
+    return FAST_OK;
 }

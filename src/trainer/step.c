@@ -21,6 +21,9 @@ bool fast_trainer_next(fast_trainer *t)
     c->err = c->options.host->next(c->options.host_ctx, &more);
     if (c->err)
         snprintf(c->why, sizeof c->why, "%s", fast_error_detail());
+    /* Often enough for a look at a running program, and once at its end. */
+    if (!more || (t->step & (t->step - 1)) == 0)
+        fast__context_tell_cost(c);
     if (c->err || !more)
         return false;
     t->lr = fast_trainer_lr(t, t->step);
@@ -174,6 +177,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
                          .ctx = ctx };
     fast_err err;
 
+    FAST_TRY(fast__context_charge_kernels(c));
     if (need && (o->is_virtual || !c->learner->ops->reads))
         FAST_TRY(wait_ahead(&gw));
     const int64_t begin = fast_now(t->actor);
@@ -186,6 +190,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     FAST_TRY(fast__context_charge(c));
     t->step++;
     t->loss = gw.gradient.loss;
+    fast__context_own_gradient(c);
     o->host->stepped(o->host_ctx, &gw.gradient);
     return FAST_OK;
 }
@@ -222,6 +227,8 @@ void fast_trainer_count(fast_trainer *t)
         work->parts.loss /= (double)work->part_count;
         t->loss = work->parts.loss;
     }
+    if (work->part_count > 0)
+        fast__context_own_gradient(c);
     c->options.host->stepped(c->options.host_ctx, work->part_count > 0 ? &work->parts : NULL);
     work->part_count = 0;
 }
