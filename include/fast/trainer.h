@@ -324,8 +324,8 @@ FAST_API void fast_trainer_adopt(fast_trainer *t, const fast_vector *v);
 /* Make the sum over all workers of a range of g, or start it, also in reports: fast_request_wait()
  * ends it. `group` has all workers; requests of one group end in the order of their start. Without
  * codecs only. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range(fast_trainer *t, int64_t offset,
-                                                         int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group,
+                                                         int64_t offset, int64_t count);
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group,
                                                                int64_t offset, int64_t count,
                                                                fast_request **out);

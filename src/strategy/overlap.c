@@ -199,7 +199,7 @@ static fast_err sum_rest(overlap *o)
         const int64_t end = i < o->factors.count ? what->offset : t->count;
 
         if (end > at)
-            FAST_TRY(fast_trainer_sum_range(t, at, end - at));
+            FAST_TRY(fast_trainer_sum_range(t, t->group, at, end - at));
         if (i < o->factors.count)
             at = end + what->outputs * what->inputs;
     }

@@ -230,7 +230,7 @@ static fast_err first_step(transfers *x)
 
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_trainer_sum_range(t, 0, t->count));
+    FAST_TRY(fast_trainer_sum_range(t, x->group, 0, t->count));
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 

@@ -81,8 +81,6 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .parts = model->parts > 1 ? model->parts : 1,
                                        .run = context };
     take_phase(context, &options->phase);
-    FAST_TRY(fast__alloc("contributions", FAST_KERNEL_VECTORS * options->workers, sizeof(float),
-                         &context->shares.scratch));
     FAST_TRY(make_vectors(context));
     return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
 }
@@ -108,7 +106,6 @@ void fast__context_fini(fast_context *context)
     fast__free(context->centre);
     fast__free(context->shares.w);
     fast__free(context->shares.g);
-    fast__free(context->shares.scratch);
     *context = (fast_context){ 0 };
 }
 

@@ -105,7 +105,6 @@ typedef struct fast_context_codecs {
 typedef struct fast_context_shares {
     double *w;           /* [workers] of the replica */
     double *g;           /* [workers] of the gradient */
-    float *scratch;      /* [FAST_KERNEL_VECTORS][workers] for kernels; at servers too */
     int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
 } fast_context_shares;
 

@@ -3,15 +3,14 @@
  * Vectors with contributions, kernels on them, and the measures that follow.
  *
  *   contributions  c_j, the weight of worker j's updates in a vector. Every kernel is linear, so
- *                  that y = f(x) for the values is c(y) = f(c(x)) for the contributions: it runs on
- *                  both
+ *                  that y = f(x) for the values is c(y) = f(c(x)) for the contributions
  *   charge         operations and bytes of the kernel for each element, once for all its rows
  *   staleness      of values that arrived: their age when they are merged; of gradients: the lag of
  *                  their update (step.c); at the owners of a space: versions since the read
  *                  (opened_spaces.c)
  *   forecast       bytes of kernels and floats of sums at worker 0, by step
  *
- * Cost: a kernel on `workers` floats more than its own.
+ * Cost: a kernel on five floats more than its own, and 25 operations for each worker.
  */
 #include "trainer/context.h"
 
@@ -37,26 +36,37 @@ void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
     shares[rank] = (double)t->workers;
 }
 
-/* Run a kernel on the contributions of one row, in floats; `fraction` of each vector changes. */
-static void apply_shares(fast_context *c, const fast_kernel *kernel, const void *ctx,
+/* Apply a kernel to the contributions of one row, of which `fraction` changes. Run on unit vectors
+ * it gives its own coefficients: y_i = sum_k a_ik x_k. */
+static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const void *ctx,
                          const fast_vector *v, double fraction)
 {
-    const int64_t n = c->trainer.workers;
+    float a[FAST_KERNEL_VECTORS][FAST_KERNEL_VECTORS] = { { 0 } };
     float *x[FAST_KERNEL_VECTORS];
     bool known = false;
 
     for (int i = 0; i < kernel->vectors; i++) {
-        x[i] = c->shares.scratch + i * n;
+        x[i] = a[i];
+        a[i][i] = 1;
         known = known || v[i].shares;
-        for (int64_t j = 0; j < n; j++)
-            x[i][j] = v[i].shares ? (float)v[i].shares[j] : 0;
     }
     if (!known)
         return;
-    kernel->run(ctx, n, x);
-    for (int i = 0; i < kernel->written; i++)
-        for (int64_t j = 0; v[i].shares && j < n; j++)
-            v[i].shares[j] += fraction * ((double)x[i][j] - v[i].shares[j]);
+    kernel->run(ctx, kernel->vectors, x);
+    for (int64_t j = 0; j < t->workers; j++) {
+        double old[FAST_KERNEL_VECTORS];
+
+        for (int i = 0; i < kernel->vectors; i++)
+            old[i] = v[i].shares ? v[i].shares[j] : 0;
+        for (int i = 0; i < kernel->written; i++) {
+            double y = 0;
+
+            for (int k = 0; k < kernel->vectors; k++)
+                y += (double)a[i][k] * old[k];
+            if (v[i].shares)
+                v[i].shares[j] = old[i] + fraction * (y - old[i]);
+        }
+    }
 }
 
 fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, const void *ctx,
@@ -78,7 +88,7 @@ fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, co
                 fast__context_stale(c, operand[i].age);
         }
         kernel->run(ctx, count, x);
-        apply_shares(c, kernel, ctx, operand, (double)count / (double)t->count);
+        apply_shares(t, kernel, ctx, operand, (double)count / (double)t->count);
     }
     c->traffic.moved += elements * kernel->bytes;
     if (kernel->deferred) {
@@ -153,14 +163,14 @@ void fast__context_summed(fast_context *context, const float *x)
         sum_shares(t, context->shares.g);
 }
 
-fast_err fast_trainer_sum_range(fast_trainer *t, int64_t offset, int64_t count)
+fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group, int64_t offset, int64_t count)
 {
     fast_context *c = fast__context_of(t);
 
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
     fast__context_summed(c, t->g);
     fast__context_sum_floats(c, count, false);
-    return fast_allreduce(t->group, t->g + offset, count, FAST_SOON);
+    return fast_allreduce(group, t->g + offset, count, FAST_SOON);
 }
 
 fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_t offset,
