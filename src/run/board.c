@@ -148,7 +148,7 @@ fast_err fast__board_open(fast_run *run)
     fast_board *board;
     int length;
 
-    if (!folder[0] || !fast_run_is_first(run) || run->board)
+    if (!folder[0] || !fast_run_is_first(run) || run->sinks.board)
         return FAST_OK;
     FAST_TRY(fast__file_make_folder(folder));
     FAST_TRY(fast__alloc("event file", 1, sizeof *board, &board));
@@ -173,13 +173,13 @@ fast_err fast__board_open(fast_run *run)
         return fast__fail(FAST_EIO, "tensorboard=%s cannot be written: %s", folder,
                           strerror(errno));
     }
-    run->board = board;
+    run->sinks.board = board;
     return FAST_OK;
 }
 
 void fast__board_event(fast_run *run, fast_event_kind kind)
 {
-    fast_board *board = run->board;
+    fast_board *board = run->sinks.board;
     const fast_result *r = &run->result;
 
     if (!board || !board->file || (kind != FAST_EVENT_PROGRESS && kind != FAST_EVENT_EVALUATE))
@@ -206,10 +206,10 @@ void fast__board_event(fast_run *run, fast_event_kind kind)
 
 void fast__board_free(fast_run *run)
 {
-    if (!run->board)
+    if (!run->sinks.board)
         return;
-    if (run->board->file)
-        fclose(run->board->file);
-    fast__free(run->board);
-    run->board = NULL;
+    if (run->sinks.board->file)
+        fclose(run->sinks.board->file);
+    fast__free(run->sinks.board);
+    run->sinks.board = NULL;
 }

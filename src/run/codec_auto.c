@@ -327,8 +327,8 @@ static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
 static void explain(fast_run *run, const choice *best)
 {
     const bool back = strcmp(best->down, "none") != 0;
-    char *note = run->codec_note;
-    const size_t size = sizeof run->codec_note;
+    char *note = run->text.codec_note;
+    const size_t size = sizeof run->text.codec_note;
 
     if (best->step_s < best->plain_s)
         snprintf(note, size,
@@ -387,7 +387,8 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
         return fast__fail(FAST_EINVAL,
                           "codec=auto: a recording is of one codec; give the one that is chosen");
     if (why) {
-        snprintf(run->codec_note, sizeof run->codec_note, "codec=auto: no codec pays: %s", why);
+        snprintf(run->text.codec_note, sizeof run->text.codec_note, "codec=auto: no codec pays: %s",
+                 why);
     } else {
         FAST_TRY(try_all(&h, up, down, &best));
         explain(run, &best);
@@ -396,6 +397,6 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
         snprintf(c->codec, sizeof c->codec, "%s", best.up);
     if (down)
         snprintf(c->codec_down, sizeof c->codec_down, "%s", best.down);
-    run->result.codec_note = run->codec_note;
+    run->result.codec_note = run->text.codec_note;
     return fast__run_codec_open(run);
 }

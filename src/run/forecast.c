@@ -311,7 +311,7 @@ static void forecast_team(const fast_team *team, fast_result *r)
 void fast__run_forecast(fast_run *run)
 {
     fast_result *r = &run->result;
-    const int64_t count = first_count(&run->first);
+    const int64_t count = first_count(&run->progress.first);
 
     r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
     r->depth = depth_of(run);
@@ -320,7 +320,7 @@ void fast__run_forecast(fast_run *run)
     } else if (count > 0) {
         r->predicted_compute_s = r->predicted_exchange_s = r->predicted_straggler_s = 0;
         for (int64_t i = 0; i < count; i++)
-            r->predicted_compute_s += run->first.seconds[i] / (double)count;
+            r->predicted_compute_s += run->progress.first.seconds[i] / (double)count;
     }
     r->predicted_step_s =
         r->predicted_compute_s + r->predicted_exchange_s + r->predicted_straggler_s;

@@ -148,21 +148,21 @@ static fast_err save(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t before = run->step;
-    const fast_run_sums sums = run->sums;
+    const fast_run_sums sums = run->progress.sums;
     fast_err err;
 
     if (team->saved.votes)
         fast__vote_count(team, &team->saved.vote);
-    if (!run->is_virtual)
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    run->sums = team->saved.sums;
+    run->progress.sums = team->saved.sums;
     err = fast__run_keep_due(run);
     run->step = before > step ? before : step;
-    run->sums = sums;
-    run->actor = NULL;
-    if (!run->is_virtual)
+    run->progress.sums = sums;
+    run->clock.actor = NULL;
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     return err;
 }

@@ -83,12 +83,13 @@ put_event(fast_keep *keep, const char *kind, double time_s, int64_t step, const 
 
 static double wall_s(const fast_run *run)
 {
-    return (double)(run->times.wall_ns + fast__clock_ns() - run->keep->wall_ns) * 1e-9;
+    return (double)(run->progress.times.wall_ns + fast__clock_ns() - run->sinks.store->wall_ns) *
+           1e-9;
 }
 
 static void put_metric(fast_run *run, bool evaluated)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     const fast_result *r = &run->result;
     fast_keep_item *item = next_item(keep);
 
@@ -123,7 +124,7 @@ static void put_metric(fast_run *run, bool evaluated)
 /* The actors that run, as they can be seen; NULL where none do. */
 static fast_glance *glance_of(const fast_run *run)
 {
-    return run->team && run->team->place.world && !run->keep->world_over
+    return run->team && run->team->place.world && !run->sinks.store->world_over
                ? run->team->place.world->glance
                : NULL;
 }
@@ -131,7 +132,7 @@ static fast_glance *glance_of(const fast_run *run)
 /* Faults that the simulator made since. The actors' clock was 0 at `base` of the run's. */
 static void put_faults(fast_run *run, int64_t base)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     const fast_glance *glance = glance_of(run);
     const char *name = NULL;
     int64_t node = 0, time = 0;
@@ -163,7 +164,7 @@ static void look_at_links(const fast_run *run, fast_keep *keep)
 static void take_look(fast_run *run, int64_t base)
 {
     fast_team *team = run->team;
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     fast_keep_look *look = &keep->look;
 
     if (!team || look->actors == 0 || atomic_load_explicit(&keep->looked, memory_order_acquire))
@@ -194,7 +195,7 @@ static void take_look(fast_run *run, int64_t base)
 /* Say once that the run is not kept; where nobody chose a store, a build without one is silent. */
 static void say_trouble(fast_run *run)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
 
     if (keep->said || keep->saying || !atomic_load(&keep->troubled))
         return;
@@ -206,12 +207,12 @@ static void say_trouble(fast_run *run)
 
 void fast__keep_event(fast_run *run, fast_event_kind kind, const char *text)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     const fast_result *r = &run->result;
 
     if (!keep)
         return;
-    put_faults(run, run->times.total_ns);
+    put_faults(run, run->progress.times.total_ns);
     switch (kind) {
     case FAST_EVENT_START:
         put_event(keep, "start", r->time_s, run->step, "step %lld of %lld", (long long)run->step,
@@ -235,7 +236,7 @@ void fast__keep_event(fast_run *run, fast_event_kind kind, const char *text)
     const int64_t now = fast__clock_ns();
     if (now - keep->looked_ns >= LOOK_NS) {
         keep->looked_ns = now;
-        take_look(run, run->times.total_ns);
+        take_look(run, run->progress.times.total_ns);
     }
     say_trouble(run);
 }
@@ -249,10 +250,10 @@ static void begin_world(fast_keep *keep)
 
 void fast__keep_phase(fast_run *run, const char *text)
 {
-    if (!run->keep)
+    if (!run->sinks.store)
         return;
-    put_event(run->keep, "phase", run->result.time_s, run->step, "%s", text);
-    begin_world(run->keep);
+    put_event(run->sinks.store, "phase", run->result.time_s, run->step, "%s", text);
+    begin_world(run->sinks.store);
 }
 
 /* Nothing trains just now: let the writer be done with the last look, so that the next one, which
@@ -270,12 +271,12 @@ static void make_room(fast_keep *keep)
 
 void fast__keep_world(fast_run *run, int64_t time_ns)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     const fast_team *team = run->team;
 
     if (!keep || !team || !team->place.world || !team->place.world->glance)
         return;
-    const int64_t base = run->times.total_ns - time_ns;
+    const int64_t base = run->progress.times.total_ns - time_ns;
     put_faults(run, base);
     make_room(keep);
     take_look(run, base);
@@ -325,7 +326,7 @@ static void fill_first(const fast_run *run, fast_keep *keep)
     fast__store_row_init(FAST_STORE_RUNS, row);
     row->created = fast__clock_date();
     row->name = chosen(c->name);
-    row->command = run->command;
+    row->command = run->text.command;
     row->version = fast_version();
     row->system = chosen(c->system);
     row->strategy = run->team ? chosen(c->strategy) : NULL;
@@ -395,14 +396,14 @@ void fast__keep_begin(fast_run *run)
     if (!store[0] || strcmp(store, "none") == 0 || strcmp(store, "no") == 0 ||
         !fast_run_is_first(run))
         return;
-    if (!run->keep)
-        err = open_keep(run, &run->keep);
+    if (!run->sinks.store)
+        err = open_keep(run, &run->sinks.store);
     if (!err) {
-        run->keep->wall_ns = run->keep->looked_ns = fast__clock_ns();
-        run->keep->step_last = -1;
-        atomic_store(&run->keep->closing, false);
-        begin_world(run->keep);
-        err = fast__thread_start(&run->keep->thread, fast__keep_writer, run->keep);
+        run->sinks.store->wall_ns = run->sinks.store->looked_ns = fast__clock_ns();
+        run->sinks.store->step_last = -1;
+        atomic_store(&run->sinks.store->closing, false);
+        begin_world(run->sinks.store);
+        err = fast__thread_start(&run->sinks.store->thread, fast__keep_writer, run->sinks.store);
     }
     if (!err)
         return;
@@ -425,7 +426,7 @@ static const char *find_file(const char *path, char place[FAST_PATH_MAX])
 /* How the run ended. */
 static void fill_last(fast_run *run, fast_err err)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     const fast_result *r = &run->result;
     fast_stored_run *row = &keep->last;
 
@@ -461,7 +462,7 @@ static void fill_last(fast_run *run, fast_err err)
 
 void fast__keep_end(fast_run *run, fast_err err)
 {
-    fast_keep *keep = run->keep;
+    fast_keep *keep = run->sinks.store;
     char note[96];
 
     if (!keep)
@@ -489,13 +490,13 @@ void fast__keep_end(fast_run *run, fast_err err)
 
 void fast__keep_free(fast_run *run)
 {
-    if (run->keep)
-        free_keep(run->keep);
-    run->keep = NULL;
+    if (run->sinks.store)
+        free_keep(run->sinks.store);
+    run->sinks.store = NULL;
 }
 
 int64_t fast_run_id(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return run->keep ? atomic_load(&run->keep->id) : 0;
+    return run->sinks.store ? atomic_load(&run->sinks.store->id) : 0;
 }

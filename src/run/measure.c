@@ -63,7 +63,7 @@ void fast__measure_begin(fast_team *team)
         atomic_store(&self->measures.pause_ns, 0);
         atomic_store(&self->measures.end_ns, 0);
     }
-    team->measures.pause_before_ns = team->run->times.pause_ns;
+    team->measures.pause_before_ns = team->run->progress.times.pause_ns;
     team->measures.live = true;
 }
 
@@ -110,7 +110,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     const fast_counters *c = &actor->counters;
     const int64_t end = fast__counted(&self->measures.end_ns);
     const int64_t pause = fast__counted(&self->measures.pause_ns);
-    const int64_t judged = run->times.pause_ns - team->measures.pause_before_ns;
+    const int64_t judged = run->progress.times.pause_ns - team->measures.pause_before_ns;
 
     const fast_counters *times = end ? &self->measures.end : c;
 
@@ -119,7 +119,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->actor ? end : fast__record_look(run->actor);
+    tally.life_ns += end || !run->clock.actor ? end : fast__record_look(run->clock.actor);
     tally.pause_ns += pause;
     if (team->strategy->synchronous && judged > pause)
         tally.stood_ns += judged - pause;
@@ -272,7 +272,7 @@ static void measure_times(fast_team *team)
     r->wait_s = wait;
     r->step_s = steps > 0 ? step : NAN;
     r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
-    team->run->times.compute_ns = (int64_t)(compute * 1e9);
+    team->run->progress.times.compute_ns = (int64_t)(compute * 1e9);
 }
 
 void fast__team_measure(fast_team *team)

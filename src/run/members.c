@@ -112,11 +112,11 @@ fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out)
     double loss = 0;
     int64_t correct = 0, rows = 0, samples = 0;
 
-    FAST_ASSERT(fast__members_stand(run) && run->test_loader != NULL);
-    for (int64_t i = 0; i < fast__loader_steps(run->test_loader); i++) {
+    FAST_ASSERT(fast__members_stand(run) && run->data.test_loader != NULL);
+    for (int64_t i = 0; i < fast__loader_steps(run->data.test_loader); i++) {
         const fast_batch *batch = NULL;
 
-        FAST_TRY(fast__loader_get(run->test_loader, i, &batch));
+        FAST_TRY(fast__loader_get(run->data.test_loader, i, &batch));
         FAST_TRY(predict(run, batch));
         for (int64_t r = 0; r < batch->count * graph->positions; r++) {
             const float *target = batch->targets ? batch->targets + r * K : NULL;

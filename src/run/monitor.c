@@ -77,7 +77,7 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
-        run->times.samples += gradient->samples * team->workers / team->place.here;
+        run->progress.times.samples += gradient->samples * team->workers / team->place.here;
     run->step = team->progress.steps_sum / team->place.here;
     if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
@@ -108,10 +108,11 @@ static void take_sums(fast_team *team)
     const fast_epoch_sums *b = &team->progress.epochs[1];
     const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
 
-    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
-                                       .batches = sums->batches,
-                                       .correct = sums->correct,
-                                       .positions = sums->positions };
+    team->run->progress.sums =
+        (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
+                         .batches = sums->batches,
+                         .correct = sums->correct,
+                         .positions = sums->positions };
 }
 
 /* Where a worker is now. */
@@ -159,12 +160,12 @@ static fast_err judge(fast_team_actor *self, int64_t step)
     const int64_t step_before = run->step;
     fast_err err = FAST_OK;
 
-    if (!run->is_virtual)
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     run->step = step;
     take_sums(team);
-    if (!run->finished && run->step_judged != step &&
+    if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
@@ -172,8 +173,8 @@ static fast_err judge(fast_team_actor *self, int64_t step)
     else
         fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
-    run->actor = NULL;
-    if (!run->is_virtual)
+    run->clock.actor = NULL;
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     if (run->finished)
         atomic_store(&team->stop.finished, true);
@@ -296,10 +297,10 @@ static void progress(fast_team_actor *self)
     self->progress.shown_ns = now;
     fast__team_lock(self);
     if (fast__record_value(self->context.trainer.actor, fast__run_is_time(run))) {
-        run->actor = self->context.trainer.actor;
+        run->clock.actor = self->context.trainer.actor;
         take_sums(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
-        run->actor = NULL;
+        run->clock.actor = NULL;
     }
     fast__team_unlock(self);
 }
@@ -638,7 +639,8 @@ static void take_ends(fast_team *team)
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    const bool judged = run->step_judged == run->step && run->step_judged >= 0;
+    const bool judged =
+        run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
     take_sums(team);
     if (team->place.first && strcmp(run->result.stop, "target") == 0)

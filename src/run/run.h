@@ -159,65 +159,92 @@ typedef struct fast_run_times {
     int64_t wall_ns;     /* of finished calls, by the machine's clock */
 } fast_run_times;
 
-struct fast_run {
-    fast_run_config config;
-    char *texts;           /* canonical text of every option, one after the other */
-    const char *data_note; /* said at the start; or NULL */
-    char resume_note[256]; /* said at the start; "" */
-    char codec_note[512];  /* likewise: what codec=auto chose, and why */
+/* Texts that a run owns. */
+typedef struct fast_run_text {
+    char *options;         /* canonical text of every option, one after the other */
+    const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
+    char resume_note[256]; /* told at the start; "": nothing to tell */
+    char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
+    char *model;           /* the network in its language; NULL for a network of the caller's */
+    char *command;         /* the words that repeat the run, quoted for a shell */
+} fast_run_text;
 
-    /* The parts, in the order in which they are made; freed in reverse. */
-    fast_data *train_own; /* NULL where the caller's is borrowed */
-    fast_data *test_own;
-    const fast_data *train; /* NULL: a learner makes its batches itself */
-    const fast_data *test;  /* NULL: no evaluation */
-    fast_foreign *foreign;  /* a learner of the caller's instead of what follows; or NULL */
-    fast_graph *graph;
-    char *model_text; /* the network in its language; NULL for a network of the caller's */
-    const fast_engine *engine;
-    fast_program *program;
-    fast_workspace *workspace;
-    fast_loader *loader;      /* NULL without data */
+/* Data sets and their loaders. */
+typedef struct fast_run_data {
+    fast_data *train_own;     /* NULL where the caller's is borrowed */
+    fast_data *test_own;      /* NULL where the caller's is borrowed */
+    const fast_data *train;   /* NULL: a learner makes its batches itself */
+    const fast_data *test;    /* NULL: no evaluation */
+    fast_loader *loader;      /* of one worker; NULL without data */
     fast_loader *test_loader; /* NULL without a test set */
-    fast_learner *learner;
-    fast_optimizer *optimizer;
-    fast_schedule *schedule;
-    void *log;          /* FILE of --log, or NULL */
-    float *predict_x;   /* [batch][features]: normalised samples of fast_run_predict() */
-    uint64_t data_hash; /* of the training set; 0 until it is asked for */
+    float *predict_x;         /* [batch][features]: normalised samples of fast_run_predict() */
+    uint64_t hash;            /* of the training set; 0 until it is asked for */
+} fast_run_data;
 
-    /* Progress. */
-    int64_t step;       /* steps taken: the next batch's number */
-    int64_t step_count; /* in all */
-    double lr;          /* of the step being taken */
-    fast_run_sums sums;
-    fast_run_times times;
-    fast_first first; /* of one worker */
-    fast_result result;
-    char *json;           /* the result as text that was lent; or NULL */
-    bool finished;        /* the target was reached, or the loss is not a number */
-    int64_t step_saved;   /* of the last checkpoint; -1 before one */
-    bool keep_failed;     /* the last checkpoint in mid-run could not be written, which was said */
-    int64_t step_judged;  /* of the last evaluation; -1 before one */
-    bool by_range;        /* the optimizer may be applied as gradients are reported */
-    atomic_bool cancel;   /* set by any thread and by signal handlers */
-    fast_event_fn *watch; /* or NULL */
-    void *watch_ctx;
+/* Progress of the training. */
+typedef struct fast_run_progress {
+    double lr;              /* learning rate of the current step */
+    fast_run_sums sums;     /* of the current epoch */
+    fast_run_times times;   /* of this process */
+    fast_first first;       /* steps of one worker */
+    int64_t step_saved;     /* of the last checkpoint; -1 before one */
+    int64_t step_evaluated; /* of the last evaluation; -1 before one */
+    bool save_failed;       /* the last checkpoint in mid-run was not written, which was told */
+    bool by_range;          /* the optimizer may be applied as gradients are reported */
+} fast_run_progress;
 
-    char *command;          /* the words that repeat the run, quoted for a shell */
-    struct fast_keep *keep; /* who keeps it in the store; or NULL */
-    /* Its event file for TensorBoard; or NULL. */
-    struct fast_board *board;
+/* Where events go. */
+typedef struct fast_run_sinks {
+    void *log;                /* FILE of --log, or NULL */
+    fast_event_fn *watch;     /* the caller's; or NULL */
+    void *watch_ctx;          /* argument of watch */
+    int64_t shown_ns;         /* of the last progress event, by the machine's clock */
+    struct fast_keep *store;  /* the store writer; or NULL */
+    struct fast_board *board; /* the event file for TensorBoard; or NULL */
+} fast_run_sinks;
+
+/* Codecs of a run. */
+typedef struct fast_run_codecs {
+    struct fast_chain *chains[2];  /* of the options codec and codec_down */
+    const struct fast_chain *up;   /* of messages that workers send, in the current phase */
+    const struct fast_chain *down; /* of answers, in the current phase */
+} fast_run_codecs;
+
+/* The run's clock. */
+typedef struct fast_run_clock {
+    fast_actor *actor; /* whose clock is the run's just now; NULL: the machine's is */
+    bool is_virtual;   /* time is simulated: whatever actors do not do takes none */
+} fast_run_clock;
+
+struct fast_run {
+    fast_run_config config; /* options */
+    fast_run_text text;     /* canonical options, notes, command */
+
+    /* Parts, in the order in which they are made; freed in reverse. */
+    fast_run_data data;        /* sets and loaders */
+    fast_foreign *foreign;     /* a learner of the caller's instead of the next four; or NULL */
+    fast_graph *graph;         /* of the network */
+    const fast_engine *engine; /* that runs it */
+    fast_program *program;     /* the graph compiled for the engine */
+    fast_workspace *workspace; /* of the run's own learner */
+    fast_learner *learner;     /* of one worker, or the representative model of several */
+    fast_optimizer *optimizer; /* of `learner` */
+    fast_schedule *schedule;   /* learning rates */
+
+    int64_t step;               /* steps taken: the next batch's number */
+    int64_t step_count;         /* steps to take */
+    fast_run_progress progress; /* since it was opened */
+    fast_result result;         /* as of the last measurement */
+    char *json;                 /* the result as text that was lent; or NULL */
+    bool finished;              /* the target was reached, or the loss is not a number */
+    atomic_bool cancel;         /* set by any thread and by signal handlers */
+    fast_run_sinks sinks;       /* of events */
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
-    struct fast_chain *chains[2];         /* of the options codec and codec_down */
-    const struct fast_chain *codec;       /* what workers send, in the phase that goes on */
-    const struct fast_chain *codec_down;  /* what comes back */
+    fast_run_codecs codecs;               /* of messages */
     struct fast_team *team;               /* NULL: one worker, which needs no actors */
-    fast_actor *actor;                    /* whose clock is the run's just now; or NULL */
-    bool is_virtual;                      /* time is simulated: what actors do not do takes none */
-    int64_t shown_ns;                     /* of the last progress event, by the machine's clock */
+    fast_run_clock clock;                 /* of the run */
 };
 
 /* The time, as the run sees it: that of the actor who drives it just now, else the machine's. */

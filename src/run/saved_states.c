@@ -192,7 +192,7 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
     *last_out = false;
     FAST_TRY(fast__saved_states_pack(team, self->context.trainer.rank, step));
     if (self->context.trainer.rank == 0)
-        o->sums = team->run->sums;
+        o->sums = team->run->progress.sums;
     if (++o->arrived < team->progress.workers_up)
         return FAST_OK;
     /* No round is complete without this worker: what servers keep stays as it is. */

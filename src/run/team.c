@@ -139,7 +139,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->place.job;
-    config.glance = team->run->keep != NULL;
+    config.glance = team->run->sinks.store != NULL;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -188,7 +188,7 @@ static fast_err look_around(fast_team *team)
         team->place.alone = team->place.alone && team->place.world->places[i].here;
         team->place.here += i < team->workers && team->place.world->places[i].here;
     }
-    team->run->is_virtual = team->place.world->transport->virtual_clock;
+    team->run->clock.is_virtual = team->place.world->transport->virtual_clock;
     for (int64_t i = 0; i < team->phases.count && !err; i++)
         err = check_near(team, team->phases.list[i].strategy);
     close_world(team);
@@ -446,19 +446,19 @@ static fast_err run_world(fast_team *team)
     err = open_actors(team);
     if (!err) {
         begin(team);
-        if (team->phases.current > 0 && run->times.start_ns) /* since the last world */
-            run->times.total_ns += fast__run_now(run) - run->times.start_ns;
-        run->times.start_ns = 1; /* the actors' clock begins at 0 */
+        if (team->phases.current > 0 && run->progress.times.start_ns) /* since the last world */
+            run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
+        run->progress.times.start_ns = 1; /* the actors' clock begins at 0 */
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        run->times.start_ns = 0;
-        run->times.total_ns += result.time_ns;
+        run->progress.times.start_ns = 0;
+        run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);
         fast__measure_end(team);
         fast__keep_world(run, result.time_ns);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
-        run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
+        run->progress.times.start_ns = run->clock.is_virtual ? 0 : fast__run_now(run);
     }
     if (ran && fast__record_note(team->place.world)) /* it must not lose the run */
         fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->place.world));

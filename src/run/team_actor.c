@@ -112,9 +112,9 @@ static void host_noted(void *host, const char *text)
     fast_run *run = self->team->run;
 
     fast__team_lock(self);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     fast__run_tell(run, FAST_EVENT_NOTE, text);
-    run->actor = NULL;
+    run->clock.actor = NULL;
     fast__team_unlock(self);
 }
 
@@ -150,7 +150,7 @@ static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **o
                                           .prefetch = is_sim ? 0 : c->prefetch_count,
                                           .shuffle = true };
 
-    return team->run->train ? fast__loader_new(team->run->train, &options, out) : FAST_OK;
+    return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
 }
 
 static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner **out)
@@ -203,7 +203,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .worker_ids = team->ids,
                                .server_ids = team->ids + team->workers,
                                .seed = (uint64_t)run->config.seed,
-                               .is_virtual = run->is_virtual,
+                               .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
                                .optimizer = run->config.optimizer,
                                .rates = run->schedule,

@@ -91,12 +91,12 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
         FAST_TRY(fast__chain_open(w->codec, &phase->own[0]));
     if (down[0])
         FAST_TRY(fast__chain_open(down, &phase->own[1]));
-    phase->codec = phase->own[0] ? phase->own[0] : first ? run->chains[0] : phase[-1].codec;
+    phase->codec = phase->own[0] ? phase->own[0] : first ? run->codecs.chains[0] : phase[-1].codec;
     phase->codec_down = phase->own[1] ? phase->own[1]
-                        : first       ? run->chains[1]
+                        : first       ? run->codecs.chains[1]
                                       : phase[-1].codec_down;
-    run->codec = phase->codec; /* what is checked now */
-    run->codec_down = phase->codec_down;
+    run->codecs.up = phase->codec; /* what is checked now */
+    run->codecs.down = phase->codec_down;
     return fast__codec_check(run);
 }
 
@@ -227,8 +227,8 @@ static void enter(fast_team *team, int64_t phase)
     team->strategy = p->strategy;
     team->config = p->config;
     team->topology = p->topology;
-    team->run->codec = p->codec;
-    team->run->codec_down = p->codec_down;
+    team->run->codecs.up = p->codec;
+    team->run->codecs.down = p->codec_down;
 }
 
 fast_err fast__phases_open(fast_team *team)
