@@ -2,28 +2,29 @@
 /*
  * Between the steps of a team's workers: which model is evaluated, and who stops when.
  *
- * Evaluation. Where replicas are identical, worker 0 copies its own when one is due and evaluates
- * the copy. Elsewhere there is a vote (represent.c): a synchronous worker adds its replica when its
- * own step is due; asynchronous ones when they next come by after somebody opened a vote, which is
- * when all workers together have taken as many steps as make one due. Who comes last evaluates;
- * those who ended or crashed are not waited for.
+ * Evaluation. Where replicas are identical, worker 0 copies its own when an evaluation is due and
+ * evaluates the copy. Elsewhere there is a vote (representative.c): a synchronous worker adds its
+ * replica when its own step is due; an asynchronous one after its current step once a vote is open,
+ * which is when all workers together have taken as many steps as make one due. The last worker to
+ * vote evaluates; workers that ended or crashed are not waited for.
  *
  * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
- * those who go on would wait for those who do not. A worker that is at step s and has not yet given
- * its part to the exchange that ends its period holds all others before the end of that period: so
+ * some would wait for workers that have stopped. A worker at step s that has not yet contributed to
+ * the exchange that ends its period holds all others before the end of that period: so
  *
  *     stop_step = (s / period + 1) period
  *
- * is a step that nobody has passed. Where workers exchange with neighbours only, those further away
- * may be ahead: there s is the largest step that anybody has begun; likewise where they do not meet
- * for long, with a period of 1. Other processes cannot read it;
- * there synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are
- * sent a message.
+ * is a step that nobody has passed. Where workers exchange with neighbours only, remote ones may be
+ * ahead: there s is the largest step that any worker has started. Workers that do not synchronise
+ * for a long time stop in that way too, with a period of 1. Other processes cannot read s: there
+ * synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are sent
+ * a message.
  *
- * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
- * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
+ * An evaluation takes time in which its worker makes no step, and no peer may fail for that: the
+ * world's waits are held meanwhile. Workers of other processes know at which steps the first one
+ * evaluates.
  *
- * Several processes. A far worker sends its replica to worker 0 when its program ends, and where
+ * Several processes. A remote worker sends its replica to worker 0 when its program ends, and where
  * workers are synchronous also at every vote. Asynchronous ones have no moment in common: their
  * votes in mid-run are of the first process's workers.
  */
@@ -47,7 +48,7 @@ static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 /* A worker's own loss, for the policies that compare replicas. */
 static void note_loss(fast_team_actor *self, double loss)
 {
-    if (self->progress.loss_count < self->team->represent.smooth)
+    if (self->progress.loss_count < self->team->representative.smooth)
         self->progress.loss_count++;
     self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
 }
@@ -169,7 +170,7 @@ static fast_err judge(fast_team_actor *self, int64_t step)
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
-        err = fast__run_keep_due(run);
+        err = fast__run_save_due(run);
     else
         fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
@@ -513,7 +514,7 @@ static bool synchronous_next(fast_team_actor *self)
         if (!self->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
             fast__saved_states_due(team, t->step))
-            self->err = fast__gather_due(self, t->step);
+            self->err = fast__collect_due(self, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
     stop = is_last_step(self);
@@ -610,7 +611,7 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     fast__team_unlock(self);
     if (team->place.alone || self->lost || (team->place.first && self->context.trainer.rank != 0))
         return FAST_OK;
-    FAST_TRY(fast__gather_leave(self, step));
+    FAST_TRY(fast__collect_leave(self, step));
     if (team->strategy->identical)
         return FAST_OK;
     return team->place.first ? take_replicas(self, TAG_LAST, &team->ballot.last)
@@ -651,5 +652,5 @@ fast_err fast__monitor_finish(fast_team *team)
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__phases_left(team) ? fast__run_keep_due(run) : FAST_OK;
+    return fast__phases_left(team) ? fast__run_save_due(run) : FAST_OK;
 }

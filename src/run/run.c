@@ -14,8 +14,8 @@
 #include "run/run.h"
 
 #include "base/memory.h"
-#include "run/board.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
+#include "run/sink/tensorboard.h"
 #include "run/team.h"
 
 #include <math.h>
@@ -437,12 +437,12 @@ void fast_run_close(fast_run *run)
         return;
     if (run->sinks.log)
         fclose(run->sinks.log);
-    fast__board_free(run);
+    fast__tensorboard_free(run);
     fast__team_free(run->team);
     fast__run_codec_close(run);
     fast__free(run->text.options);
     fast__free(run->json);
-    fast__keep_free(run);
+    fast__store_sink_free(run);
     fast__free(run->text.command);
     fast__free(run->data.predict_x);
     if (run->learner)

@@ -23,18 +23,18 @@
  *   train.c       the loop: gradient, update, evaluation, target, cancel, events
  *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
  *                 monitor.c: what happens between their steps; measure.c: what they measured;
- *                 represent.c, members.c: which model stands for them;
- *                 then.c: a change of strategy; codec.c: sums that codecs make shorter;
- *                 codec_auto.c: which codec does; owed.c: what codecs owe, in checkpoints
+ *                 representative.c, ensemble_members.c: which model stands for them;
+ *                 phases.c: a change of strategy; codec_checks.c: sums that codecs make shorter;
+ *                 codec_auto.c: which codec does; saved_states.c: what codecs owe, in checkpoints
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
  *   json.c        the same, the options and the machine as JSON
- *   keep.c        a run -> the store, by a thread of its own
- *   predict.c     outputs for the caller's samples
+ *   store_sink.c        a run -> the store, by a thread of its own
+ *   inference.c     outputs for the caller's samples
  *   bench.c       `fast bench engine`, beside the bound that peak.c measures
  *   parts.c       every registry as one kind of list; features.c: what this build has
- *   clock.c       the time, asked for in one place
+ *   run_clock.c       the time, asked for in one place
  */
 
 enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
@@ -195,12 +195,12 @@ typedef struct fast_run_progress {
 
 /* Where events go. */
 typedef struct fast_run_sinks {
-    void *log;                /* FILE of --log, or NULL */
-    fast_event_fn *watch;     /* the caller's; or NULL */
-    void *watch_ctx;          /* argument of watch */
-    int64_t shown_ns;         /* of the last progress event, by the machine's clock */
-    struct fast_keep *store;  /* the store writer; or NULL */
-    struct fast_board *board; /* the event file for TensorBoard; or NULL */
+    void *log;                      /* FILE of --log, or NULL */
+    fast_event_fn *watch;           /* the caller's; or NULL */
+    void *watch_ctx;                /* argument of watch */
+    int64_t shown_ns;               /* of the last progress event, by the machine's clock */
+    struct fast_store_sink *store;  /* the store writer; or NULL */
+    struct fast_tensorboard *board; /* the event file for TensorBoard; or NULL */
 } fast_run_sinks;
 
 /* Codecs of a run. */
@@ -298,7 +298,7 @@ bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
 /* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
 fast_err fast__run_evaluate(fast_run *run);
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
-fast_err fast__run_keep_due(fast_run *run);
+fast_err fast__run_save_due(fast_run *run);
 
 /* Take one step: gradient, update, sums. */
 fast_err fast__run_step(fast_run *run);

@@ -14,7 +14,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
 
-    FAST_TRY(fast__represent_open(team));
+    FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
@@ -257,7 +257,7 @@ void fast__team_free(fast_team *team)
     }
     fast__saved_states_free(team);
     fast__shared_model_fini(&team->shared);
-    fast__represent_fini(&team->represent);
+    fast__representative_fini(&team->representative);
     if (team->phases.list)
         fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
@@ -456,7 +456,7 @@ static fast_err run_world(fast_team *team)
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);
         fast__measure_end(team);
-        fast__keep_world(run, result.time_ns);
+        fast__store_sink_world(run, result.time_ns);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
         run->progress.times.start_ns = run->clock.is_virtual ? 0 : fast__run_now(run);
     }

@@ -341,8 +341,8 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
         return fast__phase_meet(self);
     if (t->rank >= t->servers) /* another phase's */
         return FAST_OK;
-    fast__gather_serve(self);
-    return fast__gather_served(self, team->strategy->server(t, team->config));
+    fast__collect_serve(self);
+    return fast__collect_served(self, team->strategy->server(t, team->config));
 }
 
 void fast__team_break(fast_team_actor *self, fast_err err)

@@ -16,8 +16,8 @@
 #include "run/run.h"
 
 #include "base/thread.h"
-#include "run/board.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
+#include "run/sink/tensorboard.h"
 #include "run/team.h"
 
 #include <errno.h>
@@ -141,8 +141,8 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 
     fast__run_measure(run);
     if (!pause) {
-        fast__keep_event(run, kind, text);
-        fast__board_event(run, kind);
+        fast__store_sink_event(run, kind, text);
+        fast__tensorboard_event(run, kind);
     }
     if (!run->sinks.watch)
         return;
@@ -269,7 +269,7 @@ static fast_err keep(fast_run *run, const char *path)
 
 /* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
  * once, and the next one may succeed. */
-fast_err fast__run_keep_due(fast_run *run)
+fast_err fast__run_save_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
@@ -292,7 +292,7 @@ static fast_err rest(fast_run *run)
         look_at_target(run);
     else if (fast__run_is_due(run, run->config.evaluate_period, run->step))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__run_keep_due(run);
+    return fast__run_save_due(run);
 }
 
 /* A cancel takes effect before and after what is done between steps. */
@@ -381,14 +381,14 @@ fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     FAST_TRY(open_log(run));
-    FAST_TRY(fast__board_open(run));
+    FAST_TRY(fast__tensorboard_open(run));
     const int64_t wall_ns = fast__run_wall();
     run->result.canceled = false;
     if (!run->finished)
         run->result.stop = "";
     run->progress.times.start_ns = fast__run_now(run);
     run->progress.times.progress_ns = run->progress.times.start_ns;
-    fast__keep_begin(run);
+    fast__store_sink_begin(run);
     fast__run_tell(run, FAST_EVENT_START, NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
@@ -408,6 +408,6 @@ fast_err fast_run_train(fast_run *run)
     run->result.wall_time_s = (double)run->progress.times.wall_ns * 1e-9;
     atomic_store(&run->cancel, false);
     fast__run_measure_all(run);
-    fast__keep_end(run, err);
+    fast__store_sink_end(run, err);
     return err;
 }

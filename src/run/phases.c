@@ -24,10 +24,10 @@
  *
  * Cost of a change: the making of a world; over processes a broadcast of the model.
  */
-#include "run/then.h"
+#include "run/phases.h"
 
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 #include "run/team.h"
 #include "strategy/systems.h"
 
@@ -289,10 +289,10 @@ fast_err fast__phase_next(fast_team *team)
         if (team->actors[i])
             fast__team_actor_enter(team->actors[i]);
     snprintf(text, sizeof text, "strategy %s", team->strategy->name);
-    fast__keep_phase(run, text);
+    fast__store_sink_phase(run, text);
     fast__team_free_servers(team); /* they begin anew, with the run's model */
     FAST_TRY(fast__saved_states_reopen(team));
-    return fast__represent_begin(team);
+    return fast__representative_begin(team);
 }
 
 fast_err fast__phase_find(fast_team *team)
@@ -301,7 +301,7 @@ fast_err fast__phase_find(fast_team *team)
            team->run->step >= team->phases.list[team->phases.current].end) {
         enter(team, team->phases.current + 1);
         FAST_TRY(fast__saved_states_reopen(team));
-        FAST_TRY(fast__represent_begin(team));
+        FAST_TRY(fast__representative_begin(team));
     }
     return FAST_OK;
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Codecs of a run: from its options to what a worker's sums go through.
+ * Codecs of a run: from its options to chains, and the checks that they fit.
  *
- *   codec, codec_down     opened with the run, before anything is read: wrong words and what does
- *                         not go together are found there
- *   strategies            declare whether what they send goes through fast_trainer_sum(), flows
- *                         or spaces
- *   a seat                has a coded sum of its own (comm/coded.h), made at the first, and its
- *                         flows (comm/flow.h). What it still owes, the residual of error feedback,
- *                         lives and dies with the seat's replica
+ *   codec, codec_down   opened with the run, before anything is read: unknown names and codecs that
+ *                       contradict each other are found here
+ *   strategies          declare what they send and whether it can be encoded: a codec that does not
+ *                       fit is refused with the reason, before anything runs
  *
- * One worker sends nothing: its codec is checked, and never used. A checkpoint holds what each
- * worker owes and what receivers hold (owed.c): it is resumed to the bit, because chance is drawn
- * by the number of the encoding. A phase of the run may have codecs of its own (then.c):
- * run->codecs.up is that of the phase that goes on.
+ * One worker sends nothing: its codec is checked, and never used. A phase may have codecs of its
+ * own (phases.c): run->codecs.up is that of the current one. trainer/encoded.c uses them.
  */
 #include "run/team.h"
 

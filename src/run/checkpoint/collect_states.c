@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How what workers and servers keep comes together for a checkpoint (owed.c).
+ * How what workers and servers keep comes together for a checkpoint (saved_states.c).
  *
  *   one process          a worker that comes to the step puts its own in; the last one takes what
  *                        the servers keep, which stays as it is until it goes on, and saves
@@ -158,7 +158,7 @@ static fast_err save(fast_team_actor *self, int64_t step)
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
     run->progress.sums = team->saved.sums;
-    err = fast__run_keep_due(run);
+    err = fast__run_save_due(run);
     run->step = before > step ? before : step;
     run->progress.sums = sums;
     run->clock.actor = NULL;
@@ -168,7 +168,7 @@ static fast_err save(fast_team_actor *self, int64_t step)
 }
 
 /* One that is ahead waits until an earlier checkpoint is whole. */
-fast_err fast__gather_due(fast_team_actor *self, int64_t step)
+fast_err fast__collect_due(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
@@ -197,7 +197,7 @@ fast_err fast__gather_due(fast_team_actor *self, int64_t step)
     return err;
 }
 
-fast_err fast__gather_leave(fast_team_actor *self, int64_t step)
+fast_err fast__collect_leave(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     const bool due = fast__saved_states_due(team, step);
@@ -236,7 +236,7 @@ static fast_err answer(fast_actor *actor, fast_task *task, bool *done)
     return FAST_OK;
 }
 
-void fast__gather_serve(fast_team_actor *self)
+void fast__collect_serve(fast_team_actor *self)
 {
     if (!is_asked(self))
         return;
@@ -244,7 +244,7 @@ void fast__gather_serve(fast_team_actor *self)
     fast__post(self->context.trainer.actor, &self->asked);
 }
 
-fast_err fast__gather_served(fast_team_actor *self, fast_err err)
+fast_err fast__collect_served(fast_team_actor *self, fast_err err)
 {
     fast_actor *actor = self->context.trainer.actor;
     fast_err heard = FAST_ETIMEDOUT;

@@ -8,7 +8,7 @@
  * A batch without labels and targets is a prediction: the engine judges nothing. Where an ensemble
  * stands for the run, it is what predicts.
  */
-#include "run/represent.h"
+#include "run/representative.h"
 #include "run/run.h"
 
 static void normalize(const fast_data *data, int64_t count, const float *x, float *out)

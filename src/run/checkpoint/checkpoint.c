@@ -4,8 +4,8 @@
  *
  *   tensors    NAME                the parameters and the state, as in a file of weights
  *              optimizer/I/NAME    slot I of the update rule's state
- *              worker/RANK         what each worker keeps besides (owed.c), where there is anything
- *              server/RANK         and each server
+ *              worker/RANK         saved state of a worker (saved_states.c), where it has any
+ *              server/RANK         saved state of a server, where it has any
  *   metadata   fast_checkpoint     version of this format: 1
  *              step                steps taken; the batches, the learning rate and every random
  *                                  stream are functions of it, so it is their whole position

@@ -5,9 +5,9 @@
 #include "run/run.h"
 
 /*
- * Which model stands for a run whose workers have replicas of their own: the policies of
- * --representative, and the votes that collect replicas for them (represent.c); an ensemble, which
- * is several models that stand together (members.c).
+ * The model that stands for a run whose workers have replicas of their own: the policies of
+ * --representative, and the votes that collect replicas for them (evaluation/representative.c); an
+ * ensemble, which is several models together (evaluation/ensemble_members.c).
  */
 struct fast_team;
 struct fast_team_actor;
@@ -25,7 +25,7 @@ typedef enum fast_policy {
 extern const fast_part fast__policies[];
 
 /* A policy with its options and what it needs. */
-typedef struct fast_represent {
+typedef struct fast_representative {
     fast_policy policy; /* which */
     int64_t rounds;     /* consensus: of mixing */
     int64_t rank;       /* worker: whose */
@@ -37,7 +37,7 @@ typedef struct fast_represent {
     int64_t member_count; /* of them; 0: none yet, the run's own model stands */
     float *outputs;       /* [batch][outputs]: of one member */
     double *mean;         /* [batch][outputs]: of all */
-} fast_represent;
+} fast_representative;
 
 /* A vote: replicas that one model is made of. The sums are of whole numbers, w times 2^40, so that
  * they do not depend on the order in which replicas arrive. */
@@ -82,10 +82,10 @@ typedef struct fast_replica {
 } fast_replica;
 
 /* Read the policy from the run's options ("auto" is the strategy's own), and check it. */
-fast_err fast__represent_open(struct fast_team *team);
+fast_err fast__representative_open(struct fast_team *team);
 /* Prepare it for the strategy and topology that the team has now. */
-fast_err fast__represent_begin(struct fast_team *team);
-void fast__represent_fini(fast_represent *represent);
+fast_err fast__representative_begin(struct fast_team *team);
+void fast__representative_fini(fast_representative *represent);
 
 /* Memory of a vote of this team; free_ also where new_ failed. */
 fast_err fast__vote_new(const struct fast_team *team, fast_vote *vote);

@@ -14,7 +14,7 @@
  *   saved      in mid-run each worker packs its own when it comes to a step at which a checkpoint
  *              is due; who comes last packs the servers', which cannot go on before it does, and
  *              saves. Nobody begins with a later one before: it waits. Those of other processes
- *              send theirs to worker 0 (gather.c). At rest the seats' are packed
+ *              send theirs to worker 0 (collect_states.c). At rest the seats' are packed
  *   loaded     kept here until the worker's seat is made, which begins with it
  *
  * The file has a tensor worker/RANK or server/RANK for each, of records (base/pack.h) that are not
