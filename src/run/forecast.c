@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step should take, by a model that does not look at the steps it foretells; printed beside
- * what it took, so that it can be wrong in public. With n parameters and P workers
+ * Forecast of the time of a step, by a model that does not look at the steps that it forecasts;
+ * printed beside the measurement. With n parameters and P workers
  *
  *   compute    mean over workers of operations / speed + bytes / memory. On `sim` speeds are the
  *              cluster's; on a real machine the first steps' times stand for all
  *   exchange   sums S(n) + trips alpha + waits 4 n beta + moved n / memory, of what the strategy
  *              tells (fast_cost), and what of the models that travel behind the gradient is longer
  *              than that; S by the model of the collectives (comm/model.c). Sums of parts that
- *              begin during the way back follow one another but for their latency S(1):
+ *              start during the backward pass follow one another but for their latency S(1):
  *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
- *   servers    a server's link carries one model after the other, and it makes one update after
- *              the other (`sim`: in n gamma seconds): where workers meet at each step the last is
- *              answered after all others, and no step is shorter than
+ *   servers    a server's link transfers one model after the other, and it makes one update after
+ *              the other (`sim`: in n gamma seconds): where workers synchronise at each step the
+ *              last is answered after all others, and no step is shorter than
  *              P served max(4 n beta, n gamma) / servers
  *   straggler  the expected maximum over workers of the mean of `meets` draws of a step's
- *              computing, less the mean: 256 draws by chance, of the cluster's jitter, or of the
+ *              computing, less the mean: 256 random draws, of the cluster's jitter, or of the
  *              first steps
  *
  * Work and depth are those of Work-Depth models (Blelloch 1996; Ben-Nun and Hoefler 2019, section
  * 2.4): a product of inner length k takes 1 + ceil(log2 k) dependent operations, other layers one;
- * the way back twice the way forward, and the sum over the batch its logarithm. A worker is one
- * core, so that computing takes the work and not the depth; what it could gain is work / depth.
+ * the backward pass twice the forward pass, and the sum over the batch its logarithm. A worker is
+ * one core: computing takes the work and not the depth; the largest speed-up is work / depth.
  *
- * Not foretold: faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ * Not forecast: faults, queues behind unlucky neighbours, and that workers share a memory bus.
  */
 #include "base/memory.h"
 #include "base/rng.h"
@@ -83,7 +83,7 @@ static double depth_of(const fast_run *run)
     return 3 * longest + ceil(log2((double)run->config.batch)) + FAST_UPDATE_OPERATIONS;
 }
 
-/* What the machine is made of, as far as a worker's step depends on it. */
+/* The machine, as far as a worker's step depends on it. */
 typedef struct machine {
     const fast_sim *sim; /* NULL: a real one */
     double memory;       /* seconds for a byte moved through it */
@@ -106,7 +106,7 @@ static double per(double amount, double speed)
     return speed > 0 ? amount / speed : 0;
 }
 
-/* Seconds of a simulated worker's charge, without jitter; more actors than cores take turns. */
+/* Seconds of a simulated worker's charge, without jitter; actors beyond the cores wait for one. */
 static double sim_seconds(const fast_sim *sim, int64_t i, double operations, double bytes)
 {
     const fast_sim_node *node = sim->actors[i].node;
@@ -164,7 +164,7 @@ static double time_memory(void)
     return best / (12.0 * BUS_FLOATS);
 }
 
-/* `group` may be NULL: then what its prices would be is not known. */
+/* `group` may be NULL: its costs are unknown. */
 static machine machine_of(const fast_team *team, const fast_group *group)
 {
     machine m = { .sim = NULL };
@@ -183,9 +183,9 @@ static machine machine_of(const fast_team *team, const fast_group *group)
 }
 
 /* Near workers sum in memory: each reads all vectors of its slice, and writes that to all. */
-static double sum_seconds(fast_group *group, const machine *m, bool near, int64_t count)
+static double sum_seconds(fast_group *group, const machine *m, bool local, int64_t count)
 {
-    if (near && !m->sim)
+    if (local && !m->sim)
         return 4 * m->price.alpha + 8 * (double)count * m->memory;
     return fast__model_at(group, &m->price, count);
 }

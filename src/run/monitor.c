@@ -40,7 +40,7 @@ enum { AGREE = 32 };
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
-static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 static const double LOSS_UNIT = 268435456.0; /* 2^28 */
 static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
@@ -117,24 +117,24 @@ static void take_sums(fast_team *team)
 }
 
 /* Where a worker is now. */
-static fast_replica replica_of(const fast_team_actor *self)
+static fast_voter replica_of(const fast_team_actor *self)
 {
     const fast_trainer *t = &self->context.trainer;
 
-    return (fast_replica){ .rank = t->rank,
-                           .w = t->w,
-                           .s = t->s,
-                           .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
-                           .centre = t->centre,
-                           .centre_version = t->centre_version };
+    return (fast_voter){ .rank = t->rank,
+                         .w = t->w,
+                         .s = t->s,
+                         .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
+                         .centre = t->centre,
+                         .centre_version = t->centre_version };
 }
 
 void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self)
 {
-    const fast_replica replica = replica_of(self);
+    const fast_voter replica = replica_of(self);
 
     fast__vote_cast(self->team, vote, &replica);
-    vote->near++;
+    vote->local++;
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
@@ -153,8 +153,8 @@ static void take_replica(const fast_team_actor *self)
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
- * come by wait here, so that judging takes nothing from training. It takes no virtual time. */
-static fast_err judge(fast_team_actor *self, int64_t step)
+ * come by wait here, so that evaluation takes nothing from training. It takes no virtual time. */
+static fast_err evaluate(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
@@ -218,7 +218,7 @@ static void close_vote(fast_team_actor *self, fast_vote *vote)
     fast__vote_count(team, vote);
     vote->step = -1;
     team->ballot.step = -1;
-    err = judge(self, step);
+    err = evaluate(self, step);
     if (!self->err)
         self->err = err;
 }
@@ -244,7 +244,7 @@ static bool vote_once(fast_team_actor *self, int64_t step)
         fast__monitor_cast(vote, self);
         fast__measure_vote(self);
         self->progress.step_judged = t->step;
-        if (vote->near >= team->progress.workers_up)
+        if (vote->local >= team->progress.workers_up)
             close_vote(self, vote);
     }
     fast__team_unlock(self);
@@ -270,7 +270,7 @@ static int64_t open_vote(fast_team_actor *self)
 }
 
 /* What an identical strategy's worker 0 does at its own step. */
-static void judge_alone(fast_team_actor *self, int64_t step)
+static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
@@ -279,14 +279,14 @@ static void judge_alone(fast_team_actor *self, int64_t step)
     if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
                            fast__run_is_due(run, run->config.checkpoint_period, step))) {
         take_replica(self);
-        self->err = judge(self, step);
+        self->err = evaluate(self, step);
     }
     self->progress.step_judged = step;
     fast__team_unlock(self);
 }
 
-/* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
- * go on together do not meet at the lock for it. */
+/* Show progress ten times a second, by the machine's clock also where time is virtual. Workers in
+ * lockstep do not contend for the lock with it. */
 static void progress(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -366,10 +366,11 @@ static bool is_due_soon(const fast_run *run, fast_period period, const fast_trai
     return fast__run_dues(run, period, t->step + t->period) > fast__run_dues(run, period, before);
 }
 
-/* Another process judges at this step: its workers are late for the next exchange, and who has
- * passed that knows that they are back. The exchange before may not be over here when it is there,
- * and what is still to be sent waits for the judge, too: so it begins a period early. */
-static void wait_for_judges(fast_team_actor *self)
+/* Another process evaluates at this step: its workers are late for the next exchange, and a worker
+ * that has passed that exchange knows that they are back. The exchange before may not be over here
+ * when it is there, and its messages wait for the evaluation too: so the hold starts a period
+ * early. */
+static void wait_for_evaluation(fast_team_actor *self)
 {
     const fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
@@ -385,7 +386,7 @@ static void wait_for_judges(fast_team_actor *self)
     }
 }
 
-/* A far worker's replica goes to worker 0. */
+/* Send a remote worker's replica to worker 0. */
 static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
 {
     const fast_trainer *t = &self->context.trainer;
@@ -417,10 +418,10 @@ static fast_err take_replicas(const fast_team_actor *self, uint64_t tag, fast_vo
 
     for (int64_t i = 0; i < team->workers; i++) {
         fast_err err = team->actors[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_replica replica = { .rank = i };
+        fast_voter replica = { .rank = i };
         fast_msg *msg = NULL;
 
-        fast_actor_at(t->actor, t->step, "a far replica");
+        fast_actor_at(t->actor, t->step, "a remote replica");
         while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
             err = fast_receive(t->actor, t->worker_ids[i], tag, FAST_SOON, &msg);
         if (err == FAST_EPEER)
@@ -467,15 +468,16 @@ static fast_err vote_together(fast_team_actor *self)
     return self->err;
 }
 
-/* May this worker take its next step, or is it the one at which all stop? With neighbours alone
- * (a topology), or with nobody, a worker is told to go on, and is counted as having begun, in one:
- * under a lock. */
+/* May this worker take its next step, or is it the one at which all stop? Where workers exchange
+ * with neighbours only (a topology), or run freely, the answer and the count of started steps
+ * change together, under a lock. */
 static bool is_last_step(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
     const bool asked = is_canceled(self) || atomic_load(&team->stop.finished);
-    const bool apart = t->apart && team->place.alone, locked = team->topology || apart;
+    const bool free_running = t->apart && team->place.alone;
+    const bool locked = team->topology || free_running;
     bool stop;
 
     if (locked)
@@ -484,7 +486,7 @@ static bool is_last_step(fast_team_actor *self)
         stop_all(team,
                  locked && team->progress.step_begun > t->step ? team->progress.step_begun
                                                                : t->step,
-                 apart ? 1 : t->period);
+                 free_running ? 1 : t->period);
     stop = t->step >= atomic_load(&team->stop.step);
     if (locked) {
         if (!stop && t->step > team->progress.step_begun)
@@ -501,16 +503,16 @@ static bool synchronous_next(fast_team_actor *self)
     fast_trainer *t = &self->context.trainer;
     bool stop = false;
 
-    if (t->step >= t->step_count) /* the end is judged when all have come to it */
+    if (t->step >= t->step_count) /* the end is evaluated when all have come to it */
         return false;
     if (!team->place.first)
-        wait_for_judges(self);
+        wait_for_evaluation(self);
     if (self->progress.step_judged != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
             self->err = vote_together(self);
         else if (team->strategy->identical && t->rank == 0)
-            judge_alone(self, t->step);
+            evaluate_alone(self, t->step);
         if (!self->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
             fast__saved_states_due(team, t->step))
@@ -605,8 +607,8 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     team->progress.workers_up--;
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
-        if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].near > 0 &&
-            team->ballot.votes[i].near >= team->progress.workers_up)
+        if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&
+            team->ballot.votes[i].local >= team->progress.workers_up)
             close_vote(self, &team->ballot.votes[i]);
     fast__team_unlock(self);
     if (team->place.alone || self->lost || (team->place.first && self->context.trainer.rank != 0))
@@ -628,7 +630,7 @@ static void take_ends(fast_team *team)
             take_replica(team->actors[i]);
             return;
         }
-    if (vote->near > 0) /* an earlier call counted them, and nobody has trained since */
+    if (vote->local > 0) /* an earlier call counted them, and nobody has trained since */
         return;
     for (int64_t i = 0; i < team->workers; i++)
         if (team->actors[i] && !team->actors[i]->lost)
@@ -640,7 +642,7 @@ static void take_ends(fast_team *team)
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    const bool judged =
+    const bool evaluated =
         run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
     take_sums(team);
@@ -648,7 +650,7 @@ fast_err fast__monitor_finish(fast_team *team)
         return FAST_OK; /* the model that reached it stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
-    if (!run->finished && !run->result.canceled && !judged && team->place.first &&
+    if (!run->finished && !run->result.canceled && !evaluated && team->place.first &&
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));

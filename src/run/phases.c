@@ -6,21 +6,21 @@
  *     --strategy ps --then @epoch=1,codec=topk:ratio=0.01 --then @epoch=6,codec=none
  *
  * Without a strategy it stays the one before. A codec stays until another one is named; it comes
- * last, since its options may have commas. It begins with nothing owed.
+ * last, since its options may have commas. It starts without a residual.
  *
- * A phase ends for every worker at the same step of its own; who comes first waits for the others.
- * There the representative is made, by policy, and judged if that is due. The next phase begins
+ * A phase ends for every worker at the same step of its own; early workers wait for the others.
+ * There the representative is made, by policy, and evaluated if that is due. The next phase starts
  * with it at every worker and every server: so a run of two phases is a run, its saved weights, and
- * a run from them. The rule's state is kept by each worker, or with state=reset begun anew. It is
- * begun anew, too, where replicas are to be identical from now on and were not before; servers
- * begin with the workers' where replicas were identical, else anew.
+ * a run from them. Each worker retains the rule's state, unless state=reset. It is reset also where
+ * replicas are to be identical from now on and were not before; servers start with the workers'
+ * where replicas were identical, else anew.
  *
- * Each phase is a world of its own: no message of one reaches the next, a transport's clock goes on
- * where the last one's stopped, and servers that a phase does not need rest. Every world has as
- * many servers as any phase needs, so that workers stay in their places.
+ * Each phase is a world of its own: no message of one reaches the next, a transport's clock
+ * continues where the last one's stopped, and servers that a phase does not need are idle. Every
+ * world has as many servers as any phase needs, so that workers stay in their places.
  *
- * Several processes make the model in one of them. All meet between phases in a short world: a sum
- * of flags tells whether one is to stop, a broadcast brings the model.
+ * Several processes make the model in one of them. All actors synchronise between phases in a short
+ * world: a sum of flags tells whether one is to stop, a broadcast brings the model.
  *
  * Cost of a change: the making of a world; over processes a broadcast of the model.
  */
@@ -35,13 +35,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 /* What follows the @. */
 typedef struct when {
     double epoch;              /* -1: by step */
     int64_t step;              /* -1: by epoch */
-    int state;                 /* of the rule: 0 kept, 1 reset */
+    int state;                 /* of the rule: 0 retained, 1 reset */
     char topology[64];         /* of the strategy, or auto */
     char codec_down[64];       /* what comes back; "": as before */
     char codec[FAST_SPEC_MAX]; /* what is sent; "": as before. Not in the table: it comes last */
@@ -338,7 +338,7 @@ static int why_stop(const fast_run *run)
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 
-fast_err fast__phase_meet(fast_team_actor *self)
+fast_err fast__phase_agree(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
@@ -352,7 +352,7 @@ fast_err fast__phase_meet(fast_team_actor *self)
     FAST_TRY(fast_group_all(actor, NULL, &all));
     for (int i = 0; i < FAST_WHYS; i++)
         flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    if (!team->place.first) /* the first process may still judge the end of the phase */
+    if (!team->place.first) /* the first process may still evaluate the end of the phase */
         fast__world_hold(team->place.world, fast_now(actor) + HOUR_NS);
     err = fast_allreduce(all, flags, FAST_WHYS, FAST_SOON);
     if (!team->place.first)
@@ -366,7 +366,7 @@ fast_err fast__phase_meet(fast_team_actor *self)
     return err;
 }
 
-void fast__phase_met(fast_team *team)
+void fast__phase_agreed(fast_team *team)
 {
     fast_run *run = team->run;
     float *slot;

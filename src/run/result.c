@@ -4,7 +4,7 @@
  * after it ended:
  *
  *   loss           = sum of the batches' mean losses / batches
- *   train_accuracy = correct positions / judged positions
+ *   train_accuracy = correct positions / counted positions
  *   samples_per_s  = samples of this process / (time - evaluation - saving)
  *
  * Reading and tuning happen in fast_run_open(), before the clock starts. What several workers add
@@ -26,8 +26,8 @@ void fast__run_measure(fast_run *run)
     r->samples = run->step * run->config.batch * run->config.accumulate * run->config.workers;
     r->epoch = run->step / run->learner->epoch_steps;
     r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
-    const bool judged = sums->positions > 0 && (run->foreign || run->data.train->classes > 0);
-    r->train_accuracy = judged ? (double)sums->correct / (double)sums->positions : NAN;
+    const bool counted = sums->positions > 0 && (run->foreign || run->data.train->classes > 0);
+    r->train_accuracy = counted ? (double)sums->correct / (double)sums->positions : NAN;
 
     int64_t total = times->total_ns;
     if (times->start_ns)

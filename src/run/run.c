@@ -120,14 +120,14 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     return FAST_OK;
 }
 
-/* A target is an accuracy of a test set. What a learner of the caller's judges is its business. */
+/* A target is an accuracy of a test set. A learner of the caller's decides what it counts. */
 static fast_err check_target(const fast_run *run)
 {
     const fast_data *a = run->data.train;
-    const bool judged = run->foreign ? run->foreign->kind.evaluate && (!a || run->data.test)
-                                     : run->data.test != NULL;
+    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || run->data.test)
+                                      : run->data.test != NULL;
 
-    if (run->config.target > 0 && !judged)
+    if (run->config.target > 0 && !counted)
         return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
                           run->config.target, run->config.data);
     if (run->config.target > 0 && a && a->classes == 0)

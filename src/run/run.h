@@ -16,25 +16,19 @@
 #include <stdatomic.h>
 
 /*
- * What the files of a run share. The way of a run through this folder:
+ * Types that the files of a run share. From options to results:
  *
- *   options.c     text -> fast_run_config           every option exists in one table
- *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
- *   train.c       the loop: gradient, update, evaluation, target, cancel, events
- *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
- *                 monitor.c: what happens between their steps; measure.c: what they measured;
- *                 representative.c, ensemble_members.c: which model stands for them;
- *                 phases.c: a change of strategy; codec_checks.c: sums that codecs make shorter;
- *                 codec_auto.c: which codec does; saved_states.c: what codecs owe, in checkpoints
- *   checkpoint.c  a run -> file -> the same run, to the bit
- *   weights.c     the weights alone, as safetensors
- *   result.c      what was measured; forecast.c: what a step should take
- *   json.c        the same, the options and the machine as JSON
- *   store_sink.c        a run -> the store, by a thread of its own
- *   inference.c     outputs for the caller's samples
- *   bench.c       `fast bench engine`, beside the bound that peak.c measures
- *   parts.c       every registry as one kind of list; features.c: what this build has
- *   run_clock.c       the time, asked for in one place
+ *   options.c        text -> fast_run_config; every option is in one table
+ *   run.c            config -> data, graph, program, loaders, learner, optimizer, schedule
+ *   train.c          one worker: gradient, update, evaluation, target, cancel, events
+ *   team.h           several workers: actors with a trainer each, on a transport; phases.c: a
+ *                    change of strategy; codec_checks.c, codec_auto.c: codecs
+ *   evaluation/      the representative model of several replicas, ensembles, inference
+ *   checkpoint/      a run -> file -> the run, to the bit; weights alone
+ *   sink/            events -> the run store, TensorBoard
+ *   result.c         measures; forecast.c: the forecast of a step's time; json.c: both as JSON
+ *   parts.c          every registry as one kind of list; features.c: the parts of this build
+ *   run_clock.c      the time, asked for in one place
  */
 
 enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
@@ -58,7 +52,7 @@ typedef struct fast_period {
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
     char model[FAST_PATH_MAX];      /* name:key=value,... or file:PATH */
-    char data[FAST_PATH_MAX];       /* likewise; auto */
+    char data[FAST_PATH_MAX];       /* name:key=value,... or file:PATH; auto */
     char engine[32];                /* name; auto */
     int64_t workers;                /* actors that compute gradients */
     int64_t epochs;                 /* unless `steps` is given */
@@ -69,7 +63,7 @@ typedef struct fast_run_config {
     char lr[32];                    /* base learning rate, or "auto" until the rule is known */
     double rate;                    /* the same as a number; 0 while it is "auto" */
     char optimizer[FAST_SPEC_MAX];  /* name:key=value,... */
-    char schedule[FAST_SPEC_MAX];   /* likewise */
+    char schedule[FAST_SPEC_MAX];   /* name:key=value,... */
     int64_t seed;                   /* of everything random */
     double target;                  /* test accuracy that ends the run; 0: none */
     double holdout;                 /* part of the training set to test on instead; 0: none */
@@ -92,7 +86,7 @@ typedef struct fast_run_config {
     char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
     char codec[FAST_SPEC_MAX];      /* a chain; none */
-    char codec_down[FAST_SPEC_MAX]; /* likewise */
+    char codec_down[FAST_SPEC_MAX]; /* a chain; none */
     int feedback;                   /* auto, yes, no */
     int codec_scope;                /* auto, layer, model */
     int64_t codec_small;            /* elements */
@@ -104,7 +98,7 @@ typedef struct fast_run_config {
     char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
     char record[FAST_PATH_MAX];     /* a file for a recording; "" */
     char replay[FAST_PATH_MAX];     /* a recording to repeat; "" */
-    char store[FAST_PATH_MAX];      /* where the run is kept: a file, auto, none or "" */
+    char store[FAST_PATH_MAX];      /* the run store: a file, auto, none or "" */
     char name[128];                 /* of the run; "" */
     char batch_of[128];             /* the comparison that it is part of; "" */
 
@@ -135,7 +129,7 @@ typedef struct fast_run_sums {
     double loss;       /* of the batches' means */
     int64_t batches;   /* summed so far */
     int64_t correct;   /* positions */
-    int64_t positions; /* judged */
+    int64_t positions; /* counted */
 } fast_run_sums;
 
 /* How long the first steps took to compute, from which a real machine's are foretold. */
@@ -147,7 +141,7 @@ typedef struct fast_first {
 
 /* Where the time of this process went. */
 typedef struct fast_run_times {
-    int64_t start_ns;    /* of the call of fast_run_train() that goes on; 0 between calls */
+    int64_t start_ns;    /* of the current call of fast_run_train(); 0 between calls */
     int64_t compute_ns;  /* in gradients and updates */
     int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
     int64_t evaluate_ns; /* the part of it that is evaluation */
@@ -291,7 +285,7 @@ void fast__run_forecast(fast_run *run);
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
 
-/* How often something with this period was due in the first `step` steps, the end apart. */
+/* How often something with this period was due in the first `step` steps, without the end. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
 /* Is it due after `step` steps? The end counts, unless never. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);

@@ -7,9 +7,9 @@
  *   actors                           a learner, a loader and a context for each (team_actor.c),
  *                                    which outlive the world and serve the next call
  *
- * A synchronous team fails with its first worker. An asynchronous one goes on with those who are
+ * A synchronous team fails with its first worker. An asynchronous one continues with those who are
  * left: what happened to the others is a note. Where a team is spread over processes, each has its
- * own fast_team and they meet in messages only; the one with worker 0 speaks for all.
+ * own fast_team and they exchange messages only; the one with worker 0 speaks for all.
  */
 #include "run/team.h"
 
@@ -27,7 +27,7 @@ static bool is_sim(const fast_team *team)
 
 /* The team. */
 
-/* Is all that a strategy's workers keep in checkpoints? */
+/* Is the whole state of a strategy's workers in checkpoints? */
 static bool can_resume(const fast_strategy *strategy)
 {
     return strategy->identical || strategy->resumes;
@@ -103,9 +103,9 @@ static void trace_path(const fast_team *team, char *text, size_t size)
     const int head = dot ? (int)(dot - path) : (int)strlen(path);
 
     text[0] = 0;
-    if (path[0] && !team->place.meeting && team->phases.current == 0)
+    if (path[0] && !team->place.agreeing && team->phases.current == 0)
         snprintf(text, size, "%s", path);
-    else if (path[0] && !team->place.meeting)
+    else if (path[0] && !team->place.agreeing)
         snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phases.current,
                  dot ? dot : "");
 }
@@ -114,11 +114,11 @@ static void trace_path(const fast_team *team, char *text, size_t size)
  * writes to one memory; "": the transport's own. */
 static const char *cluster_of(const fast_team *team)
 {
-    bool near = false;
+    bool shares = false;
 
     for (int64_t i = 0; i < team->phases.count; i++)
-        near = near || team->phases.list[i].strategy->near;
-    if (!near || !is_sim(team) || team->run->config.cluster[0])
+        shares = shares || team->phases.list[i].strategy->near;
+    if (!shares || !is_sim(team) || team->run->config.cluster[0])
         return team->run->config.cluster;
     return "laptop";
 }
@@ -297,7 +297,7 @@ static fast_err open_actors(fast_team *team)
                (size_t)self->context.trainer.count * sizeof(float));
         memcpy(self->context.trainer.s, learner->s,
                (size_t)self->context.trainer.state_count * sizeof(float));
-        self->context.trainer.step = team->run->step; /* its schedule goes on too */
+        self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
 }
@@ -487,15 +487,15 @@ static fast_err change(fast_team *team, bool *stop_out)
         const int64_t step = run->step;
         fast_err err;
 
-        team->place.meeting = true;
+        team->place.agreeing = true;
         err = run_world(team);
-        team->place.meeting = false;
+        team->place.agreeing = false;
         FAST_TRY(err);
         run->step = step;
         if (atomic_load(&team->stop.why))
             name_the_end(team);
         else
-            fast__phase_met(team);
+            fast__phase_agreed(team);
     }
     if (run->finished || run->result.canceled)
         return FAST_OK;
@@ -511,7 +511,7 @@ fast_err fast__team_train(fast_team *team)
 
     if (run->finished)
         return FAST_OK;
-    if (stop) { /* nothing to train: what is there is judged */
+    if (stop) { /* nothing to train: evaluate the model as it is */
         name_the_end(team);
         return fast__monitor_finish(team);
     }

@@ -61,7 +61,7 @@ typedef struct fast_team_place {
     fast_world *world;          /* while it trains; else NULL */
     bool alone;                 /* all actors are in this process */
     bool first;                 /* worker 0 is in this process */
-    bool meeting;               /* its actors agree on the next phase */
+    bool agreeing;              /* its actors agree on the next phase */
     bool recorded;              /* an earlier call was recorded or replayed */
     int64_t here;               /* workers in this process */
     char *job;                  /* that a recording belongs to; NULL: not recorded */

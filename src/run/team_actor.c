@@ -311,8 +311,8 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast_trainer *t = &self->context.trainer;
     fast_err err, last;
 
-    if (team->place.meeting)
-        return fast__phase_meet(self);
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
     err = fast_group_all(actor, "worker", &t->group);
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(self);
@@ -337,8 +337,8 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
     fast_team_actor *self = start(team, actor);
     fast_trainer *t = &self->context.trainer;
 
-    if (team->place.meeting)
-        return fast__phase_meet(self);
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
     if (t->rank >= t->servers) /* another phase's */
         return FAST_OK;
     fast__collect_serve(self);

@@ -137,7 +137,7 @@ static void *tell_main(void *ctx)
 
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
-    const bool pause = kind == FAST_EVENT_PROGRESS && text; /* there is nothing new to keep */
+    const bool pause = kind == FAST_EVENT_PROGRESS && text; /* nothing new to store */
 
     fast__run_measure(run);
     if (!pause) {
@@ -255,7 +255,7 @@ fast_err fast__run_evaluate(fast_run *run)
 }
 
 /* Save a checkpoint; its time is not training time. */
-static fast_err keep(fast_run *run, const char *path)
+static fast_err save(fast_run *run, const char *path)
 {
     const int64_t begin_ns = fast__run_now(run);
     const fast_err err = fast__checkpoint_save(run, path);
@@ -277,7 +277,7 @@ fast_err fast__run_save_due(fast_run *run)
     if (path[0] && whole && !last && run->step != run->progress.step_saved &&
         fast_run_is_first(run) && !fast__saved_states_waits(run) &&
         fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
-        const bool failed = keep(run, path) != FAST_OK;
+        const bool failed = save(run, path) != FAST_OK;
         if (failed && !run->progress.save_failed)
             fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
         run->progress.save_failed = failed;
@@ -325,7 +325,7 @@ static fast_err loop(fast_run *run)
             run->progress.times.progress_ns = now_ns;
             fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
         }
-        if (run->finished) /* the loss is not a number: nothing here is worth judging */
+        if (run->finished) /* the loss is not a number: nothing here is worth evaluating */
             return FAST_OK;
     }
 }
@@ -369,7 +369,7 @@ static fast_err write_files(fast_run *run)
             "the run ends where each worker has a replica of its own: the last checkpoint "
             "is of the strategy before");
     else if (path[0] && run->step != run->progress.step_saved)
-        FAST_TRY(keep(run, path));
+        FAST_TRY(save(run, path));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);

@@ -41,14 +41,14 @@ static const char *const matching[] = {
     "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
 
-/* The metadata apart from the options and the hash. */
+/* The metadata without the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
                                          "judged",          "data_hash", "network",    "engine",
                                          "plan_hash",       NULL };
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 
-/* Metadata under construction: pairs of texts, kept in one block. */
+/* Metadata under construction: pairs of texts in one block. */
 typedef struct meta {
     const char *pairs[2 * META_MAX + 1];
     int count;    /* texts in pairs */
@@ -190,7 +190,7 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
-/* The list of weights, and behind it what workers keep. */
+/* The list of weights, and behind it the saved states of actors. */
 static fast_err list_all(fast_run *run, fast_weights *weights)
 {
     const int64_t more = fast__saved_states_count(run);

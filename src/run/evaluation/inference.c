@@ -5,8 +5,8 @@
  *
  *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
  *
- * A batch without labels and targets is a prediction: the engine judges nothing. Where an ensemble
- * stands for the run, it is what predicts.
+ * A batch without labels and targets is a prediction: the engine computes no loss. An ensemble that
+ * stands for the run predicts with all its members.
  */
 #include "run/representative.h"
 #include "run/run.h"

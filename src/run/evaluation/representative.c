@@ -16,7 +16,7 @@
  *   ensemble    all of them: ensemble_members.c. The best of them is what a single file can hold
  *
  * Sums are of whole numbers, so that threads which come in another order give the same bits. Where
- * a strategy keeps replicas identical all policies are the same model.
+ * a strategy makes replicas identical all policies are the same model.
  *
  * Cost of a vote: two passes over each replica; memory: a vote holds 20 bytes a parameter, with
  * consensus 28, with ensemble 4 for each worker besides.
@@ -235,7 +235,7 @@ void fast__vote_clear(const fast_team *team, fast_vote *vote, int64_t step)
         memset(vote->mixed, 0, (size_t)count * sizeof *vote->mixed);
     vote->step = step;
     vote->count = 0;
-    vote->near = 0;
+    vote->local = 0;
     vote->spread = 0;
     vote->limit = LIMIT / (double)team->workers;
     vote->saturated = false;
@@ -255,10 +255,10 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
         vote->same = memcmp(vote->first + offset, x, size) == 0;
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
-        const double apart = value - (double)vote->first[offset + i];
+        const double distance = value - (double)vote->first[offset + i];
 
         if (offset == 0) /* what is not trained does not count */
-            vote->spread += apart * apart;
+            vote->spread += distance * distance;
 
         if (!(fabs(value) < vote->limit))
             vote->saturated = true;
@@ -272,7 +272,7 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
 
 /* Is this replica to be chosen before the one that was? Of equal ones the smaller rank, so that the
  * order in which they come does not matter. */
-static bool is_better(const fast_team *team, const fast_vote *vote, const fast_replica *replica)
+static bool is_better(const fast_team *team, const fast_vote *vote, const fast_voter *replica)
 {
     const fast_representative *r = &team->representative;
     const int64_t workers = team->workers;
@@ -288,7 +288,7 @@ static bool is_better(const fast_team *team, const fast_vote *vote, const fast_r
 }
 
 /* Keep a replica that may be taken as it is. */
-static void keep(const fast_team *team, fast_vote *vote, const fast_replica *replica)
+static void retain(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
     const size_t w_size = (size_t)team->run->learner->params.count * sizeof(float);
     const size_t s_size = (size_t)team->run->learner->state.count * sizeof(float);
@@ -308,7 +308,7 @@ static void keep(const fast_team *team, fast_vote *vote, const fast_replica *rep
     }
 }
 
-void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica *replica)
+void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
     const fast_learner *learner = team->run->learner;
     const fast_representative *r = &team->representative;
@@ -323,7 +323,7 @@ void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica 
     }
     if (r->policy == FAST_POLICY_BEST || r->policy == FAST_POLICY_WORKER ||
         r->policy == FAST_POLICY_ENSEMBLE)
-        keep(team, vote, replica);
+        retain(team, vote, replica);
     add_part(vote, weight, replica->w, 0, learner->params.count);
     add_part(vote, weight, replica->s, learner->params.count, learner->state.count);
     vote->came[replica->rank] = true;
@@ -331,20 +331,20 @@ void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica 
 }
 
 /* sum_i |w_i - m|^2 = sum_i |w_i - f|^2 - n |m - f|^2, where f, the first of the n replicas, is as
- * near as the others are, so that little cancels. */
+ * close as the others are, so that little cancels. */
 static double divergence(const fast_team *team, const fast_vote *vote)
 {
     const double unit = 1 / (FIXED * (double)vote->count);
-    double apart = 0;
+    double distance = 0;
 
     if (vote->same || vote->saturated)
         return vote->same ? 0 : NAN;
     for (int64_t i = 0; i < team->run->learner->params.count; i++) {
         const double d = (double)vote->sum[i] * unit - (double)vote->first[i];
 
-        apart += d * d;
+        distance += d * d;
     }
-    return sqrt(fmax(0, vote->spread / (double)vote->count - apart));
+    return sqrt(fmax(0, vote->spread / (double)vote->count - distance));
 }
 
 /* The weights of all who came, in the order of ranks. */
@@ -358,7 +358,7 @@ static double weight_sum(const fast_team *team, const fast_vote *vote)
 }
 
 /* The members of the vote stand from now on, packed. The memory of both is exchanged. */
-static void seat_members(fast_team *team, fast_vote *vote)
+static void take_members(fast_team *team, fast_vote *vote)
 {
     fast_representative *r = &team->representative;
     const int64_t count = replica_count(team);
@@ -396,5 +396,5 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
         learner->w[0] = NAN;
     team->representative.member_count = 0;
     if (team->representative.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
-        seat_members(team, vote);
+        take_members(team, vote);
 }

@@ -195,7 +195,7 @@ static void take_look(fast_run *run, int64_t base)
     atomic_store_explicit(&sink->queue.looked, true, memory_order_release);
 }
 
-/* Say once that the run is not kept; where nobody chose a store, a build without one is silent. */
+/* Say once that the run is not stored; a build without a store is silent unless one was chosen. */
 static void say_trouble(fast_run *run)
 {
     fast_store_sink *sink = run->sinks.store;
@@ -305,10 +305,10 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
         return FAST_OK;
     const int64_t actors = team->workers + team->servers;
     look->actors = actors < FAST_STORE_SINK_ACTORS_MAX ? actors : FAST_STORE_SINK_ACTORS_MAX;
-    FAST_TRY(fast__alloc("counters to keep", look->actors, sizeof *look->workers, &look->workers));
-    FAST_TRY(fast__alloc("names to keep", look->actors, sizeof *look->names, &look->names));
+    FAST_TRY(fast__alloc("counters to store", look->actors, sizeof *look->workers, &look->workers));
+    FAST_TRY(fast__alloc("names to store", look->actors, sizeof *look->names, &look->names));
     FAST_TRY(
-        fast__alloc("spans to keep", FAST_STORE_SINK_SEEN_MAX, sizeof *look->spans, &look->spans));
+        fast__alloc("spans to store", FAST_STORE_SINK_SEEN_MAX, sizeof *look->spans, &look->spans));
     for (int64_t i = 0; i < look->actors; i++) {
         const bool worker = i < team->workers;
         snprintf(look->names[i], sizeof look->names[i], "%s %lld", worker ? "worker" : "server",
@@ -318,8 +318,8 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
     }
     if (actors > FAST_GLANCE_LINKED_MAX)
         return FAST_OK;
-    FAST_TRY(fast__alloc("links to keep", actors * actors, 2 * sizeof(int64_t), &look->links));
-    return fast__alloc("links to keep", actors * actors, 2 * sizeof(int64_t),
+    FAST_TRY(fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t), &look->links));
+    return fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t),
                        &sink->feed.links_before);
 }
 
@@ -374,10 +374,10 @@ static fast_err open_sink(fast_run *run, fast_store_sink **out)
     fast_store_sink *sink = NULL;
     fast_err err;
 
-    FAST_TRY(fast__alloc("what is kept of a run", 1, sizeof *sink, &sink));
+    FAST_TRY(fast__alloc("the store's sink", 1, sizeof *sink, &sink));
     const char *path = chosen(run->config.store);
     snprintf(sink->start.path, sizeof sink->start.path, "%s", path ? path : "");
-    err = fast__alloc("rows to keep", FAST_STORE_SINK_QUEUE, sizeof *sink->queue.items,
+    err = fast__alloc("rows to store", FAST_STORE_SINK_QUEUE, sizeof *sink->queue.items,
                       &sink->queue.items);
     if (!err)
         err = open_look(run, sink);

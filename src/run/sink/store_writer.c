@@ -3,12 +3,12 @@
  * The writer of a run: a thread that takes rows from the queue and puts them into the store, in a
  * transaction a few times a second.
  *
- * Whatever happens here, the run goes on. A store that is locked, full or read-only is tried again
- * once a second, with the rows that still wait in the queue; one that is damaged or of another form
+ * Whatever happens here, the run continues. A locked, full or read-only store is tried again once a
+ * second, with the rows that still wait in the queue; one that is damaged or of another form
  * is given up. The first failure is one sentence for the user. Rows leave the queue when they are
  * committed, so that a failed transaction loses none of them; what does not fit into the queue
  * meanwhile is dropped and counted by who puts it there. A store that somebody moves or deletes is
- * noticed, and the run goes on in a new one, so that at least its end is there.
+ * noticed, and the run continues in a new one, so that at least its end is there.
  *
  * Cost: about 0.2 ms of one core for a transaction of a few rows, 3 microseconds a row.
  */
@@ -37,7 +37,7 @@ static void note_trouble(fast_store_sink *sink, fast_err err)
     atomic_store(&sink->queue.troubled, true);
 }
 
-/* Open the store and begin the run, or go on with it. */
+/* Open the store and start the run in it, or continue it. */
 static fast_err open_store(fast_store_sink *sink)
 {
     long long id = atomic_load(&sink->queue.id);
