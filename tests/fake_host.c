@@ -338,7 +338,7 @@ static void open_world(fake_world *world)
     };
     const char *topology;
 
-    assert_int_equal(fast__strategy_open(o->strategy, NULL, &world->strategy, &world->config),
+    assert_int_equal(fast__strategy_open(o->strategy, o->own, &world->strategy, &world->config),
                      FAST_OK);
     if (world->strategy->check)
         assert_int_equal(world->strategy->check(world->config, o->workers, "sgd"), FAST_OK);

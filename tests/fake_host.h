@@ -38,13 +38,14 @@ enum {
 };
 
 typedef struct fake_options {
-    const char *strategy;  /* name:key=value,... */
-    const char *topology;  /* of a strategy that has one; NULL: the strategy's standard one */
-    const char *transport; /* "sim" or "threads"; NULL: sim */
-    int64_t workers;       /* at least 1 */
-    int64_t steps;         /* of each worker */
-    int64_t fail_actor;    /* workers come first, then servers */
-    int64_t fail_call;     /* from 1; 0: none fails */
+    const char *strategy;     /* name:key=value,... */
+    const fast_strategy *own; /* a strategy of the test, chosen if it has that name; or NULL */
+    const char *topology;     /* of a strategy that has one; NULL: the strategy's standard one */
+    const char *transport;    /* "sim" or "threads"; NULL: sim */
+    int64_t workers;          /* at least 1 */
+    int64_t steps;            /* of each worker */
+    int64_t fail_actor;       /* workers come first, then servers */
+    int64_t fail_call;        /* from 1; 0: none fails */
 } fake_options;
 
 /* One worker or server after its program. */
