@@ -84,12 +84,12 @@ static double depth_of(const fast_run *run)
 }
 
 /* The machine, as far as a worker's step depends on it. */
-typedef struct machine {
+typedef struct forecast_machine {
     const fast_sim *sim; /* NULL: a real one */
     double memory;       /* seconds for a byte moved through it */
     fast_price price;    /* between workers */
     fast_price server;   /* between a worker and a server, on average; gamma: of an update there */
-} machine;
+} forecast_machine;
 
 /* Expected latency of a simulated link, in seconds. */
 static double link_alpha(const fast_sim_link *link)
@@ -119,7 +119,7 @@ static double sim_seconds(const fast_sim *sim, int64_t i, double operations, dou
 }
 
 /* The dearest link between neighbours by rank, the mean link to the servers. */
-static void sim_prices(const fast_team *team, machine *m)
+static void sim_prices(const fast_team *team, forecast_machine *m)
 {
     const fast_sim *sim = m->sim;
     const int64_t n = team->workers;
@@ -165,9 +165,9 @@ static double time_memory(void)
 }
 
 /* `group` may be NULL: its costs are unknown. */
-static machine machine_of(const fast_team *team, const fast_group *group)
+static forecast_machine machine_of(const fast_team *team, const fast_group *group)
 {
-    machine m = { .sim = NULL };
+    forecast_machine m = { .sim = NULL };
 
     if (team->place.world->inner == &fast__transport_sim) {
         m.sim = (const fast_sim *)team->place.world;
@@ -183,7 +183,7 @@ static machine machine_of(const fast_team *team, const fast_group *group)
 }
 
 /* Near workers sum in memory: each reads all vectors of its slice, and writes that to all. */
-static double sum_seconds(fast_group *group, const machine *m, bool local, int64_t count)
+static double sum_seconds(fast_group *group, const forecast_machine *m, bool local, int64_t count)
 {
     if (local && !m->sim)
         return 4 * m->price.alpha + 8 * (double)count * m->memory;
@@ -194,7 +194,7 @@ void fast__forecast_sums(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_group *group = self->context.trainer.group;
-    const machine m = machine_of(team, group);
+    const forecast_machine m = machine_of(team, group);
 
     fast__mutex_lock(&team->mutex);
     for (int64_t i = 0; i < team->costs.cost.part_count && team->costs.cost.parts; i++)
@@ -205,7 +205,7 @@ void fast__forecast_sums(fast_team_actor *self)
 }
 
 /* One draw of what worker i computes in a step; NAN if nothing is known of it. */
-static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng *rng)
+static double draw(const fast_team *team, const forecast_machine *m, int64_t i, fast_rng *rng)
 {
     const fast_team_actor *self = team->actors[i];
     const double n = (double)team->run->learner->params.count;
@@ -222,7 +222,8 @@ static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng 
 }
 
 /* The mean over workers, and the expected maximum of what each does until they meet. */
-static void compute(const fast_team *team, const machine *m, double *mean_out, double *slowest_out)
+static void compute(const fast_team *team, const forecast_machine *m, double *mean_out,
+                    double *slowest_out)
 {
     const double meets = fmin(fmax(team->costs.cost.meets, 1), MEETS_MAX);
     double sum = 0, slowest = 0;
@@ -266,7 +267,7 @@ static double overlapped(const fast_team *team, double gradient)
 }
 
 /* A worker's exchange in a step of so many seconds of computing. */
-static double exchange(const fast_team *team, const machine *m, double seconds)
+static double exchange(const fast_team *team, const forecast_machine *m, double seconds)
 {
     const fast_cost *c = &team->costs.cost;
     const double n = (double)team->run->learner->params.count;
@@ -296,7 +297,7 @@ static double exchange(const fast_team *team, const machine *m, double seconds)
 
 static void forecast_team(const fast_team *team, fast_result *r)
 {
-    const machine m = machine_of(team, NULL);
+    const forecast_machine m = machine_of(team, NULL);
     double mean, slowest;
 
     if (!team->costs.known)

@@ -142,14 +142,11 @@ static void take_replica(const fast_team_actor *self)
 {
     fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
-    float *slot;
 
     self->team->measures.divergence = 0;
     memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
     memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
-    for (int i = 0; (slot = fast__optimizer_slot(run->optimizer, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(self->context.optimizer, i),
-               (size_t)t->count * sizeof *slot);
+    fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
@@ -334,28 +331,34 @@ static int why_stop(fast_team *team)
     return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
 }
 
+fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out)
+{
+    float flags[FAST_WHYS];
+    int why = 0;
+
+    for (int i = 0; i < FAST_WHYS; i++)
+        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
+    FAST_TRY(fast_allreduce(group, flags, FAST_WHYS, FAST_SOON));
+    for (int i = 0; i < FAST_WHYS; i++)
+        why |= flags[i] > 0 ? 1 << i : 0;
+    atomic_fetch_or(&team->stop.why, why);
+    *stop_out = why != 0;
+    return FAST_OK;
+}
+
 /* Does the team agree to stop? Across processes: by sums of flags at steps that all pass. */
 static fast_err agree(fast_team_actor *self, bool *stop_out)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
     const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
-    float flags[FAST_WHYS];
     const int own = why_stop(team);
-    int why = 0;
 
     *stop_out = false;
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
-    for (int i = 0; i < FAST_WHYS; i++)
-        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    FAST_TRY(fast_allreduce(t->group, flags, FAST_WHYS, FAST_SOON));
-    for (int i = 0; i < FAST_WHYS; i++)
-        why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->stop.why, why);
-    *stop_out = why != 0;
-    return FAST_OK;
+    return fast__monitor_agree(team, t->group, own, stop_out);
 }
 
 /* Is something due at this step, or up to the end of the period that begins with it? */

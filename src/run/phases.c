@@ -343,24 +343,18 @@ fast_err fast__phase_agree(fast_team_actor *self)
     fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
     const int own = why_stop(team->run);
-    float flags[FAST_WHYS];
     fast_group *all = NULL;
-    int why = 0;
+    bool stop = false;
     fast_err err;
 
     fast_actor_at(actor, team->run->step, "the next strategy");
     FAST_TRY(fast_group_all(actor, NULL, &all));
-    for (int i = 0; i < FAST_WHYS; i++)
-        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
     if (!team->place.first) /* the first process may still evaluate the end of the phase */
         fast__world_hold(team->place.world, fast_now(actor) + HOUR_NS);
-    err = fast_allreduce(all, flags, FAST_WHYS, FAST_SOON);
+    err = fast__monitor_agree(team, all, own, &stop);
     if (!team->place.first)
         fast__world_hold(team->place.world, fast_now(actor) + 1);
-    for (int i = 0; i < FAST_WHYS && !err; i++)
-        why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->stop.why, why);
-    if (!err && !why)
+    if (!err && !stop)
         err = share_model(self, all);
     fast_group_free(all);
     return err;
@@ -369,7 +363,6 @@ fast_err fast__phase_agree(fast_team_actor *self)
 void fast__phase_agreed(fast_team *team)
 {
     fast_run *run = team->run;
-    float *slot;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         const fast_team_actor *self = team->actors[i];
@@ -380,9 +373,7 @@ void fast__phase_agreed(fast_team *team)
                (size_t)self->context.trainer.count * sizeof(float));
         memcpy(run->learner->s, self->context.trainer.s,
                (size_t)self->context.trainer.state_count * sizeof(float));
-        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
-            memcpy(slot, fast__optimizer_slot(self->context.optimizer, k),
-                   (size_t)self->context.trainer.count * sizeof *slot);
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, self->context.trainer.count);
         return;
     }
 }

@@ -208,6 +208,9 @@ bool fast__monitor_next(fast_team_actor *self);
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient);
 /* The worker continues at another step. */
 void fast__monitor_move(fast_team_actor *self, int64_t step);
+/* All members of a group learn whether one wants to stop, and why: bits of FAST_WHY_*. Fails
+ * as a collective does. */
+fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out);
 /* The worker's program starts once more: its node was restarted. */
 void fast__monitor_return(fast_team_actor *self);
 /* The worker's program is over. Its replica, and those of remote workers that send theirs here,

@@ -333,7 +333,6 @@ fast_err fast__saved_states_check(const fast_run *run, const char *path,
 fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 {
     fast_team *team = run->team;
-    float *slot;
 
     for (int64_t i = 0; i < fast__saved_states_count(run); i++) {
         fast_saved_states *o = &team->saved;
@@ -349,8 +348,7 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 
         if (old->end != run->step || (old->strategy->identical && !old[1].reset))
             continue;
-        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
-            memset(slot, 0, (size_t)run->learner->params.count * sizeof *slot);
+        fast__rule_state_clear(run->optimizer, run->learner->params.count);
     }
     return FAST_OK;
 }
