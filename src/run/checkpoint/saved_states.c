@@ -340,7 +340,8 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
         const size_t size = (size_t)t->count * sizeof(float);
 
         FAST_TRY(fast__saved_reserve(&o->states[i], size));
-        memcpy(o->states[i].bytes, t->data, size);
+        if (size > 0) /* a forged file's may be empty */
+            memcpy(o->states[i].bytes, t->data, size);
         o->states[i].step = o->step = o->loaded = run->step;
     }
     for (int64_t i = 0; team && i + 1 < team->phases.count; i++) {
