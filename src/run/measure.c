@@ -4,11 +4,11 @@
  *
  *   staleness     a histogram of all updates, in buckets 0, 1, 2, 3, 4-7, 8-15, ...; a quantile is
  *                 the end of the bucket in which it lies
- *   completeness  mean over i, j of min(1, c_ij / mean_i c_ij), c_ij what replica i carries of
- *                 worker j. While workers train, they count for themselves: what is known is what
- *                 they brought to the last vote
+ *   completeness  mean over i, j of min(1, c_ij / mean_i c_ij), c_ij the contribution of worker j
+ *                 in replica i. While workers train, each counts its own: known are those of the
+ *                 last vote
  *   time          training = life - evaluation;  compute, as counted by the actor;
- *                 waiting  = blocked - flight - what others judged meanwhile;
+ *                 waiting  = blocked - flight - evaluation by others meanwhile;
  *                 exchange = training - compute - waiting - codecs
  *   step          training / steps, mean of the workers
  *
@@ -63,7 +63,7 @@ void fast__measure_begin(fast_team *team)
         atomic_store(&self->measures.pause_ns, 0);
         atomic_store(&self->measures.end_ns, 0);
     }
-    team->measures.pause_before_ns = team->run->times.pause_ns;
+    team->measures.pause_before_ns = team->run->progress.times.pause_ns;
     team->measures.live = true;
 }
 
@@ -83,7 +83,7 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_store(&self->measures.end_ns, fast__record_look(self->context.trainer.actor));
 }
 
-/* What a worker's codecs did: their figures go on from call to call. */
+/* Figures of a worker's codecs, which continue from call to call. */
 static void take_codec(const fast_team_actor *self, fast_tally *tally)
 {
     const fast_coded_figures *f = &self->context.codecs.figures;
@@ -110,7 +110,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     const fast_counters *c = &actor->counters;
     const int64_t end = fast__counted(&self->measures.end_ns);
     const int64_t pause = fast__counted(&self->measures.pause_ns);
-    const int64_t judged = run->times.pause_ns - team->measures.pause_before_ns;
+    const int64_t evaluation = run->progress.times.pause_ns - team->measures.pause_before_ns;
 
     const fast_counters *times = end ? &self->measures.end : c;
 
@@ -119,10 +119,10 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->actor ? end : fast__record_look(run->actor);
+    tally.life_ns += end || !run->clock.actor ? end : fast__record_look(run->clock.actor);
     tally.pause_ns += pause;
-    if (team->strategy->synchronous && judged > pause)
-        tally.stood_ns += judged - pause;
+    if (team->strategy->synchronous && evaluation > pause)
+        tally.stood_ns += evaluation - pause;
     tally.steps += fast__counted(&self->measures.steps);
     return tally;
 }
@@ -167,7 +167,7 @@ static bool is_lost(const fast_team_actor *self)
     return self->over && self->lost;
 }
 
-/* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
+/* The mean of min(1, c_ij / mean_i c_ij), of the contribution c_ij of worker j in replica i. */
 static double completeness(const fast_team *team)
 {
     double sum = 0, all = 0;
@@ -272,7 +272,7 @@ static void measure_times(fast_team *team)
     r->wait_s = wait;
     r->step_s = steps > 0 ? step : NAN;
     r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
-    team->run->times.compute_ns = (int64_t)(compute * 1e9);
+    team->run->progress.times.compute_ns = (int64_t)(compute * 1e9);
 }
 
 void fast__team_measure(fast_team *team)

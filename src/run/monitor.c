@@ -2,28 +2,29 @@
 /*
  * Between the steps of a team's workers: which model is evaluated, and who stops when.
  *
- * Evaluation. Where replicas are identical, worker 0 copies its own when one is due and evaluates
- * the copy. Elsewhere there is a vote (represent.c): a synchronous worker adds its replica when its
- * own step is due; asynchronous ones when they next come by after somebody opened a vote, which is
- * when all workers together have taken as many steps as make one due. Who comes last evaluates;
- * those who ended or crashed are not waited for.
+ * Evaluation. Where replicas are identical, worker 0 copies its own when an evaluation is due and
+ * evaluates the copy. Elsewhere there is a vote (representative.c): a synchronous worker adds its
+ * replica when its own step is due; an asynchronous one after its current step once a vote is open,
+ * which is when all workers together have taken as many steps as make one due. The last worker to
+ * vote evaluates; workers that ended or crashed are not waited for.
  *
  * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
- * those who go on would wait for those who do not. A worker that is at step s and has not yet given
- * its part to the exchange that ends its period holds all others before the end of that period: so
+ * some would wait for workers that have stopped. A worker at step s that has not yet contributed to
+ * the exchange that ends its period holds all others before the end of that period: so
  *
  *     stop_step = (s / period + 1) period
  *
- * is a step that nobody has passed. Where workers exchange with neighbours only, those further away
- * may be ahead: there s is the largest step that anybody has begun; likewise where they do not meet
- * for long, with a period of 1. Other processes cannot read it;
- * there synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are
- * sent a message.
+ * is a step that nobody has passed. Where workers exchange with neighbours only, remote ones may be
+ * ahead: there s is the largest step that any worker has started. Workers that do not synchronise
+ * for a long time stop in that way too, with a period of 1. Other processes cannot read s: there
+ * synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are sent
+ * a message.
  *
- * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
- * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
+ * An evaluation takes time in which its worker makes no step, and no peer may fail for that: the
+ * world's waits are held meanwhile. Workers of other processes know at which steps the first one
+ * evaluates.
  *
- * Several processes. A far worker sends its replica to worker 0 when its program ends, and where
+ * Several processes. A remote worker sends its replica to worker 0 when its program ends, and where
  * workers are synchronous also at every vote. Asynchronous ones have no moment in common: their
  * votes in mid-run are of the first process's workers.
  */
@@ -39,7 +40,7 @@ enum { AGREE = 32 };
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
-static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 static const double LOSS_UNIT = 268435456.0; /* 2^28 */
 static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
@@ -47,7 +48,7 @@ static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 /* A worker's own loss, for the policies that compare replicas. */
 static void note_loss(fast_team_actor *self, double loss)
 {
-    if (self->progress.loss_count < self->team->represent.smooth)
+    if (self->progress.loss_count < self->team->representative.smooth)
         self->progress.loss_count++;
     self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
 }
@@ -77,7 +78,7 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
-        run->times.samples += gradient->samples * team->workers / team->place.here;
+        run->progress.times.samples += gradient->samples * team->workers / team->place.here;
     run->step = team->progress.steps_sum / team->place.here;
     if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
@@ -108,31 +109,32 @@ static void take_sums(fast_team *team)
     const fast_epoch_sums *b = &team->progress.epochs[1];
     const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
 
-    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
-                                       .batches = sums->batches,
-                                       .correct = sums->correct,
-                                       .positions = sums->positions };
+    team->run->progress.sums =
+        (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
+                         .batches = sums->batches,
+                         .correct = sums->correct,
+                         .positions = sums->positions };
 }
 
 /* Where a worker is now. */
-static fast_replica replica_of(const fast_team_actor *self)
+static fast_voter replica_of(const fast_team_actor *self)
 {
     const fast_trainer *t = &self->context.trainer;
 
-    return (fast_replica){ .rank = t->rank,
-                           .w = t->w,
-                           .s = t->s,
-                           .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
-                           .centre = t->centre,
-                           .centre_version = t->centre_version };
+    return (fast_voter){ .rank = t->rank,
+                         .w = t->w,
+                         .s = t->s,
+                         .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
+                         .centre = t->centre,
+                         .centre_version = t->centre_version };
 }
 
 void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self)
 {
-    const fast_replica replica = replica_of(self);
+    const fast_voter replica = replica_of(self);
 
     fast__vote_cast(self->team, vote, &replica);
-    vote->near++;
+    vote->local++;
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
@@ -140,40 +142,37 @@ static void take_replica(const fast_team_actor *self)
 {
     fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
-    float *slot;
 
     self->team->measures.divergence = 0;
     memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
     memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
-    for (int i = 0; (slot = fast__optimizer_slot(run->optimizer, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(self->context.optimizer, i),
-               (size_t)t->count * sizeof *slot);
+    fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
- * come by wait here, so that judging takes nothing from training. It takes no virtual time. */
-static fast_err judge(fast_team_actor *self, int64_t step)
+ * come by wait here, so that evaluation takes nothing from training. It takes no virtual time. */
+static fast_err evaluate(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t step_before = run->step;
     fast_err err = FAST_OK;
 
-    if (!run->is_virtual)
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     run->step = step;
     take_sums(team);
-    if (!run->finished && run->step_judged != step &&
+    if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
-        err = fast__run_keep_due(run);
+        err = fast__run_save_due(run);
     else
         fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
-    run->actor = NULL;
-    if (!run->is_virtual)
+    run->clock.actor = NULL;
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     if (run->finished)
         atomic_store(&team->stop.finished, true);
@@ -216,7 +215,7 @@ static void close_vote(fast_team_actor *self, fast_vote *vote)
     fast__vote_count(team, vote);
     vote->step = -1;
     team->ballot.step = -1;
-    err = judge(self, step);
+    err = evaluate(self, step);
     if (!self->err)
         self->err = err;
 }
@@ -242,7 +241,7 @@ static bool vote_once(fast_team_actor *self, int64_t step)
         fast__monitor_cast(vote, self);
         fast__measure_vote(self);
         self->progress.step_judged = t->step;
-        if (vote->near >= team->progress.workers_up)
+        if (vote->local >= team->progress.workers_up)
             close_vote(self, vote);
     }
     fast__team_unlock(self);
@@ -268,7 +267,7 @@ static int64_t open_vote(fast_team_actor *self)
 }
 
 /* What an identical strategy's worker 0 does at its own step. */
-static void judge_alone(fast_team_actor *self, int64_t step)
+static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
@@ -277,14 +276,14 @@ static void judge_alone(fast_team_actor *self, int64_t step)
     if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
                            fast__run_is_due(run, run->config.checkpoint_period, step))) {
         take_replica(self);
-        self->err = judge(self, step);
+        self->err = evaluate(self, step);
     }
     self->progress.step_judged = step;
     fast__team_unlock(self);
 }
 
-/* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
- * go on together do not meet at the lock for it. */
+/* Show progress ten times a second, by the machine's clock also where time is virtual. Workers in
+ * lockstep do not contend for the lock with it. */
 static void progress(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -296,10 +295,10 @@ static void progress(fast_team_actor *self)
     self->progress.shown_ns = now;
     fast__team_lock(self);
     if (fast__record_value(self->context.trainer.actor, fast__run_is_time(run))) {
-        run->actor = self->context.trainer.actor;
+        run->clock.actor = self->context.trainer.actor;
         take_sums(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
-        run->actor = NULL;
+        run->clock.actor = NULL;
     }
     fast__team_unlock(self);
 }
@@ -332,28 +331,34 @@ static int why_stop(fast_team *team)
     return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
 }
 
+fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out)
+{
+    float flags[FAST_WHYS];
+    int why = 0;
+
+    for (int i = 0; i < FAST_WHYS; i++)
+        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
+    FAST_TRY(fast_allreduce(group, flags, FAST_WHYS, FAST_SOON));
+    for (int i = 0; i < FAST_WHYS; i++)
+        why |= flags[i] > 0 ? 1 << i : 0;
+    atomic_fetch_or(&team->stop.why, why);
+    *stop_out = why != 0;
+    return FAST_OK;
+}
+
 /* Does the team agree to stop? Across processes: by sums of flags at steps that all pass. */
 static fast_err agree(fast_team_actor *self, bool *stop_out)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
     const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
-    float flags[FAST_WHYS];
     const int own = why_stop(team);
-    int why = 0;
 
     *stop_out = false;
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
-    for (int i = 0; i < FAST_WHYS; i++)
-        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    FAST_TRY(fast_allreduce(t->group, flags, FAST_WHYS, FAST_SOON));
-    for (int i = 0; i < FAST_WHYS; i++)
-        why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->stop.why, why);
-    *stop_out = why != 0;
-    return FAST_OK;
+    return fast__monitor_agree(team, t->group, own, stop_out);
 }
 
 /* Is something due at this step, or up to the end of the period that begins with it? */
@@ -364,10 +369,11 @@ static bool is_due_soon(const fast_run *run, fast_period period, const fast_trai
     return fast__run_dues(run, period, t->step + t->period) > fast__run_dues(run, period, before);
 }
 
-/* Another process judges at this step: its workers are late for the next exchange, and who has
- * passed that knows that they are back. The exchange before may not be over here when it is there,
- * and what is still to be sent waits for the judge, too: so it begins a period early. */
-static void wait_for_judges(fast_team_actor *self)
+/* Another process evaluates at this step: its workers are late for the next exchange, and a worker
+ * that has passed that exchange knows that they are back. The exchange before may not be over here
+ * when it is there, and its messages wait for the evaluation too: so the hold starts a period
+ * early. */
+static void wait_for_evaluation(fast_team_actor *self)
 {
     const fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
@@ -383,7 +389,7 @@ static void wait_for_judges(fast_team_actor *self)
     }
 }
 
-/* A far worker's replica goes to worker 0. */
+/* Send a remote worker's replica to worker 0. */
 static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
 {
     const fast_trainer *t = &self->context.trainer;
@@ -415,10 +421,10 @@ static fast_err take_replicas(const fast_team_actor *self, uint64_t tag, fast_vo
 
     for (int64_t i = 0; i < team->workers; i++) {
         fast_err err = team->actors[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_replica replica = { .rank = i };
+        fast_voter replica = { .rank = i };
         fast_msg *msg = NULL;
 
-        fast_actor_at(t->actor, t->step, "a far replica");
+        fast_actor_at(t->actor, t->step, "a remote replica");
         while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
             err = fast_receive(t->actor, t->worker_ids[i], tag, FAST_SOON, &msg);
         if (err == FAST_EPEER)
@@ -465,15 +471,16 @@ static fast_err vote_together(fast_team_actor *self)
     return self->err;
 }
 
-/* May this worker take its next step, or is it the one at which all stop? With neighbours alone
- * (a topology), or with nobody, a worker is told to go on, and is counted as having begun, in one:
- * under a lock. */
+/* May this worker take its next step, or is it the one at which all stop? Where workers exchange
+ * with neighbours only (a topology), or run freely, the answer and the count of started steps
+ * change together, under a lock. */
 static bool is_last_step(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
     const bool asked = is_canceled(self) || atomic_load(&team->stop.finished);
-    const bool apart = t->apart && team->place.alone, locked = team->topology || apart;
+    const bool free_running = t->apart && team->place.alone;
+    const bool locked = team->topology || free_running;
     bool stop;
 
     if (locked)
@@ -482,7 +489,7 @@ static bool is_last_step(fast_team_actor *self)
         stop_all(team,
                  locked && team->progress.step_begun > t->step ? team->progress.step_begun
                                                                : t->step,
-                 apart ? 1 : t->period);
+                 free_running ? 1 : t->period);
     stop = t->step >= atomic_load(&team->stop.step);
     if (locked) {
         if (!stop && t->step > team->progress.step_begun)
@@ -499,20 +506,20 @@ static bool synchronous_next(fast_team_actor *self)
     fast_trainer *t = &self->context.trainer;
     bool stop = false;
 
-    if (t->step >= t->step_count) /* the end is judged when all have come to it */
+    if (t->step >= t->step_count) /* the end is evaluated when all have come to it */
         return false;
     if (!team->place.first)
-        wait_for_judges(self);
+        wait_for_evaluation(self);
     if (self->progress.step_judged != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
             self->err = vote_together(self);
         else if (team->strategy->identical && t->rank == 0)
-            judge_alone(self, t->step);
+            evaluate_alone(self, t->step);
         if (!self->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
             fast__saved_states_due(team, t->step))
-            self->err = fast__gather_due(self, t->step);
+            self->err = fast__collect_due(self, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
     stop = is_last_step(self);
@@ -603,13 +610,13 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     team->progress.workers_up--;
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
-        if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].near > 0 &&
-            team->ballot.votes[i].near >= team->progress.workers_up)
+        if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&
+            team->ballot.votes[i].local >= team->progress.workers_up)
             close_vote(self, &team->ballot.votes[i]);
     fast__team_unlock(self);
     if (team->place.alone || self->lost || (team->place.first && self->context.trainer.rank != 0))
         return FAST_OK;
-    FAST_TRY(fast__gather_leave(self, step));
+    FAST_TRY(fast__collect_leave(self, step));
     if (team->strategy->identical)
         return FAST_OK;
     return team->place.first ? take_replicas(self, TAG_LAST, &team->ballot.last)
@@ -626,7 +633,7 @@ static void take_ends(fast_team *team)
             take_replica(team->actors[i]);
             return;
         }
-    if (vote->near > 0) /* an earlier call counted them, and nobody has trained since */
+    if (vote->local > 0) /* an earlier call counted them, and nobody has trained since */
         return;
     for (int64_t i = 0; i < team->workers; i++)
         if (team->actors[i] && !team->actors[i]->lost)
@@ -638,16 +645,17 @@ static void take_ends(fast_team *team)
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    const bool judged = run->step_judged == run->step && run->step_judged >= 0;
+    const bool evaluated =
+        run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
     take_sums(team);
     if (team->place.first && strcmp(run->result.stop, "target") == 0)
         return FAST_OK; /* the model that reached it stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
-    if (!run->finished && !run->result.canceled && !judged && team->place.first &&
+    if (!run->finished && !run->result.canceled && !evaluated && team->place.first &&
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__phases_left(team) ? fast__run_keep_due(run) : FAST_OK;
+    return fast__phases_left(team) ? fast__run_save_due(run) : FAST_OK;
 }

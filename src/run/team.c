@@ -7,14 +7,14 @@
  *   actors                           a learner, a loader and a context for each (team_actor.c),
  *                                    which outlive the world and serve the next call
  *
- * A synchronous team fails with its first worker. An asynchronous one goes on with those who are
+ * A synchronous team fails with its first worker. An asynchronous one continues with those who are
  * left: what happened to the others is a note. Where a team is spread over processes, each has its
- * own fast_team and they meet in messages only; the one with worker 0 speaks for all.
+ * own fast_team and they exchange messages only; the one with worker 0 speaks for all.
  */
 #include "run/team.h"
 
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static bool is_sim(const fast_team *team)
 
 /* The team. */
 
-/* Is all that a strategy's workers keep in checkpoints? */
+/* Is the whole state of a strategy's workers in checkpoints? */
 static bool can_resume(const fast_strategy *strategy)
 {
     return strategy->identical || strategy->resumes;
@@ -66,7 +66,7 @@ static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
 
-    FAST_TRY(fast__represent_open(team));
+    FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
@@ -103,9 +103,9 @@ static void trace_path(const fast_team *team, char *text, size_t size)
     const int head = dot ? (int)(dot - path) : (int)strlen(path);
 
     text[0] = 0;
-    if (path[0] && !team->place.meeting && team->phases.current == 0)
+    if (path[0] && !team->place.agreeing && team->phases.current == 0)
         snprintf(text, size, "%s", path);
-    else if (path[0] && !team->place.meeting)
+    else if (path[0] && !team->place.agreeing)
         snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phases.current,
                  dot ? dot : "");
 }
@@ -114,11 +114,11 @@ static void trace_path(const fast_team *team, char *text, size_t size)
  * writes to one memory; "": the transport's own. */
 static const char *cluster_of(const fast_team *team)
 {
-    bool near = false;
+    bool shares = false;
 
     for (int64_t i = 0; i < team->phases.count; i++)
-        near = near || team->phases.list[i].strategy->near;
-    if (!near || !is_sim(team) || team->run->config.cluster[0])
+        shares = shares || team->phases.list[i].strategy->near;
+    if (!shares || !is_sim(team) || team->run->config.cluster[0])
         return team->run->config.cluster;
     return "laptop";
 }
@@ -139,7 +139,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->place.job;
-    config.glance = team->run->keep != NULL;
+    config.glance = team->run->sinks.store != NULL;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -188,7 +188,7 @@ static fast_err look_around(fast_team *team)
         team->place.alone = team->place.alone && team->place.world->places[i].here;
         team->place.here += i < team->workers && team->place.world->places[i].here;
     }
-    team->run->is_virtual = team->place.world->transport->virtual_clock;
+    team->run->clock.is_virtual = team->place.world->transport->virtual_clock;
     for (int64_t i = 0; i < team->phases.count && !err; i++)
         err = check_near(team, team->phases.list[i].strategy);
     close_world(team);
@@ -257,7 +257,7 @@ void fast__team_free(fast_team *team)
     }
     fast__saved_states_free(team);
     fast__shared_model_fini(&team->shared);
-    fast__represent_fini(&team->represent);
+    fast__representative_fini(&team->representative);
     if (team->phases.list)
         fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
@@ -297,7 +297,7 @@ static fast_err open_actors(fast_team *team)
                (size_t)self->context.trainer.count * sizeof(float));
         memcpy(self->context.trainer.s, learner->s,
                (size_t)self->context.trainer.state_count * sizeof(float));
-        self->context.trainer.step = team->run->step; /* its schedule goes on too */
+        self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
 }
@@ -446,19 +446,19 @@ static fast_err run_world(fast_team *team)
     err = open_actors(team);
     if (!err) {
         begin(team);
-        if (team->phases.current > 0 && run->times.start_ns) /* since the last world */
-            run->times.total_ns += fast__run_now(run) - run->times.start_ns;
-        run->times.start_ns = 1; /* the actors' clock begins at 0 */
+        if (team->phases.current > 0 && run->progress.times.start_ns) /* since the last world */
+            run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
+        run->progress.times.start_ns = 1; /* the actors' clock begins at 0 */
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        run->times.start_ns = 0;
-        run->times.total_ns += result.time_ns;
+        run->progress.times.start_ns = 0;
+        run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);
         fast__measure_end(team);
-        fast__keep_world(run, result.time_ns);
+        fast__store_sink_world(run, result.time_ns);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
-        run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
+        run->progress.times.start_ns = run->clock.is_virtual ? 0 : fast__run_now(run);
     }
     if (ran && fast__record_note(team->place.world)) /* it must not lose the run */
         fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->place.world));
@@ -487,15 +487,15 @@ static fast_err change(fast_team *team, bool *stop_out)
         const int64_t step = run->step;
         fast_err err;
 
-        team->place.meeting = true;
+        team->place.agreeing = true;
         err = run_world(team);
-        team->place.meeting = false;
+        team->place.agreeing = false;
         FAST_TRY(err);
         run->step = step;
         if (atomic_load(&team->stop.why))
             name_the_end(team);
         else
-            fast__phase_met(team);
+            fast__phase_agreed(team);
     }
     if (run->finished || run->result.canceled)
         return FAST_OK;
@@ -511,7 +511,7 @@ fast_err fast__team_train(fast_team *team)
 
     if (run->finished)
         return FAST_OK;
-    if (stop) { /* nothing to train: what is there is judged */
+    if (stop) { /* nothing to train: evaluate the model as it is */
         name_the_end(team);
         return fast__monitor_finish(team);
     }

@@ -3,11 +3,11 @@
 
 #include "base/thread.h"
 #include "model/native.h"
+#include "run/checkpoint/saved_states.h"
 #include "run/measures.h"
-#include "run/represent.h"
+#include "run/phases.h"
+#include "run/representative.h"
 #include "run/run.h"
-#include "run/saved_states.h"
-#include "run/then.h"
 #include "strategy/strategy.h"
 #include "trainer/context.h"
 #include "transport/transport.h"
@@ -19,10 +19,10 @@
  *   team_actor.c   one actor: its parts, its programs, and the trainer's host operations
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
- *   saved_states.c saved state of actors in checkpoints; gather.c: how it comes together
- *   then.c         the phases of a run, and the way from one to the next
- *   represent.c    which model is representative; members.c: an ensemble
- *   codec.c        codecs: options and checks
+ *   saved_states.c saved state of actors in checkpoints; collect_states.c: how it comes together
+ *   phases.c         the phases of a run, and the way from one to the next
+ *   representative.c    which model is representative; ensemble_members.c: an ensemble
+ *   codec_checks.c        codecs: options and checks
  *
  * The run's own learner holds the representative model, which is evaluated, saved and hashed. Where
  * a strategy makes replicas identical it is a copy of worker 0's; elsewhere it is made by policy.
@@ -61,7 +61,7 @@ typedef struct fast_team_place {
     fast_world *world;          /* while it trains; else NULL */
     bool alone;                 /* all actors are in this process */
     bool first;                 /* worker 0 is in this process */
-    bool meeting;               /* its actors agree on the next phase */
+    bool agreeing;              /* its actors agree on the next phase */
     bool recorded;              /* an earlier call was recorded or replayed */
     int64_t here;               /* workers in this process */
     char *job;                  /* that a recording belongs to; NULL: not recorded */
@@ -116,13 +116,13 @@ typedef struct fast_team {
     fast_shared_model shared;      /* of workers that share memory; has its own mutex */
     fast_team_stop stop;           /* atomic */
 
-    fast_mutex mutex;            /* guards the fields below */
-    fast_saved_states saved;     /* of actors, for checkpoints */
-    fast_represent represent;    /* which model stands for the run */
-    fast_ballot ballot;          /* votes on it */
-    fast_team_progress progress; /* of all workers */
-    fast_team_measures measures; /* of all actors */
-    fast_team_costs costs;       /* of an exchange, for the forecast */
+    fast_mutex mutex;                   /* guards the fields below */
+    fast_saved_states saved;            /* of actors, for checkpoints */
+    fast_representative representative; /* which model stands for the run */
+    fast_ballot ballot;                 /* votes on it */
+    fast_team_progress progress;        /* of all workers */
+    fast_team_measures measures;        /* of all actors */
+    fast_team_costs costs;              /* of an exchange, for the forecast */
 } fast_team;
 
 /* Make the team of the run's options; NULL in *out where one worker needs none. */
@@ -161,7 +161,7 @@ fast_err fast__team_server(fast_actor *actor, void *ctx);
 /* A learner failed, with this error and the calling actor's detail: the team stops. */
 void fast__team_break(fast_team_actor *self, fast_err err);
 
-/* codec.c */
+/* codec_checks.c */
 
 /* Open the run's codecs, from its options alone. */
 fast_err fast__run_codec_open(fast_run *run);
@@ -176,7 +176,7 @@ fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out
 /* FAST_EINVAL where the chains of a phase and the run's options do not fit. */
 fast_err fast__codec_check(const fast_run *run);
 
-/* record.c */
+/* recorded_job.c */
 
 /* The job that a recording of the run belongs to, as lines; the caller frees it. */
 fast_err fast__run_job(fast_run *run, char **out);
@@ -185,18 +185,18 @@ fast_err fast__team_can_record(const fast_team *team);
 /* An actor's program starts or ends: in a replay its weights must be the recorded ones. */
 void fast__team_compare(fast_team_actor *self, const char *when);
 
-/* gather.c */
+/* collect_states.c */
 
 /* A checkpoint with the state of actors is due: this worker's is saved, and the last worker writes
  * the file. */
-fast_err fast__gather_due(fast_team_actor *self, int64_t step);
+fast_err fast__collect_due(fast_team_actor *self, int64_t step);
 /* The program of a worker is over, and the team is in several processes: the state of remote actors
  * comes to worker 0. */
-fast_err fast__gather_leave(fast_team_actor *self, int64_t step);
+fast_err fast__collect_leave(fast_team_actor *self, int64_t step);
 /* A server's program starts: from now on it answers worker 0's requests for its state. */
-void fast__gather_serve(fast_team_actor *self);
+void fast__collect_serve(fast_team_actor *self);
 /* A server's program is over with `err`: send its state if worker 0 asks for it. */
-fast_err fast__gather_served(fast_team_actor *self, fast_err err);
+fast_err fast__collect_served(fast_team_actor *self, fast_err err);
 
 /* monitor.c */
 
@@ -208,6 +208,9 @@ bool fast__monitor_next(fast_team_actor *self);
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient);
 /* The worker continues at another step. */
 void fast__monitor_move(fast_team_actor *self, int64_t step);
+/* All members of a group learn whether one wants to stop, and why: bits of FAST_WHY_*. Fails
+ * as a collective does. */
+fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out);
 /* The worker's program starts once more: its node was restarted. */
 void fast__monitor_return(fast_team_actor *self);
 /* The worker's program is over. Its replica, and those of remote workers that send theirs here,

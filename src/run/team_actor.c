@@ -107,9 +107,9 @@ static void host_noted(void *host, const char *text)
     fast_run *run = self->team->run;
 
     fast__team_lock(self);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     fast__run_tell(run, FAST_EVENT_NOTE, text);
-    run->actor = NULL;
+    run->clock.actor = NULL;
     fast__team_unlock(self);
 }
 
@@ -145,7 +145,7 @@ static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **o
                                           .prefetch = is_sim ? 0 : c->prefetch_count,
                                           .shuffle = true };
 
-    return team->run->train ? fast__loader_new(team->run->train, &options, out) : FAST_OK;
+    return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
 }
 
 static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner **out)
@@ -201,7 +201,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .worker_ids = team->ids,
                                .server_ids = team->ids + team->workers,
                                .seed = (uint64_t)run->config.seed,
-                               .is_virtual = run->is_virtual,
+                               .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
                                .optimizer = run->config.optimizer,
                                .rates = run->schedule,
@@ -309,8 +309,8 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast_trainer *t = &self->context.trainer;
     fast_err err, last;
 
-    if (team->place.meeting)
-        return fast__phase_meet(self);
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
     err = fast_group_all(actor, "worker", &t->group);
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(self);
@@ -335,12 +335,12 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
     fast_team_actor *self = start(team, actor);
     fast_trainer *t = &self->context.trainer;
 
-    if (team->place.meeting)
-        return fast__phase_meet(self);
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
     if (t->rank >= t->servers) /* another phase's */
         return FAST_OK;
-    fast__gather_serve(self);
-    return fast__gather_served(self, team->strategy->server(t, team->config));
+    fast__collect_serve(self);
+    return fast__collect_served(self, team->strategy->server(t, team->config));
 }
 
 void fast__team_break(fast_team_actor *self, fast_err err)

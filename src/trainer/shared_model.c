@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One model for all workers of a process, where a strategy keeps replicas equal anyway.
+ * One model for all workers of a process, where a strategy makes replicas equal anyway.
  *
  *     share    w and the rule's state become one vector each, which all workers read and update
  *     update   each worker sums a slice of all gradients and updates that slice of w, piece by

@@ -311,14 +311,14 @@ static void add_softmax(const float *z, double *sum)
 /* The samples of the run's test set, not normalised: as fast_run_predict() takes them. */
 static void test_samples(const fast_run *run, float *x, int32_t *labels)
 {
-    const fast_data *data = run->test;
+    const fast_data *data = run->data.test;
 
     assert_int_equal(data->count, SAMPLES);
     assert_int_equal(data->channels, 1);
-    for (int64_t i = 0; i < fast__loader_steps(run->test_loader); i++) {
+    for (int64_t i = 0; i < fast__loader_steps(run->data.test_loader); i++) {
         const fast_batch *batch = NULL;
 
-        assert_int_equal(fast__loader_get(run->test_loader, i, &batch), FAST_OK);
+        assert_int_equal(fast__loader_get(run->data.test_loader, i, &batch), FAST_OK);
         for (int64_t k = 0; k < batch->count * data->features; k++)
             *x++ = batch->x[k] / data->scale[0] + data->mean[0];
         for (int64_t k = 0; k < batch->count; k++)

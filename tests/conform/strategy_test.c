@@ -182,7 +182,7 @@ static uint64_t accumulate(const fast_run *run, int n)
                                        .workspace = run->workspace,
                                        .seed = 1 };
 
-        assert_int_equal(fast__loader_new(run->train, &options, &loaders[i]), FAST_OK);
+        assert_int_equal(fast__loader_new(run->data.train, &options, &loaders[i]), FAST_OK);
         native.loader = loaders[i];
         assert_int_equal(fast__native_new(&native, &learners[i]), FAST_OK);
         g[i] = learners[i]->g;

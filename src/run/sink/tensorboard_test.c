@@ -6,7 +6,7 @@
  * numbers and wire types, steps that grow, and the numbers of the run's result. Folders that
  * cannot be written are refused before training.
  */
-#include "run/board.h"
+#include "run/sink/tensorboard.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -192,14 +192,15 @@ static seen read_folder(const char *folder)
     while (at < size) {
         const size_t length = (size_t)read_fixed(bytes + at, 8);
 
-        assert_true(size - at >= FAST_BOARD_HEAD + FAST_BOARD_TAIL);
-        assert_true(length <= size - at - FAST_BOARD_HEAD - FAST_BOARD_TAIL);
-        assert_int_equal(unmask(read_fixed(bytes + at + 8, 4)), fast__board_crc(bytes + at, 8));
-        at += FAST_BOARD_HEAD;
+        assert_true(size - at >= FAST_TENSORBOARD_HEAD + FAST_TENSORBOARD_TAIL);
+        assert_true(length <= size - at - FAST_TENSORBOARD_HEAD - FAST_TENSORBOARD_TAIL);
+        assert_int_equal(unmask(read_fixed(bytes + at + 8, 4)),
+                         fast__tensorboard_crc(bytes + at, 8));
+        at += FAST_TENSORBOARD_HEAD;
         assert_int_equal(unmask(read_fixed(bytes + at + length, 4)),
-                         fast__board_crc(bytes + at, length));
+                         fast__tensorboard_crc(bytes + at, length));
         read_event(&s, bytes + at, bytes + at + length);
-        at += length + FAST_BOARD_TAIL;
+        at += length + FAST_TENSORBOARD_TAIL;
     }
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
@@ -209,8 +210,8 @@ static seen read_folder(const char *folder)
 static void test_crc(void **state)
 {
     (void)state;
-    assert_int_equal(fast__board_crc("123456789", 9), 0xe3069283u);
-    assert_int_equal(fast__board_crc("", 0), 0);
+    assert_int_equal(fast__tensorboard_crc("123456789", 9), 0xe3069283u);
+    assert_int_equal(fast__tensorboard_crc("", 0), 0);
 }
 
 static void train(const char *workers, const char *transport)

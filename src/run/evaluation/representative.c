@@ -13,15 +13,15 @@
  *               is divided by sum_j v_j, which is push-sum where W is not doubly stochastic, and
  *               leaves out who is gone
  *   worker      w_K; where K is gone, the next rank's that is there
- *   ensemble    all of them: members.c. The best of them is what a single file can hold
+ *   ensemble    all of them: ensemble_members.c. The best of them is what a single file can hold
  *
  * Sums are of whole numbers, so that threads which come in another order give the same bits. Where
- * a strategy keeps replicas identical all policies are the same model.
+ * a strategy makes replicas identical all policies are the same model.
  *
  * Cost of a vote: two passes over each replica; memory: a vote holds 20 bytes a parameter, with
  * consensus 28, with ensemble 4 for each worker besides.
  */
-#include "run/represent.h"
+#include "run/representative.h"
 
 #include "base/memory.h"
 #include "run/team.h"
@@ -34,18 +34,18 @@ static const double FIXED = 1099511627776.0; /* 2^40: the unit of votes is 2^-40
 static const double LIMIT = 4194304.0;       /* 2^22: sums beyond do not fit */
 
 static const fast_option best_options[] = {
-    FAST_OPT_INT(fast_represent, smooth, "32", 1, 1e9,
+    FAST_OPT_INT(fast_representative, smooth, "32", 1, 1e9,
                  "batches of the training loss that replicas are compared by"),
     FAST_OPT_END,
 };
 
 static const fast_option consensus_options[] = {
-    FAST_OPT_INT(fast_represent, rounds, "8", 0, 1e6, "rounds of mixing without learning"),
+    FAST_OPT_INT(fast_representative, rounds, "8", 0, 1e6, "rounds of mixing without learning"),
     FAST_OPT_END,
 };
 
 static const fast_option worker_options[] = {
-    FAST_OPT_INT(fast_represent, rank, "0", 0, 65535, "whose replica, from 0"),
+    FAST_OPT_INT(fast_representative, rank, "0", 0, 65535, "whose replica, from 0"),
     FAST_OPT_END,
 };
 
@@ -74,7 +74,7 @@ static int64_t replica_count(const fast_team *team)
     return team->run->learner->params.count + team->run->learner->state.count;
 }
 
-static fast_err parse(fast_represent *r, const char *spec)
+static fast_err parse(fast_representative *r, const char *spec)
 {
     const int64_t count = (int64_t)(sizeof fast__policies / sizeof *fast__policies) - 1;
     const char *rest = NULL;
@@ -98,18 +98,18 @@ static fast_err choose(fast_team *team, const fast_strategy *strategy)
     const char *own = strategy->representative;
     const bool foreign = team->run->foreign != NULL;
 
-    FAST_TRY(parse(&team->represent, team->run->config.representative));
-    if (team->represent.policy == FAST_POLICY_AUTO && own)
-        return parse(&team->represent, foreign && strcmp(own, "ensemble") == 0 ? "best" : own);
-    if (team->represent.policy == FAST_POLICY_ENSEMBLE && foreign)
+    FAST_TRY(parse(&team->representative, team->run->config.representative));
+    if (team->representative.policy == FAST_POLICY_AUTO && own)
+        return parse(&team->representative, foreign && strcmp(own, "ensemble") == 0 ? "best" : own);
+    if (team->representative.policy == FAST_POLICY_ENSEMBLE && foreign)
         return fast__fail(FAST_ENOTSUP, "representative=ensemble: a learner of one's own tells no "
                                         "predictions; take best");
     return FAST_OK;
 }
 
-fast_err fast__represent_open(fast_team *team)
+fast_err fast__representative_open(fast_team *team)
 {
-    fast_represent *r = &team->represent;
+    fast_representative *r = &team->representative;
     const fast_graph *graph = team->run->graph;
     const int64_t batch = team->run->config.batch;
     bool mixes = false, stands = false; /* consensus, ensemble: in any phase */
@@ -135,7 +135,7 @@ fast_err fast__represent_open(fast_team *team)
         FAST_TRY(fast__alloc("predictions", batch * each, sizeof *r->outputs, &r->outputs));
         FAST_TRY(fast__alloc("mean predictions", batch * each, sizeof *r->mean, &r->mean));
     }
-    return fast__represent_begin(team);
+    return fast__representative_begin(team);
 }
 
 /* One round backwards: next_j = sum_i v_i W_ij, with row i of W what rank i takes of whom. */
@@ -159,9 +159,9 @@ static void mix_back(const fast_team *team, int64_t step, const double *v, doubl
     }
 }
 
-fast_err fast__represent_begin(fast_team *team)
+fast_err fast__representative_begin(fast_team *team)
 {
-    fast_represent *r = &team->represent;
+    fast_representative *r = &team->representative;
     const int64_t degree = team->topology ? fast_topology_degree_max(team->topology) : 0;
     double *next = NULL, *weights = NULL;
     int64_t *ranks = NULL;
@@ -188,7 +188,7 @@ fast_err fast__represent_begin(fast_team *team)
     return err;
 }
 
-void fast__represent_fini(fast_represent *represent)
+void fast__representative_fini(fast_representative *represent)
 {
     fast__free(represent->weights);
     fast__free(represent->members);
@@ -207,9 +207,9 @@ fast_err fast__vote_new(const fast_team *team, fast_vote *vote)
     FAST_TRY(fast__alloc("the mean of replicas", count, sizeof *vote->sum, &vote->sum));
     FAST_TRY(fast__alloc("a replica", count, sizeof *vote->first, &vote->first));
     FAST_TRY(fast__alloc("a centre", count, sizeof *vote->middle, &vote->middle));
-    if (team->represent.weights)
+    if (team->representative.weights)
         FAST_TRY(fast__alloc("mixed replicas", count, sizeof *vote->mixed, &vote->mixed));
-    if (team->represent.members)
+    if (team->representative.members)
         FAST_TRY(fast__alloc("an ensemble's models", team->workers * count, sizeof *vote->members,
                              &vote->members));
     return FAST_OK;
@@ -235,7 +235,7 @@ void fast__vote_clear(const fast_team *team, fast_vote *vote, int64_t step)
         memset(vote->mixed, 0, (size_t)count * sizeof *vote->mixed);
     vote->step = step;
     vote->count = 0;
-    vote->near = 0;
+    vote->local = 0;
     vote->spread = 0;
     vote->limit = LIMIT / (double)team->workers;
     vote->saturated = false;
@@ -255,10 +255,10 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
         vote->same = memcmp(vote->first + offset, x, size) == 0;
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
-        const double apart = value - (double)vote->first[offset + i];
+        const double distance = value - (double)vote->first[offset + i];
 
         if (offset == 0) /* what is not trained does not count */
-            vote->spread += apart * apart;
+            vote->spread += distance * distance;
 
         if (!(fabs(value) < vote->limit))
             vote->saturated = true;
@@ -272,9 +272,9 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
 
 /* Is this replica to be chosen before the one that was? Of equal ones the smaller rank, so that the
  * order in which they come does not matter. */
-static bool is_better(const fast_team *team, const fast_vote *vote, const fast_replica *replica)
+static bool is_better(const fast_team *team, const fast_vote *vote, const fast_voter *replica)
 {
-    const fast_represent *r = &team->represent;
+    const fast_representative *r = &team->representative;
     const int64_t workers = team->workers;
     const double before = isnan(vote->loss) ? INFINITY : vote->loss;
     const double loss = isnan(replica->loss) ? INFINITY : replica->loss;
@@ -288,12 +288,12 @@ static bool is_better(const fast_team *team, const fast_vote *vote, const fast_r
 }
 
 /* Keep a replica that may be taken as it is. */
-static void keep(const fast_team *team, fast_vote *vote, const fast_replica *replica)
+static void retain(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
     const size_t w_size = (size_t)team->run->learner->params.count * sizeof(float);
     const size_t s_size = (size_t)team->run->learner->state.count * sizeof(float);
     const int64_t count = replica_count(team);
-    const fast_represent *r = &team->represent;
+    const fast_representative *r = &team->representative;
 
     if (is_better(team, vote, replica)) {
         vote->chosen = replica->rank;
@@ -308,10 +308,10 @@ static void keep(const fast_team *team, fast_vote *vote, const fast_replica *rep
     }
 }
 
-void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica *replica)
+void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
     const fast_learner *learner = team->run->learner;
-    const fast_represent *r = &team->represent;
+    const fast_representative *r = &team->representative;
     const double weight = r->weights ? r->weights[replica->rank] : 1;
 
     FAST_ASSERT(replica->rank >= 0 && replica->rank < team->workers);
@@ -323,7 +323,7 @@ void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica 
     }
     if (r->policy == FAST_POLICY_BEST || r->policy == FAST_POLICY_WORKER ||
         r->policy == FAST_POLICY_ENSEMBLE)
-        keep(team, vote, replica);
+        retain(team, vote, replica);
     add_part(vote, weight, replica->w, 0, learner->params.count);
     add_part(vote, weight, replica->s, learner->params.count, learner->state.count);
     vote->came[replica->rank] = true;
@@ -331,20 +331,20 @@ void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_replica 
 }
 
 /* sum_i |w_i - m|^2 = sum_i |w_i - f|^2 - n |m - f|^2, where f, the first of the n replicas, is as
- * near as the others are, so that little cancels. */
+ * close as the others are, so that little cancels. */
 static double divergence(const fast_team *team, const fast_vote *vote)
 {
     const double unit = 1 / (FIXED * (double)vote->count);
-    double apart = 0;
+    double distance = 0;
 
     if (vote->same || vote->saturated)
         return vote->same ? 0 : NAN;
     for (int64_t i = 0; i < team->run->learner->params.count; i++) {
         const double d = (double)vote->sum[i] * unit - (double)vote->first[i];
 
-        apart += d * d;
+        distance += d * d;
     }
-    return sqrt(fmax(0, vote->spread / (double)vote->count - apart));
+    return sqrt(fmax(0, vote->spread / (double)vote->count - distance));
 }
 
 /* The weights of all who came, in the order of ranks. */
@@ -353,14 +353,14 @@ static double weight_sum(const fast_team *team, const fast_vote *vote)
     double sum = 0;
 
     for (int64_t j = 0; j < team->workers; j++)
-        sum += vote->came[j] ? team->represent.weights[j] : 0;
+        sum += vote->came[j] ? team->representative.weights[j] : 0;
     return sum;
 }
 
 /* The members of the vote stand from now on, packed. The memory of both is exchanged. */
-static void seat_members(fast_team *team, fast_vote *vote)
+static void take_members(fast_team *team, fast_vote *vote)
 {
-    fast_represent *r = &team->represent;
+    fast_representative *r = &team->representative;
     const int64_t count = replica_count(team);
     float *old = r->members;
 
@@ -394,7 +394,7 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
     /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
-    team->represent.member_count = 0;
-    if (team->represent.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
-        seat_members(team, vote);
+    team->representative.member_count = 0;
+    if (team->representative.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
+        take_members(team, vote);
 }

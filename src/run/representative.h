@@ -5,9 +5,9 @@
 #include "run/run.h"
 
 /*
- * Which model stands for a run whose workers have replicas of their own: the policies of
- * --representative, and the votes that collect replicas for them (represent.c); an ensemble, which
- * is several models that stand together (members.c).
+ * The model that stands for a run whose workers have replicas of their own: the policies of
+ * --representative, and the votes that collect replicas for them (evaluation/representative.c); an
+ * ensemble, which is several models together (evaluation/ensemble_members.c).
  */
 struct fast_team;
 struct fast_team_actor;
@@ -24,35 +24,35 @@ typedef enum fast_policy {
 /* The policies as parts; the last has no name. In the order of fast_policy. */
 extern const fast_part fast__policies[];
 
-/* A policy with its options and what it needs. */
-typedef struct fast_represent {
-    fast_policy policy; /* which */
+/* A policy with its options and memory. */
+typedef struct fast_representative {
+    fast_policy policy; /* of --representative */
     int64_t rounds;     /* consensus: of mixing */
-    int64_t rank;       /* worker: whose */
+    int64_t rank;       /* worker: its rank */
     int64_t smooth;     /* best: batches of the training loss */
-    double *weights;    /* [workers]: consensus: what worker 0 has of each after all rounds */
+    double *weights;    /* [workers]: consensus: of each in worker 0's model after all rounds */
 
     /* Ensemble; NULL and 0 otherwise. */
     float *members;       /* [workers][params + state]: the models that stand */
-    int64_t member_count; /* of them; 0: none yet, the run's own model stands */
+    int64_t member_count; /* length of members; 0: the run's own model stands */
     float *outputs;       /* [batch][outputs]: of one member */
     double *mean;         /* [batch][outputs]: of all */
-} fast_represent;
+} fast_representative;
 
 /* A vote: replicas that one model is made of. The sums are of whole numbers, w times 2^40, so that
  * they do not depend on the order in which replicas arrive. */
 typedef struct fast_vote {
     int64_t step;   /* that it belongs to; -1: free */
-    int64_t count;  /* of replicas that came */
-    int64_t near;   /* of them: from this process */
-    bool *came;     /* [workers] */
-    int64_t *sum;   /* [params + state] */
+    int64_t count;  /* replicas that came */
+    int64_t local;  /* replicas of this process that came */
+    bool *came;     /* [workers]: its replica is in the vote */
+    int64_t *sum;   /* [params + state]: of all replicas */
     int64_t *mixed; /* [params + state]: consensus: the sum with its weights; else NULL */
     float *first;   /* [params + state]: the first replica that came */
-    bool same;      /* all others were equal to it: the mean is exactly that */
+    bool same;      /* all replicas equal the first: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
     double limit;   /* values beyond do not fit: their sum might not */
-    double spread;  /* sum of the squares of the distances of all others from it */
+    double spread;  /* sum of the squared distances of all replicas from the first */
     int64_t centre; /* auto: the version of the centre that came; -1: none */
     int64_t chosen; /* best, worker, ensemble: whose replica is in the middle; -1: none */
     double loss;    /* the chosen one's training loss */
@@ -72,20 +72,20 @@ typedef struct fast_ballot {
 } fast_ballot;
 
 /* A replica that takes part in a vote. */
-typedef struct fast_replica {
-    int64_t rank;        /* whose */
-    const float *w;      /* its parameters */
-    const float *s;      /* its state */
-    double loss;         /* the mean of its last batches */
-    const float *centre; /* or NULL */
-    int64_t centre_version;
-} fast_replica;
+typedef struct fast_voter {
+    int64_t rank;           /* of the worker that has it */
+    const float *w;         /* its parameters */
+    const float *s;         /* its state */
+    double loss;            /* the mean of its last batches */
+    const float *centre;    /* of the strategy; NULL: it has none */
+    int64_t centre_version; /* of several the largest stands */
+} fast_voter;
 
 /* Read the policy from the run's options ("auto" is the strategy's own), and check it. */
-fast_err fast__represent_open(struct fast_team *team);
+fast_err fast__representative_open(struct fast_team *team);
 /* Prepare it for the strategy and topology that the team has now. */
-fast_err fast__represent_begin(struct fast_team *team);
-void fast__represent_fini(fast_represent *represent);
+fast_err fast__representative_begin(struct fast_team *team);
+void fast__representative_fini(fast_representative *represent);
 
 /* Memory of a vote of this team; free_ also where new_ failed. */
 fast_err fast__vote_new(const struct fast_team *team, fast_vote *vote);
@@ -93,7 +93,7 @@ void fast__vote_free(const fast_vote *vote);
 /* Make a vote empty, for a step. The team's mutex is held, or nothing runs; below, too. */
 void fast__vote_clear(const struct fast_team *team, fast_vote *vote, int64_t step);
 /* Take a replica in. */
-void fast__vote_cast(const struct fast_team *team, fast_vote *vote, const fast_replica *replica);
+void fast__vote_cast(const struct fast_team *team, fast_vote *vote, const fast_voter *replica);
 /* What the vote makes of its replicas becomes the run's model, and their distance a measure. */
 void fast__vote_count(struct fast_team *team, fast_vote *vote);
 

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Codecs of a run: from its options to what a worker's sums go through.
+ * Codecs of a run: from its options to chains, and the checks that they fit.
  *
- *   codec, codec_down     opened with the run, before anything is read: wrong words and what does
- *                         not go together are found there
- *   strategies            declare whether what they send goes through fast_trainer_sum(), flows
- *                         or spaces
- *   a seat                has a coded sum of its own (comm/coded.h), made at the first, and its
- *                         flows (comm/flow.h). What it still owes, the residual of error feedback,
- *                         lives and dies with the seat's replica
+ *   codec, codec_down   opened with the run, before anything is read: unknown names and codecs that
+ *                       contradict each other are found here
+ *   strategies          declare what they send and whether it can be encoded: a codec that does not
+ *                       fit is refused with the reason, before anything runs
  *
- * One worker sends nothing: its codec is checked, and never used. A checkpoint holds what each
- * worker owes and what receivers hold (owed.c): it is resumed to the bit, because chance is drawn
- * by the number of the encoding. A phase of the run may have codecs of its own (then.c):
- * run->codec is that of the phase that goes on.
+ * One worker sends nothing: its codec is checked, and never used. A phase may have codecs of its
+ * own (phases.c): run->codecs.up is that of the current one. trainer/encoded.c uses them.
  */
 #include "run/team.h"
 
@@ -25,13 +20,13 @@
 
 static bool is_coded(const fast_run *run)
 {
-    return run->codec && !fast__chain_is_none(run->codec);
+    return run->codecs.up && !fast__chain_is_none(run->codecs.up);
 }
 
 fast_codec_pair fast__run_codecs(const fast_run *run)
 {
-    return (fast_codec_pair){ .up = run->codec,
-                              .down = run->codec_down,
+    return (fast_codec_pair){ .up = run->codecs.up,
+                              .down = run->codecs.down,
                               .scope = run->config.codec_scope,
                               .feedback = run->config.feedback,
                               .small = run->config.codec_small };
@@ -61,21 +56,21 @@ fast_err fast__codec_check(const fast_run *run)
 
 fast_err fast__run_codec_open(fast_run *run)
 {
-    FAST_ASSERT(run->chains[0] == NULL && run->chains[1] == NULL);
-    FAST_TRY(fast__chain_open(run->config.codec, &run->chains[0]));
-    FAST_TRY(fast__chain_open(run->config.codec_down, &run->chains[1]));
-    run->codec = run->chains[0];
-    run->codec_down = run->chains[1];
+    FAST_ASSERT(run->codecs.chains[0] == NULL && run->codecs.chains[1] == NULL);
+    FAST_TRY(fast__chain_open(run->config.codec, &run->codecs.chains[0]));
+    FAST_TRY(fast__chain_open(run->config.codec_down, &run->codecs.chains[1]));
+    run->codecs.up = run->codecs.chains[0];
+    run->codecs.down = run->codecs.chains[1];
     return fast__codec_check(run);
 }
 
 void fast__run_codec_close(fast_run *run)
 {
     for (int i = 0; i < 2; i++) {
-        fast__chain_close(run->chains[i]);
-        run->chains[i] = NULL;
+        fast__chain_close(run->codecs.chains[i]);
+        run->codecs.chains[i] = NULL;
     }
-    run->codec = run->codec_down = NULL;
+    run->codecs.up = run->codecs.down = NULL;
 }
 
 /* A strategy that has nothing to do with codecs. */
@@ -83,7 +78,7 @@ static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
 {
     const bool up = is_coded(run);
     const char *option = up ? "codec" : "codec_down";
-    const char *text = fast__chain_text(up ? run->codec : run->codec_down);
+    const char *text = fast__chain_text(up ? run->codecs.up : run->codecs.down);
 
     if (strategy->near)
         return fast__fail(FAST_EINVAL,
@@ -102,10 +97,10 @@ static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
 /* Momentum is for gradients, and of the codecs and the rule one has it. */
 static fast_err check_momentum(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
-    const bool up = (fast__chain_traits(run->codec) & FAST_CODEC_MOMENTUM) != 0;
-    const bool down = (fast__chain_traits(run->codec_down) & FAST_CODEC_MOMENTUM) != 0;
+    const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_MOMENTUM) != 0;
+    const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_MOMENTUM) != 0;
     const bool rule = fast__optimizer_momentum(run->optimizer) > 0;
-    const char *text = fast__chain_text(up ? run->codec : run->codec_down);
+    const char *text = fast__chain_text(up ? run->codecs.up : run->codecs.down);
 
     if (!up && !down)
         return FAST_OK;
@@ -133,37 +128,37 @@ static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, 
     const bool gradients = what && strcmp(what, "gradients") == 0;
     const bool sums = strategy->answers && strcmp(strategy->answers, "sums") == 0;
 
-    if ((fast__chain_traits(run->codec) & FAST_CODEC_VOTES) && (!gradients || sums))
+    if ((fast__chain_traits(run->codecs.up) & FAST_CODEC_VOTES) && (!gradients || sums))
         return fast__fail(FAST_EINVAL,
                           "codec=%s sends signs alone, which is enough for gradients that all "
                           "workers vote on, not for %s of strategy %s; take sign",
-                          fast__chain_text(run->codec), sums ? "parts of a vote" : what,
+                          fast__chain_text(run->codecs.up), sums ? "parts of a vote" : what,
                           strategy->name);
-    if ((fast__chain_traits(run->codec_down) & FAST_CODEC_VOTES) && sums)
+    if ((fast__chain_traits(run->codecs.down) & FAST_CODEC_VOTES) && sums)
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s sends signs alone, where strategy %s answers with sums; "
                           "take sign",
-                          fast__chain_text(run->codec_down), strategy->name);
+                          fast__chain_text(run->codecs.down), strategy->name);
     return FAST_OK;
 }
 
 /* Strategies whose workers send each other messages, through flows. */
 static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
-    const bool exact = (fast__chain_traits(run->codec) & FAST_CODEC_LOSSLESS) != 0;
+    const bool exact = (fast__chain_traits(run->codecs.up) & FAST_CODEC_LOSSLESS) != 0;
     const bool values = strcmp(what, "values") == 0;
 
-    if (!fast__chain_is_none(run->codec_down))
+    if (!fast__chain_is_none(run->codecs.down))
         return fast__fail(FAST_EINVAL,
                           "workers of strategy %s send each other one kind of message, which codec "
                           "encodes; leave out codec_down=%s",
-                          strategy->name, fast__chain_text(run->codec_down));
+                          strategy->name, fast__chain_text(run->codecs.down));
     if (run->config.feedback != 0 && strcmp(what, "gradients") != 0 && !exact)
         return fast__fail(FAST_EINVAL, "strategy %s sends weights %s; leave out feedback",
                           strategy->name,
                           values ? "as they are, and nothing is owed"
                                  : "as differences, which hold what was lost before by themselves");
-    return fast__flow_check(run->codec, strcmp(what, "weights") == 0, values);
+    return fast__flow_check(run->codecs.up, strcmp(what, "weights") == 0, values);
 }
 
 /* Of strategies whose messages each stand alone. */
@@ -171,18 +166,18 @@ static fast_err check_answers(const fast_run *run, const fast_strategy *strategy
                               const char *answers)
 {
     const unsigned exact = FAST_CODEC_RAW | FAST_CODEC_LOSSLESS;
-    const unsigned down = fast__chain_traits(run->codec_down);
+    const unsigned down = fast__chain_traits(run->codecs.down);
     const bool values = strcmp(answers, "values") == 0;
 
     if (strcmp(answers, "nothing") == 0)
         return check_peers(run, strategy, what);
-    if (strcmp(answers, "slices") == 0 && !fast__chain_is_none(run->codec_down))
+    if (strcmp(answers, "slices") == 0 && !fast__chain_is_none(run->codecs.down))
         return fast__fail(FAST_EINVAL,
                           "strategy %s: priority reads the weights in slices as they are; leave "
                           "out codec_down=%s, or priority",
-                          strategy->name, fast__chain_text(run->codec_down));
+                          strategy->name, fast__chain_text(run->codecs.down));
     if (what && strcmp(what, "weights") == 0) {
-        FAST_TRY(fast__shadow_check(run->codec, "codec"));
+        FAST_TRY(fast__shadow_check(run->codecs.up, "codec"));
         if (run->config.feedback != 0)
             return fast__fail(FAST_EINVAL,
                               "strategy %s sends weights as differences, which hold what was lost "
@@ -193,8 +188,8 @@ static fast_err check_answers(const fast_run *run, const fast_strategy *strategy
         return fast__fail(FAST_EINVAL,
                           "answers of strategy %s may get lost, so they are weights as they are, "
                           "which codec_down=%s does not keep; take fp16, bf16 or int8",
-                          strategy->name, fast__chain_text(run->codec_down));
-    return strcmp(answers, "weights") == 0 ? fast__shadow_check(run->codec_down, "codec_down")
+                          strategy->name, fast__chain_text(run->codecs.down));
+    return strcmp(answers, "weights") == 0 ? fast__shadow_check(run->codecs.down, "codec_down")
                                            : FAST_OK;
 }
 

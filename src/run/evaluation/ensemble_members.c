@@ -12,7 +12,7 @@
  * Cost of an evaluation: M passes over the test set. Sums are in the order of ranks and in double:
  * the same members give the same bits. Memory was taken when the run was opened.
  */
-#include "run/represent.h"
+#include "run/representative.h"
 
 #include "base/memory.h"
 #include "run/team.h"
@@ -24,7 +24,7 @@
 
 bool fast__members_stand(const fast_run *run)
 {
-    return run->team && run->team->represent.member_count > 0;
+    return run->team && run->team->representative.member_count > 0;
 }
 
 /* Add the probabilities of one row of outputs. */
@@ -44,7 +44,7 @@ static void add_softmax(int64_t classes, const float *z, double *sum)
 /* The mean of the members' predictions for a batch, in represent.mean. */
 static fast_err predict(fast_run *run, const fast_batch *batch)
 {
-    fast_represent *r = &run->team->represent;
+    fast_representative *r = &run->team->representative;
     const fast_graph *graph = run->graph;
     const int64_t rows = batch->count * graph->positions;
     const int64_t count = graph->params.count + graph->state.count;
@@ -112,17 +112,18 @@ fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out)
     double loss = 0;
     int64_t correct = 0, rows = 0, samples = 0;
 
-    FAST_ASSERT(fast__members_stand(run) && run->test_loader != NULL);
-    for (int64_t i = 0; i < fast__loader_steps(run->test_loader); i++) {
+    FAST_ASSERT(fast__members_stand(run) && run->data.test_loader != NULL);
+    for (int64_t i = 0; i < fast__loader_steps(run->data.test_loader); i++) {
         const fast_batch *batch = NULL;
 
-        FAST_TRY(fast__loader_get(run->test_loader, i, &batch));
+        FAST_TRY(fast__loader_get(run->data.test_loader, i, &batch));
         FAST_TRY(predict(run, batch));
         for (int64_t r = 0; r < batch->count * graph->positions; r++) {
             const float *target = batch->targets ? batch->targets + r * K : NULL;
             const int64_t label = target ? largest(K, target) : batch->labels[r];
 
-            loss += judge_row(graph, run->team->represent.mean + r * K, target, label, &correct);
+            loss +=
+                judge_row(graph, run->team->representative.mean + r * K, target, label, &correct);
         }
         rows += batch->count * graph->positions;
         samples += batch->count;
@@ -138,7 +139,7 @@ fast_err fast__members_predict(fast_run *run, const fast_batch *batch, float *ou
 {
     const fast_graph *graph = run->graph;
     const int64_t count = batch->count * graph->positions * graph->outputs;
-    const double *mean = run->team->represent.mean;
+    const double *mean = run->team->representative.mean;
 
     FAST_TRY(predict(run, batch));
     for (int64_t i = 0; i < count; i++)
@@ -179,7 +180,7 @@ static void move_tensors(const fast_run *run, fast_weights *weights, const float
 fast_err fast__members_save(const fast_run *run, const char *path)
 {
     const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
-    const fast_represent *r = &run->team->represent;
+    const fast_representative *r = &run->team->representative;
     const int64_t count = run->graph->params.count + run->graph->state.count;
     char text[FAST_PATH_MAX];
     fast_err err = FAST_OK;

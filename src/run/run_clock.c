@@ -17,9 +17,9 @@ int64_t fast__simulate_now(void)
 int64_t fast__run_now(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    if (run->actor)
-        return fast_now(run->actor);
-    return run->is_virtual ? 0 : fast__clock_ns();
+    if (run->clock.actor)
+        return fast_now(run->clock.actor);
+    return run->clock.is_virtual ? 0 : fast__clock_ns();
 }
 
 int64_t fast__run_wall(void)
@@ -31,8 +31,8 @@ bool fast__run_is_time(fast_run *run)
 {
     const int64_t now_ns = fast__clock_ns();
 
-    if (now_ns - run->shown_ns < 100000000)
+    if (now_ns - run->sinks.shown_ns < 100000000)
         return false;
-    run->shown_ns = now_ns;
+    run->sinks.shown_ns = now_ns;
     return true;
 }

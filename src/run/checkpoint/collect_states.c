@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How what workers and servers keep comes together for a checkpoint (owed.c).
+ * How the saved state of workers and servers comes together for a checkpoint (saved_states.c).
  *
- *   one process          a worker that comes to the step puts its own in; the last one takes what
- *                        the servers keep, which stays as it is until it goes on, and saves
- *   several processes    far workers send theirs to worker 0 in a message. When all workers have
- *                        come, worker 0 asks far servers, which answer in their waits
- *   at the end           far workers send theirs with their last words; a far server waits for
- *                        worker 0's, which says whether it is wanted
+ *   one process          a worker that comes to the step saves its own; the last one saves the
+ *                        servers', which do not change until it continues, and writes the file
+ *   several processes    remote workers send theirs to worker 0 in a message. When all workers have
+ *                        come, worker 0 asks remote servers, which answer in their waits
+ *   at the end           remote workers send theirs when their programs end; a remote server waits
+ *                        for worker 0's last message, which says whether its state is wanted
  *
- * Cost: one copy of all that is kept, and over processes one message for each actor.
+ * Cost: one copy of all saved state, and over processes one message for each actor.
  */
 #include "run/team.h"
 
@@ -19,7 +19,7 @@
 
 enum { TAG_END = 0x7ffffffa, TAG_ASK, TAG_STATE }; /* messages between processes */
 
-/* An actor of another process sends worker 0 what it keeps. */
+/* An actor of another process sends its state to worker 0. */
 static fast_err send_state(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
@@ -44,7 +44,7 @@ static fast_err send_state(fast_team_actor *self, int64_t step)
     return fast_send(t->actor, t->worker_ids[0], &msg);
 }
 
-/* Worker 0 takes in what actor i keeps, if it is there. */
+/* Worker 0 receives the state of actor i; nothing if that is gone. */
 static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
 {
     fast_team *team = self->team;
@@ -52,7 +52,7 @@ static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
     fast_err err = FAST_ETIMEDOUT;
     fast_msg *msg = NULL;
 
-    fast_actor_at(t->actor, t->step, "what a far actor keeps");
+    fast_actor_at(t->actor, t->step, "the state of a remote actor");
     while (err == FAST_ETIMEDOUT)
         err = fast_receive(t->actor, team->ids[i], TAG_STATE, FAST_SOON, &msg);
     if (err == FAST_EPEER)
@@ -60,7 +60,7 @@ static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
     FAST_TRY(err);
     if (msg->words[0] != step || msg->part_count != 1 || msg->words[1] < 0 ||
         (size_t)msg->words[1] > msg->parts[0].size)
-        err = fast__fail(FAST_EFORMAT, "actor %lld sent what it keeps at step %lld, not %lld",
+        err = fast__fail(FAST_EFORMAT, "actor %lld sent its state of step %lld, not %lld",
                          (long long)i, (long long)msg->words[0], (long long)step);
     fast__mutex_lock(&team->mutex);
     if (!err)
@@ -70,8 +70,8 @@ static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
     return err;
 }
 
-/* Those of all far workers, whenever they come; what is missing is noticed when it is to be saved.
- */
+/* Receive those of all remote workers, whenever they come; a missing one is noticed when the file
+ * is written. */
 static fast_err take_workers(fast_team_actor *self, int64_t step)
 {
     const fast_team *team = self->team;
@@ -82,8 +82,7 @@ static fast_err take_workers(fast_team_actor *self, int64_t step)
     return FAST_OK;
 }
 
-/* Worker 0 writes to all far servers, with a step if it wants to have what they keep, and takes
- * that in. */
+/* Worker 0 writes to all remote servers, with a step if it wants their state, and receives it. */
 static fast_err take_servers(fast_team_actor *self, uint64_t tag, int64_t step)
 {
     const fast_team *team = self->team;
@@ -107,7 +106,7 @@ static fast_err take_servers(fast_team_actor *self, uint64_t tag, int64_t step)
     return FAST_OK;
 }
 
-static bool has_far_servers(const fast_team *team)
+static bool has_remote_servers(const fast_team *team)
 {
     for (int64_t i = team->workers; i < team->workers + team->saved.servers; i++)
         if (!team->actors[i])
@@ -116,7 +115,7 @@ static bool has_far_servers(const fast_team *team)
 }
 
 /* Worker 0: all other workers of this process have put theirs in. */
-static fast_err wait_for_near(fast_team_actor *self)
+static fast_err wait_for_local(fast_team_actor *self)
 {
     const fast_team *team = self->team;
     bool here = false;
@@ -132,61 +131,61 @@ static fast_err wait_for_near(fast_team_actor *self)
     return FAST_OK;
 }
 
-/* Worker 0 takes in what is far. */
-static fast_err take_far(fast_team_actor *self, int64_t step)
+/* Worker 0 receives the state of remote actors. */
+static fast_err take_remote(fast_team_actor *self, int64_t step)
 {
     FAST_TRY(take_workers(self, step));
-    if (!has_far_servers(self->team))
+    if (!has_remote_servers(self->team))
         return FAST_OK;
-    FAST_TRY(wait_for_near(self));
+    FAST_TRY(wait_for_local(self));
     return take_servers(self, TAG_ASK, step);
 }
 
-/* All have put in what they keep: save it as of worker 0's step. The mutex is held. */
+/* All states are saved: write the file as of worker 0's step. The mutex is held. */
 static fast_err save(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t before = run->step;
-    const fast_run_sums sums = run->sums;
+    const fast_run_sums sums = run->progress.sums;
     fast_err err;
 
     if (team->saved.votes)
         fast__vote_count(team, &team->saved.vote);
-    if (!run->is_virtual)
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->actor = self->context.trainer.actor;
+    run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    run->sums = team->saved.sums;
-    err = fast__run_keep_due(run);
+    run->progress.sums = team->saved.sums;
+    err = fast__run_save_due(run);
     run->step = before > step ? before : step;
-    run->sums = sums;
-    run->actor = NULL;
-    if (!run->is_virtual)
+    run->progress.sums = sums;
+    run->clock.actor = NULL;
+    if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     return err;
 }
 
 /* One that is ahead waits until an earlier checkpoint is whole. */
-fast_err fast__gather_due(fast_team_actor *self, int64_t step)
+fast_err fast__collect_due(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
-    bool turn = false, last = false;
+    bool admitted = false, last = false;
     fast_err err;
 
     self->progress.step_judged = step;
     if (!team->place.first)
         return send_state(self, step);
-    while (!turn) {
+    while (!admitted) {
         fast__team_lock(self);
-        turn = fast__saved_states_admit(team, step);
+        admitted = fast__saved_states_admit(team, step);
         fast__team_unlock(self);
-        if (!turn)
+        if (!admitted)
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
     }
     if (!team->place.alone && t->rank == 0)
-        FAST_TRY(take_far(self, step));
+        FAST_TRY(take_remote(self, step));
     fast__team_lock(self);
     if (team->saved.votes)
         fast__monitor_cast(&team->saved.vote, self);
@@ -197,7 +196,7 @@ fast_err fast__gather_due(fast_team_actor *self, int64_t step)
     return err;
 }
 
-fast_err fast__gather_leave(fast_team_actor *self, int64_t step)
+fast_err fast__collect_leave(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     const bool due = fast__saved_states_due(team, step);
@@ -236,7 +235,7 @@ static fast_err answer(fast_actor *actor, fast_task *task, bool *done)
     return FAST_OK;
 }
 
-void fast__gather_serve(fast_team_actor *self)
+void fast__collect_serve(fast_team_actor *self)
 {
     if (!is_asked(self))
         return;
@@ -244,7 +243,7 @@ void fast__gather_serve(fast_team_actor *self)
     fast__post(self->context.trainer.actor, &self->asked);
 }
 
-fast_err fast__gather_served(fast_team_actor *self, fast_err err)
+fast_err fast__collect_served(fast_team_actor *self, fast_err err)
 {
     fast_actor *actor = self->context.trainer.actor;
     fast_err heard = FAST_ETIMEDOUT;

@@ -12,7 +12,7 @@
  * so that a reader beside the run, or after a crash, has all but the last record; it costs a few
  * hundred bytes, at most ten times a second.
  */
-#include "run/board.h"
+#include "run/sink/tensorboard.h"
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -27,7 +27,7 @@
 
 enum { RECORD_MAX = 2048, TAG_MAX = 32 };
 
-struct fast_board {
+struct fast_tensorboard {
     FILE *file;                       /* NULL once it could not be written */
     unsigned char record[RECORD_MAX]; /* being made */
     size_t size;                      /* bytes of its event so far */
@@ -35,7 +35,7 @@ struct fast_board {
     char path[FAST_PATH_MAX];         /* of the file */
 };
 
-uint32_t fast__board_crc(const void *bytes, size_t size)
+uint32_t fast__tensorboard_crc(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
     uint32_t crc = UINT32_MAX;
@@ -56,40 +56,41 @@ static void put_u32(unsigned char *to, uint32_t value)
 
 static uint32_t masked_crc(const void *bytes, size_t size)
 {
-    const uint32_t crc = fast__board_crc(bytes, size);
+    const uint32_t crc = fast__tensorboard_crc(bytes, size);
 
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-void fast__board_frame(unsigned char *record, size_t size)
+void fast__tensorboard_frame(unsigned char *record, size_t size)
 {
     put_u32(record, (uint32_t)size);
     put_u32(record + 4, (uint32_t)((uint64_t)size >> 32));
     put_u32(record + 8, masked_crc(record, 8));
-    put_u32(record + FAST_BOARD_HEAD + size, masked_crc(record + FAST_BOARD_HEAD, size));
+    put_u32(record + FAST_TENSORBOARD_HEAD + size,
+            masked_crc(record + FAST_TENSORBOARD_HEAD, size));
 }
 
-static void put_byte(fast_board *board, unsigned value)
+static void put_byte(fast_tensorboard *board, unsigned value)
 {
-    FAST_ASSERT(FAST_BOARD_HEAD + board->size + FAST_BOARD_TAIL < RECORD_MAX);
-    board->record[FAST_BOARD_HEAD + board->size++] = (unsigned char)value;
+    FAST_ASSERT(FAST_TENSORBOARD_HEAD + board->size + FAST_TENSORBOARD_TAIL < RECORD_MAX);
+    board->record[FAST_TENSORBOARD_HEAD + board->size++] = (unsigned char)value;
 }
 
-static void put_varint(fast_board *board, uint64_t value)
+static void put_varint(fast_tensorboard *board, uint64_t value)
 {
     for (; value >= 128; value >>= 7)
         put_byte(board, (unsigned)(value & 127) | 128);
     put_byte(board, (unsigned)value);
 }
 
-static void put_bytes(fast_board *board, const void *bytes, size_t size)
+static void put_bytes(fast_tensorboard *board, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         put_byte(board, ((const unsigned char *)bytes)[i]);
 }
 
 /* The fields that every event begins with. */
-static void begin(fast_board *board, int64_t step)
+static void begin(fast_tensorboard *board, int64_t step)
 {
     const double now = (double)time(NULL);
     uint64_t bits;
@@ -104,11 +105,11 @@ static void begin(fast_board *board, int64_t step)
 }
 
 /* Write the event; false if the file cannot take it, and then no more is written. */
-static bool end(fast_board *board)
+static bool end(fast_tensorboard *board)
 {
-    const size_t size = FAST_BOARD_HEAD + board->size + FAST_BOARD_TAIL;
+    const size_t size = FAST_TENSORBOARD_HEAD + board->size + FAST_TENSORBOARD_TAIL;
 
-    fast__board_frame(board->record, board->size);
+    fast__tensorboard_frame(board->record, board->size);
     if (fwrite(board->record, 1, size, board->file) == size && fflush(board->file) == 0)
         return true;
     fclose(board->file);
@@ -117,7 +118,7 @@ static bool end(fast_board *board)
 }
 
 /* One number under a tag: a summary with one value. Those that were not measured are left out. */
-static void put_scalar(fast_board *board, const char *tag, double value)
+static void put_scalar(fast_tensorboard *board, const char *tag, double value)
 {
     const size_t length = strlen(tag);
     const float number = (float)value;
@@ -140,15 +141,15 @@ static void put_scalar(fast_board *board, const char *tag, double value)
         put_byte(board, bits >> 8 * i & 255);
 }
 
-fast_err fast__board_open(fast_run *run)
+fast_err fast__tensorboard_open(fast_run *run)
 {
     static const char version[] = "brain.Event:2";
     const char *folder = run->config.tensorboard;
     char host[128] = "localhost";
-    fast_board *board;
+    fast_tensorboard *board;
     int length;
 
-    if (!folder[0] || !fast_run_is_first(run) || run->board)
+    if (!folder[0] || !fast_run_is_first(run) || run->sinks.board)
         return FAST_OK;
     FAST_TRY(fast__file_make_folder(folder));
     FAST_TRY(fast__alloc("event file", 1, sizeof *board, &board));
@@ -173,13 +174,13 @@ fast_err fast__board_open(fast_run *run)
         return fast__fail(FAST_EIO, "tensorboard=%s cannot be written: %s", folder,
                           strerror(errno));
     }
-    run->board = board;
+    run->sinks.board = board;
     return FAST_OK;
 }
 
-void fast__board_event(fast_run *run, fast_event_kind kind)
+void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
 {
-    fast_board *board = run->board;
+    fast_tensorboard *board = run->sinks.board;
     const fast_result *r = &run->result;
 
     if (!board || !board->file || (kind != FAST_EVENT_PROGRESS && kind != FAST_EVENT_EVALUATE))
@@ -204,12 +205,12 @@ void fast__board_event(fast_run *run, fast_event_kind kind)
                        "training goes on without it");
 }
 
-void fast__board_free(fast_run *run)
+void fast__tensorboard_free(fast_run *run)
 {
-    if (!run->board)
+    if (!run->sinks.board)
         return;
-    if (run->board->file)
-        fclose(run->board->file);
-    fast__free(run->board);
-    run->board = NULL;
+    if (run->sinks.board->file)
+        fclose(run->sinks.board->file);
+    fast__free(run->sinks.board);
+    run->sinks.board = NULL;
 }

@@ -4,8 +4,8 @@
  *
  *   tensors    NAME                the parameters and the state, as in a file of weights
  *              optimizer/I/NAME    slot I of the update rule's state
- *              worker/RANK         what each worker keeps besides (owed.c), where there is anything
- *              server/RANK         and each server
+ *              worker/RANK         saved state of a worker (saved_states.c), where it has any
+ *              server/RANK         saved state of a server, where it has any
  *   metadata   fast_checkpoint     version of this format: 1
  *              step                steps taken; the batches, the learning rate and every random
  *                                  stream are functions of it, so it is their whole position
@@ -41,14 +41,14 @@ static const char *const matching[] = {
     "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
 
-/* The metadata apart from the options and the hash. */
+/* The metadata without the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
                                          "judged",          "data_hash", "network",    "engine",
                                          "plan_hash",       NULL };
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 
-/* Metadata under construction: pairs of texts, kept in one block. */
+/* Metadata under construction: pairs of texts in one block. */
 typedef struct meta {
     const char *pairs[2 * META_MAX + 1];
     int count;    /* texts in pairs */
@@ -91,9 +91,9 @@ static double value_of(uint64_t bits)
 /* Samples and labels of the training set. Computed once: tens of megabytes take milliseconds. */
 uint64_t fast__run_data_hash(fast_run *run)
 {
-    if (run->data_hash)
-        return run->data_hash;
-    const fast_data *d = run->train;
+    if (run->data.hash)
+        return run->data.hash;
+    const fast_data *d = run->data.train;
     if (!d) /* of a learner's own data only their number is known */
         return (uint64_t)run->foreign->kind.samples;
     uint64_t hash = (uint64_t)d->count;
@@ -102,13 +102,13 @@ uint64_t fast__run_data_hash(fast_run *run)
         hash = fast__hash(d->labels, (size_t)(d->count * d->positions) * sizeof *d->labels, hash);
     if (d->targets)
         hash = fast__hash(d->targets, (size_t)(d->count * d->outputs) * sizeof *d->targets, hash);
-    run->data_hash = hash ? hash : 1;
-    return run->data_hash;
+    run->data.hash = hash ? hash : 1;
+    return run->data.hash;
 }
 
 static uint64_t network_hash(const fast_run *run)
 {
-    return run->model_text ? fast__hash(run->model_text, strlen(run->model_text), 0) : 0;
+    return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
 }
 
 static const fast_option *find_option(const char *name)
@@ -122,13 +122,13 @@ static const fast_option *find_option(const char *name)
 
 static void describe_run(fast_run *run, meta *m)
 {
-    const fast_run_sums *sums = &run->sums;
+    const fast_run_sums *sums = &run->progress.sums;
     meta_put(m, "fast_checkpoint", "1");
     meta_put(m, "step", "%" PRId64, run->step);
     meta_put(m, "step_count", "%" PRId64, run->step_count);
     meta_put(m, "sums", "%016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, bits_of(sums->loss),
              sums->batches, sums->correct, sums->positions);
-    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->step_judged,
+    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->progress.step_evaluated,
              bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
     meta_put(m, "data_hash", "%016" PRIx64, fast__run_data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
@@ -190,7 +190,7 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
-/* The list of weights, and behind it what workers keep. */
+/* The list of weights, and behind it the saved states of actors. */
 static fast_err list_all(fast_run *run, fast_weights *weights)
 {
     const int64_t more = fast__saved_states_count(run);
@@ -359,17 +359,17 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
     if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
-        snprintf(run->resume_note, sizeof run->resume_note,
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
                  "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
                  "to the bit",
                  get_saved(tensors, "engine"), run->config.engine);
     else if (strcmp(get_saved(tensors, "plan_hash"), plan) != 0)
-        snprintf(run->resume_note, sizeof run->resume_note,
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
                  "the engine's measured choices are not those of the checkpoint: the run goes on, "
                  "but not to the bit");
     else if (s->step_count != run->step_count)
         snprintf(
-            run->resume_note, sizeof run->resume_note,
+            run->text.resume_note, sizeof run->text.resume_note,
             "the checkpoint's run had %lld steps, this one has %lld: the learning rate follows "
             "the new length",
             (long long)s->step_count, (long long)run->step_count);
@@ -397,8 +397,8 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
                            fast__optimizer_slot(run->optimizer, slot));
     }
     FAST_TRY(fast__saved_states_load(run, tensors));
-    run->sums = s.sums;
-    run->step_judged = s.step_judged;
+    run->progress.sums = s.sums;
+    run->progress.step_evaluated = s.step_judged;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
     note_changes(run, tensors, &s);

@@ -39,7 +39,7 @@ static void check_data(const char *engine, const char *model, const char *data)
     fast_run *run = NULL;
     if (fast_run_open(options, &run) != FAST_OK || fast_run_train(run) != FAST_OK)
         fail_msg("%s", fast_error_detail());
-    const fast_data *test = run->test;
+    const fast_data *test = run->data.test;
     const int64_t inputs = fast_run_inputs(run), outputs = fast_run_outputs(run);
     assert_int_equal(test->count, TEST_COUNT);
     assert_in_range(inputs, 1, INPUTS_MAX);

@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each worker and server keeps, in checkpoints, besides the one model that they hold in any
- * case.
+ * The saved state of each worker and server in checkpoints, besides the one model that they hold in
+ * any case.
  *
- *   replicas are one      where codecs owe: residuals of error feedback and the codecs' own vectors
- *                         (PowerSGD's last factors, DGC's momentum and sums) of its coded sum
- *   replicas differ       all of a worker: its replica and its rule's state, what its strategy
- *                         keeps (kept.c), its sums, and its flows and spaces (spaces.c) with what
- *                         receivers hold. Of a server its part of the model and of the rule's state
- *   between two phases    the rule's state, where both have replicas that differ: all else begins
- *                         anew
+ *   equal replicas        where codecs have residuals: those of error feedback and the codecs' own
+ *                         vectors (PowerSGD's last factors, DGC's momentum and sums) of its sums
+ *   different replicas    the whole state of a worker (trainer/saved.c). Of a server its part of
+ *                         the model and of the rule's state
+ *   between two phases    the rule's state, where both have replicas that differ: everything else
+ *                         starts anew
  *
  *   saved      in mid-run each worker packs its own when it comes to a step at which a checkpoint
- *              is due; who comes last packs the servers', which cannot go on before it does, and
- *              saves. Nobody begins with a later one before: it waits. Those of other processes
- *              send theirs to worker 0 (gather.c). At rest the seats' are packed
- *   loaded     kept here until the worker's seat is made, which begins with it
+ *              is due; the last one packs the servers', which cannot continue before it does, and
+ *              saves. A worker that comes to a later checkpoint before waits. Workers of other
+ *              processes send theirs to worker 0 (collect_states.c). At rest all are packed
+ *   loaded     retained here until the worker's context is made, which starts with it
  *
  * The file has a tensor worker/RANK or server/RANK for each, of records (base/pack.h) that are not
- * numbers. Of a rule's vector only what lies between its first and its last number that is not 0 is
- * written, of a replica that is the run's model nothing. What chance draws is by the number of an
- * encoding, which is part of it.
+ * numbers. A replica that equals the run's model is left out.
  *
- * Memory: one copy of all that is kept, where a checkpoint is asked for.
+ * Memory: one copy of all saved state, where a checkpoint is asked for.
  */
 #include "base/memory.h"
 #include "base/pack.h"
@@ -52,8 +49,8 @@ static fast_saved_extent part_at(const fast_team *team, int64_t step)
     return team->strategy->identical ? FAST_SAVE_SUMS : FAST_SAVE_ALL;
 }
 
-/* Do the codecs of any worker's sums owe? By making what they would go through. */
-static fast_err find_debts(const fast_team *team, bool *out)
+/* Have the codecs of any worker's sums residuals? Found by making such a sum. */
+static fast_err find_residuals(const fast_team *team, bool *out)
 {
     for (int64_t i = 0; i < team->workers && team->workers > 1 && !*out; i++) {
         fast_coded *coded = NULL;
@@ -90,13 +87,12 @@ fast_err fast__saved_states_open(fast_team *team)
 
     *o = (fast_saved_states){ .step = -1, .whole = -1, .open = true };
     if (team->strategy->identical)
-        FAST_TRY(find_debts(team, &o->on));
+        FAST_TRY(find_residuals(team, &o->on));
     else
         o->on = team->strategy->resumes;
     const bool differ = o->on && !team->strategy->identical;
     const int64_t servers = differ ? team->phases.list[team->phases.current].servers : 0;
-    FAST_TRY(
-        fast__alloc("what workers keep", team->workers + servers, sizeof *o->states, &o->states));
+    FAST_TRY(fast__alloc("saved states", team->workers + servers, sizeof *o->states, &o->states));
     o->servers = servers;
     for (int64_t i = 0; i < team->workers + servers; i++)
         o->states[i].step = -1;
@@ -192,10 +188,10 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
     *last_out = false;
     FAST_TRY(fast__saved_states_pack(team, self->context.trainer.rank, step));
     if (self->context.trainer.rank == 0)
-        o->sums = team->run->sums;
+        o->sums = team->run->progress.sums;
     if (++o->arrived < team->progress.workers_up)
         return FAST_OK;
-    /* No round is complete without this worker: what servers keep stays as it is. */
+    /* No round is complete without this worker: the servers' state does not change. */
     for (int64_t i = team->workers; i < count_at(team, step); i++)
         if (team->actors[i])
             FAST_TRY(fast__saved_states_pack(team, i, step));
@@ -229,12 +225,12 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
         w.size == (size_t)learner->params.count * sizeof(float) &&
         s.size == (size_t)learner->state.count * sizeof(float))
         fast__vote_cast(team, &o->vote,
-                        &(fast_replica){ .rank = i, .w = w.data, .s = s.data, .loss = 0 });
+                        &(fast_voter){ .rank = i, .w = w.data, .s = s.data, .loss = 0 });
     return FAST_OK;
 }
 
-/* At rest: all seats are at the run's step; those of other processes sent theirs when they ended.
- */
+/* At rest: all actors are at the run's step; those of other processes sent their state when they
+ * ended. */
 static fast_err take_all(fast_team *team)
 {
     fast_saved_states *o = &team->saved;
@@ -250,7 +246,7 @@ static fast_err take_all(fast_team *team)
         name_of(team, i, ' ', name);
         if (begun && !team->actors[i])
             return fast__fail(FAST_EINVAL,
-                              "%s is in another process, which did not send what it keeps: give "
+                              "%s is in another process, which did not send its state: give "
                               "checkpoint=FILE when the run is opened",
                               name);
         FAST_TRY(fast__saved_states_pack(team, i, team->run->step));
@@ -291,7 +287,7 @@ fast_err fast__saved_states_list(fast_run *run, fast_tensor *tensors,
 
         if (saved->step != run->step) {
             name_of(team, i, ' ', names[i]);
-            return fast__fail(FAST_EPEER, "%s did not say what it keeps", names[i]);
+            return fast__fail(FAST_EPEER, "%s did not send its state", names[i]);
         }
         name_of(team, i, '/', names[i]);
         leave_out(run, saved);
@@ -328,8 +324,8 @@ fast_err fast__saved_states_check(const fast_run *run, const char *path,
         if (!find(run->team, tensors, i)) {
             name_of(run->team, i, ' ', name);
             return fast__fail(FAST_EINVAL,
-                              "%s does not hold what %s keeps with strategy %s and codec %s", path,
-                              name, run->team->strategy->name, run->config.codec);
+                              "%s does not hold the state of %s with strategy %s and codec %s",
+                              path, name, run->team->strategy->name, run->config.codec);
         }
     return FAST_OK;
 }
@@ -337,7 +333,6 @@ fast_err fast__saved_states_check(const fast_run *run, const char *path,
 fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 {
     fast_team *team = run->team;
-    float *slot;
 
     for (int64_t i = 0; i < fast__saved_states_count(run); i++) {
         fast_saved_states *o = &team->saved;
@@ -345,7 +340,8 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
         const size_t size = (size_t)t->count * sizeof(float);
 
         FAST_TRY(fast__saved_reserve(&o->states[i], size));
-        memcpy(o->states[i].bytes, t->data, size);
+        if (size > 0) /* a forged file's may be empty */
+            memcpy(o->states[i].bytes, t->data, size);
         o->states[i].step = o->step = o->loaded = run->step;
     }
     for (int64_t i = 0; team && i + 1 < team->phases.count; i++) {
@@ -353,8 +349,7 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 
         if (old->end != run->step || (old->strategy->identical && !old[1].reset))
             continue;
-        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
-            memset(slot, 0, (size_t)run->learner->params.count * sizeof *slot);
+        fast__rule_state_clear(run->optimizer, run->learner->params.count);
     }
     return FAST_OK;
 }
@@ -376,7 +371,7 @@ static fast_err load_numbers(fast_team_actor *self, const fast_record *r)
     return FAST_OK;
 }
 
-/* What was loaded for actor i, where a seat that began at this step begins with it; else NULL. */
+/* The state loaded for actor i, if an actor that starts at this step takes it over; else NULL. */
 static const fast_saved *loaded(const fast_team *team, int64_t i, int64_t step)
 {
     const fast_saved_states *o = &team->saved;
@@ -406,7 +401,7 @@ fast_err fast__saved_states_restore(const fast_team_actor *self, int64_t number,
     const int64_t me = fast_actor_id(self->context.trainer.actor);
     fast_record record;
 
-    if (self->context.trainer.step != team->saved.loaded) /* it goes on by itself */
+    if (self->context.trainer.step != team->saved.loaded) /* it has its own state */
         return FAST_OK;
     for (int64_t i = 0; i < team->workers + team->saved.servers; i++) {
         const fast_saved *saved = i == me ? NULL : loaded(team, i, self->context.step_begun);

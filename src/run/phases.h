@@ -5,7 +5,7 @@
 #include "run/run.h"
 
 /*
- * The phases of a run: its strategy, and those that follow it (then.c). A run without --then has
+ * The phases of a run: its strategy, and those that follow it (phases.c). A run without --then has
  * one.
  */
 struct fast_team;
@@ -19,10 +19,10 @@ typedef struct fast_phase {
     fast_topology *topology;             /* NULL where it has none */
     int64_t servers;                     /* that it needs */
     char spec[FAST_SPEC_MAX];            /* the strategy and its options, as they were given */
-    char place[64];                      /* likewise the topology */
+    char place[64];                      /* the topology, as it was given */
     struct fast_chain *own[2];           /* its own codecs; NULL: those of the one before */
-    const struct fast_chain *codec;      /* what is sent */
-    const struct fast_chain *codec_down; /* what comes back */
+    const struct fast_chain *codec;      /* of messages that workers send */
+    const struct fast_chain *codec_down; /* of answers */
     int64_t end;                         /* step at which the next one begins, or the run ends */
     bool reset;                          /* the rule's state begins anew with it */
 } fast_phase;
@@ -38,7 +38,7 @@ typedef struct fast_phases {
 fast_err fast__phases_open(struct fast_team *team);
 void fast__phases_free(struct fast_team *team);
 
-/* Are there phases after the one that goes on? */
+/* True if there are phases after the current one. */
 bool fast__phases_left(const struct fast_team *team);
 /* The phase is over: enter the next one, with the run's model at every worker. Nothing runs. */
 fast_err fast__phase_next(struct fast_team *team);
@@ -47,6 +47,6 @@ fast_err fast__phase_find(struct fast_team *team);
 
 /* Between two phases, where actors live in several processes: an actor's program by which all learn
  * whether one of them is to stop, and the model of worker 0. */
-fast_err fast__phase_meet(struct fast_team_actor *self);
-/* What they learned becomes this process's. */
-void fast__phase_met(struct fast_team *team);
+fast_err fast__phase_agree(struct fast_team_actor *self);
+/* The model and the flags of that program become this process's. */
+void fast__phase_agreed(struct fast_team *team);

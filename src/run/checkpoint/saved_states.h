@@ -2,13 +2,13 @@
 #pragma once
 
 #include "comm/space.h"
-#include "run/represent.h"
+#include "run/representative.h"
 #include "run/run.h"
 #include "trainer/saved.h"
 
 /*
  * The saved state of all workers and servers, for checkpoints; saved_states.c says what it holds,
- * gather.c how it comes together.
+ * collect_states.c how it comes together.
  */
 struct fast_team;
 struct fast_team_actor;

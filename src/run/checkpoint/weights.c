@@ -6,7 +6,7 @@
  * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too.
  */
 #include "base/memory.h"
-#include "run/represent.h"
+#include "run/representative.h"
 #include "run/run.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"

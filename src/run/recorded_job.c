@@ -3,7 +3,7 @@
  * Record and replay of a run: what belongs to this level. transport/record.c does the work; here is
  * what the recording says it belongs to, which runs have anything to record, and the proof that a
  * replay is one: every worker's weights are hashed where its program begins and where it ends, and
- * the hashes are on its tape.
+ * the hashes are in its recording.
  */
 #include "base/hash.h"
 #include "base/memory.h"

@@ -6,28 +6,28 @@
  *     --strategy ps --then @epoch=1,codec=topk:ratio=0.01 --then @epoch=6,codec=none
  *
  * Without a strategy it stays the one before. A codec stays until another one is named; it comes
- * last, since its options may have commas. It begins with nothing owed.
+ * last, since its options may have commas. It starts without a residual.
  *
- * A phase ends for every worker at the same step of its own; who comes first waits for the others.
- * There the representative is made, by policy, and judged if that is due. The next phase begins
+ * A phase ends for every worker at the same step of its own; early workers wait for the others.
+ * There the representative is made, by policy, and evaluated if that is due. The next phase starts
  * with it at every worker and every server: so a run of two phases is a run, its saved weights, and
- * a run from them. The rule's state is kept by each worker, or with state=reset begun anew. It is
- * begun anew, too, where replicas are to be identical from now on and were not before; servers
- * begin with the workers' where replicas were identical, else anew.
+ * a run from them. Each worker retains the rule's state, unless state=reset. It is reset also where
+ * replicas are to be identical from now on and were not before; servers start with the workers'
+ * where replicas were identical, else anew.
  *
- * Each phase is a world of its own: no message of one reaches the next, a transport's clock goes on
- * where the last one's stopped, and servers that a phase does not need rest. Every world has as
- * many servers as any phase needs, so that workers stay in their places.
+ * Each phase is a world of its own: no message of one reaches the next, a transport's clock
+ * continues where the last one's stopped, and servers that a phase does not need are idle. Every
+ * world has as many servers as any phase needs, so that workers stay in their places.
  *
- * Several processes make the model in one of them. All meet between phases in a short world: a sum
- * of flags tells whether one is to stop, a broadcast brings the model.
+ * Several processes make the model in one of them. All actors synchronise between phases in a short
+ * world: a sum of flags tells whether one is to stop, a broadcast brings the model.
  *
  * Cost of a change: the making of a world; over processes a broadcast of the model.
  */
-#include "run/then.h"
+#include "run/phases.h"
 
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 #include "run/team.h"
 #include "strategy/systems.h"
 
@@ -35,13 +35,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 /* What follows the @. */
 typedef struct when {
     double epoch;              /* -1: by step */
     int64_t step;              /* -1: by epoch */
-    int state;                 /* of the rule: 0 kept, 1 reset */
+    int state;                 /* of the rule: 0 retained, 1 reset */
     char topology[64];         /* of the strategy, or auto */
     char codec_down[64];       /* what comes back; "": as before */
     char codec[FAST_SPEC_MAX]; /* what is sent; "": as before. Not in the table: it comes last */
@@ -91,12 +91,12 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
         FAST_TRY(fast__chain_open(w->codec, &phase->own[0]));
     if (down[0])
         FAST_TRY(fast__chain_open(down, &phase->own[1]));
-    phase->codec = phase->own[0] ? phase->own[0] : first ? run->chains[0] : phase[-1].codec;
+    phase->codec = phase->own[0] ? phase->own[0] : first ? run->codecs.chains[0] : phase[-1].codec;
     phase->codec_down = phase->own[1] ? phase->own[1]
-                        : first       ? run->chains[1]
+                        : first       ? run->codecs.chains[1]
                                       : phase[-1].codec_down;
-    run->codec = phase->codec; /* what is checked now */
-    run->codec_down = phase->codec_down;
+    run->codecs.up = phase->codec; /* what is checked now */
+    run->codecs.down = phase->codec_down;
     return fast__codec_check(run);
 }
 
@@ -227,8 +227,8 @@ static void enter(fast_team *team, int64_t phase)
     team->strategy = p->strategy;
     team->config = p->config;
     team->topology = p->topology;
-    team->run->codec = p->codec;
-    team->run->codec_down = p->codec_down;
+    team->run->codecs.up = p->codec;
+    team->run->codecs.down = p->codec_down;
 }
 
 fast_err fast__phases_open(fast_team *team)
@@ -289,10 +289,10 @@ fast_err fast__phase_next(fast_team *team)
         if (team->actors[i])
             fast__team_actor_enter(team->actors[i]);
     snprintf(text, sizeof text, "strategy %s", team->strategy->name);
-    fast__keep_phase(run, text);
+    fast__store_sink_phase(run, text);
     fast__team_free_servers(team); /* they begin anew, with the run's model */
     FAST_TRY(fast__saved_states_reopen(team));
-    return fast__represent_begin(team);
+    return fast__representative_begin(team);
 }
 
 fast_err fast__phase_find(fast_team *team)
@@ -301,7 +301,7 @@ fast_err fast__phase_find(fast_team *team)
            team->run->step >= team->phases.list[team->phases.current].end) {
         enter(team, team->phases.current + 1);
         FAST_TRY(fast__saved_states_reopen(team));
-        FAST_TRY(fast__represent_begin(team));
+        FAST_TRY(fast__representative_begin(team));
     }
     return FAST_OK;
 }
@@ -338,38 +338,31 @@ static int why_stop(const fast_run *run)
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 
-fast_err fast__phase_meet(fast_team_actor *self)
+fast_err fast__phase_agree(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
     const int own = why_stop(team->run);
-    float flags[FAST_WHYS];
     fast_group *all = NULL;
-    int why = 0;
+    bool stop = false;
     fast_err err;
 
     fast_actor_at(actor, team->run->step, "the next strategy");
     FAST_TRY(fast_group_all(actor, NULL, &all));
-    for (int i = 0; i < FAST_WHYS; i++)
-        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    if (!team->place.first) /* the first process may still judge the end of the phase */
+    if (!team->place.first) /* the first process may still evaluate the end of the phase */
         fast__world_hold(team->place.world, fast_now(actor) + HOUR_NS);
-    err = fast_allreduce(all, flags, FAST_WHYS, FAST_SOON);
+    err = fast__monitor_agree(team, all, own, &stop);
     if (!team->place.first)
         fast__world_hold(team->place.world, fast_now(actor) + 1);
-    for (int i = 0; i < FAST_WHYS && !err; i++)
-        why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->stop.why, why);
-    if (!err && !why)
+    if (!err && !stop)
         err = share_model(self, all);
     fast_group_free(all);
     return err;
 }
 
-void fast__phase_met(fast_team *team)
+void fast__phase_agreed(fast_team *team)
 {
     fast_run *run = team->run;
-    float *slot;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         const fast_team_actor *self = team->actors[i];
@@ -380,9 +373,7 @@ void fast__phase_met(fast_team *team)
                (size_t)self->context.trainer.count * sizeof(float));
         memcpy(run->learner->s, self->context.trainer.s,
                (size_t)self->context.trainer.state_count * sizeof(float));
-        for (int k = 0; (slot = fast__optimizer_slot(run->optimizer, k)) != NULL; k++)
-            memcpy(slot, fast__optimizer_slot(self->context.optimizer, k),
-                   (size_t)self->context.trainer.count * sizeof *slot);
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, self->context.trainer.count);
         return;
     }
 }

@@ -5,10 +5,10 @@
  *
  *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
  *
- * A batch without labels and targets is a prediction: the engine judges nothing. Where an ensemble
- * stands for the run, it is what predicts.
+ * A batch without labels and targets is a prediction: the engine computes no loss. An ensemble that
+ * stands for the run predicts with all its members.
  */
-#include "run/represent.h"
+#include "run/representative.h"
 #include "run/run.h"
 
 static void normalize(const fast_data *data, int64_t count, const float *x, float *out)
@@ -31,8 +31,8 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
     for (int64_t done = 0; done < count;) {
         const int64_t left = count - done;
         const fast_batch batch = { .count = left < run->config.batch ? left : run->config.batch,
-                                   .x = run->predict_x };
-        normalize(run->train, batch.count, x + done * inputs, run->predict_x);
+                                   .x = run->data.predict_x };
+        normalize(run->data.train, batch.count, x + done * inputs, run->data.predict_x);
         fast_pass pass = { .params = run->learner->w,
                            .state = run->learner->s,
                            .batch = &batch,
