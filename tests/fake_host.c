@@ -194,6 +194,24 @@ CALL(fast_trainer_compose,
       float *y),
      (t, i, factors, rows, count, y))
 CALL(fast_trainer_sum, (fast_trainer * t, float *x), (t, x))
+CALL(fast_trainer_sum_vector, (fast_trainer * t, const fast_vector *v), (t, v))
+CALL(fast_trainer_sum_range, (fast_trainer * t, fast_group *group, int64_t offset, int64_t count),
+     (t, group, offset, count))
+CALL(fast_trainer_sum_range_start,
+     (fast_trainer * t, fast_group *group, int64_t offset, int64_t count, fast_request **out),
+     (t, group, offset, count, out))
+CALL(fast_trainer_sum_list,
+     (fast_trainer * t, const float *const *x, int64_t n, int64_t count, float *y),
+     (t, x, n, count, y))
+CALL(fast_trainer_apply,
+     (fast_trainer * t, const fast_kernel *kernel, const void *ctx, const fast_vector *v),
+     (t, kernel, ctx, v))
+CALL(fast_trainer_apply_range,
+     (fast_trainer * t, const fast_kernel *kernel, const void *ctx, const fast_vector *v,
+      int64_t rows, int64_t count),
+     (t, kernel, ctx, v, rows, count))
+CALL_VOID(fast_trainer_adopt, (fast_trainer * t, const fast_vector *v), (t, v))
+CALL(fast_trainer_update_by, (fast_trainer * t, const fast_vector *v, float scale), (t, v, scale))
 CALL(fast_trainer_sum_cut, (fast_trainer * t, int64_t least, int64_t *count_out),
      (t, least, count_out))
 CALL(fast_trainer_sum_start, (fast_trainer * t, int64_t i, const float *x), (t, i, x))
@@ -280,6 +298,9 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
         .rates = world->rates,
         .phase = { .strategy = world->strategy->name,
                    .resumes = world->strategy->resumes,
+                   .synchronous = world->strategy->synchronous,
+                   .config = world->config,
+                   .cost = world->strategy->cost,
                    .topology = world->topology,
                    .servers = world->servers,
                    .step_count = asked->steps },
@@ -302,8 +323,8 @@ static fast_err stop(fake_self *self, fast_err err)
     out->has_centre = t->centre != NULL;
     if (t->centre)
         memcpy(out->centre, t->centre, sizeof out->centre);
-    if (self->context.contributions)
-        memcpy(out->contributions, self->context.contributions,
+    if (self->context.shares.w)
+        memcpy(out->contributions, self->context.shares.w,
                (size_t)t->workers * sizeof *out->contributions);
     out->err = err;
     fast__context_fini(&self->context);

@@ -21,7 +21,7 @@
  *
  * Calls. Every function of the trainer that acts is recorded, by its name without fast_trainer_, in
  * the order in which the strategy of one actor calls it. Pure queries (lr, codes, by_range, ...)
- * and reports of measures (cost, staleness, carry, mix, average, momentum, note) are not. A test
+ * and fast_trainer_note(), fast_trainer_momentum() are not. A test
  * whose source includes this header is linked so that these calls pass through fake_host.c; whole
  * runs in the same test are not affected.
  *

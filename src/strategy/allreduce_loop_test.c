@@ -61,15 +61,18 @@ static void one_update_a_bucket(void **state)
         assert_mean(&r, workers);
         for (int64_t k = 0; k < workers; k++)
             assert_string_equal(r.actors[k].calls, "next gradient sum update "
-                                                   "next gradient update_range update_range "
-                                                   "next gradient update_range update_range "
+                                                   "next gradient sum_range_start sum_range_start "
+                                                   "update_range update_range "
+                                                   "next gradient sum_range_start sum_range_start "
+                                                   "update_range update_range "
                                                    "next end");
         options.strategy = "allreduce:overlap=yes";
         fake_run(&options, &r);
         assert_mean(&r, workers);
-        assert_string_equal(r.actors[0].calls, "next gradient sum update "
-                                               "next gradient update_range "
-                                               "next gradient update_range next end");
+        assert_string_equal(r.actors[0].calls,
+                            "next gradient sum update "
+                            "next gradient sum_range_start update_range "
+                            "next gradient sum_range_start update_range next end");
     }
 }
 

@@ -58,8 +58,12 @@ static void calls_of_free_workers(void **state)
         assert_int_equal(r.err, FAST_OK);
         assert_int_equal(r.actor_count, workers + 1);
         for (int64_t k = 0; k < workers; k++)
-            fake_assert_calls(&r, k, "centre", "next gradient update", "next end");
-        fake_assert_calls(&r, workers, "", "", ""); /* the server applies what arrives */
+            assert_string_equal(r.actors[k].calls, "centre space next gradient update "
+                                                   "next gradient apply update "
+                                                   "next gradient update "
+                                                   "next gradient apply update "
+                                                   "next end space_close");
+        fake_assert_calls(&r, workers, "", "", "space space_close"); /* applies what arrives */
     }
 }
 
@@ -76,11 +80,12 @@ static void calls_of_rounds(void **state)
         assert_int_equal(r.err, FAST_OK);
         for (int64_t k = 0; k < workers; k++) {
             /* Its memory comes before the first step. */
-            assert_string_equal(strstr(r.actors[k].calls, "next"), "next gradient update "
-                                                                   "next gradient sum update "
-                                                                   "next gradient update "
-                                                                   "next gradient sum update "
-                                                                   "next end");
+            assert_string_equal(strstr(r.actors[k].calls, "next"),
+                                "next gradient update "
+                                "next gradient apply sum_vector apply update "
+                                "next gradient update "
+                                "next gradient apply sum_vector apply update "
+                                "next end");
             assert_memory_equal(r.actors[k].centre, r.actors[0].centre, sizeof(float) * FAKE_COUNT);
         }
     }

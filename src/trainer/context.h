@@ -216,8 +216,11 @@ void fast__context_unshare(fast_context *context);
 fast_err fast__context_charge_kernels(fast_context *context);
 fast_err fast__context_charge(fast_context *context);
 
-/* Apply the rule to w by scale x, and count the lag of the update. */
-fast_err fast__context_update(fast_context *context, const float *x, float scale);
+/* Apply the rule to w by scale x, which holds these contributions, and count the update's lag. */
+fast_err fast__context_update(fast_context *context, const float *x, const double *shares,
+                              float scale);
+/* x becomes the sum over all workers, through the codecs of the phase. */
+fast_err fast__context_sum(fast_context *context, float *x);
 /* Apply the rule to a range, with its time but without its contributions. */
 void fast__context_update_range(fast_context *context, int64_t step, double lr, float *w,
                                 const float *g, float scale, int64_t offset, int64_t count);

@@ -115,17 +115,23 @@ fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_r
     return fast__coded_unpack(context->codecs.sum, record);
 }
 
-fast_err fast_trainer_sum(fast_trainer *t, float *x)
+fast_err fast__context_sum(fast_context *context, float *x)
 {
-    fast_context *c = fast__context_of(t);
+    const fast_trainer *t = &context->trainer;
 
     FAST_ASSERT(x != NULL && t->group != NULL);
-    fast__context_summed(c, x);
-    fast__context_sum_floats(c, t->count, false);
+    fast__context_summed(context, x);
+    fast__context_sum_floats(context, t->count, false);
     if (fast_trainer_codes(t) == FAST_CODES_NONE)
         return fast_allreduce(t->group, x, t->count, FAST_SOON);
-    FAST_TRY(open_sum(c));
-    return fast__coded_sum(c->codecs.sum, t->group, t->step, progress_at(t, t->step), x, FAST_SOON);
+    FAST_TRY(open_sum(context));
+    return fast__coded_sum(context->codecs.sum, t->group, t->step, progress_at(t, t->step), x,
+                           FAST_SOON);
+}
+
+fast_err fast_trainer_sum(fast_trainer *t, float *x)
+{
+    return fast__context_sum(fast__context_of(t), x);
 }
 
 void fast__context_uncut(fast_context *context)

@@ -32,12 +32,15 @@ fast_err fast__context_charge(fast_context *context)
                      : FAST_OK;
 }
 
-fast_err fast__context_update(fast_context *context, const float *x, float scale)
+fast_err fast__context_update(fast_context *context, const float *x, const double *shares,
+                              float scale)
 {
     fast_trainer *t = &context->trainer;
     const int64_t step = t->step > 0 ? t->step : 1;
     const int64_t begin = fast_now(t->actor);
 
+    for (int64_t i = 0; context->shares.w && shares && i < t->workers; i++)
+        context->shares.w[i] += (double)scale * shares[i];
     fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
     if (t->lag >= 0)
@@ -49,9 +52,9 @@ fast_err fast__context_update(fast_context *context, const float *x, float scale
 
 fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
 {
-    const fast_vector v = { .x = (float *)(uintptr_t)g, .shares = fast__context_of(t)->shares.g };
+    fast_context *c = fast__context_of(t);
 
-    return fast_trainer_update_by(t, &v, scale);
+    return fast__context_update(c, g, c->shares.g, scale);
 }
 
 void fast__context_update_shares(fast_context *context, int64_t step, float scale, int64_t count)

@@ -186,7 +186,7 @@ fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_
 
 fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v)
 {
-    FAST_TRY(fast_trainer_sum(t, v->x));
+    FAST_TRY(fast__context_sum(fast__context_of(t), v->x));
     if (v->shares && v->x != t->w && v->x != t->g)
         sum_shares(t, v->shares);
     return FAST_OK;
@@ -194,11 +194,7 @@ fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v)
 
 fast_err fast_trainer_update_by(fast_trainer *t, const fast_vector *v, float scale)
 {
-    double *shares = fast__context_of(t)->shares.w;
-
-    for (int64_t i = 0; shares && v->shares && i < t->workers; i++)
-        shares[i] += (double)scale * v->shares[i];
-    return fast__context_update(fast__context_of(t), v->x, scale);
+    return fast__context_update(fast__context_of(t), v->x, v->shares, scale);
 }
 
 /* Measures. */
