@@ -54,11 +54,11 @@ static float *copy_of(const float *x, int64_t count)
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    fast_seat *seat = t->run;
+    fast_context *context = t->run;
     fast_err err;
 
     if (!asked->learner)
-        seat->learner->ops = &made_up[t->rank];
+        context->learner->ops = &made_up[t->rank];
     if (!asked->learner || asked->apart)
         memset(t->w, 0, (size_t)t->count * sizeof *t->w);
     if (asked->apart)

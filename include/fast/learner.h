@@ -18,18 +18,18 @@
  *     }
  *
  *   Memory     Parameters are one vector of floats, w, and so is their gradient: the tensors of
- *              `params`, one after the other without gaps, row major. What is not trained but
- *              averaged where weights are (batch norm's statistics) is a second one, s. Both are
- *              FAST's, one for each worker; all pointers of a lesson are lent for the call.
+ *              `params`, one after the other without gaps, row major. State that is not trained but
+ *              averaged where weights are (batch norm's statistics) is a second one, s. FAST owns
+ *              both, one for each worker; all pointers of a request are lent for the call.
  *   Data       A learner makes its batches itself, of (seed, worker, workers, step), or is fed the
  *              batches of the option `data`: shuffled, sharded, augmented and normalised by FAST.
- *   Threads    Calls for one worker never overlap; those for different workers do, from threads of
- *              FAST's, and evaluation beside all of them. All have the stack of a thread, on `sim`
- *              too, where several workers' calls may come from one thread.
- *   Repeating  A worker's steps come in order, 0, 1, 2, ..., but a resumed run begins later, and a
- *              simulated worker that is restarted begins anew: what a call computes should follow
- *              from its lesson alone. Then a run repeats to the bit, also when it was resumed.
- *   Errors     A function that cannot go on returns an error and says why in lesson->error. That
+ *   Threads    Calls for one worker never overlap; those for different workers do, from FAST's own
+ *              threads, and so does evaluation. All have the stack of a thread, on `sim` too, where
+ *              several workers' calls may come from one thread.
+ *   Repeating  A worker's steps come in order, 0, 1, 2, ..., but a resumed run starts later, and a
+ *              simulated worker that is restarted starts anew. If the result of a call follows from
+ *              its request alone, a run repeats to the bit, also when it was resumed.
+ *   Errors     A function that fails returns an error and says why in its request's `error`. That
  *              ends the run, whatever the strategy: fast_run_train() fails with it.
  */
 
@@ -49,44 +49,44 @@ typedef struct fast_learner_tensor {
 
 enum { FAST_LESSON_ERROR_SIZE = 256 };
 
-/* What a learner is asked, and what it answers. */
+/* A request to a learner, and its answer. */
 typedef struct fast_lesson {
     /* In. */
-    int64_t worker;  /* whose gradient, from 0; -1: evaluation */
-    int64_t workers; /* their number */
-    int64_t step;    /* which of the worker's batches, from 0: its step, or with `accumulate` a
-                        part of one; evaluation: 0 */
+    int64_t worker;  /* that asks for its gradient, from 0; -1: evaluation */
+    int64_t workers; /* number of workers */
+    int64_t step;    /* number of the worker's batch, from 0: its step, or with `accumulate` a
+                        micro-batch of one; evaluation: 0 */
     int64_t seed;    /* of everything random in the run */
-    int64_t batch;   /* samples of one, as the options say */
+    int64_t batch;   /* samples of a batch, by the options */
     const float *w;  /* parameters */
-    float *g;        /* all of it is to be written; NULL: evaluation */
-    float *s;        /* state: may be written with a gradient; NULL: there is none */
+    float *g;        /* to be written, all elements; NULL: evaluation */
+    float *s;        /* state: may be written with a gradient; NULL: the learner has none */
     /* In, where the learner is fed; else 0 and NULL. */
-    int64_t count;         /* samples here; the last batch of an evaluation may be smaller */
+    int64_t count;         /* samples of this batch; the last of an evaluation may be smaller */
     int64_t features;      /* values of a sample */
     int64_t targets;       /* labels, or values of y, of a sample */
     const float *x;        /* [count][features] */
     const int32_t *labels; /* [count][targets]: classification; or NULL */
     const float *y;        /* [count][targets]: regression; or NULL */
     /* Out. */
-    int64_t samples;                    /* that it is of: at least 1, or the lesson has failed */
+    int64_t samples;                    /* of the answer: at least 1, or the request has failed */
     double loss;                        /* mean over the samples */
     int64_t correct;                    /* right answers */
     int64_t judged;                     /* answers; 0: accuracy has no meaning here */
-    char error[FAST_LESSON_ERROR_SIZE]; /* why it failed: one line, what the user is told */
+    char error[FAST_LESSON_ERROR_SIZE]; /* why it failed: one line for the user */
 } fast_lesson;
 
-/* Answer a lesson. `samples` is best set last: a function of another language that an exception
- * leaves may return anything, FAST_OK too, and a lesson without samples has failed all the same. */
+/* Answer a request. Set `samples` last: a function of another language that an exception leaves may
+ * return anything, FAST_OK too, and a request without samples has failed in any case. */
 typedef fast_err fast_lesson_fn(void *ctx, fast_lesson *lesson);
 
-/* What a learner declares. Zero means none. */
+/* A learner's declaration. Zero means none. */
 typedef struct fast_learner_kind {
     int64_t size;                      /* sizeof(fast_learner_kind): other sizes are refused */
     const char *name;                  /* one word, for messages; stands for the option model */
-    const fast_learner_tensor *params; /* what is trained */
+    const fast_learner_tensor *params; /* trained tensors */
     int64_t param_count;               /* tensors; at least 1 */
-    const fast_learner_tensor *state;  /* what is not */
+    const fast_learner_tensor *state;  /* tensors that are not trained */
     int64_t state_count;               /* tensors */
     int64_t samples;   /* of a training set of its own, which epochs are counted by: it makes its
                            batches itself. 0: it is fed */
@@ -94,14 +94,13 @@ typedef struct fast_learner_kind {
     fast_lesson_fn *gradient; /* of one batch at w, into g */
     fast_lesson_fn *evaluate; /* loss and answers at w: of the whole test set of its own, or of the
                                  batch that it is fed, one after the other; NULL: no evaluation */
-    void *ctx;                /* for both */
+    void *ctx;                /* argument of both functions */
 } fast_learner_kind;
 
-/* Open a run with a learner of your own, and perhaps a strategy (NULL: by the options). What `kind`
- * and its tensors point to is read here and may go away; functions, ctx and strategy must live
- * until close. The options model, engine, plan and method have no meaning then, nor has
- * fast_run_predict(); without data of FAST's, neither have data, shard and augment. FAST_EINVAL
- * names the tensor or field that makes no sense. */
+/* Open a run with a learner of your own, and perhaps a strategy (NULL: by the options). `kind` and
+ * its tensors are copied; functions, ctx and strategy are borrowed until close. The options model,
+ * engine, plan and method have no meaning with it, nor has fast_run_predict(); data, shard and
+ * augment only where the learner is fed. FAST_EINVAL names the tensor or field that is wrong. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_open_learner(const char *const *options,
                                                         const fast_learner_kind *kind,
                                                         const fast_strategy *strategy,

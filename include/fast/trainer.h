@@ -52,6 +52,11 @@ typedef struct fast_trainer {
     int64_t parts;          /* micro-batches that make a gradient: `accumulate`, at least 1 */
     double lr;              /* of the step that goes on */
     double loss;            /* of the last gradient's batch */
+    int64_t lag;            /* asynchronous: updates of the model since the weights of the last
+                                      gradient were read, which the next update counts as its
+                                      staleness; a gradient sets it to -1: not counted */
+    int64_t aggregate;      /* servers: gradients that make one update of the model, at least 1;
+                                      staleness in its space is counted in those */
     int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
                                       first step, if not 1, so that all workers stop at the same */
     bool apart;             /* synchronous: workers do not meet for long, and may stop at any step;
@@ -65,12 +70,12 @@ typedef struct fast_trainer {
     void *run;              /* the run's own */
 } fast_trainer;
 
-/* Go to the next step: true if there is one. Evaluation, target, checkpoints and a cancel are
- * looked at here, between steps. Workers of a synchronous strategy get the same answer at the same
- * step. False, too, after something failed here: fast_trainer_end() tells. */
+/* Go to the next step: true if there is one. Evaluation, target, checkpoints and a cancel happen
+ * here, between steps. Workers of a synchronous strategy get the same answer at the same step.
+ * False also after a failure, which fast_trainer_end() returns. */
 FAST_API bool fast_trainer_next(fast_trainer *t);
 
-/* The end of a worker's program: FAST_OK, or what fast_trainer_next() met. */
+/* End a worker's program: FAST_OK, or the error of fast_trainer_next(). */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
 
 /* Compute g, the gradient of the next batch at w; counts a step. `report`, if not NULL, is called
@@ -79,26 +84,26 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report,
                                                         void *ctx);
 
-/* The same while parts of w are still on their way: `need` is called before a range of w is first
- * read, from the first layer to the last, and returns once it is there; it may wait. Its failure
- * is the gradient's. On `sim` it is called before anything is computed, and the time of the layers
- * that could have been computed meanwhile is not charged again. */
+/* Compute g while parts of w are still in transit: `need` is called before a range of w is first
+ * read, from the first layer to the last, and returns once the range is final; it may wait. Its
+ * error is the gradient's. On `sim` it is called before anything is computed, and the time of the
+ * layers that could have been computed meanwhile is not charged again. */
 typedef fast_err fast_need_fn(void *ctx, int64_t offset, int64_t count);
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need,
                                                              fast_report_fn *report, void *ctx);
-/* Before w is looked at between steps (evaluation, checkpoints) `settle` is called, which brings in
- * what is on its way. NULL: nothing is. */
+/* Register `settle`, which is called before w is read between steps (evaluation, checkpoints) and
+ * waits for the parts of w that are in transit. NULL: no part is. */
 typedef fast_err fast_settle_fn(void *ctx);
 FAST_API void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx);
 
-/* A gradient in its parts, for strategies that exchange before it is whole: compute g of one
- * micro-batch alone, number `number` of this worker's, counted over the run (a whole gradient has
- * those from step * parts on). Counts no step: fast_trainer_count() does. */
+/* Compute g of one micro-batch alone, for strategies that exchange before a gradient is whole:
+ * `number` counts this worker's micro-batches over the run (a whole gradient has those from
+ * step * parts on). Counts no step: fast_trainer_count() does. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t number);
-/* Count a step: of the parts since the last, or, where there were none, one that the others took
- * and this worker missed. lr becomes that step's. */
+/* Count a step: that of the micro-batches since the last one, or, without any, a step of the other
+ * workers that this one missed. lr becomes that step's. */
 FAST_API void fast_trainer_count(fast_trainer *t);
-/* Go on at another step, from 0 to step_count: those between are left out, or taken again. */
+/* Continue at another step, from 0 to step_count: steps between are left out, or taken again. */
 FAST_API void fast_trainer_move(fast_trainer *t, int64_t step);
 
 /* A layer whose gradient is a sum of outer products, one for each sample of the batch: its part of
@@ -111,14 +116,14 @@ typedef struct fast_factored {
     int64_t samples;  /* rows of its factors in a gradient */
     int64_t rows;     /* at most, with such as are all 0 */
 } fast_factored;
-/* Layer i of those; false past the last: other layers' gradients have no factors, nor have those of
- * foreign learners or of several micro-batches. At servers too. */
+/* Describe layer i of those with factors; false past the last. Gradients of other layers, of
+ * learners of your own and of several micro-batches have no factors. Works at servers too. */
 FAST_API bool fast_trainer_factored(const fast_trainer *t, int64_t i, fast_factored *out);
-/* From the next gradient on layer i's gradient is left as its factors, and its part of g is not
- * written; its range is reported as ever. Or no longer. FAST_ENOMEM. */
+/* From the next gradient on leave layer i's gradient as its factors, or no longer: its part of g is
+ * not written, but its range is reported. FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_factor(fast_trainer *t, int64_t i, bool wanted);
-/* Those of the last gradient, or in reports of this one: the rows of u, `outputs` floats each, then
- * those of v, `inputs` each. Lent until the next gradient. */
+/* The factors of the last gradient, or in reports of the current one: the rows of u, `outputs`
+ * floats each, followed by those of v, `inputs` each. Lent until the next gradient. */
 FAST_API const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *rows_out);
 /* Multiply out: y[outputs][inputs] = the sum over `count` factors of layer i in their order, and in
  * each over its rows in order, the same bits everywhere. */
@@ -129,32 +134,32 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_compose(fast_trainer *t, int64_t 
 /* Tell the user something once, in a line without a full stop; that of worker 0 stands. */
 FAST_API void fast_trainer_note(fast_trainer *t, const char *text);
 
-/* What the run's codecs ask of what is summed. */
+/* Which vectors the run's codecs are fit for. */
 typedef enum fast_codes {
-    FAST_CODES_NONE,    /* there is no codec */
+    FAST_CODES_NONE,    /* the run has no codec */
     FAST_CODES_EXACT,   /* it loses nothing */
     FAST_CODES_WEIGHTS, /* it is fit for weights as they are */
     FAST_CODES_CHANGES, /* only for gradients and differences */
 } fast_codes;
 FAST_API fast_codes fast_trainer_codes(const fast_trainer *t);
-/* x, count floats, becomes the sum over all workers, the same bits at each: encoded on its way
- * where the run has a codec (`codec`, `codec_down`), else by fast_allreduce(). What a codec has not
- * sent yet is kept for the next call: every call is for the same kind of vector. */
+/* x, count floats, becomes the sum over all workers, the same bits at each: encoded in messages
+ * where the run has a codec (`codec`, `codec_down`), else by fast_allreduce(). The residual of a
+ * codec is added in the next call: every call is for the same kind of vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 
-/* The same in pieces that begin before the vector is whole, for strategies that start them in
- * reports: cut it in pieces of whole layers, `least` floats at least, from the last to the first;
- * *count_out is 0 where the run's codec does not take layers apart, or there is none. The bits are
- * those of fast_trainer_sum(). A step starts every piece, all workers in the same order, and then
- * finishes every piece. FAST_ENOMEM. */
+/* Cut sums into pieces that start before the vector is whole, for strategies that start them in
+ * reports: pieces of whole layers, `least` floats at least, from the last layer to the first;
+ * *count_out is 0 where the run has no codec, or one that does not encode layers separately. The
+ * bits are those of fast_trainer_sum(). A step starts every piece, all workers in the same order,
+ * and afterwards finishes every piece. FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least,
                                                        int64_t *count_out);
 FAST_API void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
                                      int64_t *count_out);
-/* x is the whole vector, of which the piece is final. Never blocks. */
+/* Start the sum of piece i. x is the whole vector, of which the piece is final. Never blocks. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i,
                                                          const float *x);
-/* The piece of x becomes the sum. */
+/* Wait for the sum of piece i, which replaces the piece of x. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x);
 
 /* Open a space whose first tensor has the length of w, and to which gradients or differences are
@@ -162,94 +167,94 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_finish(fast_trainer *t, int64
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
                                                      const fast_space_options *options,
                                                      fast_space **out);
-/* Close it as fast_space_close() does, which is enough elsewhere; the space may be NULL. A strategy
- * that can be resumed finds there, when it opens its spaces again in the same order, what codecs
- * owed and readers held, and at owners the values, where they begin with t->w and t->s. An owner
- * serves before. FAST_ENOMEM: that is lost. */
+/* Close it as fast_space_close() does, which is enough where a strategy cannot be resumed; NULL is
+ * allowed. The next space of its name starts with the state of this one: residuals of codecs,
+ * copies that readers hold, and at owners the values of tensors that start with t->w or t->s. An
+ * owner calls fast_space_serve() before. FAST_ENOMEM: that state is lost. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
 
 /* Flows: vectors in messages of the strategy's own, encoded where the run has a codec. One sends,
  * any number receive. Where the same bytes go to all, a sender has one flow; where they differ, one
  * for each receiver.
  *
- * Of changes (gradients, differences) each counts: what a codec did not send is owed and sent
- * later, and receivers decode what comes from anyone by one flow. Of values (weights) the newest
- * counts: a codec that loses something gets their difference to what the receivers hold, of which
- * both ends keep a copy. So a receiver has a flow for each sender, and takes all that it sends, in
- * order; a message that was lost is noticed by the next. */
+ * Of changes (gradients, differences) each counts: the residual of a codec is sent later, and
+ * receivers decode messages of any sender by one flow. Of values (weights) the newest counts: a
+ * lossy codec encodes their difference to the values that the receivers hold, of which both ends
+ * have a copy. So a receiver has a flow for each sender, and follows all its messages in order; the
+ * message after a lost one fails. */
 typedef struct fast_flow fast_flow;
 typedef struct fast_flow_options {
-    int64_t number; /* of the flow, among those of this actor: each is drawn by chance of its own */
+    int64_t number; /* of the flow, among those of this actor: each has its own random stream */
     bool values;    /* weights, of the whole model */
     bool raw;       /* weights of any range, each message alone: no differences, and no codec that
                        is not fit for weights as they are */
     bool down;      /* encoded by codec_down instead of codec */
-    bool decodes;   /* this end only decodes: it owes nothing */
-    int64_t offset; /* the range of the model ... */
-    int64_t count;  /* ... of so many floats; 0: all from there */
+    bool decodes;   /* this end only decodes: it has no residual */
+    int64_t offset; /* first float of the range of the model */
+    int64_t count;  /* floats of the range; 0: all from the offset on */
 } fast_flow_options;
-/* The flow of these options, which is the run's: it is made at the first call, and what it owes
- * lasts as long as the worker's replica. FAST_EINVAL if the codec makes no sense for it. */
+/* The flow of these options, owned by the trainer: it is made at the first call, and its residual
+ * lasts as long as the worker's replica. FAST_EINVAL if the codec does not fit. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_flow(fast_trainer *t,
                                                     const fast_flow_options *options,
                                                     fast_flow **out);
 /* Bytes that one vector takes at most. */
 FAST_API size_t fast_flow_bound(const fast_flow *flow);
-/* Encode x, the range, to out[bound], which may lie anywhere: the bytes written in *size_out. It
- * must be sent then. Charged. */
+/* Encode x, the range, to out[bound], which may lie anywhere; store the bytes written in *size_out.
+ * The message must be sent. Charged. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow,
                                                       const float *x, void *out, size_t *size_out);
 /* Changes: y, the range, becomes y + scale x. Charged. FAST_EFORMAT: y is of no meaning then. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow,
                                                       const void *in, size_t size, float scale,
                                                       float *y);
-/* Values and raw: take a message in; *out, until the next call, is what this end holds of x.
- * Charged. FAST_EFORMAT also if a message before it is missing. */
+/* Values and raw: decode a message; *out, until the next call, is this end's copy of x. Charged.
+ * FAST_EFORMAT also if a message before it is missing. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow,
                                                       const void *in, size_t size,
                                                       const float **out);
-/* Values that are sent as differences: what the receivers hold, after the last encoding; NULL where
- * the codec loses nothing, and they hold x. */
+/* Values that are sent as differences: the receivers' copy after the last encoding; NULL where the
+ * codec is lossless, and that copy is x. */
 FAST_API const float *fast_flow_held(const fast_flow *flow);
-/* The part of the last difference's square that was sent: 1 is all of it. */
+/* The fraction of the last difference's square that was sent: 1 is all of it. */
 FAST_API double fast_flow_kept(const fast_flow *flow);
-/* Values: the receivers hold nothing: the next message has all of x, as it is. */
+/* Values: the receivers have no copy: the next message has all of x, not encoded. */
 FAST_API void fast_flow_renew(fast_flow *flow);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
-/* The same for a range that lies anywhere: w[0 .. count) and g[0 .. count) are elements `offset` on
- * of the whole. Only where fast_trainer_by_range(). May be called in reports. `step` (from 1) and
- * `lr` are the update's: those of the worker that g comes from, or the server's own count. */
+/* Update a range that lies anywhere: w[0 .. count) and g[0 .. count) are the elements of the whole
+ * from `offset` on. Only where fast_trainer_by_range(). May be called in reports. `step` (from 1)
+ * and `lr` are the update's: those of the worker that computed g, or the server's own count. */
 FAST_API void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w,
                                         const float *g, float scale, int64_t offset, int64_t count);
-/* Let all workers have one model in memory that they share, w and the rule's state, where that is
- * possible; all find the same in *out. Each calls it before its first step, while replicas are
- * equal; w is then written by the next function alone. FAST_ENOMEM. */
+/* Let all workers share one model in memory, w and the rule's state, where that is possible: all
+ * workers find the same in *out. Each calls it before its first step, while replicas are equal; a
+ * shared w is written by the next function alone. FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_share(fast_trainer *t, bool *out);
 /* w <- rule(w, scale sum of all workers' g), the shared one: each worker sums and updates a slice.
  * Returns once all have. Fails as a collective does. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_shared(fast_trainer *t, const float *g,
                                                              float scale, int64_t deadline);
-/* What an update costs for each element: arithmetic, and the bytes of w, g and the rule's state. An
- * owner of a space says it there; elsewhere fast_trainer_update*() charge it. */
+/* The cost of an update by element: arithmetic, and the bytes of w, g and the rule's state. The
+ * owner of a space sets it there; elsewhere fast_trainer_update*() charge it. */
 enum { FAST_UPDATE_OPERATIONS = 4, FAST_UPDATE_BYTES = 16 };
 
 /* True if the rule is elementwise and needs no norm of the whole: ranges can be updated alone. */
 FAST_API bool fast_trainer_by_range(const fast_trainer *t);
 /* The schedule's rate at a step (from 0). */
 FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
-/* Forget the rule's state (momentum), as some strategies do when models are replaced. */
+/* Set the rule's state (momentum) to 0, as some strategies do when models are replaced. */
 FAST_API void fast_trainer_reset_rule(fast_trainer *t);
 
 /* State of the rule, vector i from 0 (momentum, ...): count floats, which may be written between
  * updates; NULL past the last. */
 FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
 
-/* From the next gradient on, the targets are `share` of the mean prediction of these models, and
- * for the rest the labels: distillation. Each model is count + state_count floats, w and s; they
- * are lent until others are given, or none. Outputs of classes are divided by the temperature.
- * FAST_ENOTSUP where the learner cannot. */
+/* Distillation: from the next gradient on the targets are share * mean prediction of these models +
+ * (1 - share) * labels. Each model is count + state_count floats, w and s; they are lent until the
+ * next call, which may have none. Outputs of classes are divided by the temperature. FAST_ENOTSUP
+ * where the learner takes no teachers. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const float *models,
                                                      int64_t model_count, double temperature,
                                                      double share);
@@ -259,49 +264,97 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const floa
  * FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
-/* Memory that lasts as long as the worker's replica: `size` bytes by a number, first 0. A program
- * that begins again because the run goes on after a cancel, or is resumed from a checkpoint, finds
- * there what it left, for all that a strategy keeps from one step to the next besides w, s and the
- * rule's state; likewise at servers. Asked for before the first step. FAST_ENOMEM; FAST_EINVAL if
- * it left another size. */
+/* Return the zero-initialised block `number` of `size` bytes, owned by this actor's replica. Its
+ * contents survive cancel and resume: checkpoints include it. For all state of a strategy between
+ * steps besides w, s and the rule's state, at servers too. Called before the first step.
+ * FAST_ENOMEM; FAST_EINVAL if the block has another size. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
                                                     void **out);
 
-/* Tell the run what happened, for its measures. */
-FAST_API void fast_trainer_staleness(fast_trainer *t, int64_t staleness); /* of an applied update */
+/*
+ * Vectors and kernels. Measures follow from the operations: a strategy reports nothing by hand.
+ *
+ * A vector has values and, by worker, the weight of the updates that it holds: its contributions.
+ * An update of w by this worker's whole gradient has the weight `workers`, so that the mean of all
+ * replicas holds 1 of every worker's. A kernel is an operation that is linear in its vectors, with
+ * its cost: applied, it changes the values and the contributions alike, simulated nodes take its
+ * time, and the forecast counts it.
+ */
+typedef struct fast_vector {
+    float *x;       /* values: t->count floats, or a range of them */
+    double *shares; /* [workers] contributions; NULL: none */
+    int64_t age;    /* of values that arrived: updates by which they are late, counted as staleness
+                       when they are merged; negative: not counted */
+} fast_vector;
+
+/* This replica: w and its contributions; NULL in `shares` at servers. */
+FAST_API fast_vector fast_trainer_model(const fast_trainer *t);
+/* g and its contributions: those of this worker alone, or after fast_trainer_sum() of all. */
+FAST_API fast_vector fast_trainer_grad(const fast_trainer *t);
+/* Set `shares` to those of one whole gradient of worker `rank`. */
+FAST_API void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares);
+
+enum { FAST_KERNEL_VECTORS = 5 };
+typedef struct fast_kernel {
+    const char *name;  /* for messages */
+    double operations; /* for each element */
+    double bytes;      /* moved through memory for each element */
+    int vectors;       /* that run() takes, at most FAST_KERNEL_VECTORS; the first is the result */
+    int written;       /* of them, from the first on, those that run() changes */
+    bool deferred;     /* its time is spent after the messages that follow it: charged by the next
+                          step, gradient or update */
+    /* Change x[0 .. written), n elements each. Never blocks. */
+    void (*run)(const void *ctx, int64_t n, float *const *x);
+} fast_kernel;
+/* Apply a kernel `rows` times, to vectors v[row * kernel->vectors + i] of `count` elements each: a
+ * range of w counts as its fraction. Fails as fast_charge() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_apply_range(fast_trainer *t,
+                                                           const fast_kernel *kernel,
+                                                           const void *ctx, const fast_vector *v,
+                                                           int64_t rows, int64_t count);
+/* y <- the sum of `n` vectors of `count` elements in the canonical order, at most FAST_SUM_LIST_MAX;
+ * charged. */
+enum { FAST_SUM_LIST_MAX = 4096 };
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_list(fast_trainer *t, const float *const *x,
+                                                        int64_t n, int64_t count, float *y);
+/* Apply it once, to whole vectors. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_apply(fast_trainer *t, const fast_kernel *kernel,
+                                                     const void *ctx, const fast_vector *v);
+/* w becomes v, which may be w itself with contributions that are known now. `shares` NULL: v holds
+ * t->step updates of every worker. No cost. */
+FAST_API void fast_trainer_adopt(fast_trainer *t, const fast_vector *v);
+/* Make the sum over all workers of a range of g, or start it, also in reports: fast_request_wait()
+ * ends it. `group` has all workers; requests of one group end in the order of their start. Without
+ * codecs only. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group,
+                                                         int64_t offset, int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group,
+                                                               int64_t offset, int64_t count,
+                                                               fast_request **out);
+/* v becomes the sum over all workers, as in fast_trainer_sum(); workers of a synchronous strategy
+ * hold equal shares of their own updates and equal ones of all others', which are summed alike. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v);
+/* w <- rule(w, scale v.x), as fast_trainer_update(), with the contributions of v. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_by(fast_trainer *t, const fast_vector *v,
+                                                         float scale);
+
 /* The momentum that asynchrony gave this server's part of the model, and its standard error. */
 FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
-/* An update of worker `from` reached this replica with this weight. 1: whole, which is an equal
- * share: where models are averaged, one's own local step counts `workers` before and 1 after. */
-FAST_API void fast_trainer_carry(fast_trainer *t, int64_t from, double weight);
-/* The weights of all updates that this replica holds, by worker; they travel with a model that is
- * mixed elsewhere. NULL at servers. */
-FAST_API const double *fast_trainer_carried(const fast_trainer *t);
-/* This replica became `keep` of itself and `take` of one that carried these. */
-FAST_API void fast_trainer_mix(fast_trainer *t, double keep, const double *carried, double take);
 
-/* All replicas became the same mean of them, or of all updates: each holds an equal share of what
- * every worker did. */
-FAST_API void fast_trainer_average(fast_trainer *t);
-
-/* What a step's exchange costs a worker, on average; models are of t->count floats. What is left
- * out is nothing. */
+/* The exchange of a step as the forecast sees it, on average; models are of t->count floats. The
+ * trainer counts the first four from the calls. */
 typedef struct fast_cost {
     double allreduces;    /* sums of a model over all workers */
+    const int64_t *parts; /* floats of each sum that starts during the backward pass, in their
+                             order, instead of allreduces; lent for the call; or NULL */
+    int64_t part_count;   /* length of parts */
+    double moved;         /* bytes moved through memory by kernels, for each parameter */
     double trips;         /* messages that are waited for, one after the other */
-    double waits;         /* models whose way to or from this worker is waited for */
-    double served;        /* models that the servers take in, or give out if that is more */
-    double moved;         /* bytes moved through memory for each parameter */
-    double behind;        /* models whose way hides behind the gradient, as far as that lasts */
-    double meets;         /* steps after which all wait for the slowest; 0: nobody does */
-    const int64_t *parts; /* floats of each sum that begins during the way back, in their order,
-                             instead of allreduces; lent for the call; or NULL */
-    int64_t part_count;   /* of them */
+    double waits;         /* models whose transfer to or from this worker is waited for */
+    double served;        /* models that the servers receive, or send if that is more */
+    double behind;        /* models whose transfer hides behind the gradient, while that lasts */
+    double barrier;       /* steps after which all wait for the slowest; 0: they never do */
 } fast_cost;
-
-/* Tell it, before the first step or later, for the forecast of the step time. That of worker 0
- * stands. */
-FAST_API void fast_trainer_cost(fast_trainer *t, const fast_cost *cost);
 
 /* What a strategy declares. */
 typedef struct fast_strategy {
@@ -334,6 +387,9 @@ typedef struct fast_strategy {
     /* What it sends, and what comes back, where the options say it; NULL: `sends`, `answers`. */
     const char *(*sends_by)(const void *config);
     const char *(*answers_by)(const void *config);
+    /* Fill in the messages of a step, from `trips` to `barrier`, as worker 0 sees them. NULL: workers
+     * send none besides sums, and a synchronous strategy waits at each `period`. */
+    void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
     /* Servers that it needs for so many workers; NULL: none. Asked before anything runs. */
     int64_t (*servers)(const void *config, int64_t workers);
     /* Refuse what makes no sense, with a reason: FAST_EINVAL. May be NULL. */

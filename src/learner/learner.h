@@ -5,8 +5,9 @@
 #include "tensor/segment.h"
 
 /*
- * What a strategy drives: parameters w, gradient g, "compute the gradient of the next batch". It is
+ * The learner contract: parameters w, gradient g, "compute the gradient of the next batch". It is
  * all that a strategy sees of the model, the data and the engine. A learner belongs to one actor.
+ * The contract is below the models that implement it; src/trainer drives it.
  */
 typedef struct fast_learner fast_learner;
 
@@ -16,16 +17,16 @@ typedef void fast_learner_report_fn(void *ctx, int64_t offset, int64_t count);
 
 typedef struct fast_gradient {
     int64_t step;                   /* in: which batch */
-    bool alone;                     /* in: of one part only: micro-batch `step` of all steps' */
+    bool alone;                     /* in: of one micro-batch only, number `step` of the run's */
     fast_learner_report_fn *report; /* in: may be NULL */
     fast_factor_fn *factor;         /* in: may be NULL; takes a layer's gradient as factors, which
                                        then is neither written nor reported */
-    fast_learner_report_fn *need;   /* in: may be NULL; called before the way forward first reads a
-                                       range of w, and waits until it is there. Only with `reads` */
-    void *ctx;                      /* in: for the three */
+    fast_learner_report_fn *need;   /* in: may be NULL; called before the forward pass first reads a
+                                       range of w, and waits until it is final. Only with `reads` */
+    void *ctx;                      /* in: argument of the three functions */
     double loss;                    /* out: mean over the batch */
     int64_t correct;                /* out: right positions, by the largest output */
-    int64_t positions;              /* out: judged */
+    int64_t positions;              /* out: counted in `correct` or not */
     int64_t samples;                /* out: of the batch */
     double flops;                   /* out: operations spent, for a transport that charges them */
 } fast_gradient;
@@ -38,20 +39,20 @@ typedef struct fast_evaluation {
 
 /* Models that a learner learns from besides its labels. */
 typedef struct fast_teachers {
-    const float *models; /* [count][params + state], lent until there are others or none */
-    int64_t count;       /* of them; 0: none */
-    double temperature;  /* their outputs are divided by it before the softmax */
-    double share;        /* of their mean prediction in the targets; the rest is the labels' */
+    const float *models; /* [count][params + state], lent until the next call */
+    int64_t count;       /* number of models; 0: none */
+    double temperature;  /* divides their outputs before the softmax */
+    double share;        /* weight of their mean prediction in the targets; labels: 1 - share */
 } fast_teachers;
 
-/* A layer whose gradient can be had as factors. */
+/* A layer whose gradient can be left as factors. */
 typedef struct fast_factorable {
     int64_t segment; /* of its weights in `params`, [outputs][inputs] */
     int64_t samples; /* rows of factors that a gradient has */
     int64_t rows;    /* at most, with such as are all 0 */
 } fast_factorable;
 
-/* A range of w as the way forward comes to it. */
+/* A range of w, in the order in which the forward pass reads it. */
 typedef struct fast_reading {
     int64_t offset;    /* of the range */
     int64_t count;     /* of its elements */
@@ -64,11 +65,11 @@ typedef struct fast_learner_ops {
     fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
     /* Loss and accuracy of w on the test set; FAST_ENOTSUP without one. */
     fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
-    /* From the next gradient on, learn from these. May be NULL. FAST_ENOMEM */
+    /* Learn from these models from the next gradient on. May be NULL. FAST_ENOMEM. */
     fast_err (*teach)(fast_learner *learner, const fast_teachers *teachers);
-    /* Layer i of those that offer factors; false past the last. May be NULL: there are none. */
+    /* Layer i of those that offer factors; false past the last. May be NULL: none does. */
     bool (*factorable)(const fast_learner *learner, int64_t i, fast_factorable *out);
-    /* Range i of w in the order of reading; false past the last. May be NULL: all at once. */
+    /* Range i of w in the order of reading; false past the last. May be NULL: w is read at once. */
     bool (*reads)(const fast_learner *learner, int64_t i, fast_reading *out);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;

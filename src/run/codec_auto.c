@@ -11,19 +11,20 @@
  *     t = compute + encode + decode + bytes beta
  *
  * of what the rehearsals measured, with beta of the transport's fitted model (comm/model.c).
- * Exchanges that come every so many steps come at every step of a rehearsal. With the candidates c
+ * Exchanges that come every few steps come at every step of a rehearsal. With the candidates c
  * in the order of the list,
  *
  *     choice <- none;   choice <- c  where  t(c) < (1 - GAIN) t(choice)
  *
  * so that one which loses more must gain more, and the choice takes at most 1 / (1 - GAIN) of the
- * shortest step. `codec_down=auto` is chosen likewise, after the other. Workers of several
+ * shortest step. `codec_down=auto` is chosen in this way, after the other. Workers of several
  * processes add their measurements up, and so choose alike.
  *
- * Candidates keep accuracy within a point on the run's own rule and rate; others need settings that
- * are not this option's to change. Workers that share memory send nothing over a link, and nothing
- * is tried. Cost: two rehearsals for each candidate, of WARM_STEPS and of STEPS steps, before the
- * run begins; the steps that the longer one takes more count, for the first one differs.
+ * Candidates lose less than a point of accuracy with the run's own rule and learning rate; other
+ * codecs need settings that are not this option's to change. Workers that share memory send
+ * nothing over a link, and nothing is tried. Cost: two rehearsals for each candidate, of
+ * WARM_STEPS and of STEPS steps, before the run begins; the steps that the longer one takes more
+ * count, for the first one differs.
  */
 #include "base/memory.h"
 #include "comm/model.h"
@@ -141,7 +142,7 @@ static fast_err list_options(const fast_run *run, const char *const *options, co
     return FAST_OK;
 }
 
-/* Take so many steps. */
+/* Take `steps` steps. */
 static fast_err take_steps(const rehearsal *h, const char *codec, const char *down, int steps,
                            fast_result *out)
 {
@@ -270,7 +271,7 @@ typedef struct choice {
     double other_s;    /* the shortest of those that were not taken at the time */
     const char *other; /* its chain */
     double compute_s;  /* of a step, where time is not virtual */
-    double mbit_per_s; /* of the link, likewise; NAN */
+    double mbit_per_s; /* of the link; NAN: unknown */
 } choice;
 
 /* Try a list in one direction, while the other's chain stays. */
@@ -327,8 +328,8 @@ static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
 static void explain(fast_run *run, const choice *best)
 {
     const bool back = strcmp(best->down, "none") != 0;
-    char *note = run->codec_note;
-    const size_t size = sizeof run->codec_note;
+    char *note = run->text.codec_note;
+    const size_t size = sizeof run->text.codec_note;
 
     if (best->step_s < best->plain_s)
         snprintf(note, size,
@@ -387,7 +388,8 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
         return fast__fail(FAST_EINVAL,
                           "codec=auto: a recording is of one codec; give the one that is chosen");
     if (why) {
-        snprintf(run->codec_note, sizeof run->codec_note, "codec=auto: no codec pays: %s", why);
+        snprintf(run->text.codec_note, sizeof run->text.codec_note, "codec=auto: no codec pays: %s",
+                 why);
     } else {
         FAST_TRY(try_all(&h, up, down, &best));
         explain(run, &best);
@@ -396,6 +398,6 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
         snprintf(c->codec, sizeof c->codec, "%s", best.up);
     if (down)
         snprintf(c->codec_down, sizeof c->codec_down, "%s", best.down);
-    run->result.codec_note = run->codec_note;
+    run->result.codec_note = run->text.codec_note;
     return fast__run_codec_open(run);
 }

@@ -4,7 +4,7 @@
  * for a shell. Text is made in two passes: the first one only counts.
  */
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 
 #include <string.h>
 

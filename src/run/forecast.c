@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step should take, by a model that does not look at the steps it foretells; printed beside
- * what it took, so that it can be wrong in public. With n parameters and P workers
+ * Forecast of the time of a step, by a model that does not look at the steps that it forecasts;
+ * printed beside the measurement. With n parameters and P workers
  *
  *   compute    mean over workers of operations / speed + bytes / memory. On `sim` speeds are the
  *              cluster's; on a real machine the first steps' times stand for all
  *   exchange   sums S(n) + trips alpha + waits 4 n beta + moved n / memory, of what the strategy
  *              tells (fast_cost), and what of the models that travel behind the gradient is longer
  *              than that; S by the model of the collectives (comm/model.c). Sums of parts that
- *              begin during the way back follow one another but for their latency S(1):
+ *              start during the backward pass follow one another but for their latency S(1):
  *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
- *   servers    a server's link carries one model after the other, and it makes one update after
- *              the other (`sim`: in n gamma seconds): where workers meet at each step the last is
- *              answered after all others, and no step is shorter than
+ *   servers    a server's link transfers one model after the other, and it makes one update after
+ *              the other (`sim`: in n gamma seconds): where workers synchronise at each step the
+ *              last is answered after all others, and no step is shorter than
  *              P served max(4 n beta, n gamma) / servers
  *   straggler  the expected maximum over workers of the mean of `meets` draws of a step's
- *              computing, less the mean: 256 draws by chance, of the cluster's jitter, or of the
+ *              computing, less the mean: 256 random draws, of the cluster's jitter, or of the
  *              first steps
  *
  * Work and depth are those of Work-Depth models (Blelloch 1996; Ben-Nun and Hoefler 2019, section
  * 2.4): a product of inner length k takes 1 + ceil(log2 k) dependent operations, other layers one;
- * the way back twice the way forward, and the sum over the batch its logarithm. A worker is one
- * core, so that computing takes the work and not the depth; what it could gain is work / depth.
+ * the backward pass twice the forward pass, and the sum over the batch its logarithm. A worker is
+ * one core: computing takes the work and not the depth; the largest speed-up is work / depth.
  *
- * Not foretold: faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ * Not forecast: faults, queues behind unlucky neighbours, and that workers share a memory bus.
  */
 #include "base/memory.h"
 #include "base/rng.h"
@@ -83,13 +83,13 @@ static double depth_of(const fast_run *run)
     return 3 * longest + ceil(log2((double)run->config.batch)) + FAST_UPDATE_OPERATIONS;
 }
 
-/* What the machine is made of, as far as a worker's step depends on it. */
-typedef struct machine {
+/* The machine, as far as a worker's step depends on it. */
+typedef struct forecast_machine {
     const fast_sim *sim; /* NULL: a real one */
     double memory;       /* seconds for a byte moved through it */
     fast_price price;    /* between workers */
     fast_price server;   /* between a worker and a server, on average; gamma: of an update there */
-} machine;
+} forecast_machine;
 
 /* Expected latency of a simulated link, in seconds. */
 static double link_alpha(const fast_sim_link *link)
@@ -106,7 +106,7 @@ static double per(double amount, double speed)
     return speed > 0 ? amount / speed : 0;
 }
 
-/* Seconds of a simulated worker's charge, without jitter; more actors than cores take turns. */
+/* Seconds of a simulated worker's charge, without jitter; actors beyond the cores wait for one. */
 static double sim_seconds(const fast_sim *sim, int64_t i, double operations, double bytes)
 {
     const fast_sim_node *node = sim->actors[i].node;
@@ -119,7 +119,7 @@ static double sim_seconds(const fast_sim *sim, int64_t i, double operations, dou
 }
 
 /* The dearest link between neighbours by rank, the mean link to the servers. */
-static void sim_prices(const fast_team *team, machine *m)
+static void sim_prices(const fast_team *team, forecast_machine *m)
 {
     const fast_sim *sim = m->sim;
     const int64_t n = team->workers;
@@ -164,50 +164,50 @@ static double time_memory(void)
     return best / (12.0 * BUS_FLOATS);
 }
 
-/* `group` may be NULL: then what its prices would be is not known. */
-static machine machine_of(const fast_team *team, const fast_group *group)
+/* `group` may be NULL: its costs are unknown. */
+static forecast_machine machine_of(const fast_team *team, const fast_group *group)
 {
-    machine m = { .sim = NULL };
+    forecast_machine m = { .sim = NULL };
 
-    if (team->world->inner == &fast__transport_sim) {
-        m.sim = (const fast_sim *)team->world;
+    if (team->place.world->inner == &fast__transport_sim) {
+        m.sim = (const fast_sim *)team->place.world;
         sim_prices(team, &m);
         return m;
     }
     m.memory = time_memory();
     m.price = (fast_price){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
-    if (!team->alone && group && group->price)
+    if (!team->place.alone && group && group->price)
         m.price = *group->price;
     m.server = (fast_price){ .alpha = m.price.alpha, .beta = m.price.beta };
     return m;
 }
 
 /* Near workers sum in memory: each reads all vectors of its slice, and writes that to all. */
-static double sum_seconds(fast_group *group, const machine *m, bool near, int64_t count)
+static double sum_seconds(fast_group *group, const forecast_machine *m, bool local, int64_t count)
 {
-    if (near && !m->sim)
+    if (local && !m->sim)
         return 4 * m->price.alpha + 8 * (double)count * m->memory;
     return fast__model_at(group, &m->price, count);
 }
 
-void fast__forecast_sums(fast_seat *seat)
+void fast__forecast_sums(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    fast_group *group = seat->trainer.group;
-    const machine m = machine_of(team, group);
+    fast_team *team = self->team;
+    fast_group *group = self->context.trainer.group;
+    const forecast_machine m = machine_of(team, group);
 
     fast__mutex_lock(&team->mutex);
-    for (int64_t i = 0; i < team->cost.part_count && team->cost.parts; i++)
-        team->part_s[i] = sum_seconds(group, &m, team->alone, team->parts[i]);
-    team->small_s = sum_seconds(group, &m, team->alone, 1);
-    team->sum_s = sum_seconds(group, &m, team->alone, seat->trainer.count);
+    for (int64_t i = 0; i < team->costs.cost.part_count && team->costs.cost.parts; i++)
+        team->costs.part_s[i] = sum_seconds(group, &m, team->place.alone, team->costs.parts[i]);
+    team->costs.small_s = sum_seconds(group, &m, team->place.alone, 1);
+    team->costs.sum_s = sum_seconds(group, &m, team->place.alone, self->context.trainer.count);
     fast__mutex_unlock(&team->mutex);
 }
 
 /* One draw of what worker i computes in a step; NAN if nothing is known of it. */
-static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng *rng)
+static double draw(const fast_team *team, const forecast_machine *m, int64_t i, fast_rng *rng)
 {
-    const fast_seat *seat = team->seats[i];
+    const fast_team_actor *self = team->actors[i];
     const double n = (double)team->run->learner->params.count;
 
     if (m->sim) {
@@ -217,14 +217,15 @@ static double draw(const fast_team *team, const machine *m, int64_t i, fast_rng 
                            FAST_UPDATE_BYTES * n) *
                (1 + jitter * (double)fast__rng_uniform(rng));
     }
-    const int64_t count = seat ? first_count(&seat->begun) : 0;
-    return count > 0 ? seat->begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
+    const int64_t count = self ? first_count(&self->measures.begun) : 0;
+    return count > 0 ? self->measures.begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
 }
 
 /* The mean over workers, and the expected maximum of what each does until they meet. */
-static void compute(const fast_team *team, const machine *m, double *mean_out, double *slowest_out)
+static void compute(const fast_team *team, const forecast_machine *m, double *mean_out,
+                    double *slowest_out)
 {
-    const double meets = fmin(fmax(team->cost.meets, 1), MEETS_MAX);
+    const double meets = fmin(fmax(team->costs.cost.barrier, 1), MEETS_MAX);
     double sum = 0, slowest = 0;
     int64_t count = 0;
     fast_rng rng;
@@ -257,18 +258,18 @@ static double overlapped(const fast_team *team, double gradient)
     const double n = (double)team->run->learner->params.count;
     double finish = 0, done = 0;
 
-    for (int64_t i = 0; i < team->cost.part_count; i++) {
-        done += (double)team->parts[i] / n;
-        finish =
-            fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->part_s[i] - team->small_s;
+    for (int64_t i = 0; i < team->costs.cost.part_count; i++) {
+        done += (double)team->costs.parts[i] / n;
+        finish = fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->costs.part_s[i] -
+                 team->costs.small_s;
     }
-    return fmax(0, finish + team->small_s - gradient);
+    return fmax(0, finish + team->costs.small_s - gradient);
 }
 
 /* A worker's exchange in a step of so many seconds of computing. */
-static double exchange(const fast_team *team, const machine *m, double seconds)
+static double exchange(const fast_team *team, const forecast_machine *m, double seconds)
 {
-    const fast_cost *c = &team->cost;
+    const fast_cost *c = &team->costs.cost;
     const double n = (double)team->run->learner->params.count;
     const double work = team->run->learner->flops;
     const double gradient = seconds * work / (work + FAST_UPDATE_OPERATIONS * n);
@@ -282,36 +283,36 @@ static double exchange(const fast_team *team, const machine *m, double seconds)
     double sum = c->parts ? overlapped(team, gradient) : 0;
 
     if (!c->parts && c->allreduces > 0)
-        sum = c->allreduces * team->sum_s;
+        sum = c->allreduces * team->costs.sum_s;
     sum += c->trips * price->alpha + c->waits * way + moved;
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
     /* Those who meet are answered one after the other; so they come back one by one. */
-    if (c->meets > 0 && c->meets < 2 && served > 0)
+    if (c->barrier > 0 && c->barrier < 2 && served > 0)
         sum += fmax(0, served - each);
     if (c->behind > 0)
-        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->meets));
+        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->barrier));
     return fmax(sum, served - seconds);
 }
 
 static void forecast_team(const fast_team *team, fast_result *r)
 {
-    const machine m = machine_of(team, NULL);
+    const forecast_machine m = machine_of(team, NULL);
     double mean, slowest;
 
-    if (!team->costed)
+    if (!team->costs.known)
         return;
     compute(team, &m, &mean, &slowest);
     r->predicted_compute_s = mean;
     r->predicted_straggler_s =
-        team->cost.meets > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
+        team->costs.cost.barrier > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 
 void fast__run_forecast(fast_run *run)
 {
     fast_result *r = &run->result;
-    const int64_t count = first_count(&run->first);
+    const int64_t count = first_count(&run->progress.first);
 
     r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
     r->depth = depth_of(run);
@@ -320,7 +321,7 @@ void fast__run_forecast(fast_run *run)
     } else if (count > 0) {
         r->predicted_compute_s = r->predicted_exchange_s = r->predicted_straggler_s = 0;
         for (int64_t i = 0; i < count; i++)
-            r->predicted_compute_s += run->first.seconds[i] / (double)count;
+            r->predicted_compute_s += run->progress.first.seconds[i] / (double)count;
     }
     r->predicted_step_s =
         r->predicted_compute_s + r->predicted_exchange_s + r->predicted_straggler_s;

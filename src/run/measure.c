@@ -4,11 +4,11 @@
  *
  *   staleness     a histogram of all updates, in buckets 0, 1, 2, 3, 4-7, 8-15, ...; a quantile is
  *                 the end of the bucket in which it lies
- *   completeness  mean over i, j of min(1, c_ij / mean_i c_ij), c_ij what replica i carries of
- *                 worker j. While workers train, they count for themselves: what is known is what
- *                 they brought to the last vote
+ *   completeness  mean over i, j of min(1, c_ij / mean_i c_ij), c_ij the contribution of worker j
+ *                 in replica i. While workers train, each counts its own: known are those of the
+ *                 last vote
  *   time          training = life - evaluation;  compute, as counted by the actor;
- *                 waiting  = blocked - flight - what others judged meanwhile;
+ *                 waiting  = blocked - flight - evaluation by others meanwhile;
  *                 exchange = training - compute - waiting - codecs
  *   step          training / steps, mean of the workers
  *
@@ -55,39 +55,38 @@ static int64_t quantile(const fast_staleness *s, double part)
 void fast__measure_begin(fast_team *team)
 {
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        fast_seat *seat = team->seats[i];
+        fast_team_actor *self = team->actors[i];
 
-        if (!seat)
+        if (!self)
             continue;
-        atomic_store(&seat->steps, 0);
-        atomic_store(&seat->pause_ns, 0);
-        atomic_store(&seat->end_ns, 0);
+        atomic_store(&self->measures.steps, 0);
+        atomic_store(&self->measures.pause_ns, 0);
+        atomic_store(&self->measures.end_ns, 0);
     }
-    team->pause_before_ns = team->run->times.pause_ns;
-    team->live = true;
+    team->measures.pause_before_ns = team->run->progress.times.pause_ns;
+    team->measures.live = true;
 }
 
-void fast__measure_vote(fast_seat *seat)
+void fast__measure_vote(fast_team_actor *self)
 {
-    const int64_t workers = seat->team->workers;
-
-    memcpy(seat->carried + workers, seat->carried, (size_t)workers * sizeof *seat->carried);
+    memcpy(self->measures.contributions, self->context.shares.w,
+           (size_t)self->team->workers * sizeof(double));
 }
 
-void fast__measure_leave(fast_seat *seat)
+void fast__measure_leave(fast_team_actor *self)
 {
-    const fast_counters *c = &seat->trainer.actor->counters;
+    const fast_counters *c = &self->context.trainer.actor->counters;
 
-    atomic_store(&seat->end.compute_ns, fast__counted(&c->compute_ns));
-    atomic_store(&seat->end.wait_ns, fast__counted(&c->wait_ns));
-    atomic_store(&seat->end.flight_ns, fast__counted(&c->flight_ns));
-    atomic_store(&seat->end_ns, fast__record_look(seat->trainer.actor));
+    atomic_store(&self->measures.end.compute_ns, fast__counted(&c->compute_ns));
+    atomic_store(&self->measures.end.wait_ns, fast__counted(&c->wait_ns));
+    atomic_store(&self->measures.end.flight_ns, fast__counted(&c->flight_ns));
+    atomic_store(&self->measures.end_ns, fast__record_look(self->context.trainer.actor));
 }
 
-/* What a worker's codecs did: their figures go on from call to call. */
-static void take_codec(const fast_seat *seat, fast_tally *tally)
+/* Figures of a worker's codecs, which continue from call to call. */
+static void take_codec(const fast_team_actor *self, fast_tally *tally)
 {
-    const fast_coded_figures *f = &seat->figures;
+    const fast_coded_figures *f = &self->context.codecs.figures;
 
     tally->encode_ns = fast__counted(&f->encode_ns);
     tally->decode_ns = fast__counted(&f->decode_ns);
@@ -98,51 +97,53 @@ static void take_codec(const fast_seat *seat, fast_tally *tally)
 
 fast_tally fast__measure_tally(const fast_team *team, int64_t i)
 {
-    const fast_seat *seat = team->seats[i];
+    const fast_team_actor *self = team->actors[i];
     const fast_run *run = team->run;
-    const fast_actor *actor = team->live && team->world ? team->world->actors[i] : NULL;
-    fast_tally tally = seat ? seat->tally : (fast_tally){ 0 };
+    const fast_actor *actor =
+        team->measures.live && team->place.world ? team->place.world->actors[i] : NULL;
+    fast_tally tally = self ? self->measures.tally : (fast_tally){ 0 };
 
-    if (seat)
-        take_codec(seat, &tally);
-    if (!seat || !actor)
+    if (self)
+        take_codec(self, &tally);
+    if (!self || !actor)
         return tally;
     const fast_counters *c = &actor->counters;
-    const int64_t end = fast__counted(&seat->end_ns);
-    const int64_t pause = fast__counted(&seat->pause_ns);
-    const int64_t judged = run->times.pause_ns - team->pause_before_ns;
+    const int64_t end = fast__counted(&self->measures.end_ns);
+    const int64_t pause = fast__counted(&self->measures.pause_ns);
+    const int64_t evaluation = run->progress.times.pause_ns - team->measures.pause_before_ns;
 
-    const fast_counters *times = end ? &seat->end : c;
+    const fast_counters *times = end ? &self->measures.end : c;
 
     tally.compute_ns += fast__counted(&times->compute_ns);
     tally.wait_ns += fast__counted(&times->wait_ns);
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->actor ? end : fast__record_look(run->actor);
+    tally.life_ns += end || !run->clock.actor ? end : fast__record_look(run->clock.actor);
     tally.pause_ns += pause;
-    if (team->strategy->synchronous && judged > pause)
-        tally.stood_ns += judged - pause;
-    tally.steps += fast__counted(&seat->steps);
+    if (team->strategy->synchronous && evaluation > pause)
+        tally.stood_ns += evaluation - pause;
+    tally.steps += fast__counted(&self->measures.steps);
     return tally;
 }
 
 void fast__measure_end(fast_team *team)
 {
-    FAST_ASSERT(team->world != NULL);
+    FAST_ASSERT(team->place.world != NULL);
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        fast_seat *seat = team->seats[i];
+        fast_team_actor *self = team->actors[i];
 
-        team->waited[i] += fast__counted(&team->world->waited[i]);
-        if (!seat)
+        team->measures.waited[i] += fast__counted(&team->place.world->waited[i]);
+        if (!self)
             continue;
-        if (fast__counted(&seat->end_ns) == 0 && seat->trainer.actor == team->world->actors[i])
-            fast__measure_leave(seat);
-        seat->tally = fast__measure_tally(team, i);
+        if (fast__counted(&self->measures.end_ns) == 0 &&
+            self->context.trainer.actor == team->place.world->actors[i])
+            fast__measure_leave(self);
+        self->measures.tally = fast__measure_tally(team, i);
         if (i < team->workers)
-            fast__measure_vote(seat);
+            fast__measure_vote(self);
     }
-    team->live = false;
+    team->measures.live = false;
 }
 
 fast_worker fast__measure_split(const fast_tally *tally)
@@ -161,12 +162,12 @@ fast_worker fast__measure_split(const fast_tally *tally)
 }
 
 /* Its replica counts no more. Others may look once its program is over. */
-static bool is_lost(const fast_seat *seat)
+static bool is_lost(const fast_team_actor *self)
 {
-    return seat->over && seat->lost;
+    return self->over && self->lost;
 }
 
-/* The mean of min(1, c_ij / mean_i c_ij), of what replica i carries of worker j. */
+/* The mean of min(1, c_ij / mean_i c_ij), of the contribution c_ij of worker j in replica i. */
 static double completeness(const fast_team *team)
 {
     double sum = 0, all = 0;
@@ -175,21 +176,20 @@ static double completeness(const fast_team *team)
     if (team->strategy->identical)
         return 1;
     for (int64_t i = 0; i < team->workers; i++) {
-        if (!team->seats[i]) /* of another process, or nothing was trained */
+        if (!team->actors[i]) /* of another process, or nothing was trained */
             return NAN;
-        replicas += !is_lost(team->seats[i]);
+        replicas += !is_lost(team->actors[i]);
     }
     for (int64_t j = 0; j < team->workers; j++) {
-        const int64_t at = team->workers + j;
         double mean = 0;
 
         for (int64_t i = 0; i < team->workers; i++)
-            if (!is_lost(team->seats[i]))
-                mean += team->seats[i]->carried[at] / (double)replicas;
+            if (!is_lost(team->actors[i]))
+                mean += team->actors[i]->measures.contributions[j] / (double)replicas;
         all += mean;
         for (int64_t i = 0; i < team->workers && mean > 0; i++)
-            if (!is_lost(team->seats[i]))
-                sum += fmin(1, team->seats[i]->carried[at] / mean);
+            if (!is_lost(team->actors[i]))
+                sum += fmin(1, team->actors[i]->measures.contributions[j] / mean);
     }
     return all > 0 ? sum / (double)(replicas * team->workers) : NAN;
 }
@@ -201,18 +201,19 @@ static void blame(fast_team *team)
     int64_t most = 0, sum = 0;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        const fast_world *world = team->live ? team->world : NULL;
-        const int64_t ns = team->waited[i] + (world ? fast__counted(&world->waited[i]) : 0);
+        const fast_world *world = team->measures.live ? team->place.world : NULL;
+        const int64_t ns =
+            team->measures.waited[i] + (world ? fast__counted(&world->waited[i]) : 0);
 
         sum += ns;
         if (ns <= most)
             continue;
         most = ns;
-        snprintf(team->waited_for, sizeof team->waited_for, "%s %lld",
+        snprintf(team->measures.waited_for, sizeof team->measures.waited_for, "%s %lld",
                  i < team->workers ? "worker" : "server",
                  (long long)(i < team->workers ? i : i - team->workers));
     }
-    r->waited_for = most > 0 ? team->waited_for : NULL;
+    r->waited_for = most > 0 ? team->measures.waited_for : NULL;
     r->waited_share = most > 0 ? (double)most / (double)sum : NAN;
 }
 
@@ -234,8 +235,8 @@ static void measure_codecs(fast_team *team)
     }
     r->codec_bytes_in = (int64_t)in;
     r->codec_bytes_out = (int64_t)out;
-    r->encode_s = team->here > 0 ? encode / (double)team->here : 0;
-    r->decode_s = team->here > 0 ? decode / (double)team->here : 0;
+    r->encode_s = team->place.here > 0 ? encode / (double)team->place.here : 0;
+    r->decode_s = team->place.here > 0 ? decode / (double)team->place.here : 0;
     r->codec_s = r->encode_s + r->decode_s;
     r->break_even_mbit_per_s =
         in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
@@ -244,7 +245,7 @@ static void measure_codecs(fast_team *team)
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;
-    const double share = team->here > 0 ? 1 / (double)team->here : 0;
+    const double share = team->place.here > 0 ? 1 / (double)team->place.here : 0;
     double compute = 0, exchange = 0, wait = 0, step = 0;
     int64_t steps = 0;
 
@@ -271,12 +272,12 @@ static void measure_times(fast_team *team)
     r->wait_s = wait;
     r->step_s = steps > 0 ? step : NAN;
     r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
-    team->run->times.compute_ns = (int64_t)(compute * 1e9);
+    team->run->progress.times.compute_ns = (int64_t)(compute * 1e9);
 }
 
 void fast__team_measure(fast_team *team)
 {
-    const fast_staleness *s = &team->staleness;
+    const fast_staleness *s = &team->measures.staleness;
     fast_result *r = &team->run->result;
 
     r->staleness_mean = s->count > 0 ? (double)s->sum / (double)s->count : NAN;
@@ -284,10 +285,10 @@ void fast__team_measure(fast_team *team)
     r->staleness_p50 = quantile(s, 0.5);
     r->staleness_p95 = quantile(s, 0.95);
     memcpy(r->staleness, s->counts, sizeof r->staleness);
-    r->divergence = team->divergence;
-    if (team->momentum_weight > 0) {
-        r->momentum = team->momentum_sum / team->momentum_weight;
-        r->momentum_error = 1 / sqrt(team->momentum_weight);
+    r->divergence = team->measures.divergence;
+    if (team->measures.momentum_weight > 0) {
+        r->momentum = team->measures.momentum_sum / team->measures.momentum_weight;
+        r->momentum_error = 1 / sqrt(team->measures.momentum_weight);
     }
     r->completeness = completeness(team);
     measure_times(team);
@@ -298,9 +299,9 @@ void fast__team_measure(fast_team *team)
 bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out)
 {
     FAST_ASSERT(run != NULL && out != NULL);
-    if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->seats[rank])
+    if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->actors[rank])
         return false;
-    const fast_tally tally = run->team->seats[rank]->tally;
+    const fast_tally tally = run->team->actors[rank]->measures.tally;
     *out = fast__measure_split(&tally);
     return true;
 }

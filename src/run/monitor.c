@@ -2,28 +2,29 @@
 /*
  * Between the steps of a team's workers: which model is evaluated, and who stops when.
  *
- * Evaluation. Where replicas are identical, worker 0 copies its own when one is due and evaluates
- * the copy. Elsewhere there is a vote (represent.c): a synchronous worker adds its replica when its
- * own step is due; asynchronous ones when they next come by after somebody opened a vote, which is
- * when all workers together have taken as many steps as make one due. Who comes last evaluates;
- * those who ended or crashed are not waited for.
+ * Evaluation. Where replicas are identical, worker 0 copies its own when an evaluation is due and
+ * evaluates the copy. Elsewhere there is a vote (representative.c): a synchronous worker adds its
+ * replica when its own step is due; an asynchronous one after its current step once a vote is open,
+ * which is when all workers together have taken as many steps as make one due. The last worker to
+ * vote evaluates; workers that ended or crashed are not waited for.
  *
  * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
- * those who go on would wait for those who do not. A worker that is at step s and has not yet given
- * its part to the exchange that ends its period holds all others before the end of that period: so
+ * some would wait for workers that have stopped. A worker at step s that has not yet contributed to
+ * the exchange that ends its period holds all others before the end of that period: so
  *
  *     stop_step = (s / period + 1) period
  *
- * is a step that nobody has passed. Where workers exchange with neighbours only, those further away
- * may be ahead: there s is the largest step that anybody has begun; likewise where they do not meet
- * for long, with a period of 1. Other processes cannot read it;
- * there synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are
- * sent a message.
+ * is a step that nobody has passed. Where workers exchange with neighbours only, remote ones may be
+ * ahead: there s is the largest step that any worker has started. Workers that do not synchronise
+ * for a long time stop in that way too, with a period of 1. Other processes cannot read s: there
+ * synchronous workers agree by a small allreduce every AGREE steps, and asynchronous ones are sent
+ * a message.
  *
- * Judging takes time in which its worker does not go on, and no peer may fail for that: the world's
- * waits are held meanwhile. Workers of other processes know at which steps the first one judges.
+ * An evaluation takes time in which its worker makes no step, and no peer may fail for that: the
+ * world's waits are held meanwhile. Workers of other processes know at which steps the first one
+ * evaluates.
  *
- * Several processes. A far worker sends its replica to worker 0 when its program ends, and where
+ * Several processes. A remote worker sends its replica to worker 0 when its program ends, and where
  * workers are synchronous also at every vote. Asynchronous ones have no moment in common: their
  * votes in mid-run are of the first process's workers.
  */
@@ -39,30 +40,30 @@ enum { AGREE = 32 };
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
-static const int64_t HOUR_NS = 3600000000000; /* that judging in another process may take */
+static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 static const double LOSS_UNIT = 268435456.0; /* 2^28 */
 static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 
 /* A worker's own loss, for the policies that compare replicas. */
-static void note_loss(fast_seat *seat, double loss)
+static void note_loss(fast_team_actor *self, double loss)
 {
-    if (seat->loss_count < seat->team->represent.smooth)
-        seat->loss_count++;
-    seat->loss += (loss - seat->loss) / (double)seat->loss_count;
+    if (self->progress.loss_count < self->team->representative.smooth)
+        self->progress.loss_count++;
+    self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
 }
 
-void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
+void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
-    const int64_t epoch = (seat->trainer.step - 1) / seat->trainer.epoch_steps;
-    fast_epoch_sums *sums = &team->epochs[epoch % 2];
+    const int64_t epoch = (self->context.trainer.step - 1) / self->context.trainer.epoch_steps;
+    fast_epoch_sums *sums = &team->progress.epochs[epoch % 2];
 
-    fast__count(&seat->steps, 1);
+    fast__count(&self->measures.steps, 1);
     if (gradient)
-        note_loss(seat, gradient->loss);
-    fast__team_lock(seat);
+        note_loss(self, gradient->loss);
+    fast__team_lock(self);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
     if (gradient && sums->epoch == epoch && isfinite(gradient->loss)) {
@@ -74,107 +75,107 @@ void fast__monitor_step(fast_seat *seat, const fast_gradient *gradient)
         sums->correct += gradient->correct;
         sums->positions += gradient->positions;
     }
-    team->steps_sum++;
+    team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
-        run->times.samples += gradient->samples * team->workers / team->here;
-    run->step = team->steps_sum / team->here;
+        run->progress.times.samples += gradient->samples * team->workers / team->place.here;
+    run->step = team->progress.steps_sum / team->place.here;
     if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
         run->result.stop = "diverged";
     }
     if (run->finished)
-        atomic_store(&team->finished, true);
-    fast__team_unlock(seat);
+        atomic_store(&team->stop.finished, true);
+    fast__team_unlock(self);
 }
 
-void fast__monitor_move(fast_seat *seat, int64_t step)
+void fast__monitor_move(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
 
-    fast__team_lock(seat);
-    if (step < seat->trainer.step) /* what is left out is not counted, what comes again not twice */
-        team->steps_sum -= seat->trainer.step - step;
-    team->run->step = team->steps_sum / team->here;
-    seat->trainer.step = step;
-    fast__team_unlock(seat);
+    fast__team_lock(self);
+    if (step < self->context.trainer
+                   .step) /* what is left out is not counted, what comes again not twice */
+        team->progress.steps_sum -= self->context.trainer.step - step;
+    team->run->step = team->progress.steps_sum / team->place.here;
+    self->context.trainer.step = step;
+    fast__team_unlock(self);
 }
 
 /* The newest epoch that has sums becomes the run's. The mutex is held. */
 static void take_sums(fast_team *team)
 {
-    const fast_epoch_sums *a = &team->epochs[0];
-    const fast_epoch_sums *b = &team->epochs[1];
+    const fast_epoch_sums *a = &team->progress.epochs[0];
+    const fast_epoch_sums *b = &team->progress.epochs[1];
     const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
 
-    team->run->sums = (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
-                                       .batches = sums->batches,
-                                       .correct = sums->correct,
-                                       .positions = sums->positions };
+    team->run->progress.sums =
+        (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
+                         .batches = sums->batches,
+                         .correct = sums->correct,
+                         .positions = sums->positions };
 }
 
 /* Where a worker is now. */
-static fast_replica replica_of(const fast_seat *seat)
+static fast_voter replica_of(const fast_team_actor *self)
 {
-    const fast_trainer *t = &seat->trainer;
+    const fast_trainer *t = &self->context.trainer;
 
-    return (fast_replica){ .rank = t->rank,
-                           .w = t->w,
-                           .s = t->s,
-                           .loss = seat->loss_count > 0 ? seat->loss : NAN,
-                           .centre = t->centre,
-                           .centre_version = t->centre_version };
+    return (fast_voter){ .rank = t->rank,
+                         .w = t->w,
+                         .s = t->s,
+                         .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
+                         .centre = t->centre,
+                         .centre_version = t->centre_version };
 }
 
-void fast__monitor_cast(fast_vote *vote, const fast_seat *seat)
+void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self)
 {
-    const fast_replica replica = replica_of(seat);
+    const fast_voter replica = replica_of(self);
 
-    fast__vote_cast(seat->team, vote, &replica);
-    vote->near++;
+    fast__vote_cast(self->team, vote, &replica);
+    vote->local++;
 }
 
 /* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
-static void take_replica(const fast_seat *seat)
+static void take_replica(const fast_team_actor *self)
 {
-    fast_run *run = seat->team->run;
-    const fast_trainer *t = &seat->trainer;
-    float *slot;
+    fast_run *run = self->team->run;
+    const fast_trainer *t = &self->context.trainer;
 
-    seat->team->divergence = 0;
+    self->team->measures.divergence = 0;
     memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
     memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
-    for (int i = 0; (slot = fast__optimizer_slot(run->optimizer, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(seat->optimizer, i), (size_t)t->count * sizeof *slot);
+    fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
- * come by wait here, so that judging takes nothing from training. It takes no virtual time. */
-static fast_err judge(fast_seat *seat, int64_t step)
+ * come by wait here, so that evaluation takes nothing from training. It takes no virtual time. */
+static fast_err evaluate(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t step_before = run->step;
     fast_err err = FAST_OK;
 
-    if (!run->is_virtual)
-        fast__world_hold(team->world, INT64_MAX);
-    run->actor = seat->trainer.actor;
+    if (!run->clock.is_virtual)
+        fast__world_hold(team->place.world, INT64_MAX);
+    run->clock.actor = self->context.trainer.actor;
     run->step = step;
     take_sums(team);
-    if (!run->finished && run->step_judged != step &&
+    if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
-        err = fast__run_keep_due(run);
+        err = fast__run_save_due(run);
     else
-        fast__team_break(seat, err);
+        fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
-    run->actor = NULL;
-    if (!run->is_virtual)
-        fast__world_hold(team->world, fast_now(seat->trainer.actor) + 1);
+    run->clock.actor = NULL;
+    if (!run->clock.is_virtual)
+        fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
     if (run->finished)
-        atomic_store(&team->finished, true);
+        atomic_store(&team->stop.finished, true);
     return err;
 }
 
@@ -183,8 +184,8 @@ static void stop_all(fast_team *team, int64_t step, int64_t period)
 {
     long long none = INT64_MAX;
 
-    atomic_store(&team->stop, true);
-    atomic_compare_exchange_strong(&team->stop_step, &none,
+    atomic_store(&team->stop.now, true);
+    atomic_compare_exchange_strong(&team->stop.step, &none,
                                    (long long)((step / period + 1) * period));
 }
 
@@ -194,10 +195,10 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
     fast_vote *place = NULL;
 
     for (int i = 0; i < FAST_VOTES; i++) {
-        if (team->votes[i].step == step)
-            return &team->votes[i];
-        if (team->votes[i].step < 0)
-            place = &team->votes[i];
+        if (team->ballot.votes[i].step == step)
+            return &team->ballot.votes[i];
+        if (team->ballot.votes[i].step < 0)
+            place = &team->ballot.votes[i];
     }
     if (place)
         fast__vote_clear(team, place, step);
@@ -205,114 +206,114 @@ static fast_vote *vote_of(fast_team *team, int64_t step)
 }
 
 /* Everyone who is still there has voted. The mutex is held. */
-static void close_vote(fast_seat *seat, fast_vote *vote)
+static void close_vote(fast_team_actor *self, fast_vote *vote)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     const int64_t step = vote->step;
     fast_err err;
 
     fast__vote_count(team, vote);
     vote->step = -1;
-    team->vote_step = -1;
-    err = judge(seat, step);
-    if (!seat->err)
-        seat->err = err;
+    team->ballot.step = -1;
+    err = evaluate(self, step);
+    if (!self->err)
+        self->err = err;
 }
 
 /* Take part in the vote of `step`, or, with -1, in the one that is open. True once done, false if
  * there is no room for it yet. */
-static bool vote_once(fast_seat *seat, int64_t step)
+static bool vote_once(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
     fast_vote *vote;
 
-    fast__team_lock(seat);
+    fast__team_lock(self);
     if (step < 0) { /* the one that was seen may be closed since, and the next one open */
-        seat->votes_cast = team->votes_opened;
-        if (team->vote_step < 0) {
-            fast__team_unlock(seat);
+        self->progress.votes_cast = team->ballot.opened;
+        if (team->ballot.step < 0) {
+            fast__team_unlock(self);
             return true;
         }
     }
-    vote = vote_of(team, step < 0 ? team->vote_step : step);
+    vote = vote_of(team, step < 0 ? team->ballot.step : step);
     if (vote) {
-        fast__monitor_cast(vote, seat);
-        fast__measure_vote(seat);
-        seat->step_judged = t->step;
-        if (vote->near >= team->workers_up)
-            close_vote(seat, vote);
+        fast__monitor_cast(vote, self);
+        fast__measure_vote(self);
+        self->progress.step_judged = t->step;
+        if (vote->local >= team->progress.workers_up)
+            close_vote(self, vote);
     }
-    fast__team_unlock(seat);
+    fast__team_unlock(self);
     return vote != NULL;
 }
 
 /* Asynchronous strategies: open a vote when all steps together make one due. */
-static int64_t open_vote(fast_seat *seat)
+static int64_t open_vote(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     const fast_run *run = team->run;
     int64_t opened;
 
-    fast__team_lock(seat);
-    if (team->vote_step < 0 && run->step < run->step_count &&
-        fast__run_dues(run, run->config.evaluate_period, run->step) > team->votes_opened) {
-        team->vote_step = run->step;
-        team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
+    fast__team_lock(self);
+    if (team->ballot.step < 0 && run->step < run->step_count &&
+        fast__run_dues(run, run->config.evaluate_period, run->step) > team->ballot.opened) {
+        team->ballot.step = run->step;
+        team->ballot.opened = fast__run_dues(run, run->config.evaluate_period, run->step);
     }
-    opened = team->votes_opened;
-    fast__team_unlock(seat);
+    opened = team->ballot.opened;
+    fast__team_unlock(self);
     return opened;
 }
 
 /* What an identical strategy's worker 0 does at its own step. */
-static void judge_alone(fast_seat *seat, int64_t step)
+static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
 
-    fast__team_lock(seat);
+    fast__team_lock(self);
     if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
                            fast__run_is_due(run, run->config.checkpoint_period, step))) {
-        take_replica(seat);
-        seat->err = judge(seat, step);
+        take_replica(self);
+        self->err = evaluate(self, step);
     }
-    seat->step_judged = step;
-    fast__team_unlock(seat);
+    self->progress.step_judged = step;
+    fast__team_unlock(self);
 }
 
-/* Show how it goes, now and then; by the machine's clock also where time is virtual. Workers that
- * go on together do not meet at the lock for it. */
-static void progress(fast_seat *seat)
+/* Show progress ten times a second, by the machine's clock also where time is virtual. Workers in
+ * lockstep do not contend for the lock with it. */
+static void progress(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t now = fast__run_wall();
 
-    if (!fast__record_value(seat->trainer.actor, now - seat->shown_ns >= SHOW_NS))
+    if (!fast__record_value(self->context.trainer.actor, now - self->progress.shown_ns >= SHOW_NS))
         return;
-    seat->shown_ns = now;
-    fast__team_lock(seat);
-    if (fast__record_value(seat->trainer.actor, fast__run_is_time(run))) {
-        run->actor = seat->trainer.actor;
+    self->progress.shown_ns = now;
+    fast__team_lock(self);
+    if (fast__record_value(self->context.trainer.actor, fast__run_is_time(run))) {
+        run->clock.actor = self->context.trainer.actor;
         take_sums(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
-        run->actor = NULL;
+        run->clock.actor = NULL;
     }
-    fast__team_unlock(seat);
+    fast__team_unlock(self);
 }
 
 /* Was the run canceled? In a replay: was it then? */
-static bool is_canceled(fast_seat *seat)
+static bool is_canceled(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     const bool now = atomic_load(&team->run->cancel);
-    const bool then = fast__record_value(seat->trainer.actor, now);
+    const bool then = fast__record_value(self->context.trainer.actor, now);
 
     if (now && !then)
-        fast__record_stop(team->world, "the replay was canceled before its end");
+        fast__record_stop(team->place.world, "the replay was canceled before its end");
     if (then)
-        atomic_fetch_or(&team->why, FAST_WHY_CANCELED);
+        atomic_fetch_or(&team->stop.why, FAST_WHY_CANCELED);
     return now || then;
 }
 
@@ -321,7 +322,7 @@ static int why_stop(fast_team *team)
 {
     const fast_run *run = team->run;
 
-    if (atomic_load(&team->finished)) {
+    if (atomic_load(&team->stop.finished)) {
         fast__mutex_lock(&team->mutex);
         const bool target = strcmp(run->result.stop, "target") == 0;
         fast__mutex_unlock(&team->mutex);
@@ -330,28 +331,34 @@ static int why_stop(fast_team *team)
     return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
 }
 
-/* Does the team agree to stop? Across processes: by sums of flags at steps that all pass. */
-static fast_err agree(fast_seat *seat, bool *stop_out)
+fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out)
 {
-    fast_team *team = seat->team;
-    fast_trainer *t = &seat->trainer;
-    const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
     float flags[FAST_WHYS];
-    const int own = why_stop(team);
     int why = 0;
+
+    for (int i = 0; i < FAST_WHYS; i++)
+        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
+    FAST_TRY(fast_allreduce(group, flags, FAST_WHYS, FAST_SOON));
+    for (int i = 0; i < FAST_WHYS; i++)
+        why |= flags[i] > 0 ? 1 << i : 0;
+    atomic_fetch_or(&team->stop.why, why);
+    *stop_out = why != 0;
+    return FAST_OK;
+}
+
+/* Does the team agree to stop? Across processes: by sums of flags at steps that all pass. */
+static fast_err agree(fast_team_actor *self, bool *stop_out)
+{
+    fast_team *team = self->team;
+    fast_trainer *t = &self->context.trainer;
+    const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
+    const int own = why_stop(team);
 
     *stop_out = false;
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
-    for (int i = 0; i < FAST_WHYS; i++)
-        flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    FAST_TRY(fast_allreduce(t->group, flags, FAST_WHYS, FAST_SOON));
-    for (int i = 0; i < FAST_WHYS; i++)
-        why |= flags[i] > 0 ? 1 << i : 0;
-    atomic_fetch_or(&team->why, why);
-    *stop_out = why != 0;
-    return FAST_OK;
+    return fast__monitor_agree(team, t->group, own, stop_out);
 }
 
 /* Is something due at this step, or up to the end of the period that begins with it? */
@@ -362,32 +369,33 @@ static bool is_due_soon(const fast_run *run, fast_period period, const fast_trai
     return fast__run_dues(run, period, t->step + t->period) > fast__run_dues(run, period, before);
 }
 
-/* Another process judges at this step: its workers are late for the next exchange, and who has
- * passed that knows that they are back. The exchange before may not be over here when it is there,
- * and what is still to be sent waits for the judge, too: so it begins a period early. */
-static void wait_for_judges(fast_seat *seat)
+/* Another process evaluates at this step: its workers are late for the next exchange, and a worker
+ * that has passed that exchange knows that they are back. The exchange before may not be over here
+ * when it is there, and its messages wait for the evaluation too: so the hold starts a period
+ * early. */
+static void wait_for_evaluation(fast_team_actor *self)
 {
-    const fast_run *run = seat->team->run;
-    const fast_trainer *t = &seat->trainer;
+    const fast_run *run = self->team->run;
+    const fast_trainer *t = &self->context.trainer;
     const int64_t now = fast_now(t->actor);
 
     if (is_due_soon(run, run->config.evaluate_period, t) ||
         (run->config.checkpoint[0] && is_due_soon(run, run->config.checkpoint_period, t))) {
-        fast__world_hold(seat->team->world, now + HOUR_NS);
-        seat->step_held = t->step + t->period;
-    } else if (seat->step_held > 0 && t->step >= seat->step_held) {
-        fast__world_hold(seat->team->world, now + 1);
-        seat->step_held = 0;
+        fast__world_hold(self->team->place.world, now + HOUR_NS);
+        self->progress.step_held = t->step + t->period;
+    } else if (self->progress.step_held > 0 && t->step >= self->progress.step_held) {
+        fast__world_hold(self->team->place.world, now + 1);
+        self->progress.step_held = 0;
     }
 }
 
-/* A far worker's replica goes to worker 0. */
-static fast_err send_replica(const fast_seat *seat, uint64_t tag)
+/* Send a remote worker's replica to worker 0. */
+static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
 {
-    const fast_trainer *t = &seat->trainer;
+    const fast_trainer *t = &self->context.trainer;
     const size_t w_size = (size_t)t->count * sizeof(float);
     const size_t s_size = (size_t)t->state_count * sizeof(float);
-    const double loss = replica_of(seat).loss;
+    const double loss = replica_of(self).loss;
     fast_buffer *buffer;
     fast_msg *msg;
     fast_err err;
@@ -406,17 +414,17 @@ static fast_err send_replica(const fast_seat *seat, uint64_t tag)
 }
 
 /* Worker 0 takes the replicas of all workers of other processes into a vote, whenever they come. */
-static fast_err take_replicas(const fast_seat *seat, uint64_t tag, fast_vote *vote)
+static fast_err take_replicas(const fast_team_actor *self, uint64_t tag, fast_vote *vote)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
 
     for (int64_t i = 0; i < team->workers; i++) {
-        fast_err err = team->seats[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_replica replica = { .rank = i };
+        fast_err err = team->actors[i] ? FAST_EPEER : FAST_ETIMEDOUT;
+        fast_voter replica = { .rank = i };
         fast_msg *msg = NULL;
 
-        fast_actor_at(t->actor, t->step, "a far replica");
+        fast_actor_at(t->actor, t->step, "a remote replica");
         while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
             err = fast_receive(t->actor, t->worker_ids[i], tag, FAST_SOON, &msg);
         if (err == FAST_EPEER)
@@ -436,16 +444,16 @@ static fast_err take_replicas(const fast_seat *seat, uint64_t tag, fast_vote *vo
 /* Synchronous workers vote at their own step. There are places for two votes; a third waits. Those
  * of other processes send their replicas to worker 0, whose own comes last, so that the vote is
  * open until all others are in it. */
-static fast_err vote_together(fast_seat *seat)
+static fast_err vote_together(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    const fast_trainer *t = &seat->trainer;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
 
-    if (!team->first) {
-        seat->step_judged = t->step;
-        return send_replica(seat, TAG_VOTE);
+    if (!team->place.first) {
+        self->progress.step_judged = t->step;
+        return send_replica(self, TAG_VOTE);
     }
-    if (!team->alone && t->rank == 0) {
+    if (!team->place.alone && t->rank == 0) {
         fast_vote *vote = NULL;
 
         for (;;) {
@@ -456,176 +464,180 @@ static fast_err vote_together(fast_seat *seat)
                 break;
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
         }
-        FAST_TRY(take_replicas(seat, TAG_VOTE, vote));
+        FAST_TRY(take_replicas(self, TAG_VOTE, vote));
     }
-    while (!vote_once(seat, t->step))
+    while (!vote_once(self, t->step))
         FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
-    return seat->err;
+    return self->err;
 }
 
-/* May this worker take its next step, or is it the one at which all stop? With neighbours alone
- * (a topology), or with nobody, a worker is told to go on, and is counted as having begun, in one:
- * under a lock. */
-static bool is_last_step(fast_seat *seat)
+/* May this worker take its next step, or is it the one at which all stop? Where workers exchange
+ * with neighbours only (a topology), or run freely, the answer and the count of started steps
+ * change together, under a lock. */
+static bool is_last_step(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    fast_trainer *t = &seat->trainer;
-    const bool asked = is_canceled(seat) || atomic_load(&team->finished);
-    const bool apart = t->apart && team->alone, locked = team->topology || apart;
+    fast_team *team = self->team;
+    fast_trainer *t = &self->context.trainer;
+    const bool asked = is_canceled(self) || atomic_load(&team->stop.finished);
+    const bool free_running = t->apart && team->place.alone;
+    const bool locked = team->topology || free_running;
     bool stop;
 
     if (locked)
         fast__mutex_lock(&team->mutex);
     if (asked)
-        stop_all(team, locked && team->step_begun > t->step ? team->step_begun : t->step,
-                 apart ? 1 : t->period);
-    stop = t->step >= atomic_load(&team->stop_step);
+        stop_all(team,
+                 locked && team->progress.step_begun > t->step ? team->progress.step_begun
+                                                               : t->step,
+                 free_running ? 1 : t->period);
+    stop = t->step >= atomic_load(&team->stop.step);
     if (locked) {
-        if (!stop && t->step > team->step_begun)
-            team->step_begun = t->step;
+        if (!stop && t->step > team->progress.step_begun)
+            team->progress.step_begun = t->step;
         fast__mutex_unlock(&team->mutex);
     }
     return stop;
 }
 
-static bool synchronous_next(fast_seat *seat)
+static bool synchronous_next(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
     fast_run *run = team->run;
-    fast_trainer *t = &seat->trainer;
+    fast_trainer *t = &self->context.trainer;
     bool stop = false;
 
-    if (t->step >= t->step_count) /* the end is judged when all have come to it */
+    if (t->step >= t->step_count) /* the end is evaluated when all have come to it */
         return false;
-    if (!team->first)
-        wait_for_judges(seat);
-    if (seat->step_judged != t->step && t->step > 0) {
+    if (!team->place.first)
+        wait_for_evaluation(self);
+    if (self->progress.step_judged != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
-            seat->err = vote_together(seat);
+            self->err = vote_together(self);
         else if (team->strategy->identical && t->rank == 0)
-            judge_alone(seat, t->step);
-        if (!seat->err && run->config.checkpoint[0] &&
+            evaluate_alone(self, t->step);
+        if (!self->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
-            fast__owed_is_due(team, t->step))
-            seat->err = fast__gather_due(seat, t->step);
+            fast__saved_states_due(team, t->step))
+            self->err = fast__collect_due(self, t->step);
     }
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
-    stop = is_last_step(seat);
+    stop = is_last_step(self);
     fast_turn_end(t->actor);
-    if (!seat->err && !team->alone)
-        seat->err = agree(seat, &stop);
-    return !seat->err && !stop;
+    if (!self->err && !team->place.alone)
+        self->err = agree(self, &stop);
+    return !self->err && !stop;
 }
 
 /* Asynchronous workers of several processes: whoever stops tells those of the others, once. */
-static void spread_stop(fast_seat *seat, bool stop)
+static void spread_stop(fast_team_actor *self, bool stop)
 {
-    fast_team *team = seat->team;
-    fast_actor *actor = seat->trainer.actor;
+    fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
     fast_msg *msg;
 
     for (int64_t i = 0; i < team->workers; i++) {
         msg = fast__take(actor, team->ids[i], TAG_STOP);
         if (msg) {
-            atomic_fetch_or(&team->why, (int)msg->words[0]);
-            atomic_store(&team->stop, true);
+            atomic_fetch_or(&team->stop.why, (int)msg->words[0]);
+            atomic_store(&team->stop.now, true);
         }
         fast_msg_free(msg);
     }
     for (int64_t i = 0; stop && i < team->workers; i++) {
-        if (team->seats[i] || fast_msg_new(actor, TAG_STOP, &msg))
+        if (team->actors[i] || fast_msg_new(actor, TAG_STOP, &msg))
             continue;
         msg->words[0] = why_stop(team);
         (void)!fast_send(actor, team->ids[i], &msg); /* who is gone has stopped */
     }
 }
 
-static bool asynchronous_next(fast_seat *seat)
+static bool asynchronous_next(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    fast_trainer *t = &seat->trainer;
-    const int64_t opened = team->first ? open_vote(seat) : 0;
+    fast_team *team = self->team;
+    fast_trainer *t = &self->context.trainer;
+    const int64_t opened = team->place.first ? open_vote(self) : 0;
     bool first = false, stop;
 
     if (t->step >= t->step_count)
         return false;
-    if (seat->votes_cast < opened)
-        vote_once(seat, -1);
-    if (!team->alone)
-        spread_stop(seat, false);
+    if (self->progress.votes_cast < opened)
+        vote_once(self, -1);
+    if (!team->place.alone)
+        spread_stop(self, false);
     fast_turn_begin(t->actor, FAST_TURN_TEAM);
-    if (is_canceled(seat) || atomic_load(&team->finished))
-        first = !atomic_exchange(&team->stop, true);
-    stop = atomic_load(&team->stop);
+    if (is_canceled(self) || atomic_load(&team->stop.finished))
+        first = !atomic_exchange(&team->stop.now, true);
+    stop = atomic_load(&team->stop.now);
     fast_turn_end(t->actor);
-    if (first && !team->alone)
-        spread_stop(seat, true);
-    return !seat->err && !stop;
+    if (first && !team->place.alone)
+        spread_stop(self, true);
+    return !self->err && !stop;
 }
 
-bool fast__monitor_next(fast_seat *seat)
+bool fast__monitor_next(fast_team_actor *self)
 {
     const bool go_on =
-        seat->team->strategy->synchronous ? synchronous_next(seat) : asynchronous_next(seat);
+        self->team->strategy->synchronous ? synchronous_next(self) : asynchronous_next(self);
 
-    if (seat->err)
-        snprintf(seat->why, sizeof seat->why, "%s", fast_error_detail());
+    if (self->err)
+        snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
     else if (go_on)
-        progress(seat);
+        progress(self);
     return go_on;
 }
 
-void fast__monitor_return(fast_seat *seat)
+void fast__monitor_return(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
+    fast_team *team = self->team;
 
-    fast__team_lock(seat);
-    team->workers_up += seat->over; /* who crashed before it began is counted still */
-    seat->over = false;
-    seat->lost = false;
-    seat->votes_cast = team->votes_opened;
-    fast__team_unlock(seat);
+    fast__team_lock(self);
+    team->progress.workers_up += self->over; /* who crashed before it began is counted still */
+    self->over = false;
+    self->lost = false;
+    self->progress.votes_cast = team->ballot.opened;
+    fast__team_unlock(self);
 }
 
-fast_err fast__monitor_leave(fast_seat *seat)
+fast_err fast__monitor_leave(fast_team_actor *self)
 {
-    fast_team *team = seat->team;
-    const int64_t step = seat->trainer.step;
+    fast_team *team = self->team;
+    const int64_t step = self->context.trainer.step;
 
-    fast__team_lock(seat);
-    FAST_ASSERT(!seat->over);
-    seat->over = true;
-    team->workers_up--;
+    fast__team_lock(self);
+    FAST_ASSERT(!self->over);
+    self->over = true;
+    team->progress.workers_up--;
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
-        if (team->votes[i].step >= 0 && team->votes[i].near > 0 &&
-            team->votes[i].near >= team->workers_up)
-            close_vote(seat, &team->votes[i]);
-    fast__team_unlock(seat);
-    if (team->alone || seat->lost || (team->first && seat->trainer.rank != 0))
+        if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&
+            team->ballot.votes[i].local >= team->progress.workers_up)
+            close_vote(self, &team->ballot.votes[i]);
+    fast__team_unlock(self);
+    if (team->place.alone || self->lost || (team->place.first && self->context.trainer.rank != 0))
         return FAST_OK;
-    FAST_TRY(fast__gather_leave(seat, step));
+    FAST_TRY(fast__collect_leave(self, step));
     if (team->strategy->identical)
         return FAST_OK;
-    return team->first ? take_replicas(seat, TAG_LAST, &team->last) : send_replica(seat, TAG_LAST);
+    return team->place.first ? take_replicas(self, TAG_LAST, &team->ballot.last)
+                             : send_replica(self, TAG_LAST);
 }
 
 /* The replicas that the workers ended with become the representative. */
 static void take_ends(fast_team *team)
 {
-    fast_vote *vote = &team->last;
+    fast_vote *vote = &team->ballot.last;
 
     for (int64_t i = 0; i < team->workers && team->strategy->identical; i++)
-        if (team->seats[i]) {
-            take_replica(team->seats[i]);
+        if (team->actors[i]) {
+            take_replica(team->actors[i]);
             return;
         }
-    if (vote->near > 0) /* an earlier call counted them, and nobody has trained since */
+    if (vote->local > 0) /* an earlier call counted them, and nobody has trained since */
         return;
     for (int64_t i = 0; i < team->workers; i++)
-        if (team->seats[i] && !team->seats[i]->lost)
-            fast__monitor_cast(vote, team->seats[i]);
+        if (team->actors[i] && !team->actors[i]->lost)
+            fast__monitor_cast(vote, team->actors[i]);
     if (vote->count > 0)
         fast__vote_count(team, vote);
 }
@@ -633,16 +645,17 @@ static void take_ends(fast_team *team)
 fast_err fast__monitor_finish(fast_team *team)
 {
     fast_run *run = team->run;
-    const bool judged = run->step_judged == run->step && run->step_judged >= 0;
+    const bool evaluated =
+        run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
     take_sums(team);
-    if (team->first && strcmp(run->result.stop, "target") == 0)
+    if (team->place.first && strcmp(run->result.stop, "target") == 0)
         return FAST_OK; /* the model that reached it stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
-    if (!run->finished && !run->result.canceled && !judged && team->first &&
+    if (!run->finished && !run->result.canceled && !evaluated && team->place.first &&
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__phases_left(team) ? fast__run_keep_due(run) : FAST_OK;
+    return fast__phases_left(team) ? fast__run_save_due(run) : FAST_OK;
 }

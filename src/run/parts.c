@@ -7,7 +7,7 @@
 #include "codec/codec.h"
 #include "comm/allreduce.h"
 #include "comm/topology.h"
-#include "run/represent.h"
+#include "run/representative.h"
 #include "run/run.h"
 #include "run/simulate.h"
 #include "strategy/strategy.h"

@@ -4,7 +4,7 @@
  * after it ended:
  *
  *   loss           = sum of the batches' mean losses / batches
- *   train_accuracy = correct positions / judged positions
+ *   train_accuracy = correct positions / counted positions
  *   samples_per_s  = samples of this process / (time - evaluation - saving)
  *
  * Reading and tuning happen in fast_run_open(), before the clock starts. What several workers add
@@ -19,15 +19,15 @@
 
 void fast__run_measure(fast_run *run)
 {
-    const fast_run_sums *sums = &run->sums;
-    const fast_run_times *times = &run->times;
+    const fast_run_sums *sums = &run->progress.sums;
+    const fast_run_times *times = &run->progress.times;
     fast_result *r = &run->result;
     r->steps = run->step;
     r->samples = run->step * run->config.batch * run->config.accumulate * run->config.workers;
     r->epoch = run->step / run->learner->epoch_steps;
     r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
-    const bool judged = sums->positions > 0 && (run->foreign || run->train->classes > 0);
-    r->train_accuracy = judged ? (double)sums->correct / (double)sums->positions : NAN;
+    const bool counted = sums->positions > 0 && (run->foreign || run->data.train->classes > 0);
+    r->train_accuracy = counted ? (double)sums->correct / (double)sums->positions : NAN;
 
     int64_t total = times->total_ns;
     if (times->start_ns)
@@ -35,7 +35,7 @@ void fast__run_measure(fast_run *run)
     const int64_t training = total - times->pause_ns;
     r->time_s = (double)total * 1e-9;
     r->compute_s = (double)times->compute_ns * 1e-9;
-    r->virtual_time_s = run->is_virtual ? r->time_s : NAN;
+    r->virtual_time_s = run->clock.is_virtual ? r->time_s : NAN;
     r->samples_per_s = training > 0 && times->samples > 0
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
@@ -69,12 +69,12 @@ const fast_result *fast_run_result(const fast_run *run)
 bool fast_run_is_first(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return !run->team || run->team->first;
+    return !run->team || run->team->place.first;
 }
 
 int64_t fast_run_inputs(const fast_run *run)
 {
-    return run->train ? run->train->features : 0;
+    return run->data.train ? run->data.train->features : 0;
 }
 
 int64_t fast_run_outputs(const fast_run *run)

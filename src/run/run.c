@@ -14,8 +14,8 @@
 #include "run/run.h"
 
 #include "base/memory.h"
-#include "run/board.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
+#include "run/sink/tensorboard.h"
 #include "run/team.h"
 
 #include <math.h>
@@ -86,13 +86,14 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
 {
     if (!train) {
         const uint64_t seed = (uint64_t)run->config.seed;
-        FAST_TRY(fast__data_open(run->config.data, seed, &run->train_own, &run->test_own,
-                                 &run->data_note));
+        FAST_TRY(fast__data_open(run->config.data, seed, &run->data.train_own, &run->data.test_own,
+                                 &run->text.data_note));
         if (strcmp(run->config.data, "auto") == 0)
             snprintf(run->config.data, sizeof run->config.data, "%s",
-                     run->data_note ? "digits" : "fashion-mnist");
+                     run->text.data_note ? "digits" : "fashion-mnist");
         if (run->config.holdout > 0)
-            FAST_TRY(fast__data_hold_out(run->config.holdout, &run->train_own, &run->test_own));
+            FAST_TRY(fast__data_hold_out(run->config.holdout, &run->data.train_own,
+                                         &run->data.test_own));
     } else {
         if (run->config.holdout > 0)
             return fast__fail(FAST_EINVAL,
@@ -101,14 +102,14 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
                               run->config.holdout);
         snprintf(run->config.data, sizeof run->config.data, "own");
     }
-    run->train = train ? train : run->train_own;
-    run->test = test ? test : train ? NULL : run->test_own;
-    if (!run->test)
+    run->data.train = train ? train : run->data.train_own;
+    run->data.test = test ? test : train ? NULL : run->data.test_own;
+    if (!run->data.test)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
-    FAST_ASSERT(run->train != NULL);
+    FAST_ASSERT(run->data.train != NULL);
 
-    const fast_data *a = run->train;
-    const fast_data *b = run->test;
+    const fast_data *a = run->data.train;
+    const fast_data *b = run->data.test;
     if (b && (b->features != a->features || b->positions != a->positions ||
               b->outputs != a->outputs || b->classes != a->classes || b->tokens != a->tokens))
         return fast__fail(FAST_EINVAL,
@@ -119,14 +120,14 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     return FAST_OK;
 }
 
-/* A target is an accuracy of a test set. What a learner of the caller's judges is its business. */
+/* A target is an accuracy of a test set. A learner of the caller's decides what it counts. */
 static fast_err check_target(const fast_run *run)
 {
-    const fast_data *a = run->train;
-    const bool judged =
-        run->foreign ? run->foreign->kind.evaluate && (!a || run->test) : run->test != NULL;
+    const fast_data *a = run->data.train;
+    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || run->data.test)
+                                      : run->data.test != NULL;
 
-    if (run->config.target > 0 && !judged)
+    if (run->config.target > 0 && !counted)
         return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
                           run->config.target, run->config.data);
     if (run->config.target > 0 && a && a->classes == 0)
@@ -159,7 +160,7 @@ static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
 /* A graph, by name or of the caller's. The model's level checks that it fits the data. */
 static fast_err open_graph(fast_run *run, const fast_network *network)
 {
-    const fast_data *data = run->train;
+    const fast_data *data = run->data.train;
     fast_model_input input = { .rank = data->rank,
                                .outputs = data->outputs,
                                .tokens = data->tokens,
@@ -168,7 +169,7 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
                                .positions = data->positions };
     memcpy(input.shape, data->shape, sizeof input.shape);
     if (!network)
-        return fast__model_open(run->config.model, &input, &run->graph, &run->model_text);
+        return fast__model_open(run->config.model, &input, &run->graph, &run->text.model);
     snprintf(run->config.model, sizeof run->config.model, "own");
     return fast__network_fit(network, &input, &run->graph);
 }
@@ -186,16 +187,17 @@ static fast_err open_loaders(fast_run *run)
                                             strcmp(c->augment, "no") == 0 ? NULL : c->augment,
                                         .prefetch = c->prefetch_count,
                                         .shuffle = true };
-    if (!run->train)
+    if (!run->data.train)
         return FAST_OK;
-    FAST_TRY(fast__loader_new(run->train, &train, &run->loader));
-    if (!run->test)
+    FAST_TRY(fast__loader_new(run->data.train, &train, &run->data.loader));
+    if (!run->data.test)
         return FAST_OK;
     const fast_loader_options test = { .seed = (uint64_t)c->seed,
-                                       .batch = c->batch < run->test->count ? c->batch
-                                                                            : run->test->count,
+                                       .batch = c->batch < run->data.test->count
+                                                    ? c->batch
+                                                    : run->data.test->count,
                                        .partial = true };
-    return fast__loader_new(run->test, &test, &run->test_loader);
+    return fast__loader_new(run->data.test, &test, &run->data.test_loader);
 }
 
 const fast_layout *fast__run_params(const fast_run *run)
@@ -208,8 +210,8 @@ static int64_t epoch_steps_of(const fast_run *run)
 {
     const fast_run_config *c = &run->config;
 
-    return run->loader ? fast__loader_steps(run->loader)
-                       : run->foreign->kind.samples / c->workers / c->accumulate / c->batch;
+    return run->data.loader ? fast__loader_steps(run->data.loader)
+                            : run->foreign->kind.samples / c->workers / c->accumulate / c->batch;
 }
 
 static fast_err open_rule(fast_run *run)
@@ -228,7 +230,7 @@ static fast_err open_rule(fast_run *run)
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
     FAST_TRY(fast__optimizer_new(c->optimizer, fast__run_params(run), &run->optimizer));
-    run->by_range = fast__optimizer_by_range(run->optimizer);
+    run->progress.by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
@@ -261,8 +263,8 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
 {
     const fast_foreign_options options = { .foreign = run->foreign,
                                            .loader = loader,
-                                           .test = run->test_loader,
-                                           .data = run->train,
+                                           .test = run->data.test_loader,
+                                           .data = run->data.train,
                                            .worker = worker,
                                            .workers = run->config.workers,
                                            .batch = run->config.batch,
@@ -278,7 +280,7 @@ static fast_err open_learner(fast_run *run)
 {
     const fast_run_config *c = &run->config;
     if (run->foreign)
-        return fast__run_foreign(run, 0, run->loader, &run->learner);
+        return fast__run_foreign(run, 0, run->data.loader, &run->learner);
     const fast_engine_options options = fast__run_engine_options(run);
     FAST_TRY(run->engine->compile(run->graph, &options, &run->program));
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
@@ -287,8 +289,8 @@ static fast_err open_learner(fast_run *run)
                                          .engine = run->engine,
                                          .program = run->program,
                                          .workspace = run->workspace,
-                                         .loader = run->loader,
-                                         .test = run->test_loader,
+                                         .loader = run->data.loader,
+                                         .test = run->data.test_loader,
                                          .accumulate = c->accumulate,
                                          .seed = (uint64_t)c->seed };
     return fast__native_new(&native, &run->learner);
@@ -300,9 +302,9 @@ static fast_err open_predict(fast_run *run)
     int64_t count = 0;
     if (run->foreign)
         return FAST_OK;
-    if (!fast__mul_size(run->config.batch, run->train->features, &count))
+    if (!fast__mul_size(run->config.batch, run->data.train->features, &count))
         return fast__fail(FAST_ENOMEM, "batch=%lld is too large", (long long)run->config.batch);
-    return fast__alloc("samples to predict", count, sizeof(float), &run->predict_x);
+    return fast__alloc("samples to predict", count, sizeof(float), &run->data.predict_x);
 }
 
 /* The text of every option, "auto" resolved, for fast_run_option(). */
@@ -314,14 +316,14 @@ static fast_err open_texts(fast_run *run)
         fast__config_text(o, &run->config, text, sizeof text);
         size += strlen(text) + 1;
     }
-    FAST_TRY(fast__alloc("option texts", (int64_t)size, 1, &run->texts));
-    char *end = run->texts;
+    FAST_TRY(fast__alloc("option texts", (int64_t)size, 1, &run->text.options));
+    char *end = run->text.options;
     for (const fast_option *o = fast__run_options; o->name; o++) {
         fast__config_text(o, &run->config, text, sizeof text);
         memcpy(end, text, strlen(text) + 1);
         end += strlen(text) + 1;
     }
-    FAST_ASSERT(end == run->texts + size);
+    FAST_ASSERT(end == run->text.options + size);
     return FAST_OK;
 }
 
@@ -340,7 +342,7 @@ static fast_err open_like(void *ctx, const char *const *options, fast_run **out)
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
-    FAST_TRY(fast__keep_command(options, &run->command));
+    FAST_TRY(fast__keep_command(options, &run->text.command));
     FAST_TRY(check_words(run));
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));
@@ -356,7 +358,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     FAST_TRY(open_learner(run));
     FAST_TRY(open_predict(run));
     if (fast__codec_is_auto(run)) {
-        const own_parts same = { own->network, run->train, NULL, NULL, own->strategy };
+        const own_parts same = { own->network, run->data.train, NULL, NULL, own->strategy };
         FAST_TRY(fast__run_codec_auto(run, options, open_like, (void *)(uintptr_t)&same));
     }
     FAST_TRY(fast__team_new(run, &run->team));
@@ -374,8 +376,8 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
     FAST_TRY(fast__alloc("a run", 1, sizeof *run, &run));
-    run->step_saved = -1;
-    run->step_judged = -1;
+    run->progress.step_saved = -1;
+    run->progress.step_evaluated = -1;
     run->result.test_loss = run->result.test_accuracy = NAN;
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
@@ -433,16 +435,16 @@ void fast_run_close(fast_run *run)
 {
     if (!run)
         return;
-    if (run->log)
-        fclose(run->log);
-    fast__board_free(run);
+    if (run->sinks.log)
+        fclose(run->sinks.log);
+    fast__tensorboard_free(run);
     fast__team_free(run->team);
     fast__run_codec_close(run);
-    fast__free(run->texts);
+    fast__free(run->text.options);
     fast__free(run->json);
-    fast__keep_free(run);
-    fast__free(run->command);
-    fast__free(run->predict_x);
+    fast__store_sink_free(run);
+    fast__free(run->text.command);
+    fast__free(run->data.predict_x);
     if (run->learner)
         run->learner->ops->free(run->learner);
     if (run->engine) {
@@ -451,20 +453,20 @@ void fast_run_close(fast_run *run)
     }
     fast__schedule_free(run->schedule);
     fast__optimizer_free(run->optimizer);
-    fast__loader_free(run->test_loader);
-    fast__loader_free(run->loader);
+    fast__loader_free(run->data.test_loader);
+    fast__loader_free(run->data.loader);
     fast__graph_free(run->graph);
     fast__foreign_close(run->foreign);
-    fast__free(run->model_text);
-    fast_data_free(run->test_own);
-    fast_data_free(run->train_own);
+    fast__free(run->text.model);
+    fast_data_free(run->data.test_own);
+    fast_data_free(run->data.train_own);
     fast__free(run);
 }
 
 const char *fast_run_option(const fast_run *run, const char *name)
 {
     FAST_ASSERT(run != NULL);
-    const char *text = run->texts;
+    const char *text = run->text.options;
     for (const fast_option *o = fast__run_options; o->name; o++) {
         if (strcmp(o->name, name) == 0)
             return text;
@@ -476,8 +478,8 @@ const char *fast_run_option(const fast_run *run, const char *name)
 void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx)
 {
     FAST_ASSERT(run != NULL);
-    run->watch = watch;
-    run->watch_ctx = ctx;
+    run->sinks.watch = watch;
+    run->sinks.watch_ctx = ctx;
 }
 
 void fast_run_cancel(fast_run *run)

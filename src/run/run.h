@@ -16,25 +16,19 @@
 #include <stdatomic.h>
 
 /*
- * What the files of a run share. The way of a run through this folder:
+ * Types that the files of a run share. From options to results:
  *
- *   options.c     text -> fast_run_config           every option exists in one table
- *   run.c         config -> data, graph, program, loaders, learner, optimizer, schedule
- *   train.c       the loop: gradient, update, evaluation, target, cancel, events
- *   team.c        several workers: seats on a transport; trainer.c: what strategies call;
- *                 monitor.c: what happens between their steps; measure.c: what they measured;
- *                 represent.c, members.c: which model stands for them;
- *                 then.c: a change of strategy; codec.c: sums that codecs make shorter;
- *                 codec_auto.c: which codec does; owed.c: what codecs owe, in checkpoints
- *   checkpoint.c  a run -> file -> the same run, to the bit
- *   weights.c     the weights alone, as safetensors
- *   result.c      what was measured; forecast.c: what a step should take
- *   json.c        the same, the options and the machine as JSON
- *   keep.c        a run -> the store, by a thread of its own
- *   predict.c     outputs for the caller's samples
- *   bench.c       `fast bench engine`, beside the bound that peak.c measures
- *   parts.c       every registry as one kind of list; features.c: what this build has
- *   clock.c       the time, asked for in one place
+ *   options.c        text -> fast_run_config; every option is in one table
+ *   run.c            config -> data, graph, program, loaders, learner, optimizer, schedule
+ *   train.c          one worker: gradient, update, evaluation, target, cancel, events
+ *   team.h           several workers: actors with a trainer each, on a transport; phases.c: a
+ *                    change of strategy; codec_checks.c, codec_auto.c: codecs
+ *   evaluation/      the representative model of several replicas, ensembles, inference
+ *   checkpoint/      a run -> file -> the run, to the bit; weights alone
+ *   sink/            events -> the run store, TensorBoard
+ *   result.c         measures; forecast.c: the forecast of a step's time; json.c: both as JSON
+ *   parts.c          every registry as one kind of list; features.c: the parts of this build
+ *   run_clock.c      the time, asked for in one place
  */
 
 enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
@@ -58,7 +52,7 @@ typedef struct fast_period {
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
     char model[FAST_PATH_MAX];      /* name:key=value,... or file:PATH */
-    char data[FAST_PATH_MAX];       /* likewise; auto */
+    char data[FAST_PATH_MAX];       /* name:key=value,... or file:PATH; auto */
     char engine[32];                /* name; auto */
     int64_t workers;                /* actors that compute gradients */
     int64_t epochs;                 /* unless `steps` is given */
@@ -69,7 +63,7 @@ typedef struct fast_run_config {
     char lr[32];                    /* base learning rate, or "auto" until the rule is known */
     double rate;                    /* the same as a number; 0 while it is "auto" */
     char optimizer[FAST_SPEC_MAX];  /* name:key=value,... */
-    char schedule[FAST_SPEC_MAX];   /* likewise */
+    char schedule[FAST_SPEC_MAX];   /* name:key=value,... */
     int64_t seed;                   /* of everything random */
     double target;                  /* test accuracy that ends the run; 0: none */
     double holdout;                 /* part of the training set to test on instead; 0: none */
@@ -92,7 +86,7 @@ typedef struct fast_run_config {
     char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
     char codec[FAST_SPEC_MAX];      /* a chain; none */
-    char codec_down[FAST_SPEC_MAX]; /* likewise */
+    char codec_down[FAST_SPEC_MAX]; /* a chain; none */
     int feedback;                   /* auto, yes, no */
     int codec_scope;                /* auto, layer, model */
     int64_t codec_small;            /* elements */
@@ -104,7 +98,7 @@ typedef struct fast_run_config {
     char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
     char record[FAST_PATH_MAX];     /* a file for a recording; "" */
     char replay[FAST_PATH_MAX];     /* a recording to repeat; "" */
-    char store[FAST_PATH_MAX];      /* where the run is kept: a file, auto, none or "" */
+    char store[FAST_PATH_MAX];      /* the run store: a file, auto, none or "" */
     char name[128];                 /* of the run; "" */
     char batch_of[128];             /* the comparison that it is part of; "" */
 
@@ -135,7 +129,7 @@ typedef struct fast_run_sums {
     double loss;       /* of the batches' means */
     int64_t batches;   /* summed so far */
     int64_t correct;   /* positions */
-    int64_t positions; /* judged */
+    int64_t positions; /* counted */
 } fast_run_sums;
 
 /* How long the first steps took to compute, from which a real machine's are foretold. */
@@ -147,7 +141,7 @@ typedef struct fast_first {
 
 /* Where the time of this process went. */
 typedef struct fast_run_times {
-    int64_t start_ns;    /* of the call of fast_run_train() that goes on; 0 between calls */
+    int64_t start_ns;    /* of the current call of fast_run_train(); 0 between calls */
     int64_t compute_ns;  /* in gradients and updates */
     int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
     int64_t evaluate_ns; /* the part of it that is evaluation */
@@ -159,65 +153,92 @@ typedef struct fast_run_times {
     int64_t wall_ns;     /* of finished calls, by the machine's clock */
 } fast_run_times;
 
-struct fast_run {
-    fast_run_config config;
-    char *texts;           /* canonical text of every option, one after the other */
-    const char *data_note; /* said at the start; or NULL */
-    char resume_note[256]; /* said at the start; "" */
-    char codec_note[512];  /* likewise: what codec=auto chose, and why */
+/* Texts that a run owns. */
+typedef struct fast_run_text {
+    char *options;         /* canonical text of every option, one after the other */
+    const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
+    char resume_note[256]; /* told at the start; "": nothing to tell */
+    char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
+    char *model;           /* the network in its language; NULL for a network of the caller's */
+    char *command;         /* the words that repeat the run, quoted for a shell */
+} fast_run_text;
 
-    /* The parts, in the order in which they are made; freed in reverse. */
-    fast_data *train_own; /* NULL where the caller's is borrowed */
-    fast_data *test_own;
-    const fast_data *train; /* NULL: a learner makes its batches itself */
-    const fast_data *test;  /* NULL: no evaluation */
-    fast_foreign *foreign;  /* a learner of the caller's instead of what follows; or NULL */
-    fast_graph *graph;
-    char *model_text; /* the network in its language; NULL for a network of the caller's */
-    const fast_engine *engine;
-    fast_program *program;
-    fast_workspace *workspace;
-    fast_loader *loader;      /* NULL without data */
+/* Data sets and their loaders. */
+typedef struct fast_run_data {
+    fast_data *train_own;     /* NULL where the caller's is borrowed */
+    fast_data *test_own;      /* NULL where the caller's is borrowed */
+    const fast_data *train;   /* NULL: a learner makes its batches itself */
+    const fast_data *test;    /* NULL: no evaluation */
+    fast_loader *loader;      /* of one worker; NULL without data */
     fast_loader *test_loader; /* NULL without a test set */
-    fast_learner *learner;
-    fast_optimizer *optimizer;
-    fast_schedule *schedule;
-    void *log;          /* FILE of --log, or NULL */
-    float *predict_x;   /* [batch][features]: normalised samples of fast_run_predict() */
-    uint64_t data_hash; /* of the training set; 0 until it is asked for */
+    float *predict_x;         /* [batch][features]: normalised samples of fast_run_predict() */
+    uint64_t hash;            /* of the training set; 0 until it is asked for */
+} fast_run_data;
 
-    /* Progress. */
-    int64_t step;       /* steps taken: the next batch's number */
-    int64_t step_count; /* in all */
-    double lr;          /* of the step being taken */
-    fast_run_sums sums;
-    fast_run_times times;
-    fast_first first; /* of one worker */
-    fast_result result;
-    char *json;           /* the result as text that was lent; or NULL */
-    bool finished;        /* the target was reached, or the loss is not a number */
-    int64_t step_saved;   /* of the last checkpoint; -1 before one */
-    bool keep_failed;     /* the last checkpoint in mid-run could not be written, which was said */
-    int64_t step_judged;  /* of the last evaluation; -1 before one */
-    bool by_range;        /* the optimizer may be applied as gradients are reported */
-    atomic_bool cancel;   /* set by any thread and by signal handlers */
-    fast_event_fn *watch; /* or NULL */
-    void *watch_ctx;
+/* Progress of the training. */
+typedef struct fast_run_progress {
+    double lr;              /* learning rate of the current step */
+    fast_run_sums sums;     /* of the current epoch */
+    fast_run_times times;   /* of this process */
+    fast_first first;       /* steps of one worker */
+    int64_t step_saved;     /* of the last checkpoint; -1 before one */
+    int64_t step_evaluated; /* of the last evaluation; -1 before one */
+    bool save_failed;       /* the last checkpoint in mid-run was not written, which was told */
+    bool by_range;          /* the optimizer may be applied as gradients are reported */
+} fast_run_progress;
 
-    char *command;          /* the words that repeat the run, quoted for a shell */
-    struct fast_keep *keep; /* who keeps it in the store; or NULL */
-    /* Its event file for TensorBoard; or NULL. */
-    struct fast_board *board;
+/* Where events go. */
+typedef struct fast_run_sinks {
+    void *log;                      /* FILE of --log, or NULL */
+    fast_event_fn *watch;           /* the caller's; or NULL */
+    void *watch_ctx;                /* argument of watch */
+    int64_t shown_ns;               /* of the last progress event, by the machine's clock */
+    struct fast_store_sink *store;  /* the store writer; or NULL */
+    struct fast_tensorboard *board; /* the event file for TensorBoard; or NULL */
+} fast_run_sinks;
+
+/* Codecs of a run. */
+typedef struct fast_run_codecs {
+    struct fast_chain *chains[2];  /* of the options codec and codec_down */
+    const struct fast_chain *up;   /* of messages that workers send, in the current phase */
+    const struct fast_chain *down; /* of answers, in the current phase */
+} fast_run_codecs;
+
+/* The run's clock. */
+typedef struct fast_run_clock {
+    fast_actor *actor; /* whose clock is the run's just now; NULL: the machine's is */
+    bool is_virtual;   /* time is simulated: whatever actors do not do takes none */
+} fast_run_clock;
+
+struct fast_run {
+    fast_run_config config; /* options */
+    fast_run_text text;     /* canonical options, notes, command */
+
+    /* Parts, in the order in which they are made; freed in reverse. */
+    fast_run_data data;        /* sets and loaders */
+    fast_foreign *foreign;     /* a learner of the caller's instead of the next four; or NULL */
+    fast_graph *graph;         /* of the network */
+    const fast_engine *engine; /* that runs it */
+    fast_program *program;     /* the graph compiled for the engine */
+    fast_workspace *workspace; /* of the run's own learner */
+    fast_learner *learner;     /* of one worker, or the representative model of several */
+    fast_optimizer *optimizer; /* of `learner` */
+    fast_schedule *schedule;   /* learning rates */
+
+    int64_t step;               /* steps taken: the next batch's number */
+    int64_t step_count;         /* steps to take */
+    fast_run_progress progress; /* since it was opened */
+    fast_result result;         /* as of the last measurement */
+    char *json;                 /* the result as text that was lent; or NULL */
+    bool finished;              /* the target was reached, or the loss is not a number */
+    atomic_bool cancel;         /* set by any thread and by signal handlers */
+    fast_run_sinks sinks;       /* of events */
 
     /* Several workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
-    struct fast_chain *chains[2];         /* of the options codec and codec_down */
-    const struct fast_chain *codec;       /* what workers send, in the phase that goes on */
-    const struct fast_chain *codec_down;  /* what comes back */
+    fast_run_codecs codecs;               /* of messages */
     struct fast_team *team;               /* NULL: one worker, which needs no actors */
-    fast_actor *actor;                    /* whose clock is the run's just now; or NULL */
-    bool is_virtual;                      /* time is simulated: what actors do not do takes none */
-    int64_t shown_ns;                     /* of the last progress event, by the machine's clock */
+    fast_run_clock clock;                 /* of the run */
 };
 
 /* The time, as the run sees it: that of the actor who drives it just now, else the machine's. */
@@ -264,14 +285,14 @@ void fast__run_forecast(fast_run *run);
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
 
-/* How often something with this period was due in the first `step` steps, the end apart. */
+/* How often something with this period was due in the first `step` steps, without the end. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
 /* Is it due after `step` steps? The end counts, unless never. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
 /* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
 fast_err fast__run_evaluate(fast_run *run);
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
-fast_err fast__run_keep_due(fast_run *run);
+fast_err fast__run_save_due(fast_run *run);
 
 /* Take one step: gradient, update, sums. */
 fast_err fast__run_step(fast_run *run);

@@ -4,20 +4,17 @@
  *
  *   strategy -> roles, topology      checked when the run is opened
  *   transport -> world               when it trains: which actors live in this process
- *   seats                            a learner, a loader, a rule for each of them, kept for the
- *                                    next call after a cancel
+ *   actors                           a learner, a loader and a context for each (team_actor.c),
+ *                                    which outlive the world and serve the next call
  *
- * Every replica begins with the run's own weights (initial, loaded or resumed). On `sim` learners
- * take turns with a workspace for each thread that computes; elsewhere each has its own.
- *
- * A synchronous team fails with its first worker. An asynchronous one goes on with those who are
+ * A synchronous team fails with its first worker. An asynchronous one continues with those who are
  * left: what happened to the others is a note. Where a team is spread over processes, each has its
- * own fast_team and they meet in messages only; the one with worker 0 speaks for all.
+ * own fast_team and they exchange messages only; the one with worker 0 speaks for all.
  */
 #include "run/team.h"
 
 #include "base/memory.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,223 +25,9 @@ static bool is_sim(const fast_team *team)
     return strcmp(team->run->config.transport, "sim") == 0;
 }
 
-/* Seats. */
-
-static void seat_free(const fast_run *run, fast_seat *seat)
-{
-    if (!seat)
-        return;
-    fast__seat_unshare(seat);
-    if (seat->learner)
-        seat->learner->ops->free(seat->learner);
-    if (seat->workspace)
-        run->engine->workspace_free(seat->workspace);
-    fast__optimizer_free(seat->optimizer);
-    fast__loader_free(seat->loader);
-    fast__codec_uncut(seat);
-    fast__coded_free(seat->coded);
-    fast__flows_drop(&seat->flows);
-    fast__kept_drop(seat);
-    fast__spaces_drop(seat);
-    fast__factors_free(seat);
-    fast__free(seat->first);
-    fast__free(seat->centre);
-    fast__free(seat->carried);
-    fast__free(seat);
-}
-
-/* Begin with the run's model and its rule's state. */
-static void seat_reset(fast_seat *seat)
-{
-    const fast_run *run = seat->team->run;
-    fast_trainer *t = &seat->trainer;
-    float *slot;
-
-    memcpy(t->w, run->learner->w, (size_t)t->count * sizeof *t->w);
-    memcpy(t->s, run->learner->s, (size_t)t->state_count * sizeof *t->s);
-    for (int i = 0; (slot = fast__optimizer_slot(seat->optimizer, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(run->optimizer, i), (size_t)t->count * sizeof *slot);
-    if (seat->carried)
-        memset(seat->carried, 0, 2 * (size_t)t->workers * sizeof *seat->carried);
-    if (seat->coded)
-        fast__coded_restart(seat->coded, run->step);
-    fast__flows_drop(&seat->flows);
-    fast__kept_drop(seat);
-    fast__spaces_drop(seat);
-    fast__codec_uncut(seat);
-    fast__factors_forget(seat);
-    seat->settle = NULL;
-    t->step = seat->step_begun = run->step;
-    t->centre = NULL;
-    seat->step_judged = -1;
-    seat->loss = 0;
-    seat->loss_count = 0;
-}
-
-static fast_err seat_worker(fast_seat *seat)
-{
-    fast_team *team = seat->team;
-    fast_run *run = team->run;
-    const fast_run_config *c = &run->config;
-    fast_trainer *t = &seat->trainer;
-    const fast_loader_options options = { .seed = (uint64_t)c->seed,
-                                          .batch = c->batch,
-                                          .workers = team->workers,
-                                          .worker = t->rank,
-                                          .accumulate = c->accumulate,
-                                          .shard = (fast_shard)c->shard,
-                                          .alpha = c->alpha,
-                                          .augment =
-                                              strcmp(c->augment, "no") == 0 ? NULL : c->augment,
-                                          .prefetch = is_sim(team) ? 0 : c->prefetch_count,
-                                          .shuffle = true };
-    fast_native_options native = { .graph = run->graph,
-                                   .engine = run->engine,
-                                   .program = run->program,
-                                   .accumulate = c->accumulate,
-                                   .seed = (uint64_t)c->seed };
-
-    if (run->train)
-        FAST_TRY(fast__loader_new(run->train, &options, &seat->loader));
-    native.loader = seat->loader;
-    if (run->foreign) {
-        FAST_TRY(fast__run_foreign(run, t->rank, seat->loader, &seat->learner));
-    } else if (is_sim(team)) {
-        native.workspaces = &team->workspaces;
-        FAST_TRY(fast__native_new(&native, &seat->learner));
-    } else {
-        FAST_TRY(run->engine->workspace_new(run->program, &seat->workspace));
-        native.workspace = seat->workspace;
-        FAST_TRY(fast__native_new(&native, &seat->learner));
-    }
-    FAST_TRY(
-        fast__alloc("contributions", 2 * team->workers, sizeof *seat->carried, &seat->carried));
-    t->w = seat->learner->w;
-    t->g = seat->learner->g;
-    t->s = seat->learner->s;
-    return FAST_OK;
-}
-
-static fast_err seat_server(fast_seat *seat)
-{
-    fast_trainer *t = &seat->trainer;
-
-    FAST_TRY(fast__alloc("a server's parameters", t->count + t->state_count, sizeof(float),
-                         &seat->first));
-    t->w = seat->first;
-    t->s = seat->first + t->count;
-    return FAST_OK;
-}
-
-static fast_err seat_new(fast_team *team, int64_t i, fast_seat **out)
-{
-    fast_run *run = team->run;
-    const bool worker = i < team->workers;
-    fast_seat *seat = NULL;
-    fast_err err;
-
-    FAST_TRY(fast__alloc("a worker", 1, sizeof *seat, &seat));
-    seat->team = team;
-    seat->step_judged = -1;
-    seat->trainer = (fast_trainer){ .topology = team->topology,
-                                    .rank = worker ? i : i - team->workers,
-                                    .workers = team->workers,
-                                    .servers = team->phases[team->phase].servers,
-                                    .worker_ids = team->ids,
-                                    .server_ids = team->ids + team->workers,
-                                    .count = run->learner->params.count,
-                                    .state_count = run->learner->state.count,
-                                    .step_count = team->phases[team->phase].end,
-                                    .epoch_steps = run->learner->epoch_steps,
-                                    .parts = run->learner->parts > 1 ? run->learner->parts : 1,
-                                    .period = 1,
-                                    .run = seat };
-    err = worker ? seat_worker(seat) : seat_server(seat);
-    if (!err)
-        err = fast__optimizer_new(run->config.optimizer, fast__run_params(run), &seat->optimizer);
-    if (err) {
-        seat_free(run, seat);
-        return err;
-    }
-    seat_reset(seat);
-    err = fast__owed_begin(seat);
-    if (err)
-        seat_free(run, seat);
-    else
-        *out = seat;
-    return err;
-}
-
-/* Programs. */
-
-static fast_seat *sit_down(fast_team *team, fast_actor *actor)
-{
-    fast_seat *seat = team->seats[fast_actor_id(actor)];
-
-    FAST_ASSERT(seat != NULL);
-    seat->trainer.actor = actor;
-    seat->err = FAST_OK;
-    seat->owed = 0;
-    seat->done_count = 0;
-    for (fast_left *left = seat->spaces; left; left = left->next)
-        left->space = NULL;         /* of a program that did not come to its end */
-    if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
-        seat_reset(seat);
-    return seat;
-}
-
-/* Others look at these while they measure. */
-static void note_end(fast_seat *seat, bool over, bool lost)
-{
-    fast__team_lock(seat);
-    seat->over = over;
-    seat->lost = lost;
-    fast__team_unlock(seat);
-}
-
-static fast_err worker_main(fast_actor *actor, void *ctx)
-{
-    fast_team *team = ctx;
-    fast_seat *seat = sit_down(team, actor);
-    fast_err err, last;
-
-    if (team->meeting)
-        return fast__phase_meet(seat);
-    err = fast_group_all(actor, "worker", &seat->trainer.group);
-    if (fast_actor_life(actor) > 0)
-        fast__monitor_return(seat);
-    note_end(seat, false, false);
-    fast__team_compare(seat, "begins");
-    if (!err)
-        err = team->strategy->worker(&seat->trainer, team->config);
-    note_end(seat, seat->over, err != FAST_OK);
-    fast__seat_unshare(seat);
-    if (!err && seat->trainer.rank == 0)
-        fast__forecast_sums(seat);
-    fast__team_compare(seat, "ends");
-    fast__codec_uncut(seat); /* its pieces know the group */
-    fast_group_free(seat->trainer.group);
-    seat->trainer.group = NULL;
-    last = fast__monitor_leave(seat);
-    return err ? err : last;
-}
-
-static fast_err server_main(fast_actor *actor, void *ctx)
-{
-    fast_team *team = ctx;
-    fast_seat *seat = sit_down(team, actor);
-
-    if (team->meeting)
-        return fast__phase_meet(seat);
-    if (seat->trainer.rank >= seat->trainer.servers) /* another phase's */
-        return FAST_OK;
-    fast__gather_serve(seat);
-    return fast__gather_served(seat, team->strategy->server(&seat->trainer, team->config));
-}
-
 /* The team. */
 
-/* Is all that a strategy's workers keep in checkpoints? */
+/* Is the whole state of a strategy's workers in checkpoints? */
 static bool can_resume(const fast_strategy *strategy)
 {
     return strategy->identical || strategy->resumes;
@@ -261,8 +44,8 @@ static fast_err open_strategy(fast_team *team)
     if (strcmp(c->transport, "auto") == 0)
         snprintf(c->transport, sizeof c->transport, "threads");
     FAST_TRY(fast__phases_open(team));
-    for (int64_t i = 0; i < team->phase_count; i++)
-        whole = whole || can_resume(team->phases[i].strategy);
+    for (int64_t i = 0; i < team->phases.count; i++)
+        whole = whole || can_resume(team->phases.list[i].strategy);
     if (!whole && (c->checkpoint[0] || c->resume[0]))
         FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
     return FAST_OK;
@@ -283,14 +66,15 @@ static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
 
-    FAST_TRY(fast__represent_open(team));
+    FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
-    FAST_TRY(fast__alloc("the workers", actors, sizeof *team->seats, &team->seats));
-    FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->waited, &team->waited));
+    FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
+    FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
+                         &team->measures.waited));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
     for (int i = 0; i <= FAST_VOTES; i++) {
-        fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
+        fast_vote *vote = i < FAST_VOTES ? &team->ballot.votes[i] : &team->ballot.last;
 
         FAST_TRY(fast__vote_new(team, vote));
     }
@@ -304,8 +88,8 @@ static fast_err open_workspaces(fast_team *team)
 
     FAST_ASSERT(count <= 64);
     for (int64_t i = 0; i < count && is_sim(team) && !run->foreign; i++) {
-        FAST_TRY(run->engine->workspace_new(run->program, &team->workspaces.list[i]));
-        atomic_fetch_or(&team->workspaces.free, 1ULL << i);
+        FAST_TRY(run->engine->workspace_new(run->program, &team->place.workspaces.list[i]));
+        atomic_fetch_or(&team->place.workspaces.free, 1ULL << i);
     }
     return FAST_OK;
 }
@@ -319,21 +103,22 @@ static void trace_path(const fast_team *team, char *text, size_t size)
     const int head = dot ? (int)(dot - path) : (int)strlen(path);
 
     text[0] = 0;
-    if (path[0] && !team->meeting && team->phase == 0)
+    if (path[0] && !team->place.agreeing && team->phases.current == 0)
         snprintf(text, size, "%s", path);
-    else if (path[0] && !team->meeting)
-        snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phase, dot ? dot : "");
+    else if (path[0] && !team->place.agreeing)
+        snprintf(text, size, "%.*s.%lld%s", head, path, (long long)team->phases.current,
+                 dot ? dot : "");
 }
 
 /* The cluster that is simulated where none is given: of one node where any strategy of the run
  * writes to one memory; "": the transport's own. */
 static const char *cluster_of(const fast_team *team)
 {
-    bool near = false;
+    bool shares = false;
 
-    for (int64_t i = 0; i < team->phase_count; i++)
-        near = near || team->phases[i].strategy->near;
-    if (!near || !is_sim(team) || team->run->config.cluster[0])
+    for (int64_t i = 0; i < team->phases.count; i++)
+        shares = shares || team->phases.list[i].strategy->near;
+    if (!shares || !is_sim(team) || team->run->config.cluster[0])
         return team->run->config.cluster;
     return "laptop";
 }
@@ -343,8 +128,8 @@ static fast_err open_world(fast_team *team)
     const fast_run_config *c = &team->run->config;
     fast_actors_config config;
 
-    team->roles[0] = (fast_role){ "worker", team->workers, worker_main, team };
-    team->roles[1] = (fast_role){ "server", team->servers, server_main, team };
+    team->place.roles[0] = (fast_role){ "worker", team->workers, fast__team_worker, team };
+    team->place.roles[1] = (fast_role){ "server", team->servers, fast__team_server, team };
     memset(&config, 0, sizeof config);
     fast__options_default(fast__actors_options, &config);
     snprintf(config.transport, sizeof config.transport, "%s", c->transport);
@@ -353,19 +138,20 @@ static fast_err open_world(fast_team *team)
     trace_path(team, config.trace, sizeof config.trace);
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
-    config.job = team->job;
-    config.glance = team->run->keep != NULL;
+    config.job = team->place.job;
+    config.glance = team->run->sinks.store != NULL;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
-    return fast__world_open(&config, team->roles, team->servers > 0 ? 2 : 1, &team->world);
+    return fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
+                            &team->place.world);
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
 static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
 {
-    const fast_world *world = team->world;
+    const fast_world *world = team->place.world;
 
     for (int64_t i = 0; strategy->near && i < team->workers; i++)
         if (!world->inner->share || !world->places[i].here ||
@@ -380,8 +166,8 @@ static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
 
 static void close_world(fast_team *team)
 {
-    fast__world_close(team->world);
-    team->world = NULL;
+    fast__world_close(team->place.world);
+    team->place.world = NULL;
 }
 
 /* Which actors are in this process, and whether the transport can have them at all: known before
@@ -392,19 +178,19 @@ static fast_err look_around(fast_team *team)
 
     if (team->run->config.record[0] || team->run->config.replay[0]) {
         FAST_TRY(fast__team_can_record(team));
-        FAST_TRY(fast__run_job(team->run, &team->job));
+        FAST_TRY(fast__run_job(team->run, &team->place.job));
     }
     FAST_TRY(open_world(team));
-    team->alone = true;
-    team->first = team->world->places[0].here;
-    team->here = 0;
+    team->place.alone = true;
+    team->place.first = team->place.world->places[0].here;
+    team->place.here = 0;
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        team->alone = team->alone && team->world->places[i].here;
-        team->here += i < team->workers && team->world->places[i].here;
+        team->place.alone = team->place.alone && team->place.world->places[i].here;
+        team->place.here += i < team->workers && team->place.world->places[i].here;
     }
-    team->run->is_virtual = team->world->transport->virtual_clock;
-    for (int64_t i = 0; i < team->phase_count && !err; i++)
-        err = check_near(team, team->phases[i].strategy);
+    team->run->clock.is_virtual = team->place.world->transport->virtual_clock;
+    for (int64_t i = 0; i < team->phases.count && !err; i++)
+        err = check_near(team, team->phases.list[i].strategy);
     close_world(team);
     return err;
 }
@@ -434,9 +220,10 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
     team->workers = c->workers;
-    team->vote_step = -1;
-    team->divergence = NAN;
+    team->ballot.step = -1;
+    team->measures.divergence = NAN;
     fast__mutex_init(&team->mutex);
+    fast__shared_model_init(&team->shared);
     err = open_strategy(team);
     if (!err)
         err = open_memory(team);
@@ -445,7 +232,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     if (!err)
         err = look_around(team);
     if (!err && (c->checkpoint[0] || c->resume[0]))
-        err = fast__owed_open(team);
+        err = fast__saved_states_open(team);
     if (err) {
         fast__team_free(team);
         return err;
@@ -458,26 +245,25 @@ void fast__team_free(fast_team *team)
 {
     if (!team)
         return;
-    for (int64_t i = 0; team->seats && i < team->workers + team->servers; i++)
-        seat_free(team->run, team->seats[i]);
+    for (int64_t i = 0; team->actors && i < team->workers + team->servers; i++)
+        fast__team_actor_free(team->actors[i]);
     for (int i = 0; i < 64; i++)
-        if (team->workspaces.list[i])
-            team->run->engine->workspace_free(team->workspaces.list[i]);
+        if (team->place.workspaces.list[i])
+            team->run->engine->workspace_free(team->place.workspaces.list[i]);
     for (int i = 0; i <= FAST_VOTES; i++) {
-        const fast_vote *vote = i < FAST_VOTES ? &team->votes[i] : &team->last;
+        const fast_vote *vote = i < FAST_VOTES ? &team->ballot.votes[i] : &team->ballot.last;
 
         fast__vote_free(vote);
     }
-    fast__owed_free(team);
-    fast__free(team->shared_w);
-    fast__optimizer_free(team->shared_rule);
-    fast__represent_fini(&team->represent);
-    if (team->phases)
+    fast__saved_states_free(team);
+    fast__shared_model_fini(&team->shared);
+    fast__representative_fini(&team->representative);
+    if (team->phases.list)
         fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
-    fast__free(team->job);
-    fast__free(team->seats);
-    fast__free(team->waited);
+    fast__free(team->place.job);
+    fast__free(team->actors);
+    fast__free(team->measures.waited);
     fast__free(team->ids);
     fast__free(team);
 }
@@ -485,31 +271,33 @@ void fast__team_free(fast_team *team)
 void fast__team_free_servers(fast_team *team)
 {
     for (int64_t i = team->workers; i < team->workers + team->servers; i++) {
-        seat_free(team->run, team->seats[i]);
-        team->seats[i] = NULL;
+        fast__team_actor_free(team->actors[i]);
+        team->actors[i] = NULL;
     }
 }
 
-/* Seats for the actors of this process that have none yet. A server of a run that goes on begins
+/* Make the actors of this process that do not exist yet. A server of a run that continues starts
  * with the representative: the space that it served is gone. */
-static fast_err open_seats(fast_team *team)
+static fast_err open_actors(fast_team *team)
 {
     const fast_learner *learner = team->run->learner;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        fast_seat *seat = team->seats[i];
+        fast_team_actor *self = team->actors[i];
 
-        if (!team->world->places[i].here)
+        if (!team->place.world->places[i].here)
             continue;
-        if (!seat) {
-            FAST_TRY(seat_new(team, i, &team->seats[i]));
+        if (!self) {
+            FAST_TRY(fast__team_actor_new(team, i, &team->actors[i]));
             continue;
         }
         if (i < team->workers)
             continue;
-        memcpy(seat->trainer.w, learner->w, (size_t)seat->trainer.count * sizeof(float));
-        memcpy(seat->trainer.s, learner->s, (size_t)seat->trainer.state_count * sizeof(float));
-        seat->trainer.step = team->run->step; /* its schedule goes on too */
+        memcpy(self->context.trainer.w, learner->w,
+               (size_t)self->context.trainer.count * sizeof(float));
+        memcpy(self->context.trainer.s, learner->s,
+               (size_t)self->context.trainer.state_count * sizeof(float));
+        self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
 }
@@ -519,40 +307,40 @@ static void begin(fast_team *team)
 {
     fast_run *run = team->run;
 
-    team->workers_up = team->here;
-    team->steps_sum = 0;
+    team->progress.workers_up = team->place.here;
+    team->progress.steps_sum = 0;
     for (int64_t i = 0; i < team->workers; i++) {
-        if (!team->seats[i])
+        if (!team->actors[i])
             continue;
         /* Who crashed in an earlier call begins with the representative. */
-        if (team->seats[i]->lost)
-            seat_reset(team->seats[i]);
-        team->seats[i]->over = false;
-        team->seats[i]->lost = false;
-        team->steps_sum += team->seats[i]->trainer.step;
+        if (team->actors[i]->lost)
+            fast__team_actor_reset(team->actors[i]);
+        team->actors[i]->over = false;
+        team->actors[i]->lost = false;
+        team->progress.steps_sum += team->actors[i]->context.trainer.step;
     }
     fast__measure_begin(team);
-    team->votes_opened = fast__run_dues(run, run->config.evaluate_period, run->step);
+    team->ballot.opened = fast__run_dues(run, run->config.evaluate_period, run->step);
     for (int64_t i = 0; i < team->workers; i++)
-        if (team->seats[i])
-            team->seats[i]->votes_cast = team->votes_opened;
+        if (team->actors[i])
+            team->actors[i]->progress.votes_cast = team->ballot.opened;
     for (int i = 0; i < FAST_VOTES; i++)
-        team->votes[i].step = -1;
-    team->vote_step = -1;
-    fast__vote_clear(team, &team->last, run->step);
-    atomic_store(&team->why, 0);
-    atomic_store(&team->broken, -1);
-    atomic_store(&team->stop_step, INT64_MAX);
-    team->step_begun = 0;
-    atomic_store(&team->stop, false);
-    atomic_store(&team->finished, false);
+        team->ballot.votes[i].step = -1;
+    team->ballot.step = -1;
+    fast__vote_clear(team, &team->ballot.last, run->step);
+    atomic_store(&team->stop.why, 0);
+    atomic_store(&team->stop.broken, -1);
+    atomic_store(&team->stop.step, INT64_MAX);
+    team->progress.step_begun = 0;
+    atomic_store(&team->stop.now, false);
+    atomic_store(&team->stop.finished, false);
 }
 
 /* What a run that was not stopped here ended with; perhaps another process saw it. */
 static void name_the_end(fast_team *team)
 {
     fast_run *run = team->run;
-    const int why = atomic_load(&team->why);
+    const int why = atomic_load(&team->stop.why);
 
     if (run->finished)
         return;
@@ -572,7 +360,7 @@ static int64_t first_failure(const fast_team *team)
     int64_t found = -1;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
-        const fast_actor *actor = team->world->actors[i];
+        const fast_actor *actor = team->place.world->actors[i];
 
         if (!actor || actor->err == FAST_OK)
             continue;
@@ -584,19 +372,6 @@ static int64_t first_failure(const fast_team *team)
     return found;
 }
 
-void fast__team_break(fast_seat *seat, fast_err err)
-{
-    fast_team *team = seat->team;
-    long long none = -1;
-
-    FAST_ASSERT(err != FAST_OK);
-    if (atomic_compare_exchange_strong(&team->broken, &none, (long long)seat->trainer.rank)) {
-        team->broken_err = err;
-        snprintf(team->broken_why, sizeof team->broken_why, "%s", fast_error_detail());
-    }
-    atomic_store(&team->stop, true); /* synchronous workers see that this one is gone */
-}
-
 /* How it ended: an asynchronous team needs one worker that comes to its end, and every server but
  * those that crashed: who needed one did not come to its end. */
 static fast_err judge_ends(fast_team *team)
@@ -605,43 +380,43 @@ static fast_err judge_ends(fast_team *team)
     int64_t ended = 0, gone = 0;
     char text[FAST_DETAIL_MAX + 128], name[64];
 
-    if (atomic_load(&team->broken) >= 0)
-        return fast__fail(team->broken_err, "worker %lld: %s", atomic_load(&team->broken),
-                          team->broken_why);
+    if (atomic_load(&team->stop.broken) >= 0)
+        return fast__fail(team->stop.err, "worker %lld: %s", atomic_load(&team->stop.broken),
+                          team->stop.detail);
     if (failed < 0)
         return FAST_OK;
     for (int64_t i = 0; i < team->workers; i++) {
-        ended += team->seats[i] && !team->seats[i]->lost;
-        gone += team->seats[i] && team->seats[i]->lost;
+        ended += team->actors[i] && !team->actors[i]->lost;
+        gone += team->actors[i] && team->actors[i]->lost;
     }
     for (int64_t i = team->workers; i < team->workers + team->servers; i++)
-        if (team->world->actors[i] && team->world->actors[i]->err &&
-            team->world->actors[i]->err != FAST_ECANCELED)
+        if (team->place.world->actors[i] && team->place.world->actors[i]->err &&
+            team->place.world->actors[i]->err != FAST_ECANCELED)
             ended = 0;
-    fast__actor_name(team->world, failed, name, sizeof name);
+    fast__actor_name(team->place.world, failed, name, sizeof name);
     snprintf(text, sizeof text, "%s: %s", name,
-             team->world->actors[failed]->err == FAST_ECANCELED
+             team->place.world->actors[failed]->err == FAST_ECANCELED
                  ? "it crashed"
-                 : team->world->actors[failed]->detail);
+                 : team->place.world->actors[failed]->detail);
     if (team->strategy->synchronous || ended == 0)
-        return fast__fail(team->world->actors[failed]->err, "%s", text);
+        return fast__fail(team->place.world->actors[failed]->err, "%s", text);
     snprintf(text, sizeof text,
              "%lld of %lld workers did not come to the end (%s: %.200s); the "
              "others went on",
              (long long)gone, (long long)team->workers, name,
-             team->world->actors[failed]->err == FAST_ECANCELED
+             team->place.world->actors[failed]->err == FAST_ECANCELED
                  ? "it crashed"
-                 : team->world->actors[failed]->detail);
+                 : team->place.world->actors[failed]->detail);
     fast__run_tell(team->run, FAST_EVENT_NOTE, text);
     return FAST_OK;
 }
 
-static int64_t seats_taken(const fast_team *team)
+static int64_t count_actors(const fast_team *team)
 {
     int64_t count = 0;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++)
-        count += team->seats[i] != NULL;
+        count += team->actors[i] != NULL;
     return count;
 }
 
@@ -649,10 +424,10 @@ static int64_t seats_taken(const fast_team *team)
 static void note_unborn(fast_team *team)
 {
     for (int64_t i = 0; i < team->workers; i++) {
-        const fast_actor *actor = team->world->actors[i];
+        const fast_actor *actor = team->place.world->actors[i];
 
-        if (team->seats[i] && actor && actor->err == FAST_ECANCELED)
-            team->seats[i]->over = team->seats[i]->lost = true;
+        if (team->actors[i] && actor && actor->err == FAST_ECANCELED)
+            team->actors[i]->over = team->actors[i]->lost = true;
     }
 }
 
@@ -664,33 +439,33 @@ static fast_err run_world(fast_team *team)
     bool ran = false;
     fast_err err;
 
-    if (team->recorded)
+    if (team->place.recorded)
         return fast__fail(FAST_EINVAL, "a recording is of one call: open the run anew");
-    team->recorded = team->job != NULL;
+    team->place.recorded = team->place.job != NULL;
     FAST_TRY(open_world(team));
-    err = open_seats(team);
+    err = open_actors(team);
     if (!err) {
         begin(team);
-        if (team->phase > 0 && run->times.start_ns) /* since the last world */
-            run->times.total_ns += fast__run_now(run) - run->times.start_ns;
-        run->times.start_ns = 1; /* the actors' clock begins at 0 */
-        err = fast__world_run(team->world, &result);
+        if (team->phases.current > 0 && run->progress.times.start_ns) /* since the last world */
+            run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
+        run->progress.times.start_ns = 1; /* the actors' clock begins at 0 */
+        err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        run->times.start_ns = 0;
-        run->times.total_ns += result.time_ns;
+        run->progress.times.start_ns = 0;
+        run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);
         fast__measure_end(team);
-        fast__keep_world(run, result.time_ns);
+        fast__store_sink_world(run, result.time_ns);
         /* The rest of the call is by the machine's clock again, where that is the actors'. */
-        run->times.start_ns = run->is_virtual ? 0 : fast__run_now(run);
+        run->progress.times.start_ns = run->clock.is_virtual ? 0 : fast__run_now(run);
     }
-    if (ran && fast__record_note(team->world)) /* it must not lose the run */
-        fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->world));
-    if (ran && (first_failure(team) >= 0 || atomic_load(&team->broken) >= 0) &&
-        !fast__record_is_broken(team->world))
+    if (ran && fast__record_note(team->place.world)) /* it must not lose the run */
+        fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->place.world));
+    if (ran && (first_failure(team) >= 0 || atomic_load(&team->stop.broken) >= 0) &&
+        !fast__record_is_broken(team->place.world))
         err = judge_ends(team);
-    else if (ran && err && run->config.trace[0] && result.ended_count == seats_taken(team)) {
+    else if (ran && err && run->config.trace[0] && result.ended_count == count_actors(team)) {
         /* All have trained to the end: a timeline that cannot be written must not lose that. */
         fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
         err = FAST_OK;
@@ -708,19 +483,19 @@ static fast_err change(fast_team *team, bool *stop_out)
     *stop_out = true;
     if (!fast__phases_left(team))
         return FAST_OK;
-    if (!team->alone) {
+    if (!team->place.alone) {
         const int64_t step = run->step;
         fast_err err;
 
-        team->meeting = true;
+        team->place.agreeing = true;
         err = run_world(team);
-        team->meeting = false;
+        team->place.agreeing = false;
         FAST_TRY(err);
         run->step = step;
-        if (atomic_load(&team->why))
+        if (atomic_load(&team->stop.why))
             name_the_end(team);
         else
-            fast__phase_met(team);
+            fast__phase_agreed(team);
     }
     if (run->finished || run->result.canceled)
         return FAST_OK;
@@ -736,11 +511,11 @@ fast_err fast__team_train(fast_team *team)
 
     if (run->finished)
         return FAST_OK;
-    if (stop) { /* nothing to train: what is there is judged */
+    if (stop) { /* nothing to train: evaluate the model as it is */
         name_the_end(team);
         return fast__monitor_finish(team);
     }
-    if (seats_taken(team) == 0)
+    if (count_actors(team) == 0)
         FAST_TRY(fast__phase_find(team));
     while (!stop) {
         FAST_TRY(run_world(team));

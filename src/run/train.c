@@ -16,8 +16,8 @@
 #include "run/run.h"
 
 #include "base/thread.h"
-#include "run/board.h"
-#include "run/keep.h"
+#include "run/sink/store_sink.h"
+#include "run/sink/tensorboard.h"
 #include "run/team.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@
 static void apply_range(void *ctx, int64_t offset, int64_t count)
 {
     fast_run *run = ctx;
-    fast__optimizer_apply(run->optimizer, run->step + 1, run->lr, run->learner->w, run->learner->g,
-                          offset, count);
+    fast__optimizer_apply(run->optimizer, run->step + 1, run->progress.lr, run->learner->w,
+                          run->learner->g, offset, count);
 }
 
 fast_err fast__run_step(fast_run *run)
@@ -40,24 +40,24 @@ fast_err fast__run_step(fast_run *run)
     fast_learner *learner = run->learner;
     const int64_t begin_ns = fast__run_now(run);
     fast_gradient gradient = { .step = run->step,
-                               .report = run->by_range ? apply_range : NULL,
+                               .report = run->progress.by_range ? apply_range : NULL,
                                .ctx = run };
-    run->lr = fast__schedule_lr(run->schedule, run->step);
+    run->progress.lr = fast__schedule_lr(run->schedule, run->step);
     FAST_TRY(learner->ops->gradient(learner, &gradient));
-    if (!run->by_range)
-        fast__optimizer_apply(run->optimizer, run->step + 1, run->lr, learner->w, learner->g, 0,
-                              learner->params.count);
+    if (!run->progress.by_range)
+        fast__optimizer_apply(run->optimizer, run->step + 1, run->progress.lr, learner->w,
+                              learner->g, 0, learner->params.count);
     const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->times.compute_ns += spent_ns;
-    fast__first_add(&run->first, (double)spent_ns * 1e-9);
-    run->times.samples += gradient.samples;
+    run->progress.times.compute_ns += spent_ns;
+    fast__first_add(&run->progress.first, (double)spent_ns * 1e-9);
+    run->progress.times.samples += gradient.samples;
 
     if (run->step % learner->epoch_steps == 0)
-        run->sums = (fast_run_sums){ 0 };
-    run->sums.loss += gradient.loss;
-    run->sums.batches++;
-    run->sums.correct += gradient.correct;
-    run->sums.positions += gradient.positions;
+        run->progress.sums = (fast_run_sums){ 0 };
+    run->progress.sums.loss += gradient.loss;
+    run->progress.sums.batches++;
+    run->progress.sums.correct += gradient.correct;
+    run->progress.sums.positions += gradient.positions;
     run->step++;
     if (!isfinite(gradient.loss)) {
         run->finished = true;
@@ -108,7 +108,7 @@ static double evaluations_left(const fast_run *run)
 
 static double seconds_left(const fast_run *run)
 {
-    const fast_run_times *times = &run->times;
+    const fast_run_times *times = &run->progress.times;
     const double rate = run->result.samples_per_s;
     if (!(rate > 0) || times->compute_ns < 200000000)
         return NAN;
@@ -131,20 +131,20 @@ static void *tell_main(void *ctx)
 {
     const told *what = ctx;
 
-    what->run->watch(what->run->watch_ctx, what->event);
+    what->run->sinks.watch(what->run->sinks.watch_ctx, what->event);
     return NULL;
 }
 
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
-    const bool pause = kind == FAST_EVENT_PROGRESS && text; /* there is nothing new to keep */
+    const bool pause = kind == FAST_EVENT_PROGRESS && text; /* nothing new to store */
 
     fast__run_measure(run);
     if (!pause) {
-        fast__keep_event(run, kind, text);
-        fast__board_event(run, kind);
+        fast__store_sink_event(run, kind, text);
+        fast__tensorboard_event(run, kind);
     }
-    if (!run->watch)
+    if (!run->sinks.watch)
         return;
     const fast_event event = { .kind = kind,
                                .step = run->step,
@@ -156,7 +156,7 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
     told what = { run, &event };
     /* Simulated actors have small stacks, and a watcher may be of a language that needs a large
      * one. Without a thread it is called all the same. */
-    if (!run->actor || !run->is_virtual || fast__thread_call(tell_main, &what))
+    if (!run->clock.actor || !run->clock.is_virtual || fast__thread_call(tell_main, &what))
         tell_main(&what);
 }
 
@@ -191,7 +191,7 @@ static void write_measures(FILE *file, const fast_result *r)
 
 static void write_log(fast_run *run)
 {
-    FILE *file = run->log;
+    FILE *file = run->sinks.log;
     const fast_result *r = &run->result;
     if (!file)
         return;
@@ -212,7 +212,7 @@ static void write_log(fast_run *run)
     snprintf(note, sizeof note, "cannot write %s: %s; the log ends here", run->config.log,
              strerror(errno));
     fclose(file);
-    run->log = NULL;
+    run->sinks.log = NULL;
     fast__run_tell(run, FAST_EVENT_NOTE, note);
 }
 
@@ -230,7 +230,7 @@ fast_err fast__run_evaluate(fast_run *run)
 {
     const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
 
-    if (run->times.evaluations == 0 || run->times.tested_ns >= slow_ns)
+    if (run->progress.times.evaluations == 0 || run->progress.times.tested_ns >= slow_ns)
         fast__run_tell(run, FAST_EVENT_PROGRESS, "testing");
     const int64_t wall_ns = fast__run_wall();
     const int64_t begin_ns = fast__run_now(run);
@@ -240,11 +240,11 @@ fast_err fast__run_evaluate(fast_run *run)
     else
         FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
     const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->times.tested_ns = fast__run_wall() - wall_ns;
-    run->times.pause_ns += spent_ns;
-    run->times.evaluate_ns += spent_ns;
-    run->times.evaluations++;
-    run->step_judged = run->step;
+    run->progress.times.tested_ns = fast__run_wall() - wall_ns;
+    run->progress.times.pause_ns += spent_ns;
+    run->progress.times.evaluate_ns += spent_ns;
+    run->progress.times.evaluations++;
+    run->progress.step_evaluated = run->step;
     run->result.test_loss = evaluation.loss;
     run->result.test_accuracy = evaluation.accuracy;
     fast__run_measure(run);
@@ -255,31 +255,32 @@ fast_err fast__run_evaluate(fast_run *run)
 }
 
 /* Save a checkpoint; its time is not training time. */
-static fast_err keep(fast_run *run, const char *path)
+static fast_err save(fast_run *run, const char *path)
 {
     const int64_t begin_ns = fast__run_now(run);
     const fast_err err = fast__checkpoint_save(run, path);
-    run->times.pause_ns += fast__run_now(run) - begin_ns;
+    run->progress.times.pause_ns += fast__run_now(run) - begin_ns;
     if (err)
         return err;
-    run->step_saved = run->step;
+    run->progress.step_saved = run->step;
     fast__run_tell(run, FAST_EVENT_SAVE, path);
     return FAST_OK;
 }
 
 /* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
  * once, and the next one may succeed. */
-fast_err fast__run_keep_due(fast_run *run)
+fast_err fast__run_save_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
     const bool whole = !run->team || run->team->strategy->identical || run->team->strategy->resumes;
-    if (path[0] && whole && !last && run->step != run->step_saved && fast_run_is_first(run) &&
-        !fast__owed_waits(run) && fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
-        const bool failed = keep(run, path) != FAST_OK;
-        if (failed && !run->keep_failed)
+    if (path[0] && whole && !last && run->step != run->progress.step_saved &&
+        fast_run_is_first(run) && !fast__saved_states_waits(run) &&
+        fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
+        const bool failed = save(run, path) != FAST_OK;
+        if (failed && !run->progress.save_failed)
             fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
-        run->keep_failed = failed;
+        run->progress.save_failed = failed;
     }
     return FAST_OK;
 }
@@ -287,11 +288,11 @@ fast_err fast__run_keep_due(fast_run *run)
 /* What is to be done between two steps. */
 static fast_err rest(fast_run *run)
 {
-    if (run->step == run->step_judged) /* by the run that this one resumes */
+    if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         look_at_target(run);
     else if (fast__run_is_due(run, run->config.evaluate_period, run->step))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__run_keep_due(run);
+    return fast__run_save_due(run);
 }
 
 /* A cancel takes effect before and after what is done between steps. */
@@ -320,18 +321,18 @@ static fast_err loop(fast_run *run)
             return FAST_OK;
         FAST_TRY(fast__run_step(run));
         const int64_t now_ns = fast__run_now(run);
-        if (now_ns - run->times.progress_ns >= 100000000) {
-            run->times.progress_ns = now_ns;
+        if (now_ns - run->progress.times.progress_ns >= 100000000) {
+            run->progress.times.progress_ns = now_ns;
             fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
         }
-        if (run->finished) /* the loss is not a number: nothing here is worth judging */
+        if (run->finished) /* the loss is not a number: nothing here is worth evaluating */
             return FAST_OK;
     }
 }
 
 static fast_err open_log(fast_run *run)
 {
-    if (!run->config.log[0] || run->log || !fast_run_is_first(run))
+    if (!run->config.log[0] || run->sinks.log || !fast_run_is_first(run))
         return FAST_OK;
     /* Without O_NONBLOCK a named pipe would wait for a reader, and no signal would end that. */
     const int fd =
@@ -339,8 +340,8 @@ static fast_err open_log(fast_run *run)
     if (fd < 0)
         return fast__fail(FAST_EIO, "cannot write %s: %s", run->config.log, strerror(errno));
     fcntl(fd, F_SETFL, O_APPEND);
-    run->log = fdopen(fd, "a");
-    if (!run->log) {
+    run->sinks.log = fdopen(fd, "a");
+    if (!run->sinks.log) {
         close(fd);
         return fast__fail(FAST_ENOMEM, "no memory to write %s", run->config.log);
     }
@@ -367,8 +368,8 @@ static fast_err write_files(fast_run *run)
             run, FAST_EVENT_NOTE,
             "the run ends where each worker has a replica of its own: the last checkpoint "
             "is of the strategy before");
-    else if (path[0] && run->step != run->step_saved)
-        FAST_TRY(keep(run, path));
+    else if (path[0] && run->step != run->progress.step_saved)
+        FAST_TRY(save(run, path));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);
@@ -380,33 +381,33 @@ fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     FAST_TRY(open_log(run));
-    FAST_TRY(fast__board_open(run));
+    FAST_TRY(fast__tensorboard_open(run));
     const int64_t wall_ns = fast__run_wall();
     run->result.canceled = false;
     if (!run->finished)
         run->result.stop = "";
-    run->times.start_ns = fast__run_now(run);
-    run->times.progress_ns = run->times.start_ns;
-    fast__keep_begin(run);
+    run->progress.times.start_ns = fast__run_now(run);
+    run->progress.times.progress_ns = run->progress.times.start_ns;
+    fast__store_sink_begin(run);
     fast__run_tell(run, FAST_EVENT_START, NULL);
-    if (run->data_note)
-        fast__run_tell(run, FAST_EVENT_NOTE, run->data_note);
-    if (run->resume_note[0])
-        fast__run_tell(run, FAST_EVENT_NOTE, run->resume_note);
-    if (run->codec_note[0])
-        fast__run_tell(run, FAST_EVENT_NOTE, run->codec_note);
+    if (run->text.data_note)
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
+    if (run->text.resume_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.resume_note);
+    if (run->text.codec_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.codec_note);
     fast_err err = run->team ? fast__team_train(run->team) : loop(run);
     if (!run->team)
         fast__run_forecast(run);
     if (err == FAST_OK)
         err = write_files(run);
-    if (run->times.start_ns)
-        run->times.total_ns += fast__run_now(run) - run->times.start_ns;
-    run->times.start_ns = 0;
-    run->times.wall_ns += fast__run_wall() - wall_ns;
-    run->result.wall_time_s = (double)run->times.wall_ns * 1e-9;
+    if (run->progress.times.start_ns)
+        run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
+    run->progress.times.start_ns = 0;
+    run->progress.times.wall_ns += fast__run_wall() - wall_ns;
+    run->result.wall_time_s = (double)run->progress.times.wall_ns * 1e-9;
     atomic_store(&run->cancel, false);
     fast__run_measure_all(run);
-    fast__keep_end(run, err);
+    fast__store_sink_end(run, err);
     return err;
 }

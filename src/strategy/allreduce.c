@@ -5,35 +5,23 @@
  *     g_i <- gradient of worker i's batch at w
  *     w   <- rule(w, 1/P sum_i g_i)
  *
- * Every replica applies the same update to the same weights, so they stay equal to the bit; with P
- * workers of batch B it is one worker that accumulates P micro-batches of B in the canonical order.
+ * Every replica applies the same update to the same weights, so they stay equal to the bit; P
+ * workers of batch B are one worker that accumulates P micro-batches of B in the canonical order.
  * State that is not trained (batch norm's statistics) is averaged at each step too.
  *
- * Overlap. The way back makes gradients from the last layer to the first. As soon as `bucket` bytes
- * of them are final their sum is begun, while earlier layers still compute (Li et al. 2020, PyTorch
- * Distributed). A sum does not depend on how the vector is cut, so the bits are the same. It pays
- * where a network is waited for; workers that share memory have no idle core meanwhile. They may
- * have one model in common instead, where the rule is elementwise: each sums and updates a slice.
- *
- * Factors. Dense layers may travel as the factors of their gradients instead (factoring.c), posted
- * in the same way as soon as the layer is done; what is left is summed as above.
- *
- * With a codec that takes layers apart, pieces of whole layers are encoded and sent in the same way
- * (comm/coded_early.c); with others a gradient is encoded whole, and its sum waits for the way
- * back. Each worker has a model of its own then.
- *
- * Priority: in which order sums are made, and how soon the next step begins: priority.c.
+ * The loop below is the whole strategy. Beside it stand two other ways to make the same bits:
+ * overlap.c starts sums while the gradient is computed, which pays where a network has to be waited
+ * for; priority.c orders them by the next step's need. Workers that share memory have no idle core
+ * to hide a sum behind; they may share one weight vector instead, of which each sums and updates a
+ * slice.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
- * algorithms that are optimal in bandwidth; with overlap, one for each bucket; P - 1 messages for
- * each layer that travels as factors.
+ * algorithms that are optimal in bandwidth.
  */
 #include "base/err.h"
-#include "base/memory.h"
-#include "strategy/factoring.h"
+#include "strategy/overlap.h"
 #include "strategy/priority.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
@@ -65,264 +53,6 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-/* A sum under way. */
-typedef struct bucket {
-    fast_request *request;
-    int64_t offset; /* of the range in g */
-    int64_t count;  /* of its elements */
-} bucket;
-
-/* A piece of whole layers that goes through the codec. */
-typedef struct piece {
-    int64_t offset;  /* of its range in g */
-    int64_t count;   /* of its elements */
-    int64_t missing; /* of them: not final yet */
-} piece;
-
-/* The gradient of a step, cut as it comes. */
-typedef struct overlap {
-    fast_trainer *t;
-    fast_factoring factors;    /* layers that are not summed but composed */
-    bool early;                /* sums and factors begin during the gradient, not after it */
-    int64_t size;              /* elements that a bucket has at least */
-    int64_t low, high;         /* range that is final and not begun; empty where equal */
-    int64_t count;             /* of buckets */
-    int64_t room;              /* for buckets */
-    fast_err err;              /* the first failure to begin one */
-    char why[FAST_DETAIL_MAX]; /* its detail */
-    bucket *buckets;           /* [room]; NULL while they are only counted */
-    piece *pieces;             /* with a codec, instead of buckets: */
-    int64_t piece_count;       /* of them */
-    int64_t *begun;            /* [piece_count]: those that are under way, in their order */
-} overlap;
-
-/* Begin the sum of the range that waits. */
-static void begin(overlap *o)
-{
-    bucket *b;
-
-    if (o->err || o->low == o->high)
-        return;
-    FAST_ASSERT(!o->buckets || o->count < o->room);
-    if (o->buckets) {
-        b = &o->buckets[o->count];
-        *b = (bucket){ NULL, o->low, o->high - o->low };
-        o->err = fast_allreduce_start(o->t->group, o->t->g + b->offset, b->count, &b->request);
-    }
-    o->low = o->high = 0;
-    if (o->err)
-        snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
-    else
-        o->count++;
-}
-
-/* A layer's factors are final: they go out. */
-static void begin_factors(overlap *o, fast_factor_layer *layer)
-{
-    begin(o); /* what waits is below or above it */
-    if (o->err || !o->buckets)
-        return;
-    o->err = fast__factoring_start(&o->factors, layer);
-    if (o->err)
-        snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
-}
-
-/* A report of the gradient: ranges come in the same order at every worker. */
-static void report(void *ctx, int64_t offset, int64_t count)
-{
-    overlap *o = ctx;
-    fast_factor_layer *layer = fast__factoring_find(&o->factors, offset);
-    const bool below = offset + count == o->low;
-    const bool above = offset == o->high;
-
-    if (layer) {
-        begin_factors(o, layer);
-        return;
-    }
-    if (o->low != o->high && !below && !above)
-        begin(o);
-    if (o->low == o->high) {
-        o->low = offset;
-        o->high = offset + count;
-    } else if (below) {
-        o->low = offset;
-    } else {
-        o->high = offset + count;
-    }
-    if (o->high - o->low >= o->size)
-        begin(o);
-}
-
-/* The same where pieces are encoded: each begins when all of it is final. */
-static void report_piece(void *ctx, int64_t offset, int64_t count)
-{
-    overlap *o = ctx;
-
-    for (int64_t i = 0; i < o->piece_count && !o->err; i++) {
-        piece *p = &o->pieces[i];
-        const int64_t low = offset > p->offset ? offset : p->offset;
-        const int64_t high =
-            offset + count < p->offset + p->count ? offset + count : p->offset + p->count;
-
-        if (low >= high)
-            continue;
-        p->missing -= high - low;
-        if (p->missing > 0)
-            continue;
-        o->err = fast_trainer_sum_start(o->t, i, o->t->g);
-        if (o->err)
-            snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
-        else
-            o->begun[o->count++] = i;
-    }
-}
-
-/* Update a range of the sum. */
-static void update(fast_trainer *t, int64_t offset, int64_t count)
-{
-    fast_trainer_update_range(t, t->step, t->lr, t->w + offset, t->g + offset,
-                              1.0f / (float)t->workers, offset, count);
-}
-
-/* Wait for every sum, in the order of their beginning, and update what has come. All are waited
- * for, also after a failure: a request that is begun is freed by its wait. */
-static fast_err finish(overlap *o, fast_err err)
-{
-    fast_trainer *t = o->t;
-    const bool by_range = fast_trainer_by_range(t);
-
-    for (int64_t i = 0; i < o->count; i++) {
-        bucket *b = &o->buckets[i];
-        const fast_err failed = fast_request_wait(&b->request, err ? FAST_AT_ONCE : FAST_SOON);
-
-        if (!err)
-            err = failed;
-        if (!err && by_range)
-            update(t, b->offset, b->count);
-    }
-    for (int64_t i = 0; i < o->factors.count && !err; i++) {
-        fast_factor_layer *layer = &o->factors.layers[i];
-
-        err = fast__factoring_finish(&o->factors, layer, FAST_SOON);
-        if (!err && by_range)
-            update(t, layer->what.offset, layer->what.outputs * layer->what.inputs);
-    }
-    fast__factoring_drop(&o->factors);
-    FAST_TRY(err);
-    return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
-}
-
-/* A step whose sums begin during the gradient. */
-static fast_err step_overlapped(fast_trainer *t, overlap *o)
-{
-    fast_err err;
-
-    o->count = 0;
-    err = fast_trainer_gradient(t, report, o);
-    fast_actor_at(t->actor, t->step, "gradient");
-    if (!err) {
-        begin(o);
-        if (o->err)
-            err = fast__fail(o->err, "%s", o->why);
-    }
-    return finish(o, err);
-}
-
-/* For the forecast: one sum, or those that begin during the way back; and factors, which come from
- * all others. */
-static fast_err tell_cost(fast_trainer *t, const overlap *o, bool cut)
-{
-    fast_cost cost = { .allreduces = 1, .meets = 1 };
-    int64_t *parts = NULL;
-
-    for (int64_t i = 0; i < o->factors.count; i++) {
-        const fast_factored *what = &o->factors.layers[i].what;
-
-        cost.allreduces -= (double)(what->outputs * what->inputs) / (double)t->count;
-        cost.trips++;
-    }
-    cost.waits = o->factors.floats / (double)t->count;
-    if (cut && o->count > 0) {
-        FAST_TRY(fast__alloc("buckets' sizes", o->count, sizeof *parts, &parts));
-        for (int64_t i = 0; i < o->count; i++)
-            parts[i] = o->buckets[i].count;
-        cost.parts = parts;
-        cost.part_count = o->count;
-    }
-    fast_trainer_cost(t, &cost);
-    fast__free(parts);
-    return FAST_OK;
-}
-
-/* Sum what is not sent as factors: the ranges between those layers. A sum does not depend on how
- * the vector is cut. */
-static fast_err sum_rest(overlap *o)
-{
-    fast_trainer *t = o->t;
-
-    for (int64_t i = 0, at = 0; i <= o->factors.count; i++) {
-        const fast_factored *what = &o->factors.layers[i].what;
-        const int64_t end = i < o->factors.count ? what->offset : t->count;
-
-        if (end > at)
-            FAST_TRY(fast_allreduce(t->group, t->g + at, end - at, FAST_SOON));
-        if (i < o->factors.count)
-            at = end + what->outputs * what->inputs;
-    }
-    return FAST_OK;
-}
-
-/* A step with one sum after the gradient. Where others are to overlap, it counts their buckets. */
-static fast_err step_at_once(fast_trainer *t, overlap *o)
-{
-    const bool factored = o->factors.count > 0;
-
-    FAST_TRY(fast_trainer_gradient(t, o->early ? report : NULL, o));
-    if (o->early) {
-        begin(o);
-        o->room = o->count;
-        FAST_TRY(fast__alloc("buckets of gradients", o->room + 1, sizeof *o->buckets, &o->buckets));
-    }
-    fast_actor_at(t->actor, t->step, "gradient");
-    for (int64_t i = 0; i < o->factors.count; i++)
-        FAST_TRY(fast__factoring_start(&o->factors, &o->factors.layers[i]));
-    FAST_TRY(factored ? sum_rest(o) : fast_trainer_sum(t, t->g));
-    for (int64_t i = 0; i < o->factors.count; i++)
-        FAST_TRY(fast__factoring_finish(&o->factors, &o->factors.layers[i], FAST_SOON));
-    return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
-}
-
-/* A step whose pieces are encoded and sent during the gradient. */
-static fast_err step_pieces(fast_trainer *t, overlap *o)
-{
-    const bool by_range = fast_trainer_by_range(t);
-
-    o->count = 0;
-    for (int64_t i = 0; i < o->piece_count; i++)
-        o->pieces[i].missing = o->pieces[i].count;
-    FAST_TRY(fast_trainer_gradient(t, report_piece, o));
-    fast_actor_at(t->actor, t->step, "gradient");
-    if (o->err)
-        return fast__fail(o->err, "%s", o->why);
-    FAST_ASSERT(o->count == o->piece_count);
-    for (int64_t i = 0; i < o->count; i++) {
-        const piece *p = &o->pieces[o->begun[i]];
-
-        FAST_TRY(fast_trainer_sum_finish(t, o->begun[i], t->g));
-        if (by_range)
-            update(t, p->offset, p->count);
-    }
-    return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
-}
-
-/* A step of workers that share w. */
-static fast_err step_shared(fast_trainer *t)
-{
-    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-    fast_actor_at(t->actor, t->step, "gradient");
-    return fast_trainer_update_shared(t, t->g, 1.0f / (float)t->workers, FAST_SOON);
-}
-
 fast_err fast__allreduce_state(fast_trainer *t)
 {
     if (t->state_count == 0 || t->workers == 1)
@@ -344,61 +74,11 @@ static bool has_network(const fast_trainer *t)
     return false;
 }
 
-static fast_err train(fast_trainer *t, overlap *o, bool shared)
-{
-    bool told = false;
-
-    FAST_TRY(tell_cost(t, o, false));
-    while (fast_trainer_next(t)) {
-        const bool cut = o->buckets != NULL;
-
-        /* The first step is at once: the group may measure before it chooses an algorithm. */
-        FAST_TRY(shared           ? step_shared(t)
-                 : o->piece_count ? step_pieces(t, o)
-                 : cut            ? step_overlapped(t, o)
-                                  : step_at_once(t, o));
-        if (cut && !told)
-            FAST_TRY(tell_cost(t, o, true));
-        told = told || cut;
-        FAST_TRY(fast__allreduce_state(t));
-        for (int64_t j = 0; j < t->workers; j++)
-            fast_trainer_carry(t, j, 1);
-        fast_trainer_staleness(t, 0);
-    }
-    return fast_trainer_end(t);
-}
-
 /* Is one model to be tried? It is summed as `direct` does. */
 static bool share_wanted(const allreduce_config *c, int64_t workers)
 {
     return (c->share == SHARE_YES || (c->share == SHARE_AUTO && workers >= SHARE_FROM)) &&
            (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0);
-}
-
-/* Factors are sent as they are, by messages of their own. */
-static fast_err open_factors(fast_trainer *t, const allreduce_config *c, bool coded, overlap *o)
-{
-    int mode = c->factors;
-
-    if (coded && mode == FAST_FACTORS_YES)
-        return fast__fail(FAST_EINVAL, "allreduce: factors are sent as they are, and a codec "
-                                       "encodes the whole gradient; leave out one of them");
-    if (coded && mode == FAST_FACTORS_AUTO) {
-        fast_trainer_note(t, "the codec encodes whole gradients: none is sent as factors");
-        mode = FAST_FACTORS_NO;
-    }
-    return fast__factoring_open(t, mode, &o->factors);
-}
-
-/* Where the codec takes layers apart, cut the gradient in pieces of them. */
-static fast_err open_pieces(overlap *o)
-{
-    FAST_TRY(fast_trainer_sum_cut(o->t, o->size, &o->piece_count));
-    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->pieces, &o->pieces));
-    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->begun, &o->begun));
-    for (int64_t i = 0; i < o->piece_count; i++)
-        fast_trainer_sum_piece(o->t, i, &o->pieces[i].offset, &o->pieces[i].count);
-    return FAST_OK;
 }
 
 /* Transfers in the order of need: with plain sums that can be begun, and updates by range. */
@@ -417,35 +97,57 @@ static fast_err check_priority(const fast_trainer *t, const allreduce_config *c,
     return FAST_OK;
 }
 
+/* The figure: gradient, sum, update; with `shared` the last two are one pass over shared weights.
+ */
+static fast_err train(fast_trainer *t, bool shared)
+{
+    const float mean = 1.0f / (float)t->workers;
+
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        fast_actor_at(t->actor, t->step, "gradient");
+        if (shared) {
+            FAST_TRY(fast_trainer_update_shared(t, t->g, mean, FAST_SOON));
+        } else {
+            FAST_TRY(fast_trainer_sum(t, t->g));
+            FAST_TRY(fast_trainer_update(t, t->g, mean));
+        }
+        FAST_TRY(fast__allreduce_state(t));
+    }
+    return fast_trainer_end(t);
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
     const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
-    const bool native = strncmp(c->algorithm, "native", 6) == 0; /* which cannot be begun */
-    overlap o = { .t = t, .size = c->bucket / (int64_t)sizeof(float) };
+    const fast_overlap_options overlap = {
+        .early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t)),
+        .bucket = c->bucket / (int64_t)sizeof(float),
+        .factors = c->factors,
+        .native = strncmp(c->algorithm, "native", 6) == 0,
+    };
     bool shared = false;
-    fast_err err;
 
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     if (c->priority && t->workers > 1) {
         FAST_TRY(check_priority(t, c, coded));
-        return fast__priority_train(t, c->algorithm, c->bucket / (int64_t)sizeof(float));
+        return fast__priority_train(t, c->algorithm, overlap.bucket);
     }
-    o.early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t));
-    err = coded && o.early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
-    if (t->workers == 1 || coded || native)
-        o.early = false;
-    if (!err)
-        err = open_factors(t, c, coded, &o);
-    if (!err && share_wanted(c, t->workers) && !o.early && !coded && o.factors.count == 0)
-        err = fast_trainer_share(t, &shared);
-    if (!err)
-        err = train(t, &o, shared);
-    fast__free(o.pieces);
-    fast__free(o.begun);
-    fast__free(o.buckets);
-    fast__factoring_close(&o.factors);
-    return err;
+    if (!fast__overlap_is_plain(t, &overlap))
+        return fast__overlap_train(t, &overlap);
+    if (share_wanted(c, t->workers) && !coded)
+        FAST_TRY(fast_trainer_share(t, &shared));
+    return train(t, shared);
+}
+
+/* Factors of layers arrive from all other workers. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const allreduce_config *c = config;
+
+    if (!c->priority)
+        fast__factoring_cost(t, c->factors, out);
 }
 
 const fast_strategy fast__strategy_allreduce = {
@@ -457,5 +159,6 @@ const fast_strategy fast__strategy_allreduce = {
     .identical = true,
     .codes = true,
     .sends = "gradients",
+    .cost = cost,
     .worker = worker,
 };

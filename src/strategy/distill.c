@@ -50,18 +50,19 @@ static const fast_option options[] = {
 };
 
 /* A worker's part in both lives. */
-typedef struct lesson {
+typedef struct distillation {
     fast_trainer *t;
     const distill_config *c;
-    int64_t *begun; /* kept: 0 before the first step, then 1, with the student 2 */
-    float *first;   /* kept, [w and s]: what the student begins with */
-    float *member;  /* kept, [w and s]: what this worker was when the student began */
+    int64_t *begun; /* persistent: 0 before the first step, then 1, with the student 2 */
+    float *first;   /* persistent, [w and s]: the student's first values */
+    float *member;  /* persistent, [w and s]: this worker's model when the student started */
+    double *shares; /* [workers] scratch: contributions */
     float *models;  /* [workers][w and s]: the members */
     int64_t change; /* step after which the student learns */
-} lesson;
+} distillation;
 
 /* The rate of a step, in the part of the run that it belongs to. */
-static double rate_of(const lesson *l, int64_t step)
+static double rate_of(const distillation *l, int64_t step)
 {
     const double all = (double)l->t->step_count;
     const double from = step < l->change ? 0 : (double)l->change;
@@ -71,7 +72,7 @@ static double rate_of(const lesson *l, int64_t step)
 }
 
 /* Everyone gets all members, which teach from now on. */
-static fast_err meet_members(const lesson *l)
+static fast_err meet_members(const distillation *l)
 {
     fast_trainer *t = l->t;
     const int64_t size = t->count + t->state_count;
@@ -83,7 +84,7 @@ static fast_err meet_members(const lesson *l)
 }
 
 /* The member becomes the student. */
-static fast_err begin_student(const lesson *l)
+static fast_err begin_student(const distillation *l)
 {
     fast_trainer *t = l->t;
     const int64_t size = t->count + t->state_count;
@@ -96,7 +97,10 @@ static fast_err begin_student(const lesson *l)
         for (int64_t m = 0; m < t->workers; m++)
             fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
     }
-    memcpy(t->w, l->first, (size_t)t->count * sizeof *t->w);
+    /* The mean of the members holds as much of each; new weights hold nothing of any. */
+    memset(l->shares, 0, (size_t)t->workers * sizeof *l->shares);
+    fast_trainer_adopt(
+        t, &(fast_vector){ .x = l->first, .shares = l->c->fresh ? l->shares : NULL, .age = -1 });
     memcpy(t->s, l->first + t->count, (size_t)t->state_count * sizeof *t->s);
     fast_trainer_reset_rule(t);
     *l->begun = 2;
@@ -116,12 +120,10 @@ static fast_err learn(fast_trainer *t)
         FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
         fast__vector_scale(t->state_count, part, t->s);
     }
-    for (int64_t j = 0; j < t->workers; j++)
-        fast_trainer_carry(t, j, 1);
     return FAST_OK;
 }
 
-static fast_err train(const lesson *l)
+static fast_err train(const distillation *l)
 {
     fast_trainer *t = l->t;
 
@@ -135,13 +137,7 @@ static fast_err train(const lesson *l)
 
         t->lr = rate_of(l, t->step);
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        fast_trainer_staleness(t, 0);
-        if (member) {
-            FAST_TRY(fast_trainer_update(t, t->g, 1));
-            fast_trainer_carry(t, t->rank, 1);
-        } else {
-            FAST_TRY(learn(t));
-        }
+        FAST_TRY(member ? fast_trainer_update(t, t->g, 1) : learn(t));
         if (member && t->step == l->change) {
             FAST_TRY(begin_student(l));
             t->period = 1;
@@ -151,8 +147,8 @@ static fast_err train(const lesson *l)
     return fast_trainer_end(t);
 }
 
-/* What lasts, and is there before the first step. */
-static fast_err keep(lesson *l)
+/* Ask for the persistent memory before the first step. */
+static fast_err persist(distillation *l)
 {
     const fast_trainer *t = l->t;
     const size_t size = (size_t)(t->count + t->state_count) * sizeof(float);
@@ -174,7 +170,7 @@ static fast_err keep(lesson *l)
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const int64_t size = t->count + t->state_count;
-    lesson l = { .t = t, .c = config };
+    distillation l = { .t = t, .c = config };
     fast_err err, last;
 
     l.change = (int64_t)(l.c->teach * (double)t->step_count);
@@ -182,11 +178,14 @@ static fast_err worker(fast_trainer *t, const void *config)
         l.change = 1;
     err = fast__alloc("all members", t->workers * size, sizeof(float), &l.models);
     if (!err)
-        err = keep(&l);
+        err = fast__alloc("contributions", t->workers, sizeof *l.shares, &l.shares);
+    if (!err)
+        err = persist(&l);
     if (!err)
         err = train(&l);
     last = t->step >= l.change ? fast_trainer_teach(t, NULL, 0, 1, 0) : FAST_OK;
     fast__free(l.models);
+    fast__free(l.shares);
     return err ? err : last;
 }
 

@@ -32,6 +32,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/kernels.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
@@ -182,12 +183,14 @@ static fast_err serve(fast_trainer *t, const chunks *k, const fast_msg *msg, int
     const bool last = msg->tag == TAG_END;
 
     FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
-    fast_trainer_staleness(t, version - msg->words[WORD_VERSION]);
     carried[fast_actor_index(t->actor, msg->from)] +=
         (double)msg->words[WORD_STEPS] * (double)n / (double)t->count / (last ? LAST_UNIT : 1);
     FAST_TRY(receive(t, k, msg, 0, &d));
-    fast__vector_add(n, d, t->w + at);
-    FAST_TRY(fast_charge(t->actor, (double)n, 12 * (double)n));
+    FAST_TRY(fast_trainer_apply_range(
+        t, &fast__kernel_add, NULL,
+        (fast_vector[]){ { t->w + at, NULL, -1 },
+                         { (float *)(uintptr_t)d, NULL, version - msg->words[WORD_VERSION] } },
+        1, n));
     return send(t, k, msg->from, last ? TAG_END : TAG_VALUES, t->w + at, words,
                 at == 0 ? carried : NULL);
 }
@@ -228,11 +231,12 @@ static fast_err server(fast_trainer *t, const void *config)
 
 /* What a worker keeps besides its replica. */
 typedef struct dog {
-    float *b;      /* what the master should have: the run's centre */
-    float *d;      /* scratch */
-    int64_t *told; /* [chunks]: this worker's step when the chunk was last sent */
-    chunks chunks; /* of messages */
-    int64_t sends; /* chunks in a step */
+    float *b;       /* what the master should have: the run's centre */
+    float *d;       /* scratch */
+    int64_t *told;  /* [chunks]: this worker's step when the chunk was last sent */
+    chunks chunks;  /* of messages */
+    int64_t sends;  /* chunks in a step */
+    double *shares; /* [workers] scratch: contributions of an answer */
 } dog;
 
 /* The values of an answer; the first chunk's brings what the master carries, to which this worker
@@ -240,13 +244,37 @@ typedef struct dog {
 static fast_err values_of(fast_trainer *t, const dog *k, const fast_msg *msg, const float **out)
 {
     const double *carried = fast_msg_data(msg, 0);
+    const fast_vector w = fast_trainer_model(t);
 
     if (msg->words[WORD_OFFSET] != 0)
         return receive(t, &k->chunks, msg, 0, out);
-    fast_trainer_mix(t, 0, carried, 1);
-    fast_trainer_carry(t, t->rank, (double)(t->step - k->told[0]));
+    memcpy(k->shares, carried, (size_t)t->workers * sizeof *carried);
+    k->shares[t->rank] += (double)(t->step - k->told[0]);
+    fast_trainer_adopt(t, &(fast_vector){ .x = w.x, .shares = k->shares, .age = -1 });
     return receive(t, &k->chunks, msg, (size_t)t->workers * sizeof *carried, out);
 }
+
+/* x = w, b, z:  w <- z + (w - b);  b <- z. */
+static void run_rebase(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        x[0][i] = x[2][i] + (x[0][i] - x[1][i]);
+        x[1][i] = x[2][i];
+    }
+}
+
+/* x = d, b, w:  d <- w - b;  b <- w. */
+static void run_change(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    memcpy(x[0], x[2], (size_t)n * sizeof **x);
+    fast__vector_axpy(n, -1, x[1], x[0]);
+    memcpy(x[1], x[2], (size_t)n * sizeof **x);
+}
+
+static const fast_kernel rebase = { "rebase", 2, 20, 3, 2, false, run_rebase };
+static const fast_kernel change = { "change", 1, 20, 3, 2, false, run_change };
 
 /* Take in the answers that have arrived. */
 static fast_err take(fast_trainer *t, const dog *k)
@@ -263,15 +291,16 @@ static fast_err take(fast_trainer *t, const dog *k)
         at = msg->words[WORD_OFFSET];
         n = msg->words[WORD_COUNT];
         err = values_of(t, k, msg, &z);
-        for (int64_t i = 0; i < n && !err; i++) {
-            t->w[at + i] = z[i] + (t->w[at + i] - k->b[at + i]);
-            k->b[at + i] = z[i];
-        }
+        if (!err)
+            err = fast_trainer_apply_range(t, &rebase, NULL,
+                                           (fast_vector[]){ { t->w + at, NULL, -1 },
+                                                            { k->b + at, NULL, -1 },
+                                                            { (float *)(uintptr_t)z, NULL, -1 } },
+                                           1, n);
         if (msg->words[WORD_VERSION] > t->centre_version)
             t->centre_version = msg->words[WORD_VERSION];
         fast_msg_free(msg);
         FAST_TRY(err);
-        FAST_TRY(fast_charge(t->actor, 2 * (double)n, 20 * (double)n));
     }
 }
 
@@ -281,10 +310,10 @@ static fast_err tell(fast_trainer *t, const dog *k, uint64_t tag, int64_t at, in
 {
     const int64_t words[WORDS] = { at, n, t->centre_version, steps };
 
-    memcpy(k->d, t->w + at, (size_t)n * sizeof *k->d);
-    fast__vector_axpy(n, -1, k->b + at, k->d);
-    memcpy(k->b + at, t->w + at, (size_t)n * sizeof *k->b);
-    FAST_TRY(fast_charge(t->actor, (double)n, 20 * (double)n));
+    FAST_TRY(fast_trainer_apply_range(
+        t, &change, NULL,
+        (fast_vector[]){ { k->d, NULL, -1 }, { k->b + at, NULL, -1 }, { t->w + at, NULL, -1 } }, 1,
+        n));
     return send(t, &k->chunks, t->server_ids[0], tag, k->d, words, NULL);
 }
 
@@ -317,15 +346,10 @@ static fast_err leave(fast_trainer *t, const dog *k)
 
 static fast_err train(fast_trainer *t, const dog *k)
 {
-    const double rate = (double)k->sends / (double)k->chunks.count;
-
-    /* Nothing is waited for. */
-    fast_trainer_cost(t, &(fast_cost){ .moved = 40 * rate });
     while (fast_trainer_next(t)) {
         FAST_TRY(take(t, k));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        fast_trainer_carry(t, t->rank, 1);
         for (int64_t i = 0; i < k->sends; i++) {
             const int64_t chunk = (int64_t)(fast_random(t->actor) % (uint64_t)k->chunks.count);
             const int64_t at = chunk * k->chunks.chunk, left = t->count - at;
@@ -352,11 +376,14 @@ static fast_err worker(fast_trainer *t, const void *config)
         err = fast__alloc("changes", t->count, sizeof *k.d, &k.d);
     if (!err)
         err = fast__alloc("steps of chunks", k.chunks.count, sizeof *k.told, &k.told);
+    if (!err)
+        err = fast__alloc("contributions", t->workers, sizeof *k.shares, &k.shares);
     for (int64_t i = 0; !err && i < k.chunks.count; i++)
         k.told[i] = t->step;
     if (!err)
         err = train(t, &k);
     fast__free(k.told);
+    fast__free(k.shares);
     fast__free(k.d);
     chunks_fini(&k.chunks);
     return err;

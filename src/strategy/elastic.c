@@ -50,26 +50,46 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-void fast__elastic_pull(int64_t n, float alpha, float beta, float *w, const float *z, float *d)
+static void run_pull(const void *ctx, int64_t n, float *const *x)
 {
-    FAST_ASSERT(w != z && w != d);
+    const fast_spring *spring = ctx;
+    float *w = x[0], *d = x[1];
+
+    FAST_ASSERT(w != x[2] && w != d);
     memcpy(d, w, (size_t)n * sizeof *d);
-    fast__vector_axpy(n, -1, z, d);
-    fast__vector_axpy(n, -alpha, d, w);
-    fast__vector_scale(n, beta, d);
+    fast__vector_axpy(n, -1, x[2], d);
+    fast__vector_axpy(n, -spring->alpha, d, w);
+    fast__vector_scale(n, spring->beta, d);
 }
 
-void fast__elastic_approach(int64_t n, float alpha, const float *x, float *w)
-{
-    FAST_ASSERT(x != w);
-    for (int64_t i = 0; i < n; i++)
-        w[i] += alpha * (x[i] - w[i]);
-}
+/* The worker's own part is done while the difference is on its way. */
+const fast_kernel fast__elastic_pull = { "elastic pull", 5, 36, 3, 2, true, run_pull };
 
 fast_err fast__elastic_read(fast_space *space, const fast_elastic_end *end, fast_space_read *read)
 {
     FAST_TRY(fast_space_get(space, 0, end->z, read, FAST_SOON));
-    return end->apart ? fast_space_get(space, 1, end->z + end->n, NULL, FAST_SOON) : FAST_OK;
+    return end->separate ? fast_space_get(space, 1, end->z + end->n, NULL, FAST_SOON) : FAST_OK;
+}
+
+/* Move w towards z; d becomes the change of z, with its contributions behind it. */
+static fast_err pull(const fast_elastic_end *end, float *d)
+{
+    const int64_t n = end->workers;
+    double *z_shares = end->shares, *d_shares = end->shares + n;
+
+    if (!end->t) {
+        fast__elastic_pull.run(&end->spring, end->n, (float *[]){ end->w, d, end->z });
+        return FAST_OK;
+    }
+    for (int64_t i = 0; i < n; i++)
+        z_shares[i] = (double)end->z[end->n + i];
+    FAST_TRY(fast_trainer_apply(end->t, &fast__elastic_pull, &end->spring,
+                                (fast_vector[]){ fast_trainer_model(end->t),
+                                                 { .x = d, .shares = d_shares, .age = -1 },
+                                                 { .x = end->z, .shares = z_shares, .age = -1 } }));
+    for (int64_t i = 0; i < n; i++)
+        d[end->n + i] = (float)d_shares[i];
+    return FAST_OK;
 }
 
 fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
@@ -81,15 +101,13 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
 
     *read = (fast_space_read){ 0 };
     FAST_TRY(fast__elastic_read(space, end, read));
-    /* Of the pool: few are inside an exchange at once, and none keeps a vector between them. */
+    /* From the pool: few workers are inside an exchange at once, and none needs it between them. */
     FAST_TRY(fast_buffer_new(end->actor, (size_t)(end->n + end->workers) * sizeof *d, &buffer));
     d = fast_buffer_data(buffer);
-    fast__elastic_pull(end->n, end->alpha, end->beta, end->w, end->z, d);
-    if (end->workers > 0)
-        fast__elastic_pull(end->workers, end->alpha, end->beta, end->carried, end->z + end->n,
-                           d + end->n);
-    err = fast_space_add(space, 0, d, FAST_SOON);
-    if (!err && end->apart)
+    err = pull(end, d);
+    if (!err)
+        err = fast_space_add(space, 0, d, FAST_SOON);
+    if (!err && end->separate)
         err = fast_space_add(space, 1, d + end->n, FAST_SOON);
     fast_buffer_free(buffer);
     return err;
@@ -103,35 +121,23 @@ static int64_t servers(const void *config, int64_t workers)
     return c->servers;
 }
 
-/* At the master: z += x. */
-static bool apply(void *ctx, const fast_space_update *u, float *z)
-{
-    fast_trainer *t = ctx;
-
-    fast__vector_add(u->count, u->x, z);
-    if (u->tensor == 0)
-        fast_trainer_staleness(t, u->version - u->read);
-    return true;
-}
-
-/* The centre, and behind it what it carries, or apart, where the centre is encoded; z are both as
- * they begin. */
+/* The centre and behind it its contributions, which are a tensor of their own where the centre is
+ * encoded. At the master z += x. */
 static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
 {
-    const bool apart = fast_trainer_codes(t) != FAST_CODES_NONE;
-    const fast_space_tensor tensors[] = { { "z", t->count + (apart ? 0 : t->workers), z },
-                                          { "carried", t->workers, z + t->count } };
-    const fast_space_options space = { .name = "centre",
-                                       .tensors = tensors,
-                                       .tensor_count = apart ? 2 : 1,
-                                       .owners = t->server_ids,
-                                       .owner_count = t->servers,
-                                       .writers = t->worker_ids,
-                                       .writer_count = t->workers,
-                                       .apply = apply,
-                                       .ctx = t };
+    const bool separate = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const fast_space_tensor tensors[] = { { "z", t->count + (separate ? 0 : t->workers), z },
+                                          { "contributions", t->workers, z + t->count } };
 
-    return apart ? fast_trainer_space(t, &space, out) : fast_space_open(t->actor, &space, out);
+    return fast_trainer_space(t,
+                              &(fast_space_options){ .name = "centre",
+                                                     .tensors = tensors,
+                                                     .tensor_count = separate ? 2 : 1,
+                                                     .owners = t->server_ids,
+                                                     .owner_count = t->servers,
+                                                     .writers = t->worker_ids,
+                                                     .writer_count = t->workers },
+                              out);
 }
 
 static fast_err server(fast_trainer *t, const void *config)
@@ -147,44 +153,29 @@ static fast_err server(fast_trainer *t, const void *config)
     fast__free(z); /* the space has a copy */
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
-    fast_space_close(space);
-    return err;
+    const fast_err last = fast_trainer_space_close(t, space);
+    return err ? err : last;
 }
 
-/* One exchange with the centre; what the replica carries moves like it. */
-static fast_err meet(fast_trainer *t, const fast_elastic_end *end, fast_space *space)
-{
-    const double *carried = fast_trainer_carried(t);
-    fast_space_read read = { 0 };
-
-    for (int64_t i = 0; i < t->workers; i++)
-        end->carried[i] = (float)carried[i];
-    fast_actor_at(t->actor, t->step, "the centre");
-    FAST_TRY(fast__elastic_exchange(space, end, &read));
-    for (int64_t i = 0; i < t->workers; i++)
-        fast_trainer_carry(t, i, (double)end->carried[i] - carried[i]);
-    t->centre_version = read.version;
-    return fast_charge(t->actor, 5 * (double)t->count, 36 * (double)t->count);
-}
-
+/* Algorithm 1: explore, and every tau steps exchange with the centre. */
 static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space,
                       const fast_elastic_end *end)
 {
-    const double rate = 1 / (double)c->period;
-    const fast_cost cost = { .trips = 2 * rate, .waits = rate, .served = rate, .moved = 36 * rate };
     fast_space_read read = { .whole = true };
 
-    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        if (t->step % c->period == 0)
-            FAST_TRY(meet(t, end, space));
+        if (t->step % c->period == 0) {
+            fast_actor_at(t->actor, t->step, "the centre");
+            FAST_TRY(fast__elastic_exchange(space, end, &read));
+            t->centre_version = read.version;
+        }
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        fast_trainer_carry(t, t->rank, (double)t->workers);
     }
     FAST_TRY(fast_trainer_end(t));
-    /* Who ends last sees where the centre came to. */
+    /* The worker that ends last sees where the centre came to. */
     fast_actor_at(t->actor, t->step, "the centre");
+    read = (fast_space_read){ .whole = true };
     FAST_TRY(fast__elastic_read(space, end, &read));
     t->centre_version = read.version;
     return FAST_OK;
@@ -193,21 +184,32 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const elastic_config *c = config;
-    fast_elastic_end end = { .w = t->w, .actor = t->actor, .n = t->count, .workers = t->workers };
+    fast_elastic_end end = {
+        .t = t, .w = t->w, .actor = t->actor, .n = t->count, .workers = t->workers
+    };
     fast_space *space = NULL;
-    fast_err err;
+    fast_err err, last;
 
-    end.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
-    end.beta = c->beta < 0 ? end.alpha : (float)c->beta;
-    end.apart = fast_trainer_codes(t) != FAST_CODES_NONE;
+    end.spring.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
+    end.spring.beta = c->beta < 0 ? end.spring.alpha : (float)c->beta;
+    end.separate = fast_trainer_codes(t) != FAST_CODES_NONE;
     FAST_TRY(fast_trainer_centre(t, &end.z));
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *end.carried, &end.carried));
+    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *end.shares, &end.shares));
     err = open_space(t, end.z, &space);
     if (!err)
         err = train(t, c, space, &end);
-    fast_space_close(space);
-    fast__free(end.carried);
-    return err;
+    last = fast_trainer_space_close(t, space);
+    fast__free(end.shares);
+    return err ? err : last;
+}
+
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const double exchanges = 1 / (double)((const elastic_config *)config)->period;
+
+    (void)t;
+    out->trips = 2 * exchanges;
+    out->waits = out->served = exchanges;
 }
 
 const fast_strategy fast__strategy_elastic = {
@@ -218,6 +220,7 @@ const fast_strategy fast__strategy_elastic = {
     .codes = true,
     .sends = "differences",
     .answers = "weights",
+    .cost = cost,
     .servers = servers,
     .worker = worker,
     .server = server,

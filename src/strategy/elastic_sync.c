@@ -53,82 +53,77 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* x = d, sum, w, z:  d = w - z;  sum = d. */
+static void run_difference(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    memcpy(x[0], x[2], (size_t)n * sizeof **x);
+    fast__vector_axpy(n, -1, x[3], x[0]);
+    memcpy(x[1], x[0], (size_t)n * sizeof **x);
+}
+
+/* x = w, z, d, sum, z_before, the last only with mu:
+ *   w -= alpha d;  z += alpha sum + mu (z - z_before);  z_before = z from before. */
+static void run_springs(const void *ctx, int64_t n, float *const *x)
+{
+    const fast_elastic_centre *c = ctx;
+    const size_t size = (size_t)n * sizeof **x;
+    float *w = x[0], *z = x[1], *d = x[2];
+
+    fast__vector_axpy(n, -c->alpha, d, w);
+    if (c->z_before.x) { /* d is free: it holds z while z moves */
+        memcpy(d, z, size);
+        fast__vector_axpy(n, -1, d, x[4]);
+        fast__vector_axpy(n, -c->mu, x[4], z);
+        memcpy(x[4], d, size);
+    }
+    fast__vector_axpy(n, c->alpha, x[3], z);
+}
+
+static const fast_kernel difference = { "difference", 0, 0, 4, 2, false, run_difference };
+static const fast_kernel springs = { "springs", 6, 44, 4, 4, false, run_springs };
+static const fast_kernel springs_momentum = { "springs", 6, 44, 5, 5, false, run_springs };
+
 fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centre *c, float *w)
 {
-    const size_t size = (size_t)n * sizeof *w;
+    const fast_vector model = c->t ? fast_trainer_model(c->t) : (fast_vector){ .x = w };
+    const fast_vector before[] = { c->d, c->sum, model, c->z };
+    const fast_vector after[] = { model, c->z, c->d, c->sum, c->z_before };
+    const fast_kernel *move = c->z_before.x ? &springs_momentum : &springs;
 
-    memcpy(c->d, w, size);
-    fast__vector_axpy(n, -1, c->z, c->d);
-    memcpy(c->sum, c->d, size);
-    FAST_TRY(c->t ? fast_trainer_sum(c->t, c->sum) : fast_allreduce(group, c->sum, n, FAST_SOON));
-    fast__vector_axpy(n, -c->alpha, c->d, w);
-    if (c->z_before) { /* d is free: it holds z while z moves */
-        memcpy(c->d, c->z, size);
-        fast__vector_axpy(n, -1, c->d, c->z_before);
-        fast__vector_axpy(n, -c->mu, c->z_before, c->z);
-        memcpy(c->z_before, c->d, size);
-    }
-    fast__vector_axpy(n, c->alpha, c->sum, c->z);
     c->versions++;
+    if (c->t) {
+        FAST_TRY(fast_trainer_apply(c->t, &difference, NULL, before));
+        FAST_TRY(fast_trainer_sum_vector(c->t, &c->sum));
+        return fast_trainer_apply(c->t, move, c, after);
+    }
+    run_difference(NULL, n, (float *[]){ c->d.x, c->sum.x, w, c->z.x });
+    FAST_TRY(fast_allreduce(group, c->sum.x, n, FAST_SOON));
+    run_springs(c, n, (float *[]){ w, c->z.x, c->d.x, c->sum.x, c->z_before.x });
     return FAST_OK;
 }
 
-/* Everyone on the centre, which stands still. */
-static void restart(const fast_trainer *t, const fast_elastic_centre *e)
+/* Put the worker on the centre, which stands still from there. */
+static void restart(fast_trainer *t, const fast_elastic_centre *e)
 {
-    const size_t size = (size_t)t->count * sizeof *t->w;
-
-    memcpy(t->w, e->z, size);
-    if (e->z_before)
-        memcpy(e->z_before, e->z, size);
+    fast_trainer_adopt(t, &e->z);
+    if (!e->z_before.x)
+        return;
+    memcpy(e->z_before.x, e->z.x, (size_t)t->count * sizeof *t->w);
+    memcpy(e->z_before.shares, e->z.shares, (size_t)t->workers * sizeof(double));
 }
 
-/* What replicas and centre carry, for the measures: workers go in step, so each replica holds as
- * much of its own updates as any other of its own, and as much of every other's. */
-typedef struct ledger {
-    double own;      /* of this worker's updates, in its replica */
-    double other;    /* of another's */
-    double z;        /* of each worker's, in the centre */
-    double z_before; /* at the exchange before */
-} ledger;
-
-/* What lasts as long as a worker's replica, besides the centre. */
-typedef struct lasting {
-    int64_t begun;     /* 1: it does */
-    ledger l;          /* what is carried */
-    double lr;         /* the rate at the last restart */
-    int64_t restarted; /* the step of it */
+/* Persistent numbers of a worker. */
+typedef struct sync_numbers {
+    int64_t begun;     /* 1: they are set */
+    double lr;         /* learning rate at the last restart */
+    int64_t restarted; /* step of the last restart */
     int64_t versions;  /* moves of the centre */
-} lasting;
+} sync_numbers;
 
-/* The exchange, as it acts on contributions. */
-static void mix_ledger(const fast_trainer *t, const fast_elastic_centre *e, ledger *l)
+static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
+                      sync_numbers *k)
 {
-    const double alpha = (double)e->alpha;
-    const double sum = l->own + (double)(t->workers - 1) * l->other;
-    const double z = l->z;
-
-    l->own -= alpha * (l->own - z);
-    l->other -= alpha * (l->other - z);
-    l->z += alpha * (sum - (double)t->workers * z) + (double)e->mu * (z - l->z_before);
-    l->z_before = z;
-}
-
-/* Tell the run what this replica holds now. */
-static void tell_ledger(fast_trainer *t, const ledger *l)
-{
-    const double *carried = fast_trainer_carried(t);
-
-    for (int64_t i = 0; i < t->workers; i++)
-        fast_trainer_carry(t, i, (i == t->rank ? l->own : l->other) - carried[i]);
-}
-
-static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e, lasting *k)
-{
-    const double rate = 1 / (double)c->period;
-    const fast_cost cost = { .allreduces = rate, .moved = 44 * rate, .meets = (double)c->period };
-
-    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         const bool due = c->restart < 0    ? t->lr != k->lr
                          : c->restart == 0 ? false
@@ -136,7 +131,6 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
 
         if (due) {
             restart(t, e);
-            k->l.own = k->l.other = k->l.z_before = k->l.z;
             k->restarted = t->step;
             k->lr = t->lr;
         }
@@ -144,48 +138,62 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
         if (t->step % c->period == 0 || t->step == t->step_count) {
             fast_actor_at(t->actor, t->step, "weights");
             FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
-            FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 44 * (double)t->count));
             t->centre_version = k->versions = e->versions;
-            mix_ledger(t, e, &k->l);
         }
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        k->l.own += (double)t->workers;
-        tell_ledger(t, &k->l);
-        fast_trainer_staleness(t, 0);
     }
     return fast_trainer_end(t);
 }
 
-/* The centre, and what goes with it: new, or as an earlier call left it. */
+/* Find a persistent vector and its contributions. */
+static fast_err find_vector(fast_trainer *t, int64_t number, fast_vector *out)
+{
+    void *x = NULL, *shares = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, number, (size_t)t->count * sizeof(float), &x));
+    FAST_TRY(fast_trainer_keep(t, 16 + number, (size_t)t->workers * sizeof(double), &shares));
+    *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
+    return FAST_OK;
+}
+
+/* The centre: new, or as an earlier call left it. */
 static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
-                            lasting **out)
+                            sync_numbers **out)
 {
     const size_t size = (size_t)t->count * sizeof(float);
-    void *k = NULL, *z = NULL, *z_before = NULL;
+    sync_numbers *k;
+    void *memory = NULL;
 
-    FAST_TRY(fast_trainer_keep(t, 0, sizeof **out, &k));
-    FAST_TRY(fast_trainer_keep(t, 1, size, &z));
+    FAST_TRY(fast_trainer_keep(t, 0, sizeof *k, &memory));
+    FAST_TRY(find_vector(t, 1, &e->z));
     if (c->mu > 0)
-        FAST_TRY(fast_trainer_keep(t, 2, size, &z_before));
-    *out = k;
-    if ((*out)->restarted < 0 || (*out)->restarted > t->step || (*out)->versions < 0 ||
-        (*out)->versions > t->step) /* of a checkpoint, which may be forged */
-        return fast__fail(FAST_EFORMAT,
-                          "elastic_sync: worker %lld cannot go on from move %lld of the centre and "
-                          "a restart at step %lld",
-                          (long long)t->rank, (long long)(*out)->versions,
-                          (long long)(*out)->restarted);
-    if (!(*out)->begun) {
-        memcpy(z, t->w, size);
-        if (z_before)
-            memcpy(z_before, t->w, size);
-        **out = (lasting){ .begun = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
+        FAST_TRY(find_vector(t, 2, &e->z_before));
+    *out = k = memory;
+    if (k->restarted < 0 || k->restarted > t->step || k->versions < 0 || k->versions > t->step)
+        return fast__fail(FAST_EFORMAT, /* of a checkpoint, which may be forged */
+                          "elastic_sync: worker %lld cannot resume from move %lld of the centre "
+                          "and a restart at step %lld",
+                          (long long)t->rank, (long long)k->versions, (long long)k->restarted);
+    if (!k->begun) {
+        memcpy(e->z.x, t->w, size);
+        if (e->z_before.x)
+            memcpy(e->z_before.x, t->w, size);
+        *k = (sync_numbers){ .begun = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
     }
-    e->z = z;
-    e->z_before = z_before;
-    e->versions = (*out)->versions;
-    t->centre = e->z;
+    e->versions = k->versions;
+    t->centre = e->z.x;
     t->centre_version = e->versions;
+    return FAST_OK;
+}
+
+/* Scratch of an exchange: two vectors, in one block each for values and contributions. */
+static fast_err make_scratch(const fast_trainer *t, fast_elastic_centre *e)
+{
+    e->d.age = e->sum.age = -1;
+    FAST_TRY(fast__alloc("differences", 2 * t->count, sizeof *e->d.x, &e->d.x));
+    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *e->d.shares, &e->d.shares));
+    e->sum.x = e->d.x + t->count;
+    e->sum.shares = e->d.shares + t->workers;
     return FAST_OK;
 }
 
@@ -194,20 +202,18 @@ static fast_err worker(fast_trainer *t, const void *config)
     const sync_config *c = config;
     const double share = c->mu > 0 ? 1.0 : 0.9;
     fast_elastic_centre e = { .t = t, .mu = (float)c->mu };
-    lasting *k = NULL;
+    sync_numbers *k = NULL;
     fast_err err;
 
     e.alpha = (float)(c->alpha < 0 ? share / (double)t->workers : c->alpha);
     t->period = c->period;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(find_centre(t, c, &e, &k));
-    err = fast__alloc("a difference", t->count, sizeof *e.d, &e.d);
-    if (!err)
-        err = fast__alloc("the sum of differences", t->count, sizeof *e.sum, &e.sum);
+    err = make_scratch(t, &e);
     if (!err)
         err = train(t, c, &e, k);
-    fast__free(e.d);
-    fast__free(e.sum);
+    fast__free(e.d.x);
+    fast__free(e.d.shares);
     return err;
 }
 

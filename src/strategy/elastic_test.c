@@ -40,6 +40,11 @@ typedef struct models {
     int64_t rounds;
 } models;
 
+static void pull(float alpha, float beta, float *w, float *z, float *d)
+{
+    fast__elastic_pull.run(&(fast_spring){ alpha, beta }, N, (float *[]){ w, d, z });
+}
+
 static void pull_is_symmetric(void **state)
 {
     float w[N], z[N], d[N];
@@ -49,14 +54,14 @@ static void pull_is_symmetric(void **state)
         w[i] = grid(1, i);
         z[i] = grid(2, i);
     }
-    fast__elastic_pull(N, 0.25f, 0.25f, w, z, d);
+    pull(0.25f, 0.25f, w, z, d);
     for (int64_t i = 0; i < N; i++) {
         const float before = grid(1, i) - grid(2, i);
 
         assert_true(w[i] + (z[i] + d[i]) == grid(1, i) + grid(2, i));
         assert_true(w[i] - (z[i] + d[i]) == before / 2); /* 1 - 2 alpha */
     }
-    fast__elastic_pull(N, 0, 1, w, z, d); /* the centre jumps, the worker stays */
+    pull(0, 1, w, z, d); /* the centre jumps, the worker stays */
     for (int64_t i = 0; i < N; i++)
         assert_true(z[i] + d[i] == w[i]);
 }
@@ -78,7 +83,7 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
                                          .codec_down = m->down };
     fast_space *space = NULL;
     fast_space_read read;
-    fast_elastic_end end = { .actor = actor, .n = N, .alpha = m->alpha, .beta = m->alpha };
+    fast_elastic_end end = { .actor = actor, .n = N, .spring = { m->alpha, m->alpha } };
 
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (id < WORKERS) {
@@ -200,10 +205,10 @@ static fast_err round_main(fast_actor *actor, void *ctx)
     models *m = ctx;
     const int64_t id = fast_actor_id(actor);
     float d[N], sum[N], before[N];
-    fast_elastic_centre c = { .z = m->z[id],
-                              .z_before = m->mu > 0 ? before : NULL,
-                              .d = d,
-                              .sum = sum,
+    fast_elastic_centre c = { .z = { .x = m->z[id] },
+                              .z_before = { .x = m->mu > 0 ? before : NULL },
+                              .d = { .x = d },
+                              .sum = { .x = sum },
                               .alpha = m->alpha,
                               .mu = m->mu };
     fast_group *group = NULL;

@@ -28,7 +28,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/elastic.h"
+#include "strategy/kernels.h"
 #include "strategy/strategy.h"
 
 #include <stdlib.h>
@@ -204,14 +204,16 @@ static fast_err take(fast_trainer *t, const place *p)
         FAST_TRY(err);
         FAST_ASSERT(msg->part_count == 2);
         err = model_of(t, p, msg, &x);
-        if (!err && x) {
-            fast__elastic_approach(t->count, p->alpha, x, t->w);
-            fast_trainer_mix(t, 1 - (double)p->alpha, fast_msg_data(msg, 1), (double)p->alpha);
-            fast_trainer_staleness(t, t->step > msg->words[0] ? t->step - msg->words[0] : 0);
-        }
+        if (!err && x)
+            err = fast_trainer_apply(
+                t, &fast__kernel_approach, &p->alpha,
+                (fast_vector[]){
+                    fast_trainer_model(t),
+                    { .x = (float *)(uintptr_t)x,
+                      .shares = (double *)(uintptr_t)fast_msg_data(msg, 1),
+                      .age = t->step > msg->words[0] ? t->step - msg->words[0] : 0 } });
         fast_msg_free(msg);
         FAST_TRY(err);
-        FAST_TRY(fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count));
     }
 }
 
@@ -226,7 +228,7 @@ static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t
 
     FAST_TRY(fast_buffer_new(t->actor, carried + (flow ? fast_flow_bound(flow) : size), &model));
     char *data = fast_buffer_data(model);
-    memcpy(data, fast_trainer_carried(t), carried);
+    memcpy(data, fast_trainer_model(t).shares, carried);
     if (flow)
         err = fast_trainer_encode(t, flow, t->w, data + carried, &size);
     else
@@ -285,14 +287,10 @@ static fast_err tell(fast_trainer *t, const place *p, bool up, bool down)
 
 static fast_err train(fast_trainer *t, const place *p)
 {
-    const double rate = (double)p->degree / (double)p->up;
-
-    fast_trainer_cost(t, &(fast_cost){ .moved = 12 * rate }); /* nothing is waited for */
     while (fast_trainer_next(t)) {
         FAST_TRY(take(t, p));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        fast_trainer_carry(t, t->rank, (double)t->workers);
         t->centre_version = t->step;
         if (t->step % p->up == 0 || t->step % p->down == 0)
             FAST_TRY(tell(t, p, t->step % p->up == 0, t->step % p->down == 0));

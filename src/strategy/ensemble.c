@@ -17,12 +17,10 @@
 static fast_err worker(fast_trainer *t, const void *config)
 {
     (void)config;
-    fast_trainer_cost(t, &(fast_cost){ 0 });
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        t->lag = 0;
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        fast_trainer_staleness(t, 0);
-        fast_trainer_carry(t, t->rank, 1);
     }
     return fast_trainer_end(t);
 }

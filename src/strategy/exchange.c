@@ -15,11 +15,14 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/kernels.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
-static size_t carried_size(const fast_trainer *t)
+enum { SLOTS_MAX = 4 }; /* vectors of a rule's state */
+
+static size_t shares_size(const fast_trainer *t)
 {
     return (size_t)t->workers * sizeof(double);
 }
@@ -37,7 +40,7 @@ static int slot_count(fast_trainer *t)
 /* Bytes of all that comes before the parameters. */
 static size_t rest_size(fast_trainer *t)
 {
-    return carried_size(t) + (size_t)(t->count * slot_count(t) + t->state_count) * sizeof(float);
+    return shares_size(t) + (size_t)(t->count * slot_count(t) + t->state_count) * sizeof(float);
 }
 
 fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
@@ -49,11 +52,11 @@ fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fa
     fast_err err = FAST_OK;
     unsigned char *data;
 
-    FAST_ASSERT(fast_trainer_carried(t) != NULL);
+    FAST_ASSERT(fast_trainer_model(t).shares != NULL);
     FAST_TRY(fast_buffer_new(t->actor, rest + (flow ? fast_flow_bound(flow) : floats), &buffer));
     data = fast_buffer_data(buffer);
-    memcpy(data, fast_trainer_carried(t), carried_size(t));
-    data += carried_size(t);
+    memcpy(data, fast_trainer_model(t).shares, shares_size(t));
+    data += shares_size(t);
     if (t->state_count > 0)
         memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
     data += (size_t)t->state_count * sizeof *t->s;
@@ -74,17 +77,20 @@ fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fa
 }
 
 fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *buffer, size_t size,
-                               float scale, float *x)
+                               float scale, fast_vector v)
 {
     const size_t rest = rest_size(t);
 
+    for (int64_t i = 0; i < t->workers; i++)
+        v.shares[i] *= (double)scale;
+
     if (!flow || !buffer || fast_trainer_codes(t) <= FAST_CODES_EXACT) {
-        fast__vector_scale(t->count, scale, x);
+        fast__vector_scale(t->count, scale, v.x);
         return FAST_OK;
     }
     const unsigned char *data = fast_buffer_data(buffer);
-    fast__vector_fill(t->count, 0, x);
-    return fast_trainer_decode(t, flow, data + rest, size - rest, scale, x);
+    fast__vector_fill(t->count, 0, v.x);
+    return fast_trainer_decode(t, flow, data + rest, size - rest, scale, v.x);
 }
 
 fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer *buffer,
@@ -110,8 +116,9 @@ fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fa
         return fast__fail(FAST_EFORMAT, "worker %lld sent no model of %lld parameters",
                           (long long)msg->from, (long long)t->count);
     data = fast_msg_data(msg, 0);
-    out->carried = (const double *)(const void *)data;
-    out->s = (const float *)(const void *)(data + carried_size(t));
+    out->shares = (const double *)(const void *)data;
+    out->age = -1;
+    out->s = (const float *)(const void *)(data + shares_size(t));
     out->rule = out->s + t->state_count;
     out->coded = data + rest;
     out->coded_size = msg->parts[0].size - rest;
@@ -127,32 +134,46 @@ double fast__replica_mass(const fast_msg *msg)
     return mass;
 }
 
-/* All but the parameters; the operations of it come out. */
-static double mix_rest(fast_trainer *t, double keep, const fast_replica *model, double take)
+fast_vector fast__replica_vector(const fast_replica *model)
+{
+    return (fast_vector){ .x = (float *)(uintptr_t)model->x,
+                          .shares = (double *)(uintptr_t)model->shares,
+                          .age = model->age };
+}
+
+/* Mix the state, and with w, which is the first row, the vectors of the rule that travel along. */
+static fast_err mix_rows(fast_trainer *t, const fast_mix *mix, const fast_replica *model,
+                         bool with_w)
 {
     const int slots = slot_count(t);
+    fast_vector v[2 * (SLOTS_MAX + 1)];
+    int64_t rows = 0;
 
-    fast__vector_axpby(t->state_count, (float)take, model->s, (float)keep, t->s);
-    fast_trainer_mix(t, keep, model->carried, take);
-    for (int i = 0; i < slots; i++)
-        fast__vector_axpby(t->count, (float)take, model->rule + i * t->count, (float)keep,
-                           fast_trainer_rule_slot(t, i));
-    return 3 * (double)t->count * slots;
+    FAST_ASSERT(slots <= SLOTS_MAX);
+    fast__vector_axpby(t->state_count, (float)mix->take, model->s, (float)mix->keep, t->s);
+    if (with_w) {
+        v[0] = fast_trainer_model(t);
+        v[1] = fast__replica_vector(model);
+        rows++;
+    }
+    for (int i = 0; i < slots; i++, rows++) {
+        v[2 * rows] = (fast_vector){ .x = fast_trainer_rule_slot(t, i), .age = -1 };
+        v[2 * rows + 1] =
+            (fast_vector){ .x = (float *)(uintptr_t)model->rule + i * t->count, .age = -1 };
+    }
+    return rows > 0 ? fast_trainer_apply_range(t, &fast__kernel_mix, mix, v, rows, t->count)
+                    : FAST_OK;
 }
 
 fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take)
 {
-    fast__vector_axpby(t->count, (float)take, model->x, (float)keep, t->w);
-    const double operations = 3 * (double)t->count + mix_rest(t, keep, model, take);
-    return fast_charge(t->actor, operations, 4 * operations);
+    return mix_rows(t, &(fast_mix){ keep, take }, model, true);
 }
 
 fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,
                                 double take)
 {
-    const double operations = mix_rest(t, keep, model, take);
-
-    return operations > 0 ? fast_charge(t->actor, operations, 4 * operations) : FAST_OK;
+    return mix_rows(t, &(fast_mix){ keep, take }, model, false);
 }
 
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)

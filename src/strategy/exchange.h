@@ -28,27 +28,29 @@ enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
  * the rest, in a frozen buffer of its own: the first *size_out bytes of it. */
 fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
                             size_t *size_out);
-/* Through a codec that loses something, x becomes scale of what receivers get of it, so that
- * replicas which take the same gradients stay equal; else scale x. */
+/* v becomes scale v. Through a codec that loses something it becomes scale of the values that
+ * receivers decode, so that replicas which take the same gradients stay equal. */
 fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *buffer, size_t size,
-                               float scale, float *x);
+                               float scale, fast_vector v);
 /* A message of it; the buffer stays the caller's too. */
 fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer *buffer,
                            size_t size, fast_msg **out);
 /* What a replica's message that arrived holds; FAST_EFORMAT if it is none. */
 typedef struct fast_replica {
-    const double *carried; /* [workers] */
-    const float *s;        /* [state_count] */
-    const float *rule;     /* [slots][count] where t->rule_travels */
-    const float *x;        /* [count]; NULL where a flow was used */
-    const void *coded;     /* then: what it made of x ... */
-    size_t coded_size;     /* ... in so many bytes */
+    const double *shares; /* [workers] contributions of x */
+    int64_t age;          /* as in fast_vector: -1 until the strategy sets it */
+    const float *s;       /* [state_count] */
+    const float *rule;    /* [slots][count] where t->rule_travels */
+    const float *x;       /* [count]; NULL where a flow was used */
+    const void *coded;    /* then: what it made of x ... */
+    size_t coded_size;    /* ... in so many bytes */
 } fast_replica;
 fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fast_replica *out);
 double fast__replica_mass(const fast_msg *msg);
 
-/* w <- keep w + take x, and the state, the rule's where it travels, and the contributions alike;
- * charged. */
+/* x with its contributions and age. */
+fast_vector fast__replica_vector(const fast_replica *model);
+/* w <- keep w + take x, and the state, the rule's where it travels, and the contributions alike. */
 fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take);
 /* The same without w. */
 fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,

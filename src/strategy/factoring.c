@@ -45,15 +45,23 @@ void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen,
     fast_trainer_note(t, text);
 }
 
+/* Floats that a worker sends of a layer: as factors, and by allreduce. */
+static double floats_of(const fast_trainer *t, const fast_factored *what, double *plain_out)
+{
+    const double peers = (double)(t->workers - 1),
+                 size = (double)what->outputs * (double)what->inputs;
+    const double row = (double)(what->outputs + what->inputs);
+
+    *plain_out = 2 * peers / (double)t->workers * size;
+    return peers * ((double)what->samples * row + MESSAGE_FLOATS);
+}
+
 /* Choose for layer i. */
 static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored *what)
 {
     fast_trainer *t = f->t;
-    const double peers = (double)(t->workers - 1),
-                 size = (double)what->outputs * (double)what->inputs;
-    const double row = (double)(what->outputs + what->inputs);
-    const double factors = peers * ((double)what->samples * row + MESSAGE_FLOATS);
-    const double plain = 2 * peers / (double)t->workers * size;
+    double plain;
+    const double factors = floats_of(t, what, &plain);
     const bool chosen = fast__factors_pay(mode, factors, plain);
 
     fast__factors_tell(t, what, chosen, factors, plain);
@@ -61,9 +69,25 @@ static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factor
         return FAST_OK;
     fast_factor_layer *layer = &f->layers[f->count++];
     *layer = (fast_factor_layer){ .number = i, .what = *what };
-    f->floats += factors;
     FAST_TRY(fast__spread_init(&layer->spread, t->group, "factors"));
     return fast_trainer_factor(t, i, true);
+}
+
+void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
+{
+    fast_factored what;
+
+    if (mode == FAST_FACTORS_NO || t->workers == 1 || t->workers > FAST_FACTORS_WORKERS_MAX)
+        return;
+    for (int64_t i = 0; fast_trainer_factored(t, i, &what); i++) {
+        double plain;
+        const double factors = floats_of(t, &what, &plain);
+
+        if (!fast__factors_pay(mode, factors, plain))
+            continue;
+        out->trips++;
+        out->waits += factors / (double)t->count;
+    }
 }
 
 fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)

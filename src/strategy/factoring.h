@@ -27,7 +27,6 @@ typedef struct fast_factoring {
     fast_trainer *t;
     int64_t count;             /* of layers that travel as factors */
     fast_factor_layer *layers; /* in the order of their offsets */
-    double floats;             /* that a worker sends of them in a step */
 } fast_factoring;
 
 /* Does a layer pay as factors, of `sent` floats a float of which `plain` would be sent? */
@@ -39,6 +38,8 @@ void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen,
 /* Choose, tell, and ask for the factors. FAST_EINVAL where they cannot be. */
 fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out);
 void fast__factoring_close(fast_factoring *f);
+/* Add the factors that a worker waits for in a step to a forecast, by the same choice. */
+void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out);
 /* The layer that begins at this element of g; or NULL. */
 fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset);
 /* Post the factors of the last gradient, or in its report. Never blocks. */

@@ -30,6 +30,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/kernels.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
@@ -129,7 +130,7 @@ static fast_err check_message(const fast_trainer *t, const fast_msg *msg, bool c
 typedef struct coordinator {
     const federated_config *c;
     float *sum;      /* [count + state_count]: of the round's reports */
-    double *carried; /* [2 workers]: what z carries of each worker, and the sum of the reports' */
+    double *shares;  /* [2 workers]: contributions of z, and the sum of those of the reports */
     bool *present;   /* [workers]: it has checked in and waits */
     bool *chosen;    /* [workers]: it was chosen for the round that goes on, and has not reported */
     int64_t *life;   /* [workers]: in which it has checked in */
@@ -158,23 +159,29 @@ static int64_t count_up(const fast_trainer *t, const bool *of)
     return up;
 }
 
+/* sum <- sum + x; a decoder has added the values already. */
+static void run_gather(const void *ctx, int64_t n, float *const *x)
+{
+    if (x[1])
+        fast__run_add(ctx, n, x);
+}
+static const fast_kernel gather = { "sum of reports", 1, 12, 2, 1, false, run_gather };
+
 /* Add a report to the round's sums. */
 static fast_err add_report(fast_trainer *t, coordinator *k, const fast_msg *msg)
 {
-    const double *carried = fast_msg_data(msg, 0);
-    const float *s = (const float *)(const void *)(carried + t->workers), *x = s + t->state_count;
+    const double *shares = fast_msg_data(msg, 0);
+    const float *s = (const float *)(const void *)(shares + t->workers), *x = s + t->state_count;
     const size_t size = msg->parts[0].size - head_size(t);
 
     if (k->to[t->workers])
         FAST_TRY(fast_trainer_decode(t, k->to[t->workers], x, size, 1, k->sum));
-    else
-        fast__vector_add(t->count, x, k->sum);
     fast__vector_add(t->state_count, s, k->sum + t->count);
-    for (int64_t i = 0; i < t->workers; i++)
-        k->carried[t->workers + i] += carried[i];
     k->reports++;
-    fast_trainer_staleness(t, 0);
-    return fast_charge(t->actor, (double)t->count, 12 * (double)t->count);
+    return fast_trainer_apply(t, &gather, NULL,
+                              (fast_vector[]){ { k->sum, k->shares + t->workers, -1 },
+                                               { k->to[t->workers] ? NULL : (float *)(uintptr_t)x,
+                                                 (double *)(uintptr_t)shares, 0 } });
 }
 
 /* The next message of a device, by a deadline: a check-in, or a report, which is one too. */
@@ -222,8 +229,8 @@ static fast_err choose(fast_trainer *t, coordinator *k)
 
         k->order[other] = k->order[i];
         words[WORD_LIFE] = k->life[device];
-        err = send(t, t->worker_ids[device], TAG_DOWN, words, k->to[device], t->w, k->carried,
-                   &share);
+        err =
+            send(t, t->worker_ids[device], TAG_DOWN, words, k->to[device], t->w, k->shares, &share);
         k->present[device] = false;
         k->chosen[device] = !err;
         if (err == FAST_EPEER)
@@ -233,6 +240,14 @@ static fast_err choose(fast_trainer *t, coordinator *k)
     return err;
 }
 
+/* w <- w + a sum; a is 0 for a round that counts for nothing. */
+static void run_add_mean(const void *ctx, int64_t n, float *const *x)
+{
+    if (*(const float *)ctx != 0)
+        fast__run_axpy(ctx, n, x);
+}
+static const fast_kernel add_mean = { "mean of reports", 2, 16, 2, 1, false, run_add_mean };
+
 /* The model becomes the mean of the reports, if they are enough. */
 static fast_err merge(fast_trainer *t, coordinator *k)
 {
@@ -241,18 +256,19 @@ static fast_err merge(fast_trainer *t, coordinator *k)
     const bool enough = k->reports > 0 && (double)k->reports >= least - 1e-9;
 
     if (enough) {
-        fast__vector_axpy(t->count, part, k->sum, t->w);
         for (int64_t i = 0; i < t->state_count; i++)
             t->s[i] = part * k->sum[t->count + i];
-        for (int64_t i = 0; i < t->workers; i++)
-            k->carried[i] = (double)part * k->carried[t->workers + i];
+        for (int64_t i = 0; i < t->workers; i++) /* those of whole models, not of differences */
+            k->shares[i] = (double)part * k->shares[t->workers + i];
         k->version++;
     }
+    FAST_TRY(fast_trainer_apply(t, &add_mean, &(float){ enough ? part : 0 },
+                                (fast_vector[]){ { t->w, NULL, -1 }, { k->sum, NULL, -1 } }));
     memset(k->sum, 0, (size_t)(t->count + t->state_count) * sizeof *k->sum);
-    memset(k->carried + t->workers, 0, (size_t)t->workers * sizeof *k->carried);
+    memset(k->shares + t->workers, 0, (size_t)t->workers * sizeof *k->shares);
     memset(k->chosen, 0, (size_t)t->workers * sizeof *k->chosen);
     k->reports = 0;
-    return fast_charge(t->actor, 2 * (double)t->count, 16 * (double)t->count);
+    return FAST_OK;
 }
 
 /* When what begins now has lasted for the window. */
@@ -311,7 +327,7 @@ static fast_err coordinate(fast_trainer *t, coordinator *k)
                 continue;
             k->present[i] = false;
             words[WORD_LIFE] = k->life[i];
-            err = send(t, t->worker_ids[i], TAG_DOWN, words, k->to[i], t->w, k->carried, &share);
+            err = send(t, t->worker_ids[i], TAG_DOWN, words, k->to[i], t->w, k->shares, &share);
             if (err == FAST_EPEER)
                 err = FAST_OK;
         }
@@ -340,7 +356,7 @@ static fast_err server(fast_trainer *t, const void *config)
         fast__alloc("the sum of reports", t->count + t->state_count, sizeof *k.sum, &k.sum);
 
     if (!err)
-        err = fast__alloc("contributions", 2 * t->workers, sizeof *k.carried, &k.carried);
+        err = fast__alloc("contributions", 2 * t->workers, sizeof *k.shares, &k.shares);
     if (!err)
         err = fast__alloc("devices that wait", t->workers, sizeof *k.present, &k.present);
     if (!err)
@@ -356,7 +372,7 @@ static fast_err server(fast_trainer *t, const void *config)
     if (!err)
         err = coordinate(t, &k);
     fast__free(k.sum);
-    fast__free(k.carried);
+    fast__free(k.shares);
     fast__free(k.present);
     fast__free(k.chosen);
     fast__free(k.life);
@@ -396,9 +412,9 @@ static fast_err await(fast_trainer *t, device *v, bool *over_out)
         err = fast_trainer_follow(t, v->from, data + head, msg->parts[0].size - head, &x);
     if (!err) {
         memcpy(v->z, x, (size_t)t->count * sizeof *x);
-        memcpy(t->w, x, (size_t)t->count * sizeof *x);
+        fast_trainer_adopt(
+            t, &(fast_vector){ .x = v->z, .shares = (double *)(uintptr_t)data, .age = -1 });
         memcpy(t->s, data + counts, head - counts);
-        fast_trainer_mix(t, 0, (const double *)(const void *)data, 1);
         fast_trainer_reset_rule(t);
         fast_trainer_move(t, msg->words[WORD_STEP] < t->step_count ? msg->words[WORD_STEP]
                                                                    : t->step_count);
@@ -424,26 +440,20 @@ static fast_err take_part(fast_trainer *t, const federated_config *c, const devi
             return FAST_OK;
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        fast_trainer_carry(t, t->rank, (double)t->workers);
     }
     memcpy(v->d, t->w, (size_t)t->count * sizeof *v->d);
     fast__vector_axpy(t->count, -1, v->z, v->d);
     fast_actor_at(t->actor, t->step, "difference");
-    return send(t, t->server_ids[0], TAG_UP, words, v->to, v->d, fast_trainer_carried(t), NULL);
+    return send(t, t->server_ids[0], TAG_UP, words, v->to, v->d, fast_trainer_model(t).shares,
+                NULL);
 }
 
 static fast_err train(fast_trainer *t, const federated_config *c, device *v)
 {
     const int64_t hello[WORDS] = { KIND_HELLO, t->step, 0, fast_actor_life(t->actor) };
     const bool rounds = t->step < t->step_count;
-    const double rate = 1 / (double)c->period;
     bool over = false;
 
-    fast_trainer_cost(t, &(fast_cost){ .trips = 2 * rate,
-                                       .waits = 2 * rate,
-                                       .served = rate,
-                                       .moved = 20 * rate,
-                                       .meets = (double)c->period });
     FAST_TRY(send(t, t->server_ids[0], TAG_UP, hello, NULL, NULL, NULL, NULL));
     while (!over) {
         FAST_TRY(await(t, v, &over));
@@ -470,6 +480,16 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const double period = (double)((const federated_config *)config)->period;
+
+    (void)t;
+    out->trips = out->waits = 2 / period;
+    out->served = 1 / period;
+    out->barrier = period;
+}
+
 const fast_strategy fast__strategy_federated = {
     .name = "federated",
     .summary = "rounds of devices that a server chooses; who is late is left out",
@@ -478,6 +498,7 @@ const fast_strategy fast__strategy_federated = {
     .codes = true,
     .sends = "differences",
     .answers = "weights",
+    .cost = cost,
     .servers = servers,
     .worker = worker,
     .server = server,

@@ -38,6 +38,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "strategy/kernels.h"
 #include "strategy/links.h"
 #include "tensor/vector.h"
 
@@ -116,6 +117,7 @@ typedef struct mixer {
     int64_t room;         /* neighbours that fit */
     lasting *last;        /* masses and rounds, also after a stop */
     uint64_t seed;        /* of the drops; the same at all, and after a stop */
+    double *shares;       /* [workers] scratch: contributions of a gradient that arrived */
 } mixer;
 
 static void mixer_fini(mixer *m)
@@ -128,6 +130,7 @@ static void mixer_fini(mixer *m)
     fast_buffer_free(m->own);
     fast__free(m->given);
     fast__free(m->msgs);
+    fast__free(m->shares);
 }
 
 /* What sends and receives through the run's codec. One encoding serves all neighbours where they
@@ -255,6 +258,7 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__neighbours_init(t, &m->from));
     FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
     FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->given, &m->given));
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares));
     FAST_TRY(open_links(m));
     /* Undirected graphs are fit for mixing. One looks for all: it takes a while on large ones. */
     if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
@@ -378,6 +382,9 @@ static fast_err combine_differences(mixer *m)
     return FAST_OK;
 }
 
+static const fast_kernel add_scaled = { "add", 2, 12, 2, 1, false, fast__run_axpy };
+static const fast_kernel scale_mass = { "scale", 2, 12, 1, 1, false, fast__run_scale };
+
 /* With push: what others hold of w is what was given away, and the rest is kept, so that the sum of
  * all a z stays as it is:
  *
@@ -387,6 +394,7 @@ static fast_err combine_differences(mixer *m)
 static fast_err combine_pushed(mixer *m)
 {
     fast_trainer *t = m->t;
+    const fast_vector w = fast_trainer_model(t);
     double kept = 1, mass, keep;
 
     for (int64_t i = 0; i < m->to.count; i++)
@@ -394,12 +402,16 @@ static fast_err combine_pushed(mixer *m)
     mass = kept * m->last->mass;
     for (int64_t i = 0; i < m->from.count; i++)
         mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
-    fast__vector_scale(t->count, (float)(m->last->mass / mass), t->w);
-    for (int64_t i = 0; i < m->to.count; i++)
-        fast__vector_axpy(t->count, (float)(-m->given[i] * m->to.weights[i] * m->last->mass / mass),
-                          fast__links_held(&m->links, m->to.ranks[i]), t->w);
-    FAST_TRY(fast_charge(t->actor, 2 * (double)(t->count * (m->to.count + 1)),
-                         12 * (double)(t->count * (m->to.count + 1))));
+    FAST_TRY(fast_trainer_apply(t, &scale_mass, &(float){ (float)(m->last->mass / mass) }, &w));
+    for (int64_t i = 0; i < m->to.count; i++) {
+        const float given = (float)(-m->given[i] * m->to.weights[i] * m->last->mass / mass);
+        const fast_vector held = { .x = (float *)(uintptr_t)fast__links_held(&m->links,
+                                                                             m->to.ranks[i]),
+                                   .shares = w.shares,
+                                   .age = -1 };
+
+        FAST_TRY(fast_trainer_apply(t, &add_scaled, &given, (fast_vector[]){ w, held }));
+    }
     keep = kept * m->last->mass / mass;
     m->last->mass = mass;
     for (int64_t i = 0; i < m->from.count; i++) {
@@ -407,9 +419,9 @@ static fast_err combine_pushed(mixer *m)
         fast_replica model;
 
         FAST_TRY(fast__links_open(&m->links, m->from.ranks[i], m->msgs[i], &model));
-        fast__vector_axpy(t->count, (float)take, model.x, t->w);
         FAST_TRY(fast__replica_mix_rest(t, keep, &model, take));
-        FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count));
+        FAST_TRY(fast_trainer_apply(t, &add_scaled, &(float){ (float)take },
+                                    (fast_vector[]){ w, fast__replica_vector(&model) }));
         keep = 1;
     }
     return FAST_OK;
@@ -438,16 +450,26 @@ static fast_err mix(mixer *m, int64_t done)
     return FAST_OK;
 }
 
-/* g <- g + weight of a gradient that arrived. */
-static fast_err add_gradient(mixer *m, const fast_replica *model, double weight)
+/* g <- g + weight of a gradient that arrived; a decoder has added the values already. */
+static void run_add_gradient(const void *ctx, int64_t n, float *const *x)
+{
+    if (x[1])
+        fast__run_axpy(ctx, n, x);
+}
+static const fast_kernel mix_gradient = { "mix", 3, 12, 2, 1, false, run_add_gradient };
+
+static fast_err add_gradient(mixer *m, int64_t rank, const fast_replica *model, double weight)
 {
     fast_trainer *t = m->t;
+    fast_vector other = fast__replica_vector(model);
 
+    other.shares = m->shares;
+    fast_trainer_shares_of(t, rank, m->shares);
     if (m->flow)
-        return fast_trainer_decode(t, m->flow, model->coded, model->coded_size, (float)weight,
-                                   t->g);
-    fast__vector_axpy(t->count, (float)weight, model->x, t->g);
-    return FAST_OK;
+        FAST_TRY(
+            fast_trainer_decode(t, m->flow, model->coded, model->coded_size, (float)weight, t->g));
+    return fast_trainer_apply(t, &mix_gradient, &(float){ (float)weight },
+                              (fast_vector[]){ fast_trainer_grad(t), other });
 }
 
 /* The gradients' mix, for the update. */
@@ -457,23 +479,21 @@ static fast_err combine_gradients(mixer *m)
 
     FAST_TRY(begin(m, t->g, false));
     FAST_TRY(await(m));
-    FAST_TRY(fast__replica_as_sent(t, m->flow, m->own, m->own_size, (float)m->from.self, t->g));
+    FAST_TRY(fast__replica_as_sent(t, m->flow, m->own, m->own_size, (float)m->from.self,
+                                   fast_trainer_grad(t)));
     fast_buffer_free(m->own);
     m->own = NULL;
-    fast_trainer_carry(t, t->rank, m->from.self * (double)t->workers);
     for (int64_t i = 0; i < m->from.count; i++) {
         const double weight = m->from.weights[i];
         fast_replica model;
 
         FAST_TRY(fast__replica_open(t, m->flow != NULL, m->msgs[i], &model));
-        FAST_TRY(add_gradient(m, &model, weight));
+        FAST_TRY(add_gradient(m, m->from.ranks[i], &model, weight));
         fast__vector_axpby(t->state_count, (float)weight, model.s, i == 0 ? (float)m->from.self : 1,
                            t->s);
-        fast_trainer_carry(t, m->from.ranks[i], weight * (double)t->workers);
     }
     drop_msgs(m);
-    return fast_charge(t->actor, 3 * (double)(t->count * m->from.count),
-                       12 * (double)(t->count * m->from.count));
+    return FAST_OK;
 }
 
 /* One's own step. */
@@ -481,29 +501,23 @@ static fast_err adapt(mixer *m)
 {
     fast_trainer *t = m->t;
 
-    FAST_TRY(fast_trainer_update(t, t->g, (float)(1 / m->last->mass)));
-    if (m->c->sends == 0)
-        fast_trainer_carry(t, t->rank, (double)t->workers);
-    fast_trainer_staleness(t, 0);
-    return FAST_OK;
+    return fast_trainer_update(t, t->g, (float)(1 / m->last->mass));
 }
 
-/* For the forecast: models to and from neighbours, some while the gradient is computed. */
-static void tell_cost(const mixer *m)
+/* Models to and from neighbours, some while the gradient is computed. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    const gossip_config *c = m->c;
+    const gossip_config *c = config;
     const double rate = 1 / (double)c->period;
     const double rounds = (double)(c->rounds + c->correct);
-    const double degree = (double)fast_topology_degree_max(m->t->topology) * (1 - c->drop);
+    const double degree = (double)fast_topology_degree_max(t->topology) * (1 - c->drop);
     const bool early = c->sends == 0 && c->first == 0 && !c->push;
     const double late = early ? rounds - 1 : rounds;
-    const fast_cost cost = { .trips = late * rate,
-                             .waits = late * degree * rate,
-                             .behind = (rounds - late) * degree * rate,
-                             .moved = 12 * rounds * degree * rate,
-                             .meets = (double)c->period };
 
-    fast_trainer_cost(m->t, &cost);
+    out->trips = late * rate;
+    out->waits = late * degree * rate;
+    out->behind = (rounds - late) * degree * rate;
+    out->barrier = (double)c->period;
 }
 
 static fast_err train(mixer *m)
@@ -511,7 +525,6 @@ static fast_err train(mixer *m)
     const gossip_config *c = m->c;
     fast_trainer *t = m->t;
 
-    tell_cost(m);
     while (fast_trainer_next(t)) {
         const bool meet = (t->step + 1) % c->period == 0;
         const bool early = meet && c->sends == 0 && c->first == 0 && !c->push;
@@ -566,6 +579,7 @@ const fast_strategy fast__strategy_gossip = {
     .sends = "weights",
     .answers = "nothing",
     .check = check,
+    .cost = cost,
     .sends_by = sends,
     .worker = worker,
 };

@@ -327,10 +327,8 @@ static fast_err adapt(talker *k, bool late)
 {
     fast_trainer *t = k->t;
 
-    FAST_TRY(fast_trainer_update(t, t->g, 1));
-    fast_trainer_carry(t, t->rank, (double)t->workers);
-    fast_trainer_staleness(t, late ? 1 : 0);
-    return FAST_OK;
+    t->lag = late ? 1 : 0;
+    return fast_trainer_update(t, t->g, 1);
 }
 
 /* Requests and answers: average, pull. */
@@ -402,14 +400,24 @@ static fast_err take_push(void *ctx, fast_msg **move)
     if (k->links.differ && err == FAST_EFORMAT)
         return ask_anew(k, msg);
     FAST_TRY(err);
-    fast_trainer_staleness(k->t, age > 0 ? age : 0);
     if (k->c->mass) {
         if (!(mass > 0))
             return FAST_OK;
         k->mass += mass;
     }
+    other.age = age > 0 ? age : 0;
     return fast__replica_mix(k->t, 1 - share, &other, share);
 }
+
+/* w += a (w - held) */
+static void run_retain(const void *ctx, int64_t n, float *const *x)
+{
+    const float a = *(const float *)ctx;
+
+    for (int64_t i = 0; i < n; i++)
+        x[0][i] += a * (x[0][i] - x[1][i]);
+}
+static const fast_kernel retain = { "retain", 3, 12, 2, 1, false, run_retain };
 
 /* A part of our mass was given away. What went with it is what the receiver holds of w: the rest
  * stays here, so that the sum of all a w stays as it is. */
@@ -417,16 +425,14 @@ static fast_err give(talker *k, int64_t rank, double part)
 {
     fast_trainer *t = k->t;
     const float more = (float)(part / (1 - part));
-    const float *held;
+    fast_vector held = fast_trainer_model(t); /* the receiver's copy holds the same updates */
 
     if (k->c->mass)
         k->mass *= 1 - part;
     if (!k->c->mass || !k->links.differ)
         return FAST_OK;
-    held = fast__links_held(&k->links, rank);
-    for (int64_t i = 0; i < t->count; i++)
-        t->w[i] += more * (t->w[i] - held[i]);
-    return fast_charge(t->actor, 3 * (double)t->count, 12 * (double)t->count);
+    held.x = (float *)(uintptr_t)fast__links_held(&k->links, rank);
+    return fast_trainer_apply(t, &retain, &more, (fast_vector[]){ fast_trainer_model(t), held });
 }
 
 /* Push our model to a neighbour, if chance will. */
@@ -499,16 +505,16 @@ static void talker_fini(talker *k)
 
 /* For the forecast. With overlap a request hides behind the gradient; the other one answers after
  * its own, and its model, which comes back then, does not. */
-static void tell_cost(fast_trainer *t, const gossip_config *c)
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
+    const gossip_config *c = config;
     const double asks = c->how == PUSH ? 0 : c->p;
     const double early = c->overlap && c->how == AVERAGE ? asks : 0;
-    const fast_cost cost = { .trips = (c->overlap ? 1 : 2) * asks,
-                             .waits = (c->how == AVERAGE ? 2 : 1) * asks - early,
-                             .behind = early,
-                             .moved = 12 * (c->how == AVERAGE ? 2 : 1) * c->p };
 
-    fast_trainer_cost(t, &cost);
+    (void)t;
+    out->trips = (c->overlap ? 1 : 2) * asks;
+    out->waits = (c->how == AVERAGE ? 2 : 1) * asks - early;
+    out->behind = early;
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
@@ -517,7 +523,6 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
     talker k;
 
-    tell_cost(t, c);
     err = talker_init(t, c, &k);
     if (!err && c->how == PUSH) {
         err = train_pushing(&k);
@@ -540,5 +545,6 @@ const fast_strategy fast__strategy_gossip_async = {
     .topology = "full",
     .sends = "weights",
     .answers = "nothing",
+    .cost = cost,
     .worker = worker,
 };

@@ -73,13 +73,13 @@ typedef struct model {
     atomic_int ready;     /* 0: nobody came yet, 1: being filled, 2: there */
     atomic_llong updates; /* passes of workers over it */
     atomic_llong passed;  /* updates when its cluster last passed the token */
-    /* [all] the model and what it carries of each worker, then [all] as they were when the token
+    /* [all] the model and its contributions of each worker, then [all] as they were when the token
      * was passed (Hogwild++); all = count + workers */
     _Alignas(FAST_ALIGN) _Atomic float data[];
 } model;
 
 /* A worker's view. */
-typedef struct hog {
+typedef struct replica {
     fast_actor *actor;  /* whose */
     model *mine;        /* of its cluster */
     model *next;        /* of the cluster that the token goes to */
@@ -87,11 +87,11 @@ typedef struct hog {
     int64_t cluster;    /* its own */
     int64_t clusters;   /* of them */
     int64_t count;      /* elements of a model */
-    int64_t all;        /* and of what it carries: the token moves both alike */
-    double *carried;    /* [workers]: what this worker saw of it */
+    int64_t all;        /* and of its contributions: the token moves both alike */
+    double *shares;     /* [workers]: contributions of the model, as this worker saw them */
     int64_t chunk;      /* elements of a chunk */
     float beta, lambda; /* of the token */
-} hog;
+} replica;
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
@@ -148,17 +148,17 @@ static double ring_beta(int64_t clusters)
     return low;
 }
 
-static fast_err open_hog(fast_trainer *t, const hogwild_config *c, hog *h)
+static fast_err open_replica(fast_trainer *t, const hogwild_config *c, replica *h)
 {
     const double beta = ring_beta(c->clusters);
 
-    *h = (hog){ .actor = t->actor,
-                .cluster = t->rank * c->clusters / t->workers,
-                .clusters = c->clusters,
-                .count = t->count,
-                .all = t->count + t->workers,
-                .chunk = fast_trainer_by_range(t) ? c->chunk : t->count,
-                .beta = (float)beta };
+    *h = (replica){ .actor = t->actor,
+                    .cluster = t->rank * c->clusters / t->workers,
+                    .clusters = c->clusters,
+                    .count = t->count,
+                    .all = t->count + t->workers,
+                    .chunk = fast_trainer_by_range(t) ? c->chunk : t->count,
+                    .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
     FAST_TRY(open_model(t, h->cluster, &h->mine));
     if (c->clusters == 1)
@@ -167,9 +167,26 @@ static fast_err open_hog(fast_trainer *t, const hogwild_config *c, hog *h)
     return fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token);
 }
 
+/* A chunk of the shared model that a kernel works on. */
+typedef struct chunk_work {
+    const replica *h; /* the worker's view */
+    int64_t at;       /* first element */
+    int64_t count;    /* elements; a kernel is charged for whole chunks */
+} chunk_work;
+
+static void run_load(const void *ctx, int64_t n, float *const *x)
+{
+    const chunk_work *work = ctx;
+
+    fast_turn_begin(work->h->actor, KEY);
+    fast__race_load(work->h->mine->data + work->at, x[0], n);
+    fast_turn_end(work->h->actor);
+}
+static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
+
 /* Chunk by chunk: see the model as it is now, update it, write it. In `sim` others run between.
  * Everyone begins elsewhere, or workers in step would meet in every chunk. */
-static fast_err update(fast_trainer *t, const hog *h)
+static fast_err update(fast_trainer *t, const replica *h)
 {
     const bool whole = h->chunk >= h->count;
     const int64_t chunks = (h->count + h->chunk - 1) / h->chunk;
@@ -178,10 +195,8 @@ static fast_err update(fast_trainer *t, const hog *h)
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
 
-        fast_turn_begin(t->actor, KEY);
-        fast__race_load(h->mine->data + at, t->w + at, n);
-        fast_turn_end(t->actor);
-        FAST_TRY(fast_charge(t->actor, 0, 8 * (double)n));
+        FAST_TRY(fast_trainer_apply_range(t, &load, &(chunk_work){ h, at, n },
+                                          &(fast_vector){ .x = t->w + at, .age = -1 }, 1, n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
@@ -195,11 +210,16 @@ static fast_err update(fast_trainer *t, const hog *h)
     return FAST_OK;
 }
 
-/* Give the next cluster what this one has moved. */
-static void pass_chunk(const hog *h, int64_t at, int64_t n)
+/* Give the next cluster the changes of this one. */
+static void run_pass(const void *ctx, int64_t n, float *const *unused)
 {
+    const chunk_work *work = ctx;
+    const replica *h = work->h;
+
+    (void)n;
+    (void)unused;
     fast_turn_begin(h->actor, KEY);
-    for (int64_t i = at; i < at + n; i++) {
+    for (int64_t i = work->at; i < work->at + work->count; i++) {
         const float x = atomic_load_explicit(&h->mine->data[i], memory_order_relaxed);
         const float s = atomic_load_explicit(&h->mine->data[h->all + i], memory_order_relaxed);
         const float y = atomic_load_explicit(&h->next->data[i], memory_order_relaxed);
@@ -211,9 +231,10 @@ static void pass_chunk(const hog *h, int64_t at, int64_t n)
     }
     fast_turn_end(h->actor);
 }
+static const fast_kernel pass = { "token", 7, 20, 1, 1, false, run_pass };
 
 /* True if nobody of a cluster is up. */
-static bool is_deserted(const fast_trainer *t, const hog *h, int64_t cluster)
+static bool is_deserted(const fast_trainer *t, const replica *h, int64_t cluster)
 {
     for (int64_t r = 0; r < t->workers; r++)
         if (r * h->clusters / t->workers == cluster &&
@@ -224,7 +245,7 @@ static bool is_deserted(const fast_trainer *t, const hog *h, int64_t cluster)
 
 /* Pass the token if this cluster has it for long enough. It skips clusters that nobody is left in;
  * what it brings goes to the next one all the same. */
-static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *h)
+static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const replica *h)
 {
     int64_t to = (h->cluster + 1) % h->clusters;
     int here = (int)h->cluster;
@@ -237,8 +258,10 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
     if (!mine)
         return FAST_OK;
     for (int64_t at = 0; at < h->all; at += h->chunk) {
-        pass_chunk(h, at, h->all - at < h->chunk ? h->all - at : h->chunk);
-        FAST_TRY(fast_charge(t->actor, 7 * (double)h->chunk, 20 * (double)h->chunk));
+        const int64_t n = h->all - at < h->chunk ? h->all - at : h->chunk;
+
+        FAST_TRY(fast_trainer_apply_range(t, &pass, &(chunk_work){ h, at, n },
+                                          &(fast_vector){ .age = -1 }, 1, h->chunk));
     }
     while (to != h->cluster && is_deserted(t, h, to))
         to = (to + 1) % h->clusters;
@@ -250,7 +273,7 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hog *
 }
 
 /* Updates of the worker's model so far; and, where it is wanted, the model. */
-static long long look(fast_trainer *t, const hog *h, bool whole)
+static long long look(fast_trainer *t, const replica *h, bool whole)
 {
     fast_turn_begin(t->actor, KEY);
     const long long updates = atomic_load(&h->mine->updates);
@@ -260,40 +283,38 @@ static long long look(fast_trainer *t, const hog *h, bool whole)
     return updates;
 }
 
-/* For the measures: `own` more of this worker's updates are in the model, and the replica holds
- * what the model holds. An update that a race lost counts all the same: nobody sees it go. */
-static void see(fast_trainer *t, const hog *h, float own)
+/* The model holds `own` more of this worker's updates, the last of them `age` updates late, and the
+ * replica holds the contributions of the model. An update that a race lost counts too. */
+static void see(fast_trainer *t, const replica *h, float own, int64_t age)
 {
-    _Atomic float *carried = h->mine->data + h->count;
+    _Atomic float *shares = h->mine->data + h->count;
 
     fast_turn_begin(t->actor, KEY);
-    const float before = atomic_load_explicit(&carried[t->rank], memory_order_relaxed);
+    const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
-    atomic_store_explicit(&carried[t->rank], before + own, memory_order_relaxed);
+    atomic_store_explicit(&shares[t->rank], before + own, memory_order_relaxed);
     for (int64_t i = 0; i < t->workers; i++)
-        h->carried[i] = (double)atomic_load_explicit(&carried[i], memory_order_relaxed);
+        h->shares[i] = (double)atomic_load_explicit(&shares[i], memory_order_relaxed);
     fast_turn_end(t->actor);
-    fast_trainer_mix(t, 0, h->carried, 1);
+    fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
 
-static fast_err train(fast_trainer *t, const hogwild_config *c, const hog *h)
+static fast_err train(fast_trainer *t, const hogwild_config *c, const replica *h)
 {
     long long seen = look(t, h, true);
 
-    fast_trainer_cost(t, &(fast_cost){ .moved = t->workers > 1 ? 8 : 0 });
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        const long long updates = look(t, h, false);
-        fast_trainer_staleness(t, updates - seen);
+        const long long updates = look(t, h, false), age = updates - seen;
         seen = updates + 1;
         FAST_TRY(update(t, h));
-        see(t, h, 1);
+        see(t, h, 1, age);
         t->centre_version = seen;
         if (h->token)
             FAST_TRY(pass_token(t, c, h));
     }
     t->centre_version = look(t, h, true);
-    see(t, h, 0);
+    see(t, h, 0, -1);
     return fast_trainer_end(t);
 }
 
@@ -301,14 +322,14 @@ static fast_err worker(fast_trainer *t, const void *config)
 {
     const hogwild_config *c = config;
     fast_err err;
-    hog h;
+    replica h;
 
-    FAST_TRY(open_hog(t, c, &h));
+    FAST_TRY(open_replica(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.carried, &h.carried));
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.shares, &h.shares));
     err = train(t, c, &h);
-    fast__free(h.carried);
+    fast__free(h.shares);
     return err;
 }
 

@@ -162,15 +162,26 @@ void fast__links_renew(fast_links *l, int64_t rank)
     l->begun[l->apart ? rank : 0] = false;
 }
 
+/* w += a (x - held) */
+static void run_mix_difference(const void *ctx, int64_t n, float *const *x)
+{
+    const float a = *(const float *)ctx;
+
+    for (int64_t i = 0; i < n; i++)
+        x[0][i] += a * (x[1][i] - x[2][i]);
+}
+
+static const fast_kernel mix_difference = { "mix", 3, 16, 3, 1, false, run_mix_difference };
+
 fast_err fast__links_mix(fast_links *l, int64_t rank, double keep, const fast_replica *model,
                          double take)
 {
     fast_trainer *t = l->t;
-    const float *held = fast__links_held(l, rank);
-    const float part = (float)take;
+    fast_vector held = fast_trainer_model(t); /* the receiver's copy holds the same updates */
 
-    for (int64_t i = 0; i < t->count; i++)
-        t->w[i] += part * (model->x[i] - held[i]);
+    held.x = (float *)(uintptr_t)fast__links_held(l, rank);
     FAST_TRY(fast__replica_mix_rest(t, keep, model, take));
-    return fast_charge(t->actor, 3 * (double)t->count, 16 * (double)t->count);
+    return fast_trainer_apply(
+        t, &mix_difference, &(float){ (float)take },
+        (fast_vector[]){ fast_trainer_model(t), fast__replica_vector(model), held });
 }

@@ -491,7 +491,7 @@ static size_t memory_after(const char *strategy, const char *topology, const cha
                               &run),
                      FAST_OK);
     assert_int_equal(fast_run_train(run), FAST_OK);
-    fast__flows_pack(&run->team->seats[3]->flows, &pack, 0);
+    fast__flows_pack(&run->team->actors[3]->context.codecs.flows, &pack, 0);
     fast_run_close(run);
     return pack.size;
 }

@@ -35,6 +35,7 @@
  */
 #include "base/err.h"
 #include "strategy/exchange.h"
+#include "strategy/kernels.h"
 #include "tensor/vector.h"
 
 #include <string.h>
@@ -89,14 +90,14 @@ typedef struct lasting {
     int64_t grown;      /* how often it doubled by the epochs */
 } lasting;
 
-/* What a worker keeps besides its replica, also after a stop. */
+/* Persistent vectors of a worker besides its replica; `x` is NULL where they are not needed. */
 typedef struct outer {
-    lasting *last; /* numbers */
-    float *z;      /* the model after the last exchange; NULL without outer steps */
-    float *d;      /* its momentum */
-    float *base;   /* the model that changes are told from; NULL: weights are sent */
-    float *sum;    /* of gradients since the last exchange; NULL without delay */
-    float *mean;   /* of models over time, which is the run's; NULL without polyak */
+    lasting *last;    /* numbers */
+    fast_vector z;    /* the model after the last exchange: outer steps */
+    fast_vector d;    /* its momentum */
+    fast_vector base; /* the model that changes are sent to: codecs that do not fit weights */
+    fast_vector sum;  /* gradients since the last exchange: delay */
+    fast_vector mean; /* models averaged over time, the run's centre: polyak */
 } outer;
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
@@ -117,17 +118,21 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
-/* A vector that lasts; it is `first` where it is new. */
-static fast_err keep_vector(fast_trainer *t, const outer *o, int64_t number, const float *first,
-                            float **out)
-{
-    const size_t size = (size_t)t->count * sizeof **out;
-    void *memory = NULL;
+/* Numbers of persistent memory: those of a vector, and SHARES further its contributions. */
+enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN, SHARES = 16 };
 
-    FAST_TRY(fast_trainer_keep(t, number, size, &memory));
-    *out = memory;
-    if (!o->last->begun && first)
-        memcpy(*out, first, size);
+/* Find a persistent vector; where it is new it starts as w, or as 0. */
+static fast_err find_vector(fast_trainer *t, const outer *o, int64_t number, bool as_w,
+                            fast_vector *out)
+{
+    const size_t size = (size_t)t->count * sizeof *out->x;
+    void *x = NULL, *shares = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, number, size, &x));
+    FAST_TRY(fast_trainer_keep(t, SHARES + number, (size_t)t->workers * sizeof(double), &shares));
+    *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
+    if (!o->last->begun && as_w)
+        memcpy(x, t->w, size);
     return FAST_OK;
 }
 
@@ -147,7 +152,6 @@ static fast_err check_numbers(const fast_trainer *t, const lasting *k)
 
 static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
 {
-    enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN };
     void *last = NULL;
 
     *o = (outer){ 0 };
@@ -155,16 +159,16 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     o->last = last;
     FAST_TRY(check_numbers(t, o->last));
     if (c->outer != 0)
-        FAST_TRY(keep_vector(t, o, LAST, t->w, &o->z));
+        FAST_TRY(find_vector(t, o, LAST, true, &o->z));
     if (c->outer != 0)
-        FAST_TRY(keep_vector(t, o, MOMENTUM, NULL, &o->d));
+        FAST_TRY(find_vector(t, o, MOMENTUM, false, &o->d));
     if (!c->delay && fast_trainer_codes(t) == FAST_CODES_CHANGES)
-        FAST_TRY(keep_vector(t, o, BASE, t->w, &o->base));
+        FAST_TRY(find_vector(t, o, BASE, true, &o->base));
     if (c->delay)
-        FAST_TRY(keep_vector(t, o, SUM, NULL, &o->sum));
+        FAST_TRY(find_vector(t, o, SUM, false, &o->sum));
     if (c->polyak >= 0) {
-        FAST_TRY(keep_vector(t, o, MEAN, t->w, &o->mean));
-        t->centre = o->mean;
+        FAST_TRY(find_vector(t, o, MEAN, true, &o->mean));
+        t->centre = o->mean.x;
         t->centre_version = o->last->versions;
     }
     if (!o->last->begun)
@@ -172,20 +176,43 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     return FAST_OK;
 }
 
-/* w holds the average; make the next model of it. */
-static void outer_step(fast_trainer *t, const local_config *c, outer *o)
+/* w holds the average; make the next model of it, with z and its momentum D. */
+static void run_outer(const void *ctx, int64_t n, float *const *x)
 {
+    const local_config *c = ctx;
     const float m = (float)c->momentum;
     const float r = (float)c->rate;
+    float *w = x[0], *z = x[1], *d = x[2];
 
-    for (int64_t i = 0; i < t->count; i++) {
-        const float gain = r * (t->w[i] - o->z[i]);
+    for (int64_t i = 0; i < n; i++) {
+        const float gain = r * (w[i] - z[i]);
 
-        o->d[i] = m * o->d[i] + gain;
-        o->z[i] += c->outer == 1 ? o->d[i] : m * o->d[i] + gain;
-        t->w[i] = o->z[i];
+        d[i] = m * d[i] + gain;
+        z[i] += c->outer == 1 ? d[i] : m * d[i] + gain;
+        w[i] = z[i];
     }
 }
+
+static void run_copy(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    memcpy(x[0], x[1], (size_t)n * sizeof **x);
+}
+
+/* mean <- mean + (w - mean) / count */
+static void run_mean(const void *ctx, int64_t n, float *const *x)
+{
+    const float count = *(const float *)ctx;
+
+    for (int64_t i = 0; i < n; i++)
+        x[0][i] += (x[1][i] - x[0][i]) / count;
+}
+
+static const fast_kernel outer_step = { "outer step", 6, 28, 3, 3, false, run_outer };
+/* Passes that hide behind the gradient's and the exchange's are not charged. */
+static const fast_kernel gather = { "sum of gradients", 0, 0, 2, 1, false, fast__run_add };
+static const fast_kernel retain = { "copy", 0, 0, 2, 1, false, run_copy };
+static const fast_kernel average_time = { "mean over time", 0, 0, 2, 1, false, run_mean };
 
 static double square(int64_t count, const float *x, double scale)
 {
@@ -202,7 +229,7 @@ static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o,
                          bool *out)
 {
     const double workers = (double)t->workers;
-    const double mean = square(t->count, o->sum, 1 / (workers * (double)o->last->sum_count));
+    const double mean = square(t->count, o->sum.x, 1 / (workers * (double)o->last->sum_count));
     float all = (float)own;
 
     fast_actor_at(t->actor, t->step, "noise");
@@ -216,15 +243,17 @@ static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o,
 static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
 {
     const float share = 1.0f / (float)(t->workers * o->last->sum_count);
-    const double own = c->noise > 0 ? square(t->count, o->sum, 1 / (double)o->last->sum_count) : 0;
+    const double own =
+        c->noise > 0 ? square(t->count, o->sum.x, 1 / (double)o->last->sum_count) : 0;
     bool noisy = false;
 
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_trainer_sum(t, o->sum));
+    FAST_TRY(fast_trainer_sum_vector(t, &o->sum));
     if (c->noise > 0)
         FAST_TRY(is_noisy(t, c, o, own, &noisy));
-    FAST_TRY(fast_trainer_update(t, o->sum, share));
-    memset(o->sum, 0, (size_t)t->count * sizeof *o->sum);
+    FAST_TRY(fast_trainer_update_by(t, &o->sum, share));
+    memset(o->sum.x, 0, (size_t)t->count * sizeof *o->sum.x);
+    memset(o->sum.shares, 0, (size_t)t->workers * sizeof *o->sum.shares);
     o->last->sum_count = 0;
     if (c->grow > 0 &&
         (double)t->step >= (double)(o->last->grown + 1) * c->grow * (double)t->epoch_steps) {
@@ -237,17 +266,17 @@ static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
 }
 
 /* Take the model after an exchange into the mean over time; before it begins, the mean is it. */
-static void remember(fast_trainer *t, const local_config *c, outer *o)
+static fast_err remember(fast_trainer *t, const local_config *c, outer *o)
 {
     const bool begun = (double)t->step > c->polyak * (double)t->epoch_steps;
+    const fast_vector v[] = { o->mean, fast_trainer_model(t) };
 
     t->centre_version = ++o->last->versions;
     if (begun)
         o->last->mean_count++;
     if (o->last->mean_count <= 1)
-        memcpy(o->mean, t->w, (size_t)t->count * sizeof *t->w);
-    for (int64_t i = 0; o->last->mean_count > 1 && i < t->count; i++)
-        o->mean[i] += (t->w[i] - o->mean[i]) / (float)o->last->mean_count;
+        return fast_trainer_apply(t, &retain, NULL, v);
+    return fast_trainer_apply(t, &average_time, &(float){ (float)o->last->mean_count }, v);
 }
 
 static fast_err average_rule(fast_trainer *t, float share)
@@ -257,8 +286,8 @@ static fast_err average_rule(fast_trainer *t, float share)
     fast_actor_at(t->actor, t->step, "the rule's state");
     for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++) {
         FAST_TRY(fast_allreduce(t->group, slot, t->count, FAST_SOON));
-        fast__vector_scale(t->count, share, slot);
-        FAST_TRY(fast_charge(t->actor, (double)t->count, 8 * (double)t->count));
+        FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share,
+                                    &(fast_vector){ .x = slot, .age = -1 }));
     }
     return FAST_OK;
 }
@@ -267,24 +296,22 @@ static fast_err average_rule(fast_trainer *t, float share)
  * the last exchange, from a model that all have. */
 static fast_err average_weights(fast_trainer *t, outer *o, float share)
 {
-    if (!o->base) {
-        FAST_TRY(fast_trainer_sum(t, t->w));
-        fast__vector_scale(t->count, share, t->w);
-        return FAST_OK;
-    }
-    fast__vector_axpy(t->count, -1, o->base, t->w);
+    const fast_vector v[] = { fast_trainer_model(t), o->base };
+
+    if (o->base.x)
+        FAST_TRY(fast_trainer_apply(t, &fast__kernel_subtract, NULL, v));
     FAST_TRY(fast_trainer_sum(t, t->w));
-    fast__vector_scale(t->count, share, t->w);
-    fast__vector_add(t->count, o->base, t->w);
-    return fast_charge(t->actor, 2 * (double)t->count, 24 * (double)t->count);
+    FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share, v));
+    return o->base.x ? fast_trainer_apply(t, &fast__kernel_add, NULL, v) : FAST_OK;
 }
 
 /* Average the models and take the outer step. */
 static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
 {
     const float share = 1.0f / (float)t->workers;
+    const fast_vector w = fast_trainer_model(t);
 
-    if (o->sum) {
+    if (o->sum.x) {
         FAST_TRY(update_late(t, c, o));
     } else {
         fast_actor_at(t->actor, t->step, "weights");
@@ -295,42 +322,30 @@ static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
         FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
         fast__vector_scale(t->state_count, share, t->s);
     }
-    FAST_TRY(fast_charge(t->actor, (double)t->count, 8 * (double)t->count));
-    if (o->z) {
-        outer_step(t, c, o);
-        FAST_TRY(fast_charge(t->actor, 6 * (double)t->count, 28 * (double)t->count));
-    }
-    if (o->base)
-        memcpy(o->base, t->w, (size_t)t->count * sizeof *o->base);
-    fast_trainer_average(t);
+    if (o->z.x)
+        FAST_TRY(fast_trainer_apply(t, &outer_step, c, (fast_vector[]){ w, o->z, o->d }));
+    if (o->base.x)
+        FAST_TRY(fast_trainer_apply(t, &retain, NULL, (fast_vector[]){ o->base, w }));
     if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
     if (c->state == FAST_RULE_AVERAGE)
         FAST_TRY(average_rule(t, share));
-    if (o->mean)
-        remember(t, c, o);
-    return FAST_OK;
+    return o->mean.x ? remember(t, c, o) : FAST_OK;
 }
 
 static fast_err train(fast_trainer *t, const local_config *c, outer *o)
 {
-    const double meets = o->last->period > 0 ? (double)o->last->period : (double)t->step_count;
-    const fast_cost cost = { .allreduces = 1 / meets,
-                             .moved = (o->z ? 36 : 8) / meets,
-                             .meets = meets };
     const int64_t switch_step = (int64_t)(c->after * (double)t->epoch_steps);
 
-    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        if (o->sum) {
-            fast__vector_add(t->count, t->g, o->sum);
+        if (o->sum.x) {
+            FAST_TRY(fast_trainer_apply(t, &gather, NULL,
+                                        (fast_vector[]){ o->sum, fast_trainer_grad(t) }));
             o->last->sum_count++;
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
-            fast_trainer_carry(t, t->rank, (double)t->workers);
         }
-        fast_trainer_staleness(t, 0);
         if (t->step <= switch_step || (o->last->period > 0 && t->step % o->last->period == 0) ||
             t->step == t->step_count)
             FAST_TRY(exchange(t, c, o));
@@ -350,7 +365,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         t->period *= 2;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
-    t->apart = c->period == 0 && !o.z && !o.sum && !o.base; /* nothing else is on its way */
+    t->apart = c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* nothing else is on its way */
     return train(t, c, &o);
 }
 

@@ -30,7 +30,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/elastic.h"
+#include "strategy/kernels.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
 
@@ -62,7 +62,7 @@ static int64_t servers(const void *config, int64_t workers)
     return 1;
 }
 
-static size_t carried_size(const fast_trainer *t)
+static size_t shares_size(const fast_trainer *t)
 {
     return (size_t)t->workers * sizeof(double);
 }
@@ -72,9 +72,9 @@ enum { WORD_VERSION, WORD_ANSWERS };
 
 /* Send a model by a flow, or as it is, what it carries of each worker, and words. */
 static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, fast_flow *flow, const float *x,
-                     const double *carried, const int64_t words[2])
+                     const double *shares, const int64_t words[2])
 {
-    const size_t head = carried_size(t);
+    const size_t head = shares_size(t);
     size_t size = (size_t)t->count * sizeof *x;
     fast_buffer *buffer = NULL;
     fast_msg *msg = NULL;
@@ -82,7 +82,7 @@ static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, fast_flow *flow,
 
     FAST_TRY(fast_buffer_new(t->actor, head + (flow ? fast_flow_bound(flow) : size), &buffer));
     char *data = fast_buffer_data(buffer);
-    memcpy(data, carried, head);
+    memcpy(data, shares, head);
     if (flow)
         err = fast_trainer_encode(t, flow, x, data + head, &size);
     else
@@ -99,18 +99,18 @@ static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, fast_flow *flow,
 }
 
 /* The parts of such a message. */
-static const double *carried_of(const fast_msg *msg)
+static const double *shares_of(const fast_msg *msg)
 {
     return fast_msg_data(msg, 0);
 }
 
 static fast_err model_of(fast_trainer *t, const fast_msg *msg, fast_flow *flow, const float **out)
 {
-    const char *data = (const char *)fast_msg_data(msg, 0) + carried_size(t);
+    const char *data = (const char *)fast_msg_data(msg, 0) + shares_size(t);
 
-    FAST_ASSERT(msg->part_count == 1 && msg->parts[0].size >= carried_size(t));
+    FAST_ASSERT(msg->part_count == 1 && msg->parts[0].size >= shares_size(t));
     if (flow)
-        return fast_trainer_follow(t, flow, data, msg->parts[0].size - carried_size(t), out);
+        return fast_trainer_follow(t, flow, data, msg->parts[0].size - shares_size(t), out);
     *out = (const float *)(const void *)data;
     return FAST_OK;
 }
@@ -134,51 +134,56 @@ static fast_err open_flows(fast_trainer *t, bool master, int64_t worker, fast_fl
 
 /* What the master keeps. */
 typedef struct master {
-    float *m;        /* the merged model: the server's w */
-    float *before;   /* at the last round's end */
-    float *v;        /* what the last round brought */
-    float *z;        /* scratch: the answer */
-    float share;     /* of a model that arrives */
-    float length;    /* of the extrapolation */
-    int64_t merges;  /* made */
-    double *carried; /* [4 workers]: what m, before, v and z carry of each worker */
-    fast_flow **to;  /* [2 workers]: to each worker, then from each; NULL each without codecs */
+    float *m;       /* the merged model: the server's w */
+    float *before;  /* at the last round's end */
+    float *v;       /* what the last round brought */
+    float *z;       /* scratch: the answer */
+    float share;    /* of a model that arrives */
+    float length;   /* of the extrapolation */
+    int64_t merges; /* made */
+    double *shares; /* [4 workers]: contributions of m, before, v and z */
+    fast_flow **to; /* [2 workers]: to each worker, then from each; NULL each without codecs */
 } master;
 
-/* The same for what the models carry. */
-static void merge_carried(const fast_trainer *t, const master *k, const double *x)
-{
-    const int64_t n = t->workers;
-    double *m = k->carried, *before = m + n, *v = m + 2 * n, *z = m + 3 * n;
+/* A merge: x = m, before, v, z and the model that arrived. */
+typedef struct merge_step {
+    float share;  /* of the model that arrives */
+    float length; /* of the extrapolation */
+    bool ends;    /* it ends a round of all workers */
+} merge_step;
 
-    for (int64_t i = 0; i < n; i++) {
-        m[i] += (double)k->share * (x[i] - m[i]);
-        if (k->merges % n == 0) {
-            v[i] = m[i] - before[i];
-            before[i] = m[i];
-        }
-        z[i] = m[i] + (double)k->length * v[i];
+static void run_merge(const void *ctx, int64_t n, float *const *x)
+{
+    const merge_step *step = ctx;
+    const size_t size = (size_t)n * sizeof **x;
+    float *m = x[0], *before = x[1], *v = x[2], *z = x[3];
+
+    fast__kernel_approach.run(&step->share, n, (float *[]){ m, x[4] });
+    if (step->ends) {
+        memcpy(v, m, size);
+        fast__vector_axpy(n, -1, before, v);
+        memcpy(before, m, size);
     }
+    memcpy(z, m, size);
+    fast__vector_axpy(n, step->length, v, z);
 }
+static const fast_kernel merge_kernel = { "merge", 6, 40, 5, 4, false, run_merge };
 
 static fast_err merge(fast_trainer *t, master *k, int64_t worker, const fast_msg *msg)
 {
-    const size_t size = (size_t)t->count * sizeof *k->m;
+    const int64_t n = t->workers, late = k->merges - msg->words[WORD_VERSION];
+    const merge_step step = { k->share, k->length, (k->merges + 1) % n == 0 };
     const float *x;
 
-    FAST_TRY(model_of(t, msg, k->to[t->workers + worker], &x));
-    fast_trainer_staleness(t, k->merges - msg->words[WORD_VERSION]);
-    fast__elastic_approach(t->count, k->share, x, k->m);
+    FAST_TRY(model_of(t, msg, k->to[n + worker], &x));
     k->merges++;
-    merge_carried(t, k, carried_of(msg));
-    if (k->merges % t->workers == 0) {
-        memcpy(k->v, k->m, size);
-        fast__vector_axpy(t->count, -1, k->before, k->v);
-        memcpy(k->before, k->m, size);
-    }
-    memcpy(k->z, k->m, size);
-    fast__vector_axpy(t->count, k->length, k->v, k->z);
-    return fast_charge(t->actor, 6 * (double)t->count, 40 * (double)t->count);
+    return fast_trainer_apply(
+        t, &merge_kernel, &step,
+        (fast_vector[]){ { k->m, k->shares, -1 },
+                         { k->before, k->shares + n, -1 },
+                         { k->v, k->shares + 2 * n, -1 },
+                         { k->z, k->shares + 3 * n, -1 },
+                         { (float *)(uintptr_t)x, (double *)(uintptr_t)shares_of(msg), late } });
 }
 
 /* Merge and answer until nobody is left. */
@@ -201,7 +206,7 @@ static fast_err serve(fast_trainer *t, master *k)
             fast_flow_renew(k->to[i]);
         fast_msg_free(msg);
         if (!err)
-            err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->carried + 3 * t->workers,
+            err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->shares + 3 * t->workers,
                        (const int64_t[2]){ k->merges, 0 });
         if (err != FAST_EPEER) /* it may be down by now */
             FAST_TRY(err);
@@ -221,7 +226,7 @@ static fast_err server(fast_trainer *t, const void *config)
     k.v = memory + t->count;
     k.z = memory + 2 * t->count;
     memcpy(k.before, t->w, (size_t)t->count * sizeof *t->w);
-    err = fast__alloc("contributions", 4 * t->workers, sizeof *k.carried, &k.carried);
+    err = fast__alloc("contributions", 4 * t->workers, sizeof *k.shares, &k.shares);
     if (!err)
         err = fast__alloc("flows of workers", 2 * t->workers, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; !err && i < t->workers; i++)
@@ -229,23 +234,23 @@ static fast_err server(fast_trainer *t, const void *config)
     if (!err)
         err = serve(t, &k);
     fast__free(k.to);
-    fast__free(k.carried);
+    fast__free(k.shares);
     fast__free(memory);
     return err;
 }
 
 /* What a worker keeps of its master. */
-typedef struct pupil {
+typedef struct follower {
     float *z;        /* the last known model: the run's centre */
-    double *carried; /* what that carries */
+    double *shares;  /* [2 workers] its contributions; scratch */
     fast_flow *to;   /* models go by; NULL without codecs */
     fast_flow *from; /* answers come by */
     int64_t answers; /* that came */
     bool under_way;  /* a model was sent and not answered */
-} pupil;
+} follower;
 
 /* Take the master's answer if it is there, or by the deadline. */
-static fast_err answer(fast_trainer *t, pupil *p, int64_t deadline)
+static fast_err answer(fast_trainer *t, follower *p, int64_t deadline)
 {
     fast_msg *msg = NULL;
     const float *z;
@@ -257,7 +262,7 @@ static fast_err answer(fast_trainer *t, pupil *p, int64_t deadline)
     err = model_of(t, msg, p->from, &z);
     if (!err) {
         memcpy(p->z, z, (size_t)t->count * sizeof *p->z);
-        memcpy(p->carried, carried_of(msg), carried_size(t));
+        memcpy(p->shares, shares_of(msg), shares_size(t));
         t->centre_version = msg->words[WORD_VERSION];
         p->under_way = false;
         p->answers++;
@@ -266,26 +271,43 @@ static fast_err answer(fast_trainer *t, pupil *p, int64_t deadline)
     return err;
 }
 
-static fast_err train(fast_trainer *t, const mpca_config *c, pupil *p)
+/* g += rho (w - z) */
+static void run_penalty(const void *ctx, int64_t n, float *const *x)
+{
+    const float rho = *(const float *)ctx;
+
+    fast__vector_axpy(n, rho, x[1], x[0]);
+    fast__vector_axpy(n, -rho, x[2], x[0]);
+}
+static const fast_kernel penalty = { "penalty", 4, 24, 3, 1, false, run_penalty };
+
+/* The penalty in g pulls w to the master by `part`, as plain SGD would: w's contributions move. */
+static void pull_shares(fast_trainer *t, double part, const follower *p)
+{
+    const fast_vector w = fast_trainer_model(t);
+    double *pulled = p->shares + t->workers;
+
+    for (int64_t i = 0; i < t->workers; i++)
+        pulled[i] = (1 - part) * w.shares[i] + part * p->shares[i];
+    fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = pulled, .age = -1 });
+}
+
+static fast_err train(fast_trainer *t, const mpca_config *c, follower *p)
 {
     const float rho = (float)c->rho;
-    const fast_cost cost = { .served = 1 / (double)c->period, .moved = 24 };
     int64_t sent = t->step;
 
-    fast_trainer_cost(t, &cost);
     while (fast_trainer_next(t)) {
         if (p->under_way)
             FAST_TRY(answer(t, p, FAST_AT_ONCE));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        fast__vector_axpy(t->count, rho, t->w, t->g);
-        fast__vector_axpy(t->count, -rho, p->z, t->g);
-        FAST_TRY(fast_charge(t->actor, 4 * (double)t->count, 24 * (double)t->count));
+        FAST_TRY(fast_trainer_apply(
+            t, &penalty, &rho,
+            (fast_vector[]){ { t->g, NULL, -1 }, { t->w, NULL, -1 }, { p->z, NULL, -1 } }));
+        pull_shares(t, t->lr * c->rho, p);
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        /* The pull of the penalty is that of plain SGD; a rule with momentum pulls later. */
-        fast_trainer_mix(t, 1 - t->lr * c->rho, p->carried, t->lr * c->rho);
-        fast_trainer_carry(t, t->rank, (double)t->workers);
         if (!p->under_way && (t->step - sent >= c->period || t->step == t->step_count)) {
-            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_carried(t),
+            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
                           (const int64_t[2]){ t->centre_version, p->answers }));
             sent = t->step;
             p->under_way = true;
@@ -298,17 +320,23 @@ static fast_err train(fast_trainer *t, const mpca_config *c, pupil *p)
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    pupil p = { .z = NULL };
+    follower p = { .z = NULL };
     fast_err err;
 
     FAST_TRY(fast_trainer_centre(t, &p.z));
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
     if (p.to) /* what went to the master in another call need not be what it has now */
         fast_flow_renew(p.to);
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *p.carried, &p.carried));
+    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *p.shares, &p.shares));
     err = train(t, config, &p);
-    fast__free(p.carried);
+    fast__free(p.shares);
     return err;
+}
+
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    (void)t;
+    out->served = 1 / (double)((const mpca_config *)config)->period;
 }
 
 const fast_strategy fast__strategy_mpca = {
@@ -319,6 +347,7 @@ const fast_strategy fast__strategy_mpca = {
     .codes = true,
     .sends = "weights",
     .answers = "weights",
+    .cost = cost,
     .servers = servers,
     .worker = worker,
     .server = server,

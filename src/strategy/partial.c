@@ -37,6 +37,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/kernels.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -112,6 +113,14 @@ static fast_err take_coded(fast_partial *sh, const fast_msg *msg)
                                sh->due + msg->words[FAST_PARTIAL_OFFSET]);
 }
 
+/* due <- due + x; a decoder has added the values already. Hidden behind the gradient's pass. */
+static void run_gather(const void *ctx, int64_t n, float *const *x)
+{
+    if (x[1])
+        fast__run_add(ctx, n, x);
+}
+static const fast_kernel gather = { "sum of gradients", 0, 0, 2, 1, false, run_gather };
+
 /* A part that arrived counts from the next update on. */
 static fast_err take_part(void *ctx, fast_msg **move)
 {
@@ -127,14 +136,17 @@ static fast_err take_part(void *ctx, fast_msg **move)
                           (long long)msg->from, (long long)t->count);
     if (sh->flows)
         FAST_TRY(take_coded(sh, msg));
-    else
-        fast__vector_add(count, fast_msg_data(msg, 0), sh->due + offset);
+    fast_trainer_shares_of(t, fast_actor_index(t->actor, msg->from), sh->shares);
+    for (int64_t i = 0; i < t->workers; i++)
+        sh->shares[i] *= (double)msg->words[FAST_PARTIAL_GRADIENTS];
     sh->due_count++;
-    fast_trainer_staleness(t, fast__partial_age(sh, msg));
-    fast_trainer_carry(t, fast_actor_index(t->actor, msg->from),
-                       (double)msg->words[FAST_PARTIAL_GRADIENTS] * (double)count /
-                           (double)t->count);
-    return FAST_OK;
+    return fast_trainer_apply_range(
+        t, &gather, NULL,
+        (fast_vector[]){ { .x = sh->due + offset, .shares = sh->due_shares, .age = -1 },
+                         { .x = sh->flows ? NULL : (float *)(uintptr_t)fast_msg_data(msg, 0),
+                           .shares = sh->shares,
+                           .age = fast__partial_age(sh, msg) } },
+        1, count);
 }
 
 /* A stretch of so many floats in a frozen buffer, through a flow if there is one. */
@@ -225,8 +237,11 @@ static fast_err apply_due(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
 
-    FAST_TRY(fast_trainer_update(t, sh->due, 1 / (float)t->workers));
+    const fast_vector due = { .x = sh->due, .shares = sh->due_shares, .age = -1 };
+
+    FAST_TRY(fast_trainer_update_by(t, &due, 1 / (float)t->workers));
     memset(sh->due, 0, (size_t)t->count * sizeof *sh->due);
+    memset(sh->due_shares, 0, (size_t)t->workers * sizeof *sh->due_shares);
     sh->due_count = 0;
     return FAST_OK;
 }
@@ -240,9 +255,11 @@ static fast_err step_parts(fast_partial *sh)
     fast__vector_add(t->count, t->g, sh->sum);
     for (int64_t i = 0; i < sh->parts; i++)
         sh->summed[i]++;
-    fast__vector_add(t->count, t->g, sh->due);
+    FAST_TRY(
+        fast_trainer_apply(t, &gather, NULL,
+                           (fast_vector[]){ { .x = sh->due, .shares = sh->due_shares, .age = -1 },
+                                            fast_trainer_grad(t) }));
     FAST_TRY(apply_due(sh));
-    fast_trainer_carry(t, t->rank, 1);
     FAST_TRY(send_part(sh, t->step % sh->parts));
     if (sh->c->parts == 0 && t->step == MEASURED_STEPS)
         choose_parts(sh);
@@ -251,10 +268,24 @@ static fast_err step_parts(fast_partial *sh)
 
 /* States. Their second part: what the sender carries. */
 
-static size_t carried_size(const fast_trainer *t)
+static size_t shares_size(const fast_trainer *t)
 {
     return (size_t)t->workers * sizeof(double);
 }
+
+/* x = w, u, other:  w and u move half of the way from u to the other; the next state that arrived
+ * is merged with this mean. */
+static void run_merge(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        const float way = 0.5f * (x[2][i] - x[1][i]);
+
+        x[0][i] += way;
+        x[1][i] += way;
+    }
+}
+static const fast_kernel merge = { "merge", 9, 20, 3, 2, false, run_merge };
 
 /* Merge a stretch of another's weights, if our own step, from u to w, goes towards it. */
 static fast_err take_state(void *ctx, fast_msg **move)
@@ -265,12 +296,11 @@ static fast_err take_state(void *ctx, fast_msg **move)
     const int64_t offset = msg->words[FAST_PARTIAL_OFFSET];
     const int64_t count = msg->words[FAST_PARTIAL_COUNT];
     const float *x = fast_msg_data(msg, 0);
-    const double share = (double)count / (double)t->count;
-    double before = 0;
-    double after = 0;
+    double old = 0;
+    double now = 0;
 
     if (offset < 0 || count < 0 || count > t->count || offset > t->count - count ||
-        msg->part_count != 2 || msg->parts[1].size != carried_size(t) ||
+        msg->part_count != 2 || msg->parts[1].size != shares_size(t) ||
         (!sh->taken && msg->parts[0].size != (size_t)count * sizeof(float)))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no stretch of %lld parameters",
                           (long long)msg->from, (long long)t->count);
@@ -284,20 +314,20 @@ static fast_err take_state(void *ctx, fast_msg **move)
         const double u = (double)sh->sum[offset + i] - (double)x[i];
         const double v = (double)t->w[offset + i] - (double)x[i];
 
-        before += u * u;
-        after += v * v;
+        old += u * u;
+        now += v * v;
     }
-    if (sh->c->window && !(after < before))
+    if (sh->c->window && !(now < old))
         return FAST_OK;
-    for (int64_t i = 0; i < count; i++) {
-        const float way = 0.5f * (x[i] - sh->sum[offset + i]);
+    fast_vector w = fast_trainer_model(t);
+    const fast_vector before = { .x = sh->sum + offset, .shares = sh->shares, .age = -1 };
+    const fast_vector other = { .x = (float *)(uintptr_t)x,
+                                .shares = (double *)(uintptr_t)fast_msg_data(msg, 1),
+                                .age = fast__partial_age(sh, msg) };
 
-        t->w[offset + i] += way;
-        sh->sum[offset + i] += way; /* the next one that arrived is merged with this mean */
-    }
-    fast_trainer_mix(t, 1 - 0.5 * share, fast_msg_data(msg, 1), 0.5 * share);
-    fast_trainer_staleness(t, fast__partial_age(sh, msg));
-    return fast_charge(t->actor, 9 * (double)count, 20 * (double)count);
+    w.x += offset;
+    memcpy(sh->shares, w.shares, shares_size(t)); /* u holds what w does but for the last step */
+    return fast_trainer_apply_range(t, &merge, NULL, (fast_vector[]){ w, before, other }, 1, count);
 }
 
 static int64_t stretch_count(const fast_partial_config *c)
@@ -326,12 +356,12 @@ static fast_err send_state(fast_partial *sh)
     err = fast__replica_msg(t, FAST_TAG_MODEL, 0, buffer, size, &msg);
     fast_buffer_free(buffer);
     FAST_TRY(err);
-    err = fast_buffer_new(t->actor, carried_size(t), &buffer);
+    err = fast_buffer_new(t->actor, shares_size(t), &buffer);
     if (err) {
         fast_msg_free(msg);
         return err;
     }
-    memcpy(fast_buffer_data(buffer), fast_trainer_carried(t), carried_size(t));
+    memcpy(fast_buffer_data(buffer), fast_trainer_model(t).shares, shares_size(t));
     fast_msg_add(msg, &buffer);
     msg->words[FAST_PARTIAL_OFFSET] = offset;
     msg->words[FAST_PARTIAL_COUNT] = count;
@@ -346,7 +376,6 @@ static fast_err step_states(fast_partial *sh)
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     memcpy(sh->sum, t->w, (size_t)t->count * sizeof *t->w);
     FAST_TRY(fast_trainer_update(t, t->g, 1));
-    fast_trainer_carry(t, t->rank, (double)t->workers);
     FAST_TRY(fast__intake_poll(&sh->in));
     return t->step % sh->c->period == 0 ? send_state(sh) : FAST_OK;
 }
@@ -371,21 +400,22 @@ static fast_err train(fast_partial *sh)
     static fast_err (*const steps[])(fast_partial *) = { fast__scatter_step, step_parts,
                                                          step_states };
 
-    const fast_partial_config *c = sh->c;
-    const double rate = 1 / (double)c->period;
-    const bool waits = c->how == SCATTER && c->slack >= 0;
-    const fast_cost cost = { .trips = waits ? rate : 0,
-                             .waits = waits ? rate : 0,
-                             .moved = c->how == SCATTER  ? 12 * rate
-                                      : c->how == STATES ? 20 * rate
-                                                         : 0,
-                             .meets = waits ? (double)(c->period * (c->slack + 1)) : 0 };
-
-    fast_trainer_cost(sh->t, &cost); /* what is not waited for costs a worker nothing */
     sh->begun = fast_now(sh->t->actor);
     while (fast_trainer_next(sh->t))
         FAST_TRY(steps[sh->c->how](sh));
     return end(sh);
+}
+
+/* Messages that are not waited for cost a worker nothing. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const fast_partial_config *c = config;
+
+    (void)t;
+    if (c->how != SCATTER || c->slack < 0)
+        return;
+    out->trips = out->waits = 1 / (double)c->period;
+    out->barrier = (double)(c->period * (c->slack + 1));
 }
 
 static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_partial *sh)
@@ -395,6 +425,7 @@ static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_p
     sh->parts_max = want < t->count ? want : t->count;
     sh->parts = c->parts > 0 ? sh->parts_max : 1;
     FAST_TRY(fast__alloc("gradients that are due", t->count, sizeof *sh->due, &sh->due));
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *sh->due_shares, &sh->due_shares));
     return fast__alloc("steps in each part", sh->parts_max, sizeof *sh->summed, &sh->summed);
 }
 
@@ -435,6 +466,7 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
     static fast_take_fn *const takes[] = { fast__scatter_take, take_part, take_state };
 
     *sh = (fast_partial){ .t = t, .c = c };
+    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *sh->shares, &sh->shares));
     FAST_TRY(fast__neighbours_init(t, &sh->near));
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, takes[c->how], sh, &sh->in));
     if (c->how == SCATTER) {
@@ -461,6 +493,8 @@ static void fini(fast_partial *sh)
     fast__free(sh->summed);
     fast__free(sh->sum);
     fast__free(sh->due);
+    fast__free(sh->due_shares);
+    fast__free(sh->shares);
     fast__intake_fini(&sh->in);
     fast__neighbours_fini(&sh->near);
 }
@@ -495,5 +529,6 @@ const fast_strategy fast__strategy_partial = {
     .sends = "gradients",
     .answers = "nothing",
     .sends_by = sends,
+    .cost = cost,
     .worker = worker,
 };

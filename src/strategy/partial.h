@@ -41,6 +41,8 @@ typedef struct fast_partial {
     float *sum;           /* parts: d; states: u */
     float *due;           /* parts: [count], gradients for the next update */
     int64_t due_count;    /* parts of others in it */
+    double *due_shares;   /* parts: [workers], contributions of due */
+    double *shares;       /* [workers] scratch: contributions of values that arrived */
     int64_t *summed;      /* parts: [parts], steps in each part of d */
     int64_t parts;        /* p */
     int64_t parts_max;    /* that fit */

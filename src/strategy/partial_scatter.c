@@ -18,6 +18,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/kernels.h"
 #include "strategy/partial.h"
 #include "tensor/vector.h"
 
@@ -123,7 +124,7 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
             err = FAST_OK;
     }
     if (sh->c->sends == 1 && sh->flows && !err)
-        err = fast__replica_as_sent(t, sh->flows[0], buffer, size, 1, t->g);
+        err = fast__replica_as_sent(t, sh->flows[0], buffer, size, 1, fast_trainer_grad(t));
     fast_buffer_free(buffer);
     return err;
 }
@@ -147,20 +148,30 @@ static fast_err await_round(fast_partial *sh, int64_t round, int64_t least)
     return FAST_OK;
 }
 
+/* g <- g + a x; a decoder has added the values already. */
+static void run_add_scaled(const void *ctx, int64_t n, float *const *x)
+{
+    if (x[1])
+        fast__run_axpy(ctx, n, x);
+}
+static const fast_kernel add_scaled = { "add", 2, 12, 2, 1, false, run_add_scaled };
+static const fast_kernel scale_own = { "scale", 0, 0, 1, 1, false, fast__run_scale };
+
 /* A gradient that arrived, into g; keep is of the state that is not trained. */
 static fast_err add_gradient(fast_partial *sh, int64_t rank, const fast_replica *other, double keep,
                              double share)
 {
     fast_trainer *t = sh->t;
+    fast_vector v = fast__replica_vector(other);
 
+    v.shares = sh->shares;
+    fast_trainer_shares_of(t, rank, sh->shares);
     if (sh->flows)
         FAST_TRY(fast_trainer_decode(t, sh->flows[0], other->coded, other->coded_size, (float)share,
                                      t->g));
-    else
-        fast__vector_axpy(t->count, (float)share, other->x, t->g);
     fast__vector_axpby(t->state_count, (float)share, other->s, (float)keep, t->s);
-    fast_trainer_carry(t, rank, share * (double)t->workers);
-    return fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count);
+    return fast_trainer_apply(t, &add_scaled, &(float){ (float)share },
+                              (fast_vector[]){ fast_trainer_grad(t), v });
 }
 
 /* How much of a worker's message is taken. */
@@ -181,11 +192,11 @@ static fast_err take_newest(fast_partial *sh, int64_t rank, double keep, double 
     const bool differ = sh->links.differ;
     fast_replica other;
 
-    fast_trainer_staleness(t, fast__partial_age(sh, msg));
     if (sh->c->sends == 1 || differ)
         FAST_TRY(fast__replica_open(t, sh->links.coded, msg, &other));
     else
         FAST_TRY(fast__links_open(&sh->links, rank, msg, &other));
+    other.age = fast__partial_age(sh, msg);
     if (sh->c->sends == 1)
         return add_gradient(sh, rank, &other, keep, share);
     if (!differ)
@@ -205,10 +216,10 @@ static fast_err gather(fast_partial *sh)
     for (int64_t i = 0; i < t->workers; i++)
         count += sh->newest[i] != NULL;
     share = 1 / (double)(1 + count);
-    if (sh->c->sends == 1) {
-        fast__vector_scale(t->count, (float)share, t->g);
-        fast_trainer_carry(t, t->rank, share * (double)t->workers);
-    }
+    const fast_vector g = fast_trainer_grad(t);
+
+    if (sh->c->sends == 1)
+        FAST_TRY(fast_trainer_apply(t, &scale_own, &(float){ (float)share }, &g));
     if (sh->c->sends == 1 || !sh->links.differ)
         keep = share;
     for (int64_t i = 0; i < t->workers && keep != share; i++)
@@ -248,11 +259,8 @@ fast_err fast__scatter_step(fast_partial *sh)
     if (sh->c->sends == 1) {
         if (t->step % sh->c->period == 0)
             FAST_TRY(meet(sh, t->g));
-        else
-            fast_trainer_carry(t, t->rank, (double)t->workers);
         return fast_trainer_update(t, t->g, 1);
     }
     FAST_TRY(fast_trainer_update(t, t->g, 1));
-    fast_trainer_carry(t, t->rank, (double)t->workers);
     return t->step % sh->c->period == 0 ? meet(sh, t->w) : FAST_OK;
 }

@@ -25,6 +25,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/overlap.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static fast_err pump(transfers *x)
 
         if (s->missing > 0)
             return FAST_OK;
-        FAST_TRY(fast_allreduce_start(x->group, x->t->g + s->offset, s->count, &s->request));
+        FAST_TRY(fast_trainer_sum_range_start(x->t, x->group, s->offset, s->count, &s->request));
         x->begun++;
     }
     return FAST_OK;
@@ -229,7 +230,7 @@ static fast_err first_step(transfers *x)
 
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_allreduce(x->group, t->g, t->count, FAST_SOON));
+    FAST_TRY(fast_trainer_sum_range(t, x->group, 0, t->count));
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
@@ -252,15 +253,11 @@ static fast_err train(transfers *x)
     int64_t steps = 0; /* of this call */
     fast_err err;
 
-    fast_trainer_cost(t, &(fast_cost){ .allreduces = 1, .meets = 1 });
     while (fast_trainer_next(t)) {
         FAST_TRY(steps == 0 ? first_step(x) : next_step(x));
         if (++steps == 2)
             FAST_TRY(agree(x));
         FAST_TRY(fast__allreduce_state(t));
-        for (int64_t j = 0; j < t->workers; j++)
-            fast_trainer_carry(t, j, 1);
-        fast_trainer_staleness(t, 0);
     }
     err = fast_trainer_end(t);
     return err ? err : settle(x);

@@ -7,5 +7,3 @@
 
 /* Train so to the end, in slices of at most so many floats. Only where updates go by range. */
 fast_err fast__priority_train(fast_trainer *t, const char *algorithm, int64_t most);
-/* Average what is not trained. allreduce.c */
-fast_err fast__allreduce_state(fast_trainer *t);

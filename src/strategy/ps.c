@@ -67,9 +67,12 @@
 #include "strategy/ps.h"
 
 #include "base/err.h"
+#include "base/exclusion.h"
+#include "base/memory.h"
 #include "comm/sum.h"
 
 #include <math.h>
+#include <string.h>
 
 static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
@@ -144,22 +147,11 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-int64_t fast__ps_shards(const ps_config *c, int64_t workers)
-{
-    return c->servers ? c->servers : workers;
-}
-
 static int64_t servers(const void *config, int64_t workers)
 {
     const ps_config *c = config;
 
     return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
-}
-
-int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
-{
-    *ids_out = c->proxies > 0 ? t->server_ids + t->servers - c->proxies : t->worker_ids;
-    return c->proxies > 0 ? c->proxies : t->workers;
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -174,146 +166,76 @@ bool fast__ps_filters(const ps_config *c)
     return c->filter > 0 || c->budget > 0 || c->skip > 0 || c->kkt;
 }
 
-/* Of the members that are not synchronous. */
-static fast_err check_asynchronous(const ps_config *c)
-{
-    if (c->backup > 0)
-        return fast__fail(FAST_EINVAL, "ps: backup=%lld is of rounds; give slack=0 too",
-                          (long long)c->backup);
-    if (c->softsync > 0 && c->aggregate > 0)
-        return fast__fail(FAST_EINVAL,
-                          "ps: softsync=%lld and aggregate=%lld say the same thing; "
-                          "give one of them",
-                          (long long)c->softsync, (long long)c->aggregate);
-    if (c->send != 0 && c->fetch != c->push)
-        return fast__fail(FAST_EINVAL,
-                          "ps: differences are to the weights that were read: fetch=%lld and "
-                          "push=%lld must be equal",
-                          (long long)c->fetch, (long long)c->push);
-    if (c->send != 0 && c->compensate > 0)
-        return fast__fail(FAST_EINVAL, "ps: compensate corrects gradients; leave out send");
-    if (c->eager && c->slack < 0)
-        return fast__fail(FAST_EINVAL, "ps: eager values are as old as the slack allows; give a "
-                                       "slack of 0 or more");
-    if (c->global && c->slack < 0)
-        return fast__fail(FAST_EINVAL, "ps: global is where the slack ends; give slack too");
-    if (c->value > 0 && c->slack > 0)
-        return fast__fail(FAST_EINVAL,
-                          "ps: value bounds what is not seen, slack=%lld rounds: each may wait "
-                          "for the other; leave out one",
-                          (long long)c->slack);
-    return FAST_OK;
-}
+/* Options that do not go together. */
+static const fast_exclusion exclusions[] = {
+    /* Rounds. */
+    { "slack=0", "softsync|send|compensate|fetch|push|value|epochs", NULL,
+      "all workers take every round, and a round is one update of all their gradients" },
+    { "slack=0&lost=go", NULL, "backup", "a round without backup workers needs all workers" },
+    { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
+    { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "global", NULL, "slack", "workers wait for all others where the slack ends" },
+    { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
+    { "warm", "slack|value|proxies", NULL, "worker 0 trains ahead of the others" },
+    { "softsync", "aggregate", NULL, "both set the number of gradients in an update" },
+    /* The update. */
+    { "send", "filter|budget|skip|kkt|l1|value|epochs|compensate", NULL,
+      "it needs gradients, and differences of weights are written" },
+    { "decay", NULL, "compensate", "it makes the weight of the compensation adaptive" },
+    { "kkt", NULL, "l1", "it leaves out gradients that the proximal step of l1 takes back" },
+    { "cache", NULL, "filter|budget|skip|kkt", "whole gradients have no indices to cache" },
+    /* The way to the servers. */
+    { "barrier", "slack=0|eager|send|factors=yes|overlap", NULL,
+      "it holds reads back until a whole gradient has arrived" },
+    { "overlap", "send|push|filter|budget|skip|kkt|value|proxies|barrier|factors=yes", NULL,
+      "it sends one gradient as it is while it is computed" },
+    { "factors=yes", "send|push|filter|budget|skip|kkt|value|proxies|barrier", NULL,
+      "factors are those of one whole gradient" },
+    { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
+      "it reads the model layer by layer from its first copy" },
+    /* Placement. */
+    { "proxies", "fetch|push|send|backup|epochs|lost=stop", NULL,
+      "workers of a proxy read and write gradients in every round" },
+    { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { NULL, NULL, NULL, NULL },
+};
 
-/* Of one worker that goes ahead. */
-static fast_err check_warm(const ps_config *c)
+/* Refuse numbers that do not fit the workers. */
+static fast_err check_counts(const ps_config *c, int64_t workers)
 {
-    if (c->warm > 0 && (c->slack >= 0 || c->value > 0 || c->proxies > 0))
-        return fast__fail(FAST_EINVAL,
-                          "ps: warm=%g lets one worker go ahead of the others; leave out %s",
-                          c->warm,
-                          c->slack >= 0  ? "slack"
-                          : c->value > 0 ? "value"
-                                         : "proxies");
-    return FAST_OK;
-}
+    const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
-/* Of rounds. */
-static fast_err check_synchronous(const ps_config *c, int64_t writers)
-{
-    if (c->backup >= writers)
-        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
-                          (long long)c->backup, (long long)writers);
-    if (c->softsync > 0 || fast__ps_batch(c, writers) != writers - c->backup)
-        return fast__fail(FAST_EINVAL,
-                          "ps: with slack=0 a round is one update of %lld gradients; leave out "
-                          "%s=%lld",
-                          (long long)(writers - c->backup), c->softsync ? "softsync" : "aggregate",
-                          (long long)(c->softsync ? c->softsync : c->aggregate));
-    if (c->send != 0 || c->compensate > 0)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 no update is late; leave out %s",
-                          c->send ? "send" : "compensate");
-    if (writers > FAST_SUM_MAX)
-        return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
-                          FAST_SUM_MAX, (long long)writers);
-    if (c->fetch != 1 || c->push != 1)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 every step reads and writes; leave out "
-                                       "fetch and push");
-    if (c->value > 0 || c->epochs < 1)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 all take every round; leave out %s",
-                          c->value > 0 ? "value" : "epochs");
-    if (c->lost == PS_LOST_GO && c->backup == 0)
-        return fast__fail(FAST_EINVAL, "ps: with slack=0 a round needs all workers; give backup "
-                                       "workers, or leave out lost=go");
-    return FAST_OK;
-}
-
-/* Of proxies and copies. */
-static fast_err check_hierarchy(const ps_config *c, int64_t workers)
-{
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
-    if (c->proxies > 0 && (c->fetch != 1 || c->push != 1 || c->send != 0 || c->backup > 0 ||
-                           c->epochs < 1 || c->lost == PS_LOST_STOP))
-        return fast__fail(FAST_EINVAL, "ps: workers of a proxy read and write gradients in every "
-                                       "round; leave out fetch, push, send, backup, epochs, lost");
     if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
-    if (c->replicas > 0 && (c->backup > 0 || c->eager || c->value > 0))
-        return fast__fail(FAST_EINVAL, "ps: replicas do not go with %s; leave it out",
-                          c->backup > 0 ? "backup"
-                          : c->eager    ? "eager"
-                                        : "value");
+    if (c->backup >= writers)
+        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
+                          (long long)c->backup, (long long)writers);
+    if (c->slack == 0 && fast__ps_batch(c, writers) != writers - c->backup)
+        return fast__fail(FAST_EINVAL,
+                          "ps: with slack=0 a round is one update of %lld gradients; leave out "
+                          "aggregate=%lld",
+                          (long long)(writers - c->backup), (long long)c->aggregate);
+    if (c->slack == 0 && writers > FAST_SUM_MAX)
+        return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
+                          FAST_SUM_MAX, (long long)writers);
     return FAST_OK;
 }
 
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
-    const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
     (void)optimizer;
-    if ((fast__ps_filters(c) || c->l1 > 0 || c->value > 0 || c->epochs < 1) && c->send != 0)
-        return fast__fail(FAST_EINVAL, "ps: %s is of gradients; leave out send",
-                          c->filter > 0   ? "filter"
-                          : c->budget > 0 ? "budget"
-                          : c->skip > 0   ? "skip"
-                          : c->l1 > 0     ? "l1"
-                          : c->value > 0  ? "value"
-                                          : "epochs");
-    if (c->barrier > 0 &&
-        (c->slack == 0 || c->eager || c->send != 0 || c->factors == FAST_FACTORS_YES || c->overlap))
+    FAST_TRY(fast__exclusions_check("ps", options, exclusions, c));
+    if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
-                          "ps: barrier holds reads until a whole gradient has come; leave out %s",
-                          c->slack == 0                    ? "slack=0, which does"
-                          : c->eager                       ? "eager"
-                          : c->send != 0                   ? "send"
-                          : c->factors == FAST_FACTORS_YES ? "factors"
-                                                           : "overlap");
-    if (c->priority && (c->replicas > 0 || c->proxies > 0 || c->eager || c->value > 0 ||
-                        c->backup > 0 || c->barrier > 0))
-        return fast__fail(FAST_EINVAL, "ps: priority reads layer by layer from the model itself; "
-                                       "leave out replicas, proxies, eager, value, backup and "
-                                       "barrier");
-    if (c->overlap && (!fast__ps_may_factor(c) || c->factors == FAST_FACTORS_YES))
-        return fast__fail(FAST_EINVAL, "ps: overlap sends one gradient as it is while it is "
-                                       "computed; leave out send, push, filter, budget, skip, "
-                                       "kkt, value, proxies and factors, or overlap");
-    if (c->cache && !fast__ps_filters(c))
-        return fast__fail(FAST_EINVAL, "ps: whole gradients have no places to cache; give filter, "
-                                       "budget, skip or kkt too");
-    if (c->kkt && c->l1 == 0)
-        return fast__fail(FAST_EINVAL, "ps: kkt foresees the step of l1; give that too");
-    if (c->decay > 0 && c->compensate == 0)
-        return fast__fail(FAST_EINVAL, "ps: decay=%g is of compensate; give that too", c->decay);
-    if (c->factors == FAST_FACTORS_YES && !fast__ps_may_factor(c))
-        return fast__fail(FAST_EINVAL,
-                          "ps: factors are of one gradient, whole; leave out send, push, filter, "
-                          "budget, skip, kkt, value and proxies, or factors");
-    FAST_TRY(check_hierarchy(c, workers));
-    FAST_TRY(check_warm(c));
-    return c->slack != 0 ? check_asynchronous(c) : check_synchronous(c, writers);
+                          "ps: differences are to the weights that were read: fetch=%lld and "
+                          "push=%lld must be equal",
+                          (long long)c->fetch, (long long)c->push);
+    return check_counts(c, workers);
 }
 
 /* A server holds a range of the model: no rule that needs norms of more than that. */
@@ -336,53 +258,17 @@ static fast_err server(fast_trainer *t, const void *config)
                             : fast__ps_proxy(t, c, t->rank - owners);
 }
 
-/* Where nobody goes on without the others: a worker that crashed ends the run, by its name. */
-static fast_err look_for_lost(fast_trainer *t, const ps_config *c)
+/* A read is answered behind the write that was sent before it. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    const bool stop =
-        c->lost == PS_LOST_STOP || (c->lost == PS_LOST_AUTO && c->slack == 0 && c->backup == 0);
-    fast_member member;
-
-    while (stop && fast_member_next(t->actor, &member))
-        if (member.down && !member.ended && member.id < t->workers)
-            return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
-                              (long long)member.id, (long long)t->step);
-    return FAST_OK;
-}
-
-/* Backup workers: too few are left for an update. Those who are gone have stopped, unless one of
- * them crashed: that one may come back. */
-static bool may_come_back(fast_trainer *t, ps_client *cl)
-{
-    fast_member member;
-
-    while (fast_member_next(t->actor, &member))
-        cl->lost = cl->lost || (member.down && !member.ended && member.id < t->workers);
-    return cl->lost;
-}
-
-/* One step on the weights that were read: a gradient, and where differences are sent, an update by
- * the worker's own rule. */
-static fast_err step(fast_trainer *t, ps_client *cl)
-{
-    FAST_TRY(fast_trainer_gradient_when(t, cl->coming ? fast__ps_need : NULL,
-                                        cl->pieces ? fast__ps_report : NULL, cl));
-    FAST_TRY(fast__ps_arrive(cl));
-    cl->step = t->step;
-    fast__ps_learned(cl);
-    return cl->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
-}
-
-/* For the forecast: a read comes behind the write that was sent before it. */
-static void tell_cost(fast_trainer *t, const ps_config *c)
-{
+    const ps_config *c = config;
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
-    const fast_cost cost = { .trips = 2 * reads,
-                             .waits = reads + fmin(reads, writes),
-                             .served = fmax(reads, writes),
-                             .meets = c->slack < 0 ? 0 : (double)c->slack + 1 };
 
-    fast_trainer_cost(t, &cost);
+    (void)t;
+    out->trips = 2 * reads;
+    out->waits = reads + fmin(reads, writes);
+    out->served = fmax(reads, writes);
+    out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
 /* Are steps rounds, which all workers take together and of which each is the work of all? Then
@@ -392,76 +278,85 @@ static bool by_rounds(const ps_config *c)
     return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
 }
 
-/* What is on its way comes in before somebody looks. */
-static fast_err settle(void *ctx)
+/* Rounds (slack 0): BSP. The model is read at the end of each round, so that no worker begins the
+ * next one before all have ended this one, and between two rounds all hold the servers' weights:
+ * workers and servers can be saved there. With `priority` some weights may still be on their way.
+ */
+static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
-    return fast__ps_arrive(ctx);
-}
-
-/* Rounds. The model is read at the end of each, so that nobody is let to the next one before all
- * have ended this one, and between two of them all hold what the servers do. With priority parts of
- * it may still be on their way then, and others be a step ahead. */
-static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_client *cl)
-{
-    tell_cost(t, c);
     t->apart = c->priority;
-    fast_trainer_settle(t, settle, cl);
-    FAST_TRY(fast__ps_begin(cl));
+    fast_trainer_settle(t, fast__ps_arrive, wr);
+    if (*wr->model_step != t->step + 1)
+        FAST_TRY(fast__ps_read(wr, false));
+    else if (wr->state_read)
+        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
     while (fast_trainer_next(t)) {
-        FAST_TRY(look_for_lost(t, c));
-        FAST_TRY(step(t, cl));
-        FAST_TRY(fast__ps_push(cl));
-        FAST_TRY(fast__ps_tick(cl));
-        FAST_TRY(fast__ps_fetch(cl, t->step >= t->step_count));
-        fast_trainer_average(t);
+        FAST_TRY(fast__ps_check_lost(t, c));
+        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
+        FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
+        FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);
-    FAST_TRY(fast__ps_arrive(cl));
+    FAST_TRY(fast__ps_arrive(wr));
     return fast_trainer_end(t);
 }
 
-static fast_err train(fast_trainer *t, const ps_config *c, ps_client *cl)
+/* Read the contributions of the last weights. */
+static fast_err read_contributions(ps_writer *wr)
 {
-    tell_cost(t, c);
-    FAST_TRY(fast__ps_warm(cl));
+    const int64_t n = wr->writer_count;
+    fast_vector w = fast_trainer_model(wr->t);
+    float *counts = NULL;
+    fast_err err = fast__alloc("contributions", n, sizeof *counts, &counts);
+
+    FAST_ASSERT(n == wr->t->workers);
+    if (!err)
+        err = fast__ps_ask_contributions(wr, counts);
+    for (int64_t i = 0; !err && i < n; i++)
+        w.shares[i] = (double)counts[i];
+    if (!err)
+        fast_trainer_adopt(wr->t, &w);
+    fast__free(counts);
+    return err;
+}
+
+/* Bounded or unbounded staleness: SSP's figure, step for step. */
+static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
+{
+    ps_turn turn = PS_STEP;
+
+    FAST_TRY(fast__ps_warm(wr));
     while (fast_trainer_next(t)) {
-        FAST_TRY(look_for_lost(t, c));
-        FAST_TRY(fast__ps_skip(cl));
-        if (t->step >= t->step_count)
+        FAST_TRY(fast__ps_prepare(wr, &turn)); /* w_i <- get(w) within the slack */
+        if (turn == PS_STOP)
             break;
-        /* Before its first step everyone has what the others begin with. */
-        if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
-            FAST_TRY(fast__ps_fetch(cl, false));
-        if (c->backup > 0 && cl->round >= t->step_count)
-            break; /* the others have made all updates, and this one missed some */
-        if (cl->over && !may_come_back(t, cl))
-            break;
-        if (cl->over)
-            continue; /* wait for it, unless all are to stop */
-        FAST_TRY(step(t, cl));
+        if (turn == PS_WAIT)
+            continue;
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w_i */
         if (t->step % c->push == 0 || t->step == t->step_count)
-            FAST_TRY(fast__ps_push(cl));
-        FAST_TRY(fast__ps_epoch(cl));
-        FAST_TRY(fast__ps_tick(cl));
+            FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
+        FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
     }
     FAST_TRY(fast_trainer_end(t));
-    if (c->backup == 0 || cl->round < t->step_count)
-        FAST_TRY(fast__ps_fetch(cl, true));
-    return fast__ps_carry(cl);
+    if (c->backup == 0 || wr->round < t->step_count)
+        FAST_TRY(fast__ps_read(wr, true));
+    return read_contributions(wr);
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
-    ps_client cl;
+    ps_writer wr;
     fast_err err;
 
     FAST_TRY(check_rule(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
-    FAST_TRY(fast__ps_client_open(t, c, t->g, &cl));
-    err = by_rounds(c) ? train_rounds(t, c, &cl) : train(t, c, &cl);
-    const fast_err last = fast__ps_client_close(&cl);
+    FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
+    err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
+    const fast_err last = fast__ps_writer_close(&wr);
     return err ? err : last;
 }
 
@@ -486,7 +381,7 @@ static const fast_strategy *member_of(const void *config);
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
     .answers = "weights", .member = member_of, .sends_by = sends_by, .answers_by = answers_by,     \
-    .servers = servers, .check = check, .worker = worker, .server = server
+    .servers = servers, .check = check, .cost = cost, .worker = worker, .server = server
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
 const fast_strategy fast__strategy_ps = { FAMILY };

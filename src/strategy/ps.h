@@ -10,16 +10,19 @@
 /*
  * Inside the family ps:
  *
- *   ps.c           options, what they refuse, the programs of workers and servers
- *   ps_owner.c     what an owner does with an update
- *   ps_client.c    how a writer reads and writes the model: a worker, or a proxy for its group
- *   ps_factors.c   which layers are sent as factors
- *   ps_filter.c    which gradients are sent now, and which wait
- *   ps_proxy.c     proxies between groups of workers and the servers
- *   ps_momentum.c  the momentum that updates have, measured
+ *   ps.c              options, exclusions, the worker's loop and the server's program
+ *   ps_consistency.c  how new the weights of a step must be: slack, warm start, value bound, backup
+ *                     workers, ends of epochs, crashed workers
+ *   ps_selection.c    which gradients are sent now, and which wait
+ *   ps_placement.c    where the model lives: servers and copies of it
+ *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
+ *   ps_owner.c        the update of a range at its server
+ *   ps_factors.c      dense layers that are sent as factors
+ *   ps_proxy.c        proxies between groups of workers and the servers
+ *   ps_momentum.c     measures the momentum that asynchrony adds
  *
- * The servers of a run are, in this order: the owners of the model, those of its first copy, of its
- * second..., and the proxies.
+ * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
+ * of its second copy, ..., and the proxies.
  */
 enum { PS_REPLICAS_MAX = 3 };
 
@@ -73,11 +76,11 @@ bool fast__ps_filters(const ps_config *c);
 
 /* The tensors of the model's space; -1: it has no such tensor. */
 typedef struct ps_tensors {
-    int64_t count;      /* of them */
-    int64_t state;      /* what is not trained: batch norm's statistics */
-    int64_t carried;    /* [writers] updates that the model holds, filled when it is added to */
-    int64_t epochs;     /* [epochs] workers that came to the end of each */
-    int64_t epochs_len; /* of it */
+    int64_t count;         /* of them */
+    int64_t state;         /* what is not trained: batch norm's statistics */
+    int64_t contributions; /* [writers] steps that the model holds, filled by an add to it */
+    int64_t epochs;        /* [epochs] workers that came to the end of each */
+    int64_t epochs_len;    /* of it */
 } ps_tensors;
 
 /* Layers whose gradients go to the servers as factors; the same at everyone. */
@@ -98,26 +101,26 @@ void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 
 /* What the owner of a range keeps. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {
-    fast_trainer *t;          /* the server's */
-    const ps_config *config;  /* the run's */
-    const int64_t *writers;   /* actors' numbers, one after the other */
-    int64_t writer_count;     /* of them */
-    ps_tensors tensors;       /* of its space */
-    bool first;               /* it owns a part of the first copy: its measures are told */
-    float **round;            /* slack 0: [writers] gradients of the round; else NULL */
-    bool *came;               /* slack 0: [writers] whose gradients came; else NULL */
-    const float **list;       /* slack 0: [writers] those that came, in the order of ranks */
-    _Atomic int64_t *carried; /* [writers] steps of each in the model; read by others too */
-    fast_past past;           /* the last models, where late gradients are compensated */
-    fast_implicit implicit;   /* measures the momentum */
-    float *sum;               /* of the gradients that wait for an update; NULL where none does */
-    float *before;            /* the model before an update; NULL without momentum */
-    float *velocity;          /* the last change of the model, likewise; kept */
-    float *state;             /* slack 0: [writers][its range] changes of the state; else NULL */
-    int64_t states;           /* slack 0: of them, that came in this round */
-    int64_t pending;          /* gradients in sum */
-    int64_t begun;            /* steps of the run before this server began */
-    int64_t updates;          /* made since */
+    fast_trainer *t;                /* the server's */
+    const ps_config *config;        /* the run's */
+    const int64_t *writers;         /* actors' numbers, one after the other */
+    int64_t writer_count;           /* of them */
+    ps_tensors tensors;             /* of its space */
+    bool first;                     /* it owns a part of the first copy: its measures are told */
+    float **round;                  /* slack 0: [writers] gradients of the round; else NULL */
+    bool *came;                     /* slack 0: [writers] whose gradients came; else NULL */
+    const float **list;             /* slack 0: [writers] those that came, in the order of ranks */
+    _Atomic int64_t *contributions; /* [writers] steps in the model; other threads read it */
+    fast_past past;                 /* the last models, where late gradients are compensated */
+    fast_implicit implicit;         /* measures the momentum */
+    float *sum;      /* of the gradients that wait for an update; NULL where none does */
+    float *before;   /* the model before an update; NULL without momentum */
+    float *velocity; /* the last change of the model, likewise; kept */
+    float *state;    /* slack 0: [writers][its range] changes of the state; else NULL */
+    int64_t states;  /* slack 0: of them, that came in this round */
+    int64_t pending; /* gradients in sum */
+    int64_t begun;   /* steps of the run before this server began */
+    int64_t updates; /* made since */
 } ps_owner;
 
 /* Open the space of copy `replica` of the model, alike at everyone; `o` is NULL but at its owners.
@@ -128,84 +131,141 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
 /* The program of an owner of a copy. */
 fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica);
 
-/* A writer of the model: its memory besides the replica t->w, t->s. */
-typedef struct ps_client {
-    fast_trainer *t;                         /* the worker's, or the proxy's */
-    const ps_config *c;                      /* the run's */
-    fast_space *spaces[PS_REPLICAS_MAX + 1]; /* of the copies; NULL: lost */
+/* The copies of the model as one writer sees them. A copy that loses an owner is left for good. */
+typedef struct ps_copies {
+    fast_trainer *t;                         /* the writer's */
+    int64_t count;                           /* copies that the run began with */
     int64_t first;                           /* the copy that is read */
-    ps_tensors tensors;                      /* of each space */
-    int64_t writer_count;                    /* of the model */
-    int64_t step;                            /* that this writer has taken */
-    int64_t pushed;                          /* of them, when it last wrote */
-    uint64_t seed;                           /* of what waits by chance */
-    float *g;                                /* the newest gradient; of layers: no matter what */
-    ps_layers layers;                        /* that are sent as factors */
-    bool pieces;                             /* gradients are sent as they become final */
-    int64_t low, high;                       /* what is final and not sent; empty where equal */
-    fast_err err;                            /* the first failure to send it */
-    char why[FAST_DETAIL_MAX];               /* its detail */
-    float *sum;    /* gradients since the last push, with slack 0 kept; NULL where each is pushed */
-    float *part;   /* what of it is sent; NULL without a filter */
-    float *base;   /* the weights that were read, where differences are sent; else NULL */
-    float *unseen; /* what others have not seen; NULL without a value bound */
-    float *ends;   /* of epochs; NULL where all workers end theirs */
-    float *seen;   /* the state that was read; NULL without any */
-    int64_t round; /* slack 0: updates that the last read held */
-    bool begun;    /* it has written since it came */
-    bool over;     /* backup: too few workers were left for the update that was waited for */
-    bool lost;     /* backup: a worker has crashed */
-    int64_t version; /* of the last read */
-    bool near;       /* a write and the read after it may be one visit of the model */
-    bool got;        /* and the last was */
-    bool coming;     /* parts of the model are still on their way to t->w */
-    int64_t *held;   /* slack 0, kept: 1 + the step whose model t->w is; else NULL */
-} ps_client;
+    fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
+    ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
+} ps_copies;
 
-fast_err fast__ps_client_open(fast_trainer *t, const ps_config *c, float *g, ps_client *out);
-/* Let the first worker take its first steps alone. */
-fast_err fast__ps_warm(ps_client *cl);
-/* FAST_ENOMEM: what is to be kept is lost. */
-fast_err fast__ps_client_close(ps_client *cl);
-/* Rounds: read the model, unless a run that goes on brought it. */
-fast_err fast__ps_begin(ps_client *cl);
-/* Read the model to t->w, t->s, as new as the slack asks for; the last time as it is. */
-fast_err fast__ps_fetch(ps_client *cl, bool last);
-/* Parts of the model may be on their way after it: wait for a range (for gradients), and for all of
- * it. */
-fast_err fast__ps_need(void *ctx, int64_t offset, int64_t count);
-fast_err fast__ps_arrive(ps_client *cl);
-/* A range of the gradient is final: send it, with others. For reports. */
-void fast__ps_report(void *ctx, int64_t offset, int64_t count);
-/* Do gradients go out in pieces? The same at everyone. */
-bool fast__ps_pieces(const ps_config *c, const ps_layers *layers);
-/* A gradient was computed, at cl->g; and where differences are sent, t->w was updated by it. */
-void fast__ps_learned(ps_client *cl);
-/* Write what was learned since the last push. */
-fast_err fast__ps_push(ps_client *cl);
-/* The writer has finished cl->step steps. */
-fast_err fast__ps_tick(ps_client *cl);
-/* What the model holds of each writer, in steps. */
-fast_err fast__ps_ask_carried(ps_client *cl, float *counts);
-/* Tell the run what the replica holds, after the last read. */
-fast_err fast__ps_carry(ps_client *cl);
-/* Has the epoch of the worker's next step ended without it? Then go to the next one. */
-fast_err fast__ps_skip(ps_client *cl);
-/* If this worker came to the end of an epoch, say so. */
-fast_err fast__ps_epoch(ps_client *cl);
+/* Open all copies for writing. */
+fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_layers *layers,
+                              ps_copies *out);
+/* Close them; FAST_ENOMEM if state for a resume was lost. May be called twice. */
+fast_err fast__ps_copies_close(ps_copies *copies);
+/* Read a tensor from the first copy that is whole. x may be NULL: only wait. */
+fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read);
 
-/* What is sent of the gradients that wait. */
+/* A write, a clock or an announcement, which goes to every copy. */
+typedef enum ps_write {
+    PS_WRITE_ADD,      /* add x to `tensor` */
+    PS_WRITE_FACTORS,  /* add x to the model, with layers given as factors */
+    PS_WRITE_END,      /* x is complete: its last piece was sent before */
+    PS_WRITE_TICK,     /* set the writer's clock */
+    PS_WRITE_ANNOUNCE, /* x will follow: reads of the ranges that it changes wait for it */
+} ps_write;
+typedef struct ps_operation {
+    ps_write kind;           /* which of them */
+    int64_t tensor;          /* ADD */
+    const float *x;          /* ADD, END, ANNOUNCE */
+    float *g;                /* FACTORS: the gradient; layers given as factors are composed in it */
+    const ps_layers *layers; /* FACTORS */
+    int64_t clock;           /* TICK */
+} ps_operation;
+/* Perform it on every copy. Fails only where no copy is left. */
+fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op);
+/* Count the versions that were read from the first copy as read in the others too. With `rounds`
+ * wait there until the round of `read` has ended. */
+fast_err fast__ps_copies_follow(ps_copies *copies, bool rounds, const fast_space_read *read);
+
+/* Ranges of a gradient on their way to the servers while it is computed. */
+typedef struct ps_pieces {
+    bool on;                   /* gradients are sent in pieces */
+    int64_t low, high;         /* range that is final and not sent; empty where equal */
+    fast_err err;              /* first failure to send a piece */
+    char why[FAST_DETAIL_MAX]; /* its detail */
+} ps_pieces;
+
+/* Whether a worker takes the step that it has come to. */
+typedef enum ps_turn {
+    PS_STEP, /* take it */
+    PS_WAIT, /* not yet: look again */
+    PS_STOP, /* no more steps */
+} ps_turn;
+
+/* One writer of the model: its memory besides the replica t->w, t->s. Vectors are NULL where the
+ * options do not need them. */
+typedef struct ps_writer {
+    fast_trainer *t;      /* the worker's, or the proxy's */
+    const ps_config *c;   /* the run's */
+    ps_copies copies;     /* of the model */
+    int64_t writer_count; /* writers of the model */
+    int64_t step;         /* steps that this writer has taken */
+    int64_t pushed;       /* value of `step` at the last write */
+    int64_t round;        /* rounds that the last read held */
+    int64_t version;      /* of the last read */
+    uint64_t seed;        /* of random skips */
+    float *g;             /* the newest gradient; not defined in layers sent as factors */
+    ps_layers layers;     /* sent as factors */
+    ps_pieces pieces;     /* of the newest gradient */
+    float *sum;           /* gradients since the last write; persistent with slack 0 */
+    float *selected;      /* the selection of `sum` that is sent */
+    float *base;          /* the weights that were read; differences are to them */
+    float *unseen;        /* updates that other writers have not read (value bound) */
+    float *ends;          /* workers that reached the end of each epoch */
+    float *state_read;    /* the state as it was read */
+    int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
+    bool written;         /* it has written since it started */
+    bool too_few;         /* backup: too few workers are left for the awaited update */
+    bool lost;            /* backup: a worker has crashed */
+    bool fused;           /* a write and the next read may be one visit of the model */
+    bool fetched;         /* the last write fetched the next weights */
+    bool arriving;        /* ranges of the model are still on their way to t->w */
+} ps_writer;
+
+fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out);
+/* Free everything. FAST_ENOMEM: state for a resume is lost. */
+fast_err fast__ps_writer_close(ps_writer *wr);
+/* Read the model to t->w and t->s, as new as the consistency demands; the `last` read, after the
+ * final step, takes it as it is. */
+fast_err fast__ps_read(ps_writer *wr, bool last);
+/* Read it now, under this condition. */
+fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition);
+/* Wait until all of the model has arrived, where a read was only started. */
+fast_err fast__ps_arrive(void *writer);
+/* Compute the gradient of the next batch, and take a local step where differences are written. */
+fast_err fast__ps_gradient(ps_writer *wr);
+/* Add the newest gradient to those that wait for the next write. */
+void fast__ps_collect(ps_writer *wr);
+/* Write the gradients or the difference since the last write. */
+fast_err fast__ps_push(ps_writer *wr);
+/* Are gradients sent in pieces? The same at all actors. */
+bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
+/* Ask the servers for the number of steps of each writer that the model holds. */
+fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
+
+/* ps_consistency.c */
+/* The condition of the next read. */
+fast_space_read fast__ps_condition(const ps_writer *wr);
+/* Let worker 0 train alone for the epochs of the warm start. */
+fast_err fast__ps_warm(ps_writer *wr);
+/* Before a step: read weights that are new enough, unless the epoch or the run is over. */
+fast_err fast__ps_prepare(ps_writer *wr, ps_turn *out);
+/* Set the writer's clock at all copies. */
+fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock);
+/* Set it to the steps that the writer has taken, or to what counts instead of them. */
+fast_err fast__ps_end_step(ps_writer *wr);
+/* After a step: count an epoch that ended, and set the clock. */
+fast_err fast__ps_tick(ps_writer *wr);
+/* After a write of x: wait while updates that others have not read exceed the value bound. */
+fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
+/* FAST_EPEER if a worker crashed that this run cannot continue without. */
+fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
+
+/* Which of the waiting gradients are sent. */
 typedef struct ps_selection {
-    float lr;      /* rate, which stands for the rule */
-    float bound;   /* part of its weight that an update has to move it by */
-    float l1;      /* of the proximal step that is foreseen; 0: none is */
-    float skip;    /* probability to wait all the same */
-    fast_rng *rng; /* for that; else NULL */
-    int64_t most;  /* how many, the largest by their relative size */
+    float lr;      /* learning rate: lr |x| estimates the change of the weight */
+    float bound;   /* smallest change that is sent, as a fraction of the weight */
+    float l1;      /* of the servers' proximal step, for kkt; 0: no kkt filter */
+    float skip;    /* probability that a gradient waits although it is large enough */
+    fast_rng *rng; /* for skips; NULL without them */
+    int64_t most;  /* number of gradients at most, the largest by relative change */
 } ps_selection;
-/* Of the sums that wait, take those to send to part, and leave the others. */
+/* Move the gradients to send from `sum` to `selected`, which is 0 elsewhere. */
 void fast__ps_select(int64_t count, const float *w, const ps_selection *how, float *sum,
-                     float *part);
+                     float *selected);
 
 /* Proxies: a worker's program, and a proxy's. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

@@ -21,7 +21,7 @@ bool fast__ps_may_factor(const ps_config *c)
            c->proxies == 0 && c->barrier == 0;
 }
 
-bool fast__ps_pieces(const ps_config *c, const ps_layers *layers)
+bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers)
 {
     return c->overlap && fast__ps_may_factor(c) && layers->count == 0;
 }

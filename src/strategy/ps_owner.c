@@ -66,7 +66,7 @@ static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t fr
 {
     if (o->config->slack == 0)
         return o->begun + o->updates;
-    return o->config->value > 0 ? o->begun + atomic_load(&o->carried[from]) : u->clock;
+    return o->config->value > 0 ? o->begun + atomic_load(&o->contributions[from]) : u->clock;
 }
 
 /* w <- sign(w) max(|w| - by, 0) */
@@ -126,12 +126,12 @@ static bool apply_other(ps_owner *o, const fast_space_update *u, int64_t from, f
         collect_state(o, u, from, w);
         return true;
     }
-    if (u->tensor != o->tensors.carried) {
+    if (u->tensor != o->tensors.contributions) {
         fast__vector_add(u->count, u->x, w);
         return true;
     }
     for (int64_t i = 0; i < u->count; i++)
-        w[i] = (float)atomic_load(&o->carried[u->offset + i]);
+        w[i] = (float)atomic_load(&o->contributions[u->offset + i]);
     return true;
 }
 
@@ -154,10 +154,8 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     /* With backup workers a round takes one gradient of each, and none of an older round. */
     if (c->slack == 0 && (late > 0 || o->came[from]))
         return false;
-    if (o->first)
-        fast_trainer_staleness(o->t, late);
     step = step_of(o, u, from);
-    atomic_fetch_add(&o->carried[from], c->push);
+    atomic_fetch_add(&o->contributions[from], c->push);
     if (c->compensate > 0) {
         const fast_compensation how = { c->compensate, c->decay };
 
@@ -213,7 +211,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                                             "model copy 3" };
     const int64_t shards = fast__ps_shards(c, t->workers), steps = t->epoch_steps;
     fast_space_tensor tensors[4] = { { "w", t->count, t->w } };
-    ps_tensors which = { .count = 1, .state = -1, .carried = -1, .epochs = -1 };
+    ps_tensors which = { .count = 1, .state = -1, .contributions = -1, .epochs = -1 };
     fast_space_options space = { .name = names[replica],
                                  .tensors = tensors,
                                  .owners = t->server_ids + replica * shards,
@@ -225,19 +223,20 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .follows = replica > 0,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,
-                                 .pieces = fast__ps_pieces(c, layers),
+                                 .pieces = fast__ps_in_pieces(c, layers),
                                  .apply = apply,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
+    t->aggregate = fast__ps_batch(c, fast__ps_writers(c, t, &space.writers));
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     price(c, fast__ps_batch(c, space.writer_count), &space);
     if (t->state_count > 0) {
         which.state = which.count;
         tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
     }
-    which.carried = which.count;
-    tensors[which.count++] = (fast_space_tensor){ "carried", space.writer_count, NULL };
+    which.contributions = which.count;
+    tensors[which.count++] = (fast_space_tensor){ "contributions", space.writer_count, NULL };
     if (c->epochs < 1) {
         which.epochs = which.count;
         which.epochs_len = t->step_count / steps + 1;
@@ -255,7 +254,7 @@ static void owner_fini(ps_owner *o)
     fast__free(o->round);
     fast__free(o->came);
     fast__free(o->list);
-    fast__free(o->carried);
+    fast__free(o->contributions);
     fast__free(o->sum);
     fast__free(o->before);
     fast__free(o->state);
@@ -283,7 +282,8 @@ static fast_err owner_init(ps_owner *o)
     void *kept = NULL;
     const bool simple = c->slack != 0 && c->send == PS_SEND_GRADIENTS;
 
-    FAST_TRY(fast__alloc("what is carried", o->writer_count, sizeof *o->carried, &o->carried));
+    FAST_TRY(
+        fast__alloc("contributions", o->writer_count, sizeof *o->contributions, &o->contributions));
     if (fast__ps_batch(c, o->writer_count) > 1 || c->slack == 0)
         FAST_TRY(fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum));
     if (c->slack == 0)

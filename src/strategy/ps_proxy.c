@@ -115,16 +115,17 @@ static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, fl
 /* What the last model holds of each group, and so of each of its workers. */
 static fast_err carry_group(fast_trainer *t, const ps_config *c, fast_space *space, float *counts)
 {
-    const double *held = fast_trainer_carried(t);
+    const fast_vector w = fast_trainer_model(t);
 
     FAST_TRY(fast_space_get(space, GROUP_CARRIED, counts, NULL, FAST_SOON));
-    for (int64_t k = 0; held && k < c->proxies; k++) {
+    for (int64_t k = 0; k < c->proxies; k++) {
         int64_t first, size;
 
         group_of(k, c->proxies, t->workers, &first, &size);
         for (int64_t i = first; i < first + size; i++)
-            fast_trainer_carry(t, i, (double)counts[k] - held[i]);
+            w.shares[i] = (double)counts[k];
     }
+    fast_trainer_adopt(t, &w);
     return FAST_OK;
 }
 
@@ -171,8 +172,9 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
 }
 
 /* The mean of the gradients that came; the number of them. The round is empty then. */
-static int64_t take_round(group *gr, int64_t count)
+static fast_err take_round(fast_trainer *t, group *gr, int64_t *used_out)
 {
+    const int64_t count = t->count;
     int64_t used = 0;
 
     for (int64_t i = 0; i < gr->size; i++) {
@@ -180,28 +182,27 @@ static int64_t take_round(group *gr, int64_t count)
             gr->list[used++] = gr->round[i];
         gr->came[i] = false;
     }
+    *used_out = used;
     if (used > 0)
-        fast__sum(gr->list, used, count, gr->mean);
+        FAST_TRY(fast_trainer_sum_list(t, gr->list, used, count, gr->mean));
     if (used > 1)
         fast__vector_scale(count, 1.0f / (float)used, gr->mean);
-    return used;
+    return FAST_OK;
 }
 
 /* One round between the group and the model. */
-static fast_err relay(ps_client *cl, fast_space *space, int64_t used)
+static fast_err relay(ps_writer *wr, fast_space *space)
 {
-    fast_trainer *t = cl->t;
-    const double n = (double)t->count;
+    fast_trainer *t = wr->t;
 
-    FAST_TRY(fast_charge(t->actor, n * (double)used, 4 * n * (double)(used + 1)));
     if (t->state_count > 0)
         FAST_TRY(fast_space_get(space, GROUP_S, t->s, NULL, FAST_SOON));
-    fast__ps_learned(cl);
-    FAST_TRY(fast__ps_push(cl));
-    FAST_TRY(fast__ps_tick(cl));
-    FAST_TRY(fast__ps_fetch(cl, cl->step >= t->step_count));
-    if (cl->part) /* what was kept back is the group's already */
-        fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, cl->step - 1), cl->sum, t->w);
+    fast__ps_collect(wr);
+    FAST_TRY(fast__ps_push(wr));
+    FAST_TRY(fast__ps_tick(wr));
+    FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
+    if (wr->selected) /* what was kept back is the group's already */
+        fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, wr->step - 1), wr->sum, t->w);
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
     return FAST_OK;
@@ -209,25 +210,25 @@ static fast_err relay(ps_client *cl, fast_space *space, int64_t used)
 
 /* Rounds until nobody is left in the group: two that bring nothing, one after the other. The first
  * may be the clock of a run that goes on. */
-static fast_err serve_group(ps_client *cl, group *gr, fast_space *space, float *counts)
+static fast_err serve_group(ps_writer *wr, group *gr, fast_space *space, float *counts)
 {
-    fast_trainer *t = cl->t;
+    fast_trainer *t = wr->t;
     int empty = 0;
 
     while (empty < 2) {
-        fast_space_read read = { .clock_min = cl->step + 1 };
+        fast_space_read read = { .clock_min = wr->step + 1 };
         int64_t used;
 
-        fast_actor_at(t->actor, cl->step, "a group's gradients");
+        fast_actor_at(t->actor, wr->step, "a group's gradients");
         FAST_TRY(fast_space_get(space, GROUP_CARRIED, counts, &read, FAST_SOON));
-        used = take_round(gr, t->count);
+        FAST_TRY(take_round(t, gr, &used));
         empty = used > 0 ? 0 : empty + 1;
-        cl->step = read.clock;
+        wr->step = read.clock;
         if (used == 0)
             continue;
-        FAST_TRY(relay(cl, space, used));
-        if (cl->step >= t->step_count) {
-            FAST_TRY(fast__ps_ask_carried(cl, counts));
+        FAST_TRY(relay(wr, space));
+        if (wr->step >= t->step_count) {
+            FAST_TRY(fast__ps_ask_contributions(wr, counts));
             FAST_TRY(fast_space_put(space, GROUP_CARRIED, counts, FAST_SOON));
         }
         FAST_TRY(fast_space_put(space, GROUP_W, t->w, FAST_SOON));
@@ -258,7 +259,7 @@ static void group_fini(group *gr)
 
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
 {
-    ps_client cl = { .t = NULL };
+    ps_writer wr = { .t = NULL };
     group gr = { .size = 0 };
     fast_space *space = NULL;
     float *counts = NULL;
@@ -270,13 +271,13 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     if (!err)
         err = group_init(&gr, t->count);
     if (!err)
-        err = fast__ps_client_open(t, c, gr.mean, &cl);
+        err = fast__ps_writer_open(t, c, gr.mean, &wr);
     if (!err)
         err = open_group(t, c, proxy, &gr, &space);
     if (!err)
-        err = serve_group(&cl, &gr, space, counts);
+        err = serve_group(&wr, &gr, space, counts);
     fast_space_close(space);
-    const fast_err last = fast__ps_client_close(&cl);
+    const fast_err last = fast__ps_writer_close(&wr);
     group_fini(&gr);
     fast__free(counts);
     return err ? err : last;

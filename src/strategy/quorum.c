@@ -151,6 +151,7 @@ typedef struct member {
     float *folded;           /* [count]: their sum */
     int64_t next;            /* micro-batch that comes next */
     int64_t *weights;        /* [workers]: micro-batches in the last sum */
+    double *shares;          /* [workers] scratch: contributions of the last sum */
     bool over;               /* the leader said END */
     bool refused;            /* the leader said that updates were missed */
     int64_t joins;           /* times that it was away */
@@ -206,7 +207,8 @@ static fast_err give(member *m, const fast_msg *msg)
         return fast__fail(FAST_EFORMAT, "there is no worker %lld to give a model to",
                           (long long)to);
     FAST_TRY(fast_buffer_new(t->actor, model_size(t), &buffer));
-    memcpy(fast_buffer_data(buffer), fast_trainer_carried(t), (size_t)t->workers * sizeof(double));
+    memcpy(fast_buffer_data(buffer), fast_trainer_model(t).shares,
+           (size_t)t->workers * sizeof(double));
     move_model(t, fast_buffer_data(buffer), true);
     FAST_TRY(fast__quorum_msg(t, FAST_QUORUM_MODEL, FAST_QUORUM_GIVE, msg->words[FAST_QUORUM_ROUND],
                               0, &buffer, &model));
@@ -275,6 +277,13 @@ static fast_err compute_whole(member *m, int64_t *weight_out)
     return FAST_OK;
 }
 
+static void run_copy(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    memcpy(x[0], x[1], (size_t)n * sizeof **x);
+}
+static const fast_kernel fold = { "fold", 1, 8, 2, 1, false, run_copy };
+
 /* The gradient of a round in parts, until all are done or the others are. */
 static fast_err compute_parts(member *m, int64_t *weight_out)
 {
@@ -290,8 +299,9 @@ static fast_err compute_parts(member *m, int64_t *weight_out)
         if (done > 0)
             fast__fold_put(&m->fold);
         FAST_TRY(fast_trainer_part(t, m->next++));
-        memcpy(fast__fold_next(&m->fold), t->g, (size_t)t->count * sizeof *t->g);
-        FAST_TRY(fast_charge(t->actor, (double)t->count, 8 * (double)t->count));
+        FAST_TRY(fast_trainer_apply(
+            t, &fold, NULL,
+            (fast_vector[]){ { fast__fold_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
         if (++done == t->parts)
             break;
         err = hear(m, 0, false, &msg);
@@ -414,14 +424,15 @@ static fast_err update(member *m)
     int64_t all = 0;
     float share;
 
-    for (int64_t i = 0; i < t->workers; i++) {
+    for (int64_t i = 0; i < t->workers; i++)
         all += m->weights[i];
-        if (m->weights[i] > 0)
-            fast_trainer_carry(t, i, (double)m->weights[i] / (double)t->parts);
-    }
     FAST_ASSERT(all > 0);
     share = (float)all / (float)t->parts;
-    FAST_TRY(fast_trainer_update(t, m->sum, (float)t->parts / (float)all));
+    for (int64_t i = 0; i < t->workers; i++)
+        m->shares[i] = (double)share * (double)m->weights[i] / (double)t->parts;
+    FAST_TRY(fast_trainer_update_by(t,
+                                    &(fast_vector){ .x = m->sum, .shares = m->shares, .age = -1 },
+                                    (float)t->parts / (float)all));
     for (int64_t i = 0; i < t->state_count; i++)
         t->s[i] = m->sum[t->count + i] / share;
     t->centre_version = t->step;
@@ -473,12 +484,12 @@ static fast_err take_round(member *m, int64_t made, int64_t weight)
         const int64_t round = t->step - 1;
 
         FAST_TRY(gather(m, round, msg));
+        if (m->weights[t->rank] > 0)
+            t->lag = round - made;
         FAST_TRY(update(m));
         msg = NULL;
-        if (m->weights[t->rank] > 0) {
-            fast_trainer_staleness(t, round - made);
+        if (m->weights[t->rank] > 0)
             return FAST_OK;
-        }
         FAST_TRY(catch_up(m, false));
         if (m->config->late == LATE_DROP || t->step >= t->step_count)
             return tell(m, 0, FAST_QUORUM_AT);
@@ -579,7 +590,10 @@ static fast_err rejoin(member *m)
         }
         if (got == round) {
             move_model(t, (void *)(uintptr_t)fast_msg_data(msg, 0), false);
-            fast_trainer_mix(t, 0, fast_msg_data(msg, 0), 1);
+            fast_trainer_adopt(t,
+                               &(fast_vector){ .x = t->w,
+                                               .shares = (double *)(uintptr_t)fast_msg_data(msg, 0),
+                                               .age = -1 });
         }
         fast_msg_free(msg);
     }
@@ -616,8 +630,6 @@ static fast_err train(member *m)
     bool back = fast_actor_life(t->actor) > 0;
     fast_err err;
 
-    /* As if all were waited for: what a quorum saves is not foretold. */
-    fast_trainer_cost(t, &(fast_cost){ .trips = 2, .waits = 2, .served = 1, .meets = 1 });
     do {
         char why[FAST_DETAIL_MAX];
 
@@ -661,6 +673,7 @@ static void member_fini(member *m)
     fast__free(m->folded);
     fast__free(m->sum);
     fast__free(m->weights);
+    fast__free(m->shares);
 }
 
 static fast_err member_init(fast_trainer *t, const quorum_config *c, member *m)
@@ -671,6 +684,8 @@ static fast_err member_init(fast_trainer *t, const quorum_config *c, member *m)
     err = fast__alloc("the quorum's gradient", t->count + t->state_count, sizeof *m->sum, &m->sum);
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *m->weights, &m->weights);
+    if (!err)
+        err = fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares);
     if (!err)
         err = open_codes(m);
     if (!err && c->partial) {
@@ -697,6 +712,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+/* As if all workers were waited for: the time that a quorum saves is not forecast. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    (void)config;
+    (void)t;
+    out->trips = out->waits = 2;
+    out->served = out->barrier = 1;
+}
+
 const fast_strategy fast__strategy_quorum = {
     .name = "quorum",
     .summary = "synchronous steps that wait for the first gradients only, or for parts of them",
@@ -707,6 +731,7 @@ const fast_strategy fast__strategy_quorum = {
     .answers = "sums",
     .servers = servers,
     .check = check,
+    .cost = cost,
     .worker = worker,
     .server = fast__quorum_server,
 };

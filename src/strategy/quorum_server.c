@@ -112,12 +112,17 @@ static fast_err make_sum(server *s, int64_t n, fast_buffer **out, size_t *size_o
     if (s->decoded) {
         float *sum = s->decoded + t->workers * s->count;
 
-        fast__sum(s->x, n, s->count, sum);
+        FAST_TRY(fast_trainer_sum_list(t, s->x, n, s->count, sum));
         FAST_TRY(fast__quorum_encode(t, code, sum));
         return fast__quorum_pack(t, code, sum + code->coded, out, size_out);
     }
     FAST_TRY(fast_buffer_new(t->actor, *size_out, out));
-    fast__sum(s->x, n, s->count, fast_buffer_data(*out));
+    const fast_err err = fast_trainer_sum_list(t, s->x, n, s->count, fast_buffer_data(*out));
+    if (err) {
+        fast_buffer_free(*out);
+        *out = NULL;
+        return err;
+    }
     fast_buffer_freeze(*out);
     return FAST_OK;
 }
@@ -141,7 +146,6 @@ static fast_err close_round(server *s, int64_t round)
     }
     memcpy(fast_buffer_data(who), s->weights, size);
     fast_buffer_freeze(who);
-    err = fast_charge(t->actor, (double)(n * s->count), 4 * (double)((n + 1) * s->count));
     for (int64_t i = 0; i < t->workers && !err; i++) {
         fast_msg *msg = NULL;
 

@@ -126,8 +126,7 @@ const fast_system fast__systems_codec[] = {
         .consistency = "synchronous",
         .remarks = "Slices are summed in an order that follows from when they are ready and when "
                    "the next step needs them; it begins with its first layer.",
-        .missing = "the order without times (TIC) is that of servers: ps:overlap=yes,priority=yes, "
-                   "where a server updates when all of its range has come",
+        .missing = "transfers from a parameter server, which preset p3 orders by layer (TIC)",
     },
     {
         .name = "strom",

@@ -76,6 +76,52 @@ const fast_system fast__systems_ps[] = {
                    "workers, not along a chain, and a server that comes back is not used again",
     },
     {
+        .name = "kkt-filter",
+        .title = "Parameter Server for sparse models: l1, KKT filter, cached keys",
+        .by = "Li et al. 2014, section 5.1",
+        .flags = "strategy=ps:servers=2,slack=8,l1=0.0001,kkt=yes,cache=yes optimizer=sgd lr=0.05",
+        .parallelism = "DP",
+        .optimisation = "central",
+        .scheduling = "bounded",
+        .exchange = "ad hoc",
+        .topology = "distributed PS",
+        .consistency = "bounded",
+        .remarks = "Servers take a proximal step of l1 after each update. Workers leave out "
+                   "gradients of zero weights that this step takes back, and send the list of "
+                   "keys only when it changes.",
+        .missing = "delayed block proximal gradient by feature blocks",
+    },
+    {
+        .name = "p3",
+        .title = "P3: priority-based parameter propagation",
+        .by = "Jayarajan et al. 2019",
+        .flags = "strategy=ps:servers=0,slack=0,overlap=yes,priority=yes lr=0.1",
+        .parallelism = "DP",
+        .optimisation = "central",
+        .scheduling = "sync.",
+        .exchange = "ordered transfers",
+        .topology = "distributed PS, k = n",
+        .consistency = "synchronous",
+        .remarks = "Gradients are sent while earlier layers are computed. Weights are read in "
+                   "slices, the first layer first, and the next forward pass starts with it.",
+        .missing = "priorities on the way to the servers: gradients are sent in the order in which "
+                   "they become final",
+    },
+    {
+        .name = "k-async",
+        .title = "K-async SGD: an update is the mean of the first K gradients that arrive",
+        .by = "Dutta et al. 2018",
+        .flags = "strategy=ps:aggregate=2 optimizer=sgd lr=0.1",
+        .parallelism = "DP",
+        .optimisation = "central",
+        .scheduling = "async.",
+        .exchange = "ad hoc",
+        .topology = "single PS",
+        .consistency = "asynchronous",
+        .remarks = "Workers that were not among the first K continue with their gradients of older "
+                   "weights.",
+    },
+    {
         .name = "li-et-al",
         .title = "Li et al.: consistency by choice",
         .by = "Li et al. 2014",

@@ -62,7 +62,7 @@ static fast_result result_of(bool equal, const char *const *more)
         fail_msg("%s %s: %s", more[0], more[1] ? more[1] : "", fast_error_detail());
     const fast_result result = *fast_run_result(run);
     for (int64_t i = 0; equal && i < run->team->workers; i++) {
-        const fast_trainer *t = &run->team->seats[i]->trainer;
+        const fast_trainer *t = &run->team->actors[i]->context.trainer;
 
         if (fast__hash(t->w, (size_t)t->count * sizeof(float), 0) != result.params_hash)
             fail_msg("%s %s: worker %lld has another model", more[0], more[1], (long long)i);

@@ -64,10 +64,11 @@ static fast_result result_of(const char *const *more)
     const fast_result result = *fast_run_result(run);
     for (int64_t i = 0; run->team && run->team->strategy->identical && i < run->team->workers;
          i++) {
-        const fast_seat *seat = run->team->seats[i];
+        const fast_team_actor *actor = run->team->actors[i];
 
-        if (seat && fast__hash(seat->trainer.w, (size_t)seat->trainer.count * sizeof(float), 0) !=
-                        result.params_hash)
+        if (actor && fast__hash(actor->context.trainer.w,
+                                (size_t)actor->context.trainer.count * sizeof(float),
+                                0) != result.params_hash)
             fail_msg("%s %s: worker %lld has another model", more[0], more[1], (long long)i);
     }
     fast_run_close(run);

@@ -77,9 +77,9 @@ static void replicas_are_equal(const fast_run *run)
     const fast_trainer *first = NULL;
 
     for (int64_t i = 0; i < run->team->workers; i++) {
-        const fast_trainer *t = &run->team->seats[i]->trainer;
+        const fast_trainer *t = &run->team->actors[i]->context.trainer;
 
-        if (run->team->seats[i]->lost)
+        if (run->team->actors[i]->lost)
             continue;
         if (!first)
             first = t;
@@ -223,9 +223,9 @@ static void crashes_are_survived(void **state)
             run = open_run(LIST(specs[i], "transport=sim", faults, "steps=200", "accumulate=2",
                                 "batch=4", "epochs=1"));
             train(run);
-            assert_true(run->team->seats[3]->lost && !run->team->seats[0]->lost);
+            assert_true(run->team->actors[3]->lost && !run->team->actors[0]->lost);
             assert_string_equal(fast_run_result(run)->stop, "done");
-            assert_int_equal(run->team->seats[1]->trainer.step, 200);
+            assert_int_equal(run->team->actors[1]->context.trainer.step, 200);
             assert_true(fast_run_result(run)->loss < 1.5); /* it was 2.3 */
             replicas_are_equal(run);
             fast_run_close(run);
@@ -267,7 +267,7 @@ static void sleepers_catch_up(void **state)
     (void)state;
     train(run);
     for (int i = 0; i < 4; i++)
-        assert_false(run->team->seats[i]->lost);
+        assert_false(run->team->actors[i]->lost);
     replicas_are_equal(run);
     fast_run_close(run);
 }
@@ -302,10 +302,10 @@ static void who_was_away_joins_again(void **state)
 
             train(run);
             for (int r = 0; r < 4; r++)
-                if (run->team->seats[r]->lost)
+                if (run->team->actors[r]->lost)
                     fail_msg("%s, %s: worker %d is lost", specs[i][0], faults[k], r);
             replicas_are_equal(run);
-            carried = run->team->seats[0]->carried;
+            carried = run->team->actors[0]->context.shares.w;
             if (strstr(specs[i][0], "partial") && carried[2] < 30)
                 fail_msg("%s: worker 2 brought %g steps", faults[k], carried[2]);
             assert_true(fast_run_result(run)->time_s < 50); /* no deadline has passed */

@@ -180,9 +180,9 @@ static void the_average_is_not_the_centre(void **state)
         double mean = 0;
 
         for (int k = 0; k < WORKERS; k++)
-            mean += (double)run->team->seats[k]->trainer.w[i] / WORKERS;
+            mean += (double)run->team->actors[k]->context.trainer.w[i] / WORKERS;
         assert_true(fabs(mean - (double)run->learner->w[i]) < 1e-6);
-        apart += fabs(mean - (double)run->team->seats[0]->trainer.centre[i]);
+        apart += fabs(mean - (double)run->team->actors[0]->context.trainer.centre[i]);
     }
     assert_true(apart > 1e-3);
     fast_run_close(run);
@@ -215,10 +215,10 @@ static void best_has_the_smallest_loss(void **state)
         run = train(LIST("strategy=ensemble", "representative=best:smooth=4", text, "shard=label"),
                     NULL);
         for (int64_t i = 1; i < WORKERS; i++)
-            if (run->team->seats[i]->loss < run->team->seats[best]->loss)
+            if (run->team->actors[i]->progress.loss < run->team->actors[best]->progress.loss)
                 best = i;
         for (int64_t i = 0; i < WORKERS; i++) {
-            const bool same = memcmp(run->team->seats[i]->trainer.w, run->learner->w,
+            const bool same = memcmp(run->team->actors[i]->context.trainer.w, run->learner->w,
                                      (size_t)run->learner->params.count * sizeof(float)) == 0;
 
             assert_true(same == (i == best));
@@ -311,14 +311,14 @@ static void add_softmax(const float *z, double *sum)
 /* The samples of the run's test set, not normalised: as fast_run_predict() takes them. */
 static void test_samples(const fast_run *run, float *x, int32_t *labels)
 {
-    const fast_data *data = run->test;
+    const fast_data *data = run->data.test;
 
     assert_int_equal(data->count, SAMPLES);
     assert_int_equal(data->channels, 1);
-    for (int64_t i = 0; i < fast__loader_steps(run->test_loader); i++) {
+    for (int64_t i = 0; i < fast__loader_steps(run->data.test_loader); i++) {
         const fast_batch *batch = NULL;
 
-        assert_int_equal(fast__loader_get(run->test_loader, i, &batch), FAST_OK);
+        assert_int_equal(fast__loader_get(run->data.test_loader, i, &batch), FAST_OK);
         for (int64_t k = 0; k < batch->count * data->features; k++)
             *x++ = batch->x[k] / data->scale[0] + data->mean[0];
         for (int64_t k = 0; k < batch->count; k++)

@@ -52,8 +52,8 @@ static uint64_t hash_of(int workers, const char *optimizer, const char *model,
 
     train(run);
     hash = fast_run_result(run)->params_hash;
-    *shared = run->team->shared_w != NULL;
-    assert_int_equal(run->team->sharers, 0);
+    *shared = run->team->shared.w != NULL;
+    assert_int_equal(run->team->shared.sharers, 0);
     fast_run_close(run);
     return hash;
 }
@@ -100,13 +100,13 @@ static void goes_on_after_a_cancel(void **state)
     assert_true(fast_run_result(run)->canceled);
     assert_true(run->step < 10);
     for (int i = 1; i < 3; i++) {
-        const fast_trainer *a = &run->team->seats[0]->trainer;
-        const fast_trainer *b = &run->team->seats[i]->trainer;
+        const fast_trainer *a = &run->team->actors[0]->context.trainer;
+        const fast_trainer *b = &run->team->actors[i]->context.trainer;
 
         assert_ptr_not_equal(a->w, b->w);
         assert_memory_equal(a->w, b->w, (size_t)a->count * sizeof *a->w);
-        assert_memory_equal(fast__optimizer_slot(run->team->seats[0]->optimizer, 0),
-                            fast__optimizer_slot(run->team->seats[i]->optimizer, 0),
+        assert_memory_equal(fast__optimizer_slot(run->team->actors[0]->context.optimizer, 0),
+                            fast__optimizer_slot(run->team->actors[i]->context.optimizer, 0),
                             (size_t)a->count * sizeof *a->w);
     }
     train(run);

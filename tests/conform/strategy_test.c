@@ -182,7 +182,7 @@ static uint64_t accumulate(const fast_run *run, int n)
                                        .workspace = run->workspace,
                                        .seed = 1 };
 
-        assert_int_equal(fast__loader_new(run->train, &options, &loaders[i]), FAST_OK);
+        assert_int_equal(fast__loader_new(run->data.train, &options, &loaders[i]), FAST_OK);
         native.loader = loaders[i];
         assert_int_equal(fast__native_new(&native, &learners[i]), FAST_OK);
         g[i] = learners[i]->g;
@@ -361,7 +361,7 @@ static void stop_at(void *ctx, const fast_event *event)
 static void same_steps(const fast_run *run)
 {
     for (int64_t i = 0; i < run->team->workers; i++)
-        assert_int_equal(run->team->seats[i]->trainer.step, run->step);
+        assert_int_equal(run->team->actors[i]->context.trainer.step, run->step);
 }
 
 /* Cut a run at a step, resume it from its file elsewhere, and give the hash of its end. */
@@ -613,14 +613,14 @@ static void who_crashed_is_named_or_survived(void **state)
     run = open_run(LIST("workers=3", "strategy=ps", "transport=sim", "timeout=2",
                         "faults=crash 1 at 1ms", "steps=100", "evaluate=end"));
     train(run);
-    assert_true(run->team->seats[1]->lost && !run->team->seats[0]->lost);
+    assert_true(run->team->actors[1]->lost && !run->team->actors[0]->lost);
     assert_string_equal(fast_run_result(run)->stop, "done");
     assert_true(isfinite(fast_run_result(run)->test_accuracy));
     fast_run_close(run);
     run = open_run(LIST("workers=3", "strategy=ps", "transport=sim", "timeout=2",
                         "faults=crash 1 at 1ms; restart 1 at 3ms", "steps=100"));
     train(run);
-    assert_int_equal(run->team->workers_up, 0);
+    assert_int_equal(run->team->progress.workers_up, 0);
     fast_run_close(run);
 }
 
@@ -664,7 +664,7 @@ static void judge_slowly(const char *spec, const char *transport)
     s.run = open_run(LIST("workers=3", spec, transport, "timeout=3", "evaluate=4steps"));
     fast_run_watch(s.run, nap, &s);
     train(s.run);
-    assert_int_equal(fast_run_result(s.run)->steps, s.run->team->here > 0 ? STEPS : 0);
+    assert_int_equal(fast_run_result(s.run)->steps, s.run->team->place.here > 0 ? STEPS : 0);
     assert_int_equal(s.naps > 0, !fast_run_is_first(s.run));
     fast_run_close(s.run);
 }
@@ -729,14 +729,15 @@ static void same_bits_on_ranks(void **state)
             fast_run *run = open_run(LIST(w, specs[i], "transport=mpi"));
 
             train(run);
-            assert_true(fast_run_is_first(run) == (run->team->seats[0] != NULL));
+            assert_true(fast_run_is_first(run) == (run->team->actors[0] != NULL));
             if (fast_run_is_first(run)) {
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);
                 assert_true(fast_run_result(run)->test_loss == here.test_loss);
-            } else if (i == 0 && run->team->here > 0) { /* a rank without workers has no model */
+            } else if (i == 0 &&
+                       run->team->place.here > 0) { /* a rank without workers has no model */
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);
             }
-            assert_int_equal(fast_run_result(run)->steps, run->team->here > 0 ? STEPS : 0);
+            assert_int_equal(fast_run_result(run)->steps, run->team->place.here > 0 ? STEPS : 0);
             fast_run_close(run);
         }
 }
@@ -751,7 +752,7 @@ static void ranks_stop_together(void **state)
                                       "evaluate=2steps", "steps=4000"));
 
         train(run);
-        if (run->team->here > 0)
+        if (run->team->place.here > 0)
             assert_string_equal(fast_run_result(run)->stop, "target");
         assert_true(fast_run_result(run)->steps < 4000);
         fast_run_close(run);

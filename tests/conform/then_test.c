@@ -189,7 +189,7 @@ static double weight_of(const char *policy, const char *then)
     w = (double)run->learner->w[0];
     for (int64_t k = 0; k < 4; k++)
         for (int64_t i = 0; i < run->learner->params.count; i++)
-            assert_true((double)run->team->seats[k]->trainer.w[i] == w);
+            assert_true((double)run->team->actors[k]->context.trainer.w[i] == w);
     fast_run_close(run);
     return w;
 }
@@ -258,7 +258,7 @@ static void targets_end_any_phase(void **state)
         assert_string_equal(fast_run_result(run)->stop, "target");
         if (fast_run_result(run)->steps >= STEPS)
             fail_msg("%s: stopped at step %lld", evaluate[i], (long long)run->step);
-        assert_int_equal(run->team->phase, i == 2);
+        assert_int_equal(run->team->phases.current, i == 2);
         fast_run_close(run);
     }
 }

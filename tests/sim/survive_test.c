@@ -213,9 +213,9 @@ static const char *check_survivor(const schedule *s, const fast_run *run, fast_e
     else if (r->time_s > 5)
         snprintf(why, TEST_CELL_TEXT, "it took %g s", r->time_s);
     for (int64_t i = 0; !why[0] && i < s->workers; i++)
-        if (run->team->seats[i]->lost && !s->crashed[i] && !s->cut[i] && !s->paused[i])
+        if (run->team->actors[i]->lost && !s->crashed[i] && !s->cut[i] && !s->paused[i])
             snprintf(why, TEST_CELL_TEXT, "worker %" PRId64 " gave up though it was well: %.200s",
-                     i, run->team->seats[i]->why);
+                     i, run->team->actors[i]->why);
     return why[0] ? why : NULL;
 }
 
@@ -237,7 +237,7 @@ static void asynchronous_ones_survive(void **state)
             broken++;
         }
         for (int64_t i = 0; i < s.workers; i++)
-            lost += run->team->seats[i]->lost;
+            lost += run->team->actors[i]->lost;
         fast_run_close(run);
     }
     print_message("%" PRId64 " schedules, %" PRId64 " workers lost\n", schedule_count, lost);

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint: a run at rest between two steps, as a safetensors file.
+ *
+ *   tensors    NAME                the parameters and the state, as in a file of weights
+ *              optimizer/I/NAME    slot I of the update rule's state
+ *              worker/RANK         saved state of a worker (saved_states.c), where it has any
+ *              server/RANK         saved state of a server, where it has any
+ *   metadata   fast_checkpoint     version of this format: 1
+ *              step                steps taken; the batches, the learning rate and every random
+ *                                  stream are functions of it, so it is their whole position
+ *              step_count          of the whole run
+ *              sums                of the epoch so far: loss (bits), batches, correct, positions
+ *              judged              the last evaluation: step, loss (bits), accuracy (bits)
+ *              data_hash           of the training set's samples and labels
+ *              network             hash of the network's text
+ *              engine, plan_hash   what computed; another one is allowed, with a note
+ *              option.NAME         every option that must be the same (see `matching`)
+ *              hash                of all the above, metadata and tensors: finds damage
+ *
+ * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The
+ * file is replaced atomically: after a crash there is the old one or the new one.
+ */
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "run/run.h"
+#include "run/team.h"
+#include "tensor/safetensors.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Options that decide what is computed. The number of epochs or steps may change: a longer run is
+ * the usual reason to resume a finished one. */
+static const char *const matching[] = {
+    "model", "data",  "workers",    "batch",    "optimizer",   "lr",          "schedule",
+    "seed",  "shard", "alpha",      "augment",  "strategy",    "topology",    "accumulate",
+    "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
+};
+
+/* The metadata without the options and the hash. */
+static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
+                                         "judged",          "data_hash", "network",    "engine",
+                                         "plan_hash",       NULL };
+
+enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
+
+/* Metadata under construction: pairs of texts in one block. */
+typedef struct meta {
+    const char *pairs[2 * META_MAX + 1];
+    int count;    /* texts in pairs */
+    char *values; /* [META_MAX][VALUE_MAX] */
+    char keys[META_MAX][32];
+} meta;
+
+static void meta_put(meta *m, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void meta_put(meta *m, const char *key, const char *format, ...)
+{
+    const int i = m->count / 2;
+    FAST_ASSERT(i < META_MAX);
+    char *value = m->values + (size_t)i * VALUE_MAX;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, VALUE_MAX, format, arguments);
+    va_end(arguments);
+    snprintf(m->keys[i], sizeof m->keys[i], "%s", key);
+    m->pairs[m->count++] = m->keys[i];
+    m->pairs[m->count++] = value;
+    m->pairs[m->count] = NULL;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double value_of(uint64_t bits)
+{
+    double value = 0;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Samples and labels of the training set. Computed once: tens of megabytes take milliseconds. */
+uint64_t fast__run_data_hash(fast_run *run)
+{
+    if (run->data.hash)
+        return run->data.hash;
+    const fast_data *d = run->data.train;
+    if (!d) /* of a learner's own data only their number is known */
+        return (uint64_t)run->foreign->kind.samples;
+    uint64_t hash = (uint64_t)d->count;
+    hash = fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
+    if (d->labels)
+        hash = fast__hash(d->labels, (size_t)(d->count * d->positions) * sizeof *d->labels, hash);
+    if (d->targets)
+        hash = fast__hash(d->targets, (size_t)(d->count * d->outputs) * sizeof *d->targets, hash);
+    run->data.hash = hash ? hash : 1;
+    return run->data.hash;
+}
+
+static uint64_t network_hash(const fast_run *run)
+{
+    return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
+}
+
+static const fast_option *find_option(const char *name)
+{
+    const fast_option *option = fast__run_options;
+    while (option->name && strcmp(option->name, name) != 0)
+        option++;
+    FAST_ASSERT(option->name != NULL);
+    return option;
+}
+
+static void describe_run(fast_run *run, meta *m)
+{
+    const fast_run_sums *sums = &run->progress.sums;
+    meta_put(m, "fast_checkpoint", "1");
+    meta_put(m, "step", "%" PRId64, run->step);
+    meta_put(m, "step_count", "%" PRId64, run->step_count);
+    meta_put(m, "sums", "%016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, bits_of(sums->loss),
+             sums->batches, sums->correct, sums->positions);
+    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->progress.step_evaluated,
+             bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
+    meta_put(m, "data_hash", "%016" PRIx64, fast__run_data_hash(run));
+    meta_put(m, "network", "%016" PRIx64, network_hash(run));
+    meta_put(m, "engine", "%s", run->config.engine);
+    meta_put(m, "plan_hash", "%016" PRIx64, fast__run_plan_hash(run));
+    for (const char *const *name = matching; *name; name++) {
+        char key[32];
+        char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
+        snprintf(key, sizeof key, "option.%s", *name);
+        fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
+        if (value[0] == '\0')
+            continue; /* what is not there cannot be damaged */
+        meta_put(m, key, "%s", value);
+    }
+    FAST_ASSERT(m->count / 2 < META_MAX - 1);
+}
+
+/* The value of a key, in a file or in metadata under construction; "" where it has none. */
+typedef const char *get_fn(const void *from, const char *key);
+
+static const char *get_described(const void *from, const char *key)
+{
+    const meta *m = from;
+    for (int i = 0; i < m->count; i += 2)
+        if (strcmp(m->pairs[i], key) == 0)
+            return m->pairs[i + 1];
+    return "";
+}
+
+static const char *get_saved(const void *from, const char *key)
+{
+    const char *value = fast__tensors_meta(from, key);
+    return value ? value : "";
+}
+
+static uint64_t hash_meta(get_fn *get, const void *from)
+{
+    uint64_t hash = 0;
+    for (const char *const *key = described; *key; key++)
+        hash = fast__hash(get(from, *key), strlen(get(from, *key)), hash);
+    for (const char *const *name = matching; *name; name++) {
+        char key[32];
+        snprintf(key, sizeof key, "option.%s", *name);
+        hash = fast__hash(get(from, key), strlen(get(from, key)), hash);
+    }
+    return hash;
+}
+
+static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
+{
+    return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
+}
+
+static int slot_count(const fast_run *run)
+{
+    int count = 0;
+    while (fast__optimizer_slot(run->optimizer, count))
+        count++;
+    return count;
+}
+
+/* The list of weights, and behind it the saved states of actors. */
+static fast_err list_all(fast_run *run, fast_weights *weights)
+{
+    const int64_t more = fast__saved_states_count(run);
+    fast_weights w = { 0 }, all = { 0 };
+
+    FAST_TRY(fast__weights_list(run, slot_count(run), &w));
+    const int64_t count = w.count;
+    all.count = count + more;
+    fast_err err =
+        fast__alloc("tensors of a checkpoint", all.count, sizeof *all.tensors, &all.tensors);
+    if (!err)
+        err = fast__alloc("names of a checkpoint", all.count, sizeof *all.names, &all.names);
+    for (int64_t i = 0; i < w.count && !err; i++) {
+        memcpy(all.names[i], w.names[i], sizeof *all.names);
+        all.tensors[i] = w.tensors[i];
+        all.tensors[i].name = all.names[i];
+    }
+    fast__weights_fini(&w);
+    if (!err)
+        err = fast__saved_states_list(run, all.tensors + count, all.names + count);
+    if (err)
+        fast__weights_fini(&all);
+    else
+        *weights = all;
+    return err;
+}
+
+static fast_err save_described(fast_run *run, const char *path, meta *m)
+{
+    fast_weights weights;
+    FAST_TRY(list_all(run, &weights));
+    uint64_t hash = hash_meta(get_described, m);
+    for (int64_t i = 0; i < weights.count; i++)
+        hash = hash_tensor(&weights.tensors[i], hash);
+    meta_put(m, "hash", "%016" PRIx64, hash);
+    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, m->pairs);
+    fast__weights_fini(&weights);
+    return err;
+}
+
+fast_err fast__checkpoint_save(fast_run *run, const char *path)
+{
+    meta m = { .count = 0 };
+    FAST_TRY(fast__alloc("checkpoint metadata", META_MAX, VALUE_MAX, &m.values));
+    describe_run(run, &m);
+    const fast_err err = save_described(run, path, &m);
+    fast__free(m.values);
+    return err;
+}
+
+/* What a checkpoint's metadata says, before any of it is believed. */
+typedef struct saved {
+    int64_t step;
+    int64_t step_count;
+    fast_run_sums sums;
+    int64_t step_judged;
+    double test_loss;
+    double test_accuracy;
+} saved;
+
+static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *out)
+{
+    const char *version = fast__tensors_meta(tensors, "fast_checkpoint");
+    if (!version)
+        return fast__fail(FAST_EINVAL, "%s is not a checkpoint; to begin with its weights use load",
+                          path);
+    if (strcmp(version, "1") != 0)
+        return fast__fail(FAST_EINVAL, "%s is a checkpoint of version %.20s; this program reads 1",
+                          path, version);
+    uint64_t loss = 0;
+    uint64_t test_loss = 0;
+    uint64_t test_accuracy = 0;
+    const bool whole =
+        sscanf(get_saved(tensors, "step"), "%" SCNd64, &out->step) == 1 &&
+        sscanf(get_saved(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
+        sscanf(get_saved(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
+               &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
+        sscanf(get_saved(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
+               &test_loss, &test_accuracy) == 3;
+    if (!whole || out->step < 0 || out->step > FAST_STEPS_MAX)
+        return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
+    out->sums.loss = value_of(loss);
+    out->test_loss = value_of(test_loss);
+    out->test_accuracy = value_of(test_accuracy);
+    return FAST_OK;
+}
+
+/* One sentence that names the first difference. */
+static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    char *ours = NULL;
+    FAST_TRY(fast__alloc("an option's text", VALUE_MAX, 1, &ours));
+    fast_err err = FAST_OK;
+    for (const char *const *name = matching; *name && !err; name++) {
+        char key[32];
+        snprintf(key, sizeof key, "option.%s", *name);
+        const char *theirs = get_saved(tensors, key);
+        if (!theirs[0]) /* of a version that had no such option */
+            theirs = find_option(*name)->standard;
+        fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
+        if (strcmp(theirs, ours) != 0)
+            err =
+                fast__fail(FAST_EINVAL,
+                           "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
+                           path, *name, theirs, *name, ours);
+    }
+    fast__free(ours);
+    return err;
+}
+
+static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, network_hash(run));
+    if (strcmp(get_saved(tensors, "network"), text) != 0)
+        return fast__fail(FAST_EINVAL, "%s was saved with another network under the name %.100s",
+                          path, run->config.model);
+    snprintf(text, sizeof text, "%016" PRIx64, fast__run_data_hash(run));
+    if (strcmp(get_saved(tensors, "data_hash"), text) != 0)
+        return fast__fail(FAST_EINVAL,
+                          "%s was saved with other training data under the name %.100s", path,
+                          run->config.data);
+    return FAST_OK;
+}
+
+static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    const fast_learner *learner = run->learner;
+    FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
+    FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
+    const int slots = slot_count(run);
+    for (int slot = 0; slot < slots; slot++) {
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
+        FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
+    }
+    const int64_t count = learner->params.segment_count * (1 + slots) +
+                          learner->state.segment_count + fast__saved_states_count(run);
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
+        if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
+            return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
+                              path, fast__tensors_at(tensors, i)->name);
+    FAST_TRY(fast__saved_states_check(run, path, tensors));
+    if (fast__tensors_count(tensors) != count)
+        return fast__fail(FAST_EINVAL, "%s has %lld tensors, and this run's checkpoint has %lld",
+                          path, (long long)fast__tensors_count(tensors), (long long)count);
+    return FAST_OK;
+}
+
+/* Everything that the file says, against its hash: damage is found before anything is touched. The
+ * tensors are hashed in the file's order, which is that of saving. */
+static fast_err check_content(const char *path, const fast_tensors *tensors)
+{
+    uint64_t hash = hash_meta(get_saved, tensors);
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
+        hash = hash_tensor(fast__tensors_at(tensors, i), hash);
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    if (strcmp(get_saved(tensors, "hash"), text) != 0)
+        return fast__fail(FAST_EFORMAT, "%s is damaged: it is not what was saved", path);
+    return FAST_OK;
+}
+
+static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
+{
+    char plan[32];
+    snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
+    if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
+                 "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
+                 "to the bit",
+                 get_saved(tensors, "engine"), run->config.engine);
+    else if (strcmp(get_saved(tensors, "plan_hash"), plan) != 0)
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
+                 "the engine's measured choices are not those of the checkpoint: the run goes on, "
+                 "but not to the bit");
+    else if (s->step_count != run->step_count)
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the checkpoint's run had %lld steps, this one has %lld: the learning rate follows "
+            "the new length",
+            (long long)s->step_count, (long long)run->step_count);
+}
+
+static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    saved s = { 0 };
+    FAST_TRY(read_meta(path, tensors, &s));
+    FAST_TRY(check_options(run, path, tensors));
+    FAST_TRY(check_hashes(run, path, tensors));
+    run->step = s.step;
+    if (run->team)
+        FAST_TRY(fast__phase_find(run->team));
+    FAST_TRY(check_tensors(run, path, tensors));
+    FAST_TRY(check_content(path, tensors));
+
+    fast_learner *learner = run->learner;
+    fast__weights_copy(tensors, &learner->params, "", learner->w);
+    fast__weights_copy(tensors, &learner->state, "", learner->s);
+    for (int slot = 0; slot < slot_count(run); slot++) {
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
+        fast__weights_copy(tensors, &learner->params, prefix,
+                           fast__optimizer_slot(run->optimizer, slot));
+    }
+    FAST_TRY(fast__saved_states_load(run, tensors));
+    run->progress.sums = s.sums;
+    run->progress.step_evaluated = s.step_judged;
+    run->result.test_loss = s.test_loss;
+    run->result.test_accuracy = s.test_accuracy;
+    note_changes(run, tensors, &s);
+    return FAST_OK;
+}
+
+fast_err fast__checkpoint_load(fast_run *run, const char *path)
+{
+    fast_tensors *tensors = NULL;
+    FAST_TRY(fast__tensors_open(path, &tensors));
+    const fast_err err = load_checked(run, path, tensors);
+    fast__tensors_close(tensors);
+    return err;
+}
+
+fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
+{
+    char folder[FAST_PATH_MAX];
+    FAST_TRY(fast__file_cache_folder(folder, sizeof folder));
+    size_t used = strlen(folder);
+    snprintf(folder + used, sizeof folder - used, "/checkpoints");
+    FAST_TRY(fast__file_make_folder(folder));
+    uint64_t hash = 0;
+    for (const char *const *name = matching; *name; name++) {
+        char text[FAST_PATH_MAX];
+        fast__config_text(find_option(*name), &run->config, text, sizeof text);
+        hash = fast__hash(text, strlen(text), hash);
+    }
+    const int length =
+        snprintf(path, size, "%s/%.*s-%08" PRIx64 ".safetensors", folder,
+                 (int)strcspn(run->config.model, ":"), run->config.model, hash & 0xffffffff);
+    if (length < 0 || (size_t)length >= size)
+        return fast__fail(FAST_EIO, "the path of FAST's cache folder is too long");
+    return FAST_OK;
+}
+
+fast_err fast_run_checkpoint(fast_run *run, const char *path)
+{
+    FAST_ASSERT(run != NULL);
+    char own[FAST_PATH_MAX];
+    if (run->team)
+        FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    if (run->team && !run->team->saved.open)
+        FAST_TRY(fast__saved_states_open(run->team));
+    if (!path) {
+        FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
+        path = own;
+    }
+    FAST_TRY(fast__checkpoint_save(run, path));
+    fast__run_tell(run, FAST_EVENT_SAVE, path);
+    return FAST_OK;
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The saved state of each worker and server in checkpoints, besides the one model that they hold in
+ * any case.
+ *
+ *   equal replicas        where codecs have residuals: those of error feedback and the codecs' own
+ *                         vectors (PowerSGD's last factors, DGC's momentum and sums) of its sums
+ *   different replicas    the whole state of a worker (trainer/saved.c). Of a server its part of
+ *                         the model and of the rule's state
+ *   between two phases    the rule's state, where both have replicas that differ: everything else
+ *                         starts anew
+ *
+ *   saved      in mid-run each worker packs its own when it comes to a step at which a checkpoint
+ *              is due; the last one packs the servers', which cannot continue before it does, and
+ *              saves. A worker that comes to a later checkpoint before waits. Workers of other
+ *              processes send theirs to worker 0 (collect_states.c). At rest all are packed
+ *   loaded     retained here until the worker's context is made, which starts with it
+ *
+ * The file has a tensor worker/RANK or server/RANK for each, of records (base/pack.h) that are not
+ * numbers. A replica that equals the run's model is left out.
+ *
+ * Memory: one copy of all saved state, where a checkpoint is asked for.
+ */
+#include "base/memory.h"
+#include "base/pack.h"
+#include "comm/space_keep.h"
+#include "run/team.h"
+#include "tensor/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The part at a step, as the run is now. */
+static fast_saved_extent part_at(const fast_team *team, int64_t step)
+{
+    if (!team->saved.states)
+        return FAST_SAVE_NONE;
+    for (int64_t i = 0; i + 1 < team->phases.count; i++) {
+        const fast_phase *old = &team->phases.list[i], *next = old + 1;
+        const bool differ = old->strategy->resumes && !next->strategy->identical;
+
+        if (old->end == step)
+            return differ && !next->reset && fast__optimizer_slot(team->run->optimizer, 0)
+                       ? FAST_SAVE_RULE
+                       : FAST_SAVE_NONE;
+    }
+    if (!team->saved.on)
+        return FAST_SAVE_NONE;
+    return team->strategy->identical ? FAST_SAVE_SUMS : FAST_SAVE_ALL;
+}
+
+/* Have the codecs of any worker's sums residuals? Found by making such a sum. */
+static fast_err find_residuals(const fast_team *team, bool *out)
+{
+    for (int64_t i = 0; i < team->workers && team->workers > 1 && !*out; i++) {
+        fast_coded *coded = NULL;
+
+        FAST_TRY(fast__codec_sum_new(team->run, i, &coded));
+        *out = coded && fast__coded_remembers(coded);
+        fast__coded_free(coded);
+    }
+    return FAST_OK;
+}
+
+/* Workers and servers whose records a checkpoint of a step has. */
+static int64_t count_at(const fast_team *team, int64_t step)
+{
+    const fast_saved_extent part = part_at(team, step);
+
+    return part == FAST_SAVE_NONE
+               ? 0
+               : team->workers + (part == FAST_SAVE_ALL ? team->saved.servers : 0);
+}
+
+/* "worker 3". */
+static void name_of(const fast_team *team, int64_t i, char between, char name[FAST_TENSOR_NAME_MAX])
+{
+    const bool worker = i < team->workers;
+
+    snprintf(name, FAST_TENSOR_NAME_MAX, "%s%c%lld", worker ? "worker" : "server", between,
+             (long long)(worker ? i : i - team->workers));
+}
+
+fast_err fast__saved_states_open(fast_team *team)
+{
+    fast_saved_states *o = &team->saved;
+
+    *o = (fast_saved_states){ .step = -1, .whole = -1, .open = true };
+    if (team->strategy->identical)
+        FAST_TRY(find_residuals(team, &o->on));
+    else
+        o->on = team->strategy->resumes;
+    const bool differ = o->on && !team->strategy->identical;
+    const int64_t servers = differ ? team->phases.list[team->phases.current].servers : 0;
+    FAST_TRY(fast__alloc("saved states", team->workers + servers, sizeof *o->states, &o->states));
+    o->servers = servers;
+    for (int64_t i = 0; i < team->workers + servers; i++)
+        o->states[i].step = -1;
+    if (differ) {
+        o->votes = true;
+        FAST_TRY(fast__vote_new(team, &o->vote));
+    }
+    return FAST_OK;
+}
+
+void fast__saved_states_free(fast_team *team)
+{
+    fast_saved_states *o = &team->saved;
+
+    for (int64_t i = 0; o->states && i < team->workers + o->servers; i++)
+        fast__free(o->states[i].bytes);
+    fast__free(o->states);
+    if (o->votes)
+        fast__vote_free(&o->vote);
+    *o = (fast_saved_states){ .step = -1, .whole = -1 };
+}
+
+fast_err fast__saved_states_reopen(fast_team *team)
+{
+    const bool open = team->saved.open;
+
+    fast__saved_states_free(team);
+    return open ? fast__saved_states_open(team) : FAST_OK;
+}
+
+bool fast__saved_states_waits(const fast_run *run)
+{
+    return run->team && run->team->place.world && part_at(run->team, run->step) != FAST_SAVE_NONE &&
+           run->team->saved.whole != run->step;
+}
+
+/* Packing. */
+
+/* Save an actor of this process as it is now; NULL: it has not started, and differs in nothing. */
+static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fast_pack *pack)
+{
+    const double numbers[2] = { self ? self->progress.loss : 0,
+                                self ? (double)self->progress.loss_count : 0 };
+
+    fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, sizeof numbers);
+    if (self)
+        fast__context_save(&self->context, extent, pack);
+}
+
+fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
+{
+    fast_saved *saved = &team->saved.states[i];
+    const fast_saved_extent part = part_at(team, step);
+    fast_pack pack = { 0 };
+
+    FAST_ASSERT(part != FAST_SAVE_NONE);
+    save_actor(team->actors[i], part, &pack);
+    FAST_TRY(fast__saved_reserve(saved, pack.size));
+    pack = (fast_pack){ .out = saved->bytes };
+    save_actor(team->actors[i], part, &pack);
+    FAST_ASSERT(pack.size == saved->size);
+    saved->step = step;
+    return FAST_OK;
+}
+
+bool fast__saved_states_due(const fast_team *team, int64_t step)
+{
+    return part_at(team, step) != FAST_SAVE_NONE;
+}
+
+bool fast__saved_states_admit(fast_team *team, int64_t step)
+{
+    fast_saved_states *o = &team->saved;
+
+    if (o->step == step)
+        return true;
+    if (o->step >= 0 && o->whole != o->step && o->arrived > 0 &&
+        o->arrived < team->progress.workers_up)
+        return false;
+    o->step = step;
+    o->arrived = 0;
+    if (o->votes)
+        fast__vote_clear(team, &o->vote, step);
+    return true;
+}
+
+fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *last_out)
+{
+    fast_team *team = self->team;
+    fast_saved_states *o = &team->saved;
+
+    FAST_ASSERT(o->step == step);
+    *last_out = false;
+    FAST_TRY(fast__saved_states_pack(team, self->context.trainer.rank, step));
+    if (self->context.trainer.rank == 0)
+        o->sums = team->run->progress.sums;
+    if (++o->arrived < team->progress.workers_up)
+        return FAST_OK;
+    /* No round is complete without this worker: the servers' state does not change. */
+    for (int64_t i = team->workers; i < count_at(team, step); i++)
+        if (team->actors[i])
+            FAST_TRY(fast__saved_states_pack(team, i, step));
+    o->whole = step;
+    *last_out = true;
+    return FAST_OK;
+}
+
+/* The record of a kind; false: there is none. */
+static bool find_record(const fast_saved *saved, int64_t kind, fast_record *out)
+{
+    for (size_t at = 0; fast__pack_next(saved->bytes, saved->size, &at, out);)
+        if (out->kind == kind)
+            return true;
+    return false;
+}
+
+fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const void *bytes,
+                                 size_t size)
+{
+    fast_saved_states *o = &team->saved;
+    fast_saved *saved = &o->states[i];
+    const fast_learner *learner = team->run->learner;
+    fast_record w, s;
+
+    FAST_TRY(fast__saved_reserve(saved, size));
+    memcpy(saved->bytes, bytes, size);
+    saved->step = step;
+    if (i < team->workers && o->votes && o->step == step &&
+        find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
+        w.size == (size_t)learner->params.count * sizeof(float) &&
+        s.size == (size_t)learner->state.count * sizeof(float))
+        fast__vote_cast(team, &o->vote,
+                        &(fast_voter){ .rank = i, .w = w.data, .s = s.data, .loss = 0 });
+    return FAST_OK;
+}
+
+/* At rest: all actors are at the run's step; those of other processes sent their state when they
+ * ended. */
+static fast_err take_all(fast_team *team)
+{
+    fast_saved_states *o = &team->saved;
+    const int64_t count = count_at(team, team->run->step);
+    char name[FAST_TENSOR_NAME_MAX];
+    bool begun = false;
+
+    for (int64_t i = 0; i < count; i++)
+        begun = begun || team->actors[i];
+    for (int64_t i = 0; i < count; i++) {
+        if (o->states[i].step == team->run->step && !team->actors[i])
+            continue;
+        name_of(team, i, ' ', name);
+        if (begun && !team->actors[i])
+            return fast__fail(FAST_EINVAL,
+                              "%s is in another process, which did not send its state: give "
+                              "checkpoint=FILE when the run is opened",
+                              name);
+        FAST_TRY(fast__saved_states_pack(team, i, team->run->step));
+    }
+    o->step = team->run->step;
+    o->arrived = 0;
+    return FAST_OK;
+}
+
+/* Files. */
+
+int64_t fast__saved_states_count(const fast_run *run)
+{
+    return run->team ? count_at(run->team, run->step) : 0;
+}
+
+/* A replica that is the run's model is in the file once. */
+static void leave_out(const fast_run *run, fast_saved *saved)
+{
+    const size_t size = (size_t)run->learner->params.count * sizeof(float);
+    fast_record r;
+
+    if (find_record(saved, FAST_SAVED_WEIGHTS, &r) && r.size == size &&
+        memcmp(r.data, run->learner->w, size) == 0)
+        saved->size = fast__pack_empty(saved->bytes, saved->size, FAST_SAVED_WEIGHTS);
+}
+
+fast_err fast__saved_states_list(fast_run *run, fast_tensor *tensors,
+                                 char (*names)[FAST_TENSOR_NAME_MAX])
+{
+    fast_team *team = run->team;
+    const int64_t count = fast__saved_states_count(run);
+
+    if (count > 0 && !team->place.world)
+        FAST_TRY(take_all(team));
+    for (int64_t i = 0; i < count; i++) {
+        fast_saved *saved = &team->saved.states[i];
+
+        if (saved->step != run->step) {
+            name_of(team, i, ' ', names[i]);
+            return fast__fail(FAST_EPEER, "%s did not send its state", names[i]);
+        }
+        name_of(team, i, '/', names[i]);
+        leave_out(run, saved);
+        const int64_t floats = (int64_t)(saved->size / sizeof(float));
+        tensors[i] = (fast_tensor){ .name = names[i],
+                                    .dtype = FAST_F32,
+                                    .rank = 1,
+                                    .shape = { floats },
+                                    .count = floats,
+                                    .data = saved->bytes };
+    }
+    return FAST_OK;
+}
+
+/* The tensor of an actor; NULL: there is none that is made of records. */
+static const fast_tensor *find(const fast_team *team, const fast_tensors *tensors, int64_t i)
+{
+    char name[FAST_TENSOR_NAME_MAX];
+
+    name_of(team, i, '/', name);
+    const fast_tensor *t = fast__tensors_find(tensors, name);
+    return t && t->dtype == FAST_F32 &&
+                   fast__pack_is_whole(t->data, (size_t)t->count * sizeof(float))
+               ? t
+               : NULL;
+}
+
+fast_err fast__saved_states_check(const fast_run *run, const char *path,
+                                  const fast_tensors *tensors)
+{
+    char name[FAST_TENSOR_NAME_MAX];
+
+    for (int64_t i = 0; i < fast__saved_states_count(run); i++)
+        if (!find(run->team, tensors, i)) {
+            name_of(run->team, i, ' ', name);
+            return fast__fail(FAST_EINVAL,
+                              "%s does not hold the state of %s with strategy %s and codec %s",
+                              path, name, run->team->strategy->name, run->config.codec);
+        }
+    return FAST_OK;
+}
+
+fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
+{
+    fast_team *team = run->team;
+
+    for (int64_t i = 0; i < fast__saved_states_count(run); i++) {
+        fast_saved_states *o = &team->saved;
+        const fast_tensor *t = find(team, tensors, i);
+        const size_t size = (size_t)t->count * sizeof(float);
+
+        FAST_TRY(fast__saved_reserve(&o->states[i], size));
+        if (size > 0) /* a forged file's may be empty */
+            memcpy(o->states[i].bytes, t->data, size);
+        o->states[i].step = o->step = o->loaded = run->step;
+    }
+    for (int64_t i = 0; team && i + 1 < team->phases.count; i++) {
+        const fast_phase *old = &team->phases.list[i];
+
+        if (old->end != run->step || (old->strategy->identical && !old[1].reset))
+            continue;
+        fast__rule_state_clear(run->optimizer, run->learner->params.count);
+    }
+    return FAST_OK;
+}
+
+/* Beginning. */
+
+/* The host's own record. */
+static fast_err load_numbers(fast_team_actor *self, const fast_record *r)
+{
+    double numbers[2] = { 0 };
+
+    if (r->size != sizeof numbers)
+        return fast__fail(FAST_EFORMAT,
+                          "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
+                          (long long)r->kind, r->size, sizeof numbers);
+    memcpy(numbers, r->data, sizeof numbers);
+    self->progress.loss = numbers[0];
+    self->progress.loss_count = numbers[1] >= 0 && numbers[1] < 1e9 ? (int64_t)numbers[1] : 0;
+    return FAST_OK;
+}
+
+/* The state loaded for actor i, if an actor that starts at this step takes it over; else NULL. */
+static const fast_saved *loaded(const fast_team *team, int64_t i, int64_t step)
+{
+    const fast_saved_states *o = &team->saved;
+
+    if (!o->states || i >= team->workers + o->servers || o->loaded <= 0 ||
+        o->states[i].step != o->loaded || step != o->loaded)
+        return NULL;
+    return &o->states[i];
+}
+
+fast_err fast__saved_states_begin(fast_team_actor *self)
+{
+    const fast_team *team = self->team;
+    const int64_t i = self->context.trainer.rank + (self->context.learner ? 0 : team->workers);
+    const fast_saved *saved = loaded(team, i, self->context.step_begun);
+    fast_record record;
+
+    for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
+        FAST_TRY(record.kind == FAST_SAVED_NUMBERS ? load_numbers(self, &record)
+                                                   : fast__context_load(&self->context, &record));
+    return FAST_OK;
+}
+
+fast_err fast__saved_states_restore(const fast_team_actor *self, int64_t number, fast_space *space)
+{
+    const fast_team *team = self->team;
+    const int64_t me = fast_actor_id(self->context.trainer.actor);
+    fast_record record;
+
+    if (self->context.trainer.step != team->saved.loaded) /* it has its own state */
+        return FAST_OK;
+    for (int64_t i = 0; i < team->workers + team->saved.servers; i++) {
+        const fast_saved *saved = i == me ? NULL : loaded(team, i, self->context.step_begun);
+
+        for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
+            if (record.kind == FAST_SAVED_SPACE && record.number == number)
+                FAST_TRY(fast__space_load(space, team->ids[i], record.data, record.size));
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weights alone, as safetensors: one tensor a segment of the parameters and of the state
+ * (batch-norm statistics), under the segment's name and with PyTorch's shapes. Loading wants every
+ * segment, with its shape; it takes F32, and F64, F16 and BF16 of other programs, which are
+ * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too.
+ */
+#include "base/memory.h"
+#include "run/representative.h"
+#include "run/run.h"
+#include "tensor/safetensors.h"
+#include "tensor/vector.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Append the segments of a layout, over `vector`; `prefix` goes before their names. */
+static void describe(fast_weights *weights, const fast_layout *layout, const float *vector,
+                     const char *prefix)
+{
+    char(*names)[FAST_TENSOR_NAME_MAX] = weights->names + weights->count;
+    fast_tensor *tensors = weights->tensors + weights->count;
+    weights->count += layout->segment_count;
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+        snprintf(names[i], sizeof names[i], "%s%s", prefix, segment->name);
+        tensors[i] = (fast_tensor){ .name = names[i],
+                                    .dtype = FAST_F32,
+                                    .rank = segment->rank,
+                                    .count = segment->count,
+                                    .data = vector + segment->offset };
+        for (int d = 0; d < segment->rank; d++)
+            tensors[i].shape[d] = segment->shape[d];
+    }
+}
+
+/* "[20, 1, 5, 5]" */
+static void shape_text(int rank, const int64_t *shape, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int d = 0; d < rank && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "",
+                                 (long long)shape[d]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static fast_err check_segment(const char *path, const fast_tensors *tensors,
+                              const fast_segment *segment, const char *prefix)
+{
+    char name[FAST_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%s%s", prefix, segment->name);
+    const fast_tensor *tensor = fast__tensors_find(tensors, name);
+    if (!tensor)
+        return fast__fail(FAST_EINVAL, "%s has no tensor \"%s\", which the model needs", path,
+                          name);
+    bool same = tensor->rank == segment->rank;
+    for (int d = 0; same && d < segment->rank; d++)
+        same = tensor->shape[d] == segment->shape[d];
+    if (!same) {
+        char theirs[128];
+        char ours[128];
+        shape_text(tensor->rank, tensor->shape, theirs, sizeof theirs);
+        shape_text(segment->rank, segment->shape, ours, sizeof ours);
+        return fast__fail(FAST_EINVAL, "%s: \"%s\" is %s, and the model's is %s", path, name,
+                          theirs, ours);
+    }
+    FAST_ASSERT(tensor->count == segment->count);
+    if (tensor->dtype != FAST_F32 && tensor->dtype != FAST_F64 && tensor->dtype != FAST_F16 &&
+        tensor->dtype != FAST_BF16)
+        return fast__fail(FAST_EINVAL, "%s: \"%s\" is %s; weights are F32, F64, F16 or BF16", path,
+                          name, fast__dtype_name(tensor->dtype));
+    return FAST_OK;
+}
+
+fast_err fast__weights_check(const char *path, const fast_tensors *tensors,
+                             const fast_layout *layout, const char *prefix)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        FAST_TRY(check_segment(path, tensors, &layout->segments[i], prefix));
+    return FAST_OK;
+}
+
+void fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout, const char *prefix,
+                        float *vector)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+        char name[FAST_TENSOR_NAME_MAX];
+        snprintf(name, sizeof name, "%s%s", prefix, segment->name);
+        const fast_tensor *tensor = fast__tensors_find(tensors, name);
+        FAST_ASSERT(tensor && tensor->count == segment->count);
+        fast__vector_convert(tensor->count, tensor->dtype, tensor->data, FAST_F32,
+                             vector + segment->offset, 1.0f);
+    }
+}
+
+static bool layout_has(const fast_layout *layout, const char *name)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        if (strcmp(layout->segments[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A tensor that the model has not is a sign of the wrong file, but for what checkpoints hold of
+ * optimizers and workers and for PyTorch's batch counters. */
+static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
+{
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
+        const char *name = fast__tensors_at(tensors, i)->name;
+        const char *dot = strrchr(name, '.');
+        if (strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "worker/", 7) == 0 ||
+            (dot && strcmp(dot, ".num_batches_tracked") == 0))
+            continue;
+        if (!layout_has(&run->learner->params, name) && !layout_has(&run->learner->state, name))
+            return fast__fail(FAST_EINVAL, "%s has a tensor \"%s\", which the model has not", path,
+                              name);
+    }
+    return FAST_OK;
+}
+
+static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
+{
+    fast_learner *learner = run->learner;
+    FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
+    FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
+    FAST_TRY(check_foreign(path, tensors, run));
+    fast__weights_copy(tensors, &learner->params, "", learner->w);
+    fast__weights_copy(tensors, &learner->state, "", learner->s);
+    return FAST_OK;
+}
+
+fast_err fast__weights_load(fast_run *run, const char *path)
+{
+    fast_tensors *tensors = NULL;
+    FAST_TRY(fast__tensors_open(path, &tensors));
+    const fast_err err = load_checked(run, path, tensors);
+    fast__tensors_close(tensors);
+    return err;
+}
+
+void fast__weights_slot_prefix(int slot, char prefix[FAST_SLOT_PREFIX_MAX])
+{
+    snprintf(prefix, FAST_SLOT_PREFIX_MAX, "optimizer/%d/", slot);
+}
+
+fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out)
+{
+    const fast_learner *learner = run->learner;
+    const int64_t count =
+        learner->params.segment_count * (1 + slots) + learner->state.segment_count;
+    fast_weights weights = { NULL, NULL, 0 };
+    FAST_TRY(fast__alloc("tensor names", count, sizeof *weights.names, &weights.names));
+    const fast_err err = fast__alloc("tensors", count, sizeof *weights.tensors, &weights.tensors);
+    if (err) {
+        fast__weights_fini(&weights);
+        return err;
+    }
+    describe(&weights, &learner->params, learner->w, "");
+    for (int slot = 0; slot < slots; slot++) {
+        char prefix[FAST_SLOT_PREFIX_MAX];
+        fast__weights_slot_prefix(slot, prefix);
+        describe(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot), prefix);
+    }
+    describe(&weights, &learner->state, learner->s, "");
+    FAST_ASSERT(weights.count == count);
+    *out = weights;
+    return FAST_OK;
+}
+
+void fast__weights_fini(fast_weights *weights)
+{
+    fast__free(weights->tensors);
+    fast__free(weights->names);
+    *weights = (fast_weights){ NULL, NULL, 0 };
+}
+
+fast_err fast__weights_save(const fast_run *run, const char *path)
+{
+    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    fast_weights weights;
+    FAST_TRY(fast__weights_list(run, 0, &weights));
+    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
+    fast__weights_fini(&weights);
+    FAST_TRY(err);
+    return fast__members_stand(run) ? fast__members_save(run, path) : FAST_OK;
+}
+
+fast_err fast_run_save(const fast_run *run, const char *path)
+{
+    FAST_ASSERT(run != NULL);
+    return fast__weights_save(run, path);
+}

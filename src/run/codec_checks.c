@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codecs of a run: from its options to chains, and the checks that they fit.
+ *
+ *   codec, codec_down   opened with the run, before anything is read: unknown names and codecs that
+ *                       contradict each other are found here
+ *   strategies          declare what they send and whether it can be encoded: a codec that does not
+ *                       fit is refused with the reason, before anything runs
+ *
+ * One worker sends nothing: its codec is checked, and never used. A phase may have codecs of its
+ * own (phases.c): run->codecs.up is that of the current one. trainer/encoded.c uses them.
+ */
+#include "run/team.h"
+
+#include "base/memory.h"
+#include "codec/shadow.h"
+#include "comm/space.h"
+
+#include <string.h>
+
+static bool is_coded(const fast_run *run)
+{
+    return run->codecs.up && !fast__chain_is_none(run->codecs.up);
+}
+
+fast_codec_pair fast__run_codecs(const fast_run *run)
+{
+    return (fast_codec_pair){ .up = run->codecs.up,
+                              .down = run->codecs.down,
+                              .scope = run->config.codec_scope,
+                              .feedback = run->config.feedback,
+                              .small = run->config.codec_small };
+}
+
+static bool encodes(const fast_run *run)
+{
+    const fast_codec_pair codecs = fast__run_codecs(run);
+
+    return fast__codec_pair_encodes(&codecs);
+}
+
+static fast_coded_options options_of(const fast_run *run, const fast_layout *layout, int64_t rank)
+{
+    const fast_codec_pair codecs = fast__run_codecs(run);
+
+    return fast__codec_pair_options(&codecs, layout, run->config.workers, rank,
+                                    (uint64_t)run->config.seed);
+}
+
+fast_err fast__codec_check(const fast_run *run)
+{
+    const fast_coded_options options = options_of(run, NULL, 0);
+
+    return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
+}
+
+fast_err fast__run_codec_open(fast_run *run)
+{
+    FAST_ASSERT(run->codecs.chains[0] == NULL && run->codecs.chains[1] == NULL);
+    FAST_TRY(fast__chain_open(run->config.codec, &run->codecs.chains[0]));
+    FAST_TRY(fast__chain_open(run->config.codec_down, &run->codecs.chains[1]));
+    run->codecs.up = run->codecs.chains[0];
+    run->codecs.down = run->codecs.chains[1];
+    return fast__codec_check(run);
+}
+
+void fast__run_codec_close(fast_run *run)
+{
+    for (int i = 0; i < 2; i++) {
+        fast__chain_close(run->codecs.chains[i]);
+        run->codecs.chains[i] = NULL;
+    }
+    run->codecs.up = run->codecs.down = NULL;
+}
+
+/* A strategy that has nothing to do with codecs. */
+static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
+{
+    const bool up = is_coded(run);
+    const char *option = up ? "codec" : "codec_down";
+    const char *text = fast__chain_text(up ? run->codecs.up : run->codecs.down);
+
+    if (strategy->near)
+        return fast__fail(FAST_EINVAL,
+                          "workers of strategy %s share one model in memory and send no message "
+                          "that %s=%s could encode; leave it out",
+                          strategy->name, option, text);
+    if (strategy->sends && strcmp(strategy->sends, "nothing") == 0)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s sends nothing that %s=%s could encode; leave it out",
+                          strategy->name, option, text);
+    return fast__fail(FAST_EINVAL,
+                      "strategy %s does not encode the %s that it sends; leave out %s=%s",
+                      strategy->name, strategy->sends ? strategy->sends : "vectors", option, text);
+}
+
+/* Momentum is for gradients, and of the codecs and the rule one has it. */
+static fast_err check_momentum(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_MOMENTUM) != 0;
+    const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_MOMENTUM) != 0;
+    const bool rule = fast__optimizer_momentum(run->optimizer) > 0;
+    const char *text = fast__chain_text(up ? run->codecs.up : run->codecs.down);
+
+    if (!up && !down)
+        return FAST_OK;
+    if (!what || strcmp(what, "gradients") != 0)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s sends %s, and codec %s adds momentum, which is for "
+                          "gradients; take dgc:momentum=0, or topk",
+                          strategy->name, what ? what : "vectors", text);
+    if (rule)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s has the momentum that optimizer %s has as well: it would count "
+                          "twice; take optimizer=sgd, or dgc:momentum=0",
+                          text, fast__optimizer_rule(run->optimizer)->name);
+    if (up && down)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s has momentum on both ways: it would count twice; "
+                          "take codec_down=dgc:momentum=0, or topk",
+                          text);
+    return FAST_OK;
+}
+
+/* Bare signs say nothing of lengths: for gradients the rate does, for nothing else. */
+static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool gradients = what && strcmp(what, "gradients") == 0;
+    const bool sums = strategy->answers && strcmp(strategy->answers, "sums") == 0;
+
+    if ((fast__chain_traits(run->codecs.up) & FAST_CODEC_VOTES) && (!gradients || sums))
+        return fast__fail(FAST_EINVAL,
+                          "codec=%s sends signs alone, which is enough for gradients that all "
+                          "workers vote on, not for %s of strategy %s; take sign",
+                          fast__chain_text(run->codecs.up), sums ? "parts of a vote" : what,
+                          strategy->name);
+    if ((fast__chain_traits(run->codecs.down) & FAST_CODEC_VOTES) && sums)
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s sends signs alone, where strategy %s answers with sums; "
+                          "take sign",
+                          fast__chain_text(run->codecs.down), strategy->name);
+    return FAST_OK;
+}
+
+/* Strategies whose workers send each other messages, through flows. */
+static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool exact = (fast__chain_traits(run->codecs.up) & FAST_CODEC_LOSSLESS) != 0;
+    const bool values = strcmp(what, "values") == 0;
+
+    if (!fast__chain_is_none(run->codecs.down))
+        return fast__fail(FAST_EINVAL,
+                          "workers of strategy %s send each other one kind of message, which codec "
+                          "encodes; leave out codec_down=%s",
+                          strategy->name, fast__chain_text(run->codecs.down));
+    if (run->config.feedback != 0 && strcmp(what, "gradients") != 0 && !exact)
+        return fast__fail(FAST_EINVAL, "strategy %s sends weights %s; leave out feedback",
+                          strategy->name,
+                          values ? "as they are, and nothing is owed"
+                                 : "as differences, which hold what was lost before by themselves");
+    return fast__flow_check(run->codecs.up, strcmp(what, "weights") == 0, values);
+}
+
+/* Of strategies whose messages each stand alone. */
+static fast_err check_answers(const fast_run *run, const fast_strategy *strategy, const char *what,
+                              const char *answers)
+{
+    const unsigned exact = FAST_CODEC_RAW | FAST_CODEC_LOSSLESS;
+    const unsigned down = fast__chain_traits(run->codecs.down);
+    const bool values = strcmp(answers, "values") == 0;
+
+    if (strcmp(answers, "nothing") == 0)
+        return check_peers(run, strategy, what);
+    if (strcmp(answers, "slices") == 0 && !fast__chain_is_none(run->codecs.down))
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s: priority reads the weights in slices as they are; leave "
+                          "out codec_down=%s, or priority",
+                          strategy->name, fast__chain_text(run->codecs.down));
+    if (what && strcmp(what, "weights") == 0) {
+        FAST_TRY(fast__shadow_check(run->codecs.up, "codec"));
+        if (run->config.feedback != 0)
+            return fast__fail(FAST_EINVAL,
+                              "strategy %s sends weights as differences, which hold what was lost "
+                              "before by themselves; leave out feedback",
+                              strategy->name);
+    }
+    if (values && !(down & exact))
+        return fast__fail(FAST_EINVAL,
+                          "answers of strategy %s may get lost, so they are weights as they are, "
+                          "which codec_down=%s does not keep; take fp16, bf16 or int8",
+                          strategy->name, fast__chain_text(run->codecs.down));
+    return strcmp(answers, "weights") == 0 ? fast__shadow_check(run->codecs.down, "codec_down")
+                                           : FAST_OK;
+}
+
+fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
+                                    const void *config)
+{
+    const fast_coded_options options = options_of(run, NULL, 0);
+    const char *what = strategy->sends_by ? strategy->sends_by(config) : strategy->sends;
+    const char *answers = strategy->answers_by ? strategy->answers_by(config) : strategy->answers;
+
+    if (!encodes(run))
+        return FAST_OK;
+    if (!strategy->codes)
+        return refuse(run, strategy);
+    FAST_TRY(check_momentum(run, strategy, what));
+    FAST_TRY(check_votes(run, strategy, what));
+    return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
+}
+
+fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out)
+{
+    const fast_coded_options o = options_of(run, fast__run_params(run), rank);
+
+    *out = NULL;
+    return encodes(run) ? fast__coded_new(&o, out) : FAST_OK;
+}

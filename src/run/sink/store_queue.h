@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/thread.h"
+#include "run/team.h"
+#include "store/store.h"
+
+#include <stdatomic.h>
+
+/*
+ * The queue between the run's side (store_sink.c) and the writer's side (store_writer.c). The run's
+ * side has one caller at a time, the thread that may touch the run. So the queue has one producer
+ * and one consumer and needs no lock: `put` and `taken` count items, and a side writes its counter
+ * after the slots that it stands for.
+ */
+enum {
+    FAST_STORE_SINK_QUEUE = 1024,                    /* items */
+    FAST_STORE_SINK_TEXT = 400,                      /* bytes of an event's text */
+    FAST_STORE_SINK_ACTORS_MAX = 4096,               /* actors whose counters are stored */
+    FAST_STORE_SINK_SPANS_MAX = 4096,                /* newest spans of a run that are stored */
+    FAST_STORE_SINK_SEEN_MAX = 2 * FAST_GLANCE_SPANS /* spans of one look */
+};
+
+/* A row that is to be written. */
+typedef struct fast_store_item {
+    bool is_event; /* else it is a metric */
+    union {
+        fast_stored_metric metric; /* if !is_event */
+        struct {
+            int64_t seq;                     /* number of the event */
+            double time_s;                   /* since the run started */
+            int64_t step;                    /* of the run */
+            const char *kind;                /* a literal, as in fast_stored_event */
+            char text[FAST_STORE_SINK_TEXT]; /* what happened */
+        } event;                             /* if is_event */
+    };
+} fast_store_item;
+
+/* Counters of all actors, read about once a second. */
+typedef struct fast_store_look {
+    fast_stored_worker *workers;               /* [actors] */
+    char (*names)[32];                         /* [actors] */
+    int64_t actors;                            /* of the team; 0: one worker, alone */
+    int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates */
+    int64_t *links;          /* [actors][actors][2]: messages and bytes; NULL: not counted */
+    fast_glance_seen *spans; /* [FAST_STORE_SINK_SEEN_MAX] */
+    int64_t span_count;      /* length of spans */
+    double span_s;           /* when the actors' clock was 0 */
+} fast_store_look;
+
+/* Written before the writer starts. */
+typedef struct fast_store_start {
+    char path[FAST_PATH_MAX]; /* of the store; "" for the standard one */
+    fast_stored_run run;      /* the row that the run starts with */
+    char *options, *machine;  /* its JSON */
+} fast_store_start;
+
+/* The run's side. */
+typedef struct fast_store_feed {
+    int64_t metric_seq, event_seq; /* of the next ones */
+    int64_t dropped;               /* items that found no room */
+    int64_t wall_ns;               /* when this call of fast_run_train() started */
+    int64_t looked_ns;             /* when the last look was taken */
+    int64_t faults;                /* of the world, seen so far */
+    bool world_over;               /* the actors' counters are added up */
+    int64_t *links_before;         /* like fast_store_look.links, of worlds that are closed */
+    bool saying;                   /* a note is being told: it is no reason for another */
+    bool said;                     /* the user knows that the run cannot be stored */
+    int64_t step_last;             /* of the last metric */
+} fast_store_feed;
+
+/* Both sides. */
+typedef struct fast_store_queue {
+    fast_store_item *items;              /* [FAST_STORE_SINK_QUEUE] */
+    atomic_llong put, taken;             /* items ever */
+    fast_store_look look;                /* the run's while `looked` is false, else the writer's */
+    atomic_bool looked;                  /* a look waits for the writer */
+    atomic_uint word;                    /* changes when the writer should wake */
+    atomic_bool closing;                 /* the end is ready: the writer writes it and stops */
+    atomic_llong id;                     /* of the run in the store; 0: none yet */
+    atomic_bool troubled;                /* `trouble` is ready */
+    char trouble[FAST_DETAIL_MAX + 128]; /* why the run is not, or no longer, stored */
+} fast_store_queue;
+
+/* How the run ended. Written by the run's side before `closing`. */
+typedef struct fast_store_end {
+    fast_stored_run run;         /* the row that the run ends with */
+    char *result;                /* its JSON */
+    char params_hash[24];        /* of the model, as text */
+    char weights[FAST_PATH_MAX]; /* file of the weights; "" */
+    char trace[FAST_PATH_MAX];   /* file of the timeline; "" */
+    char error[FAST_DETAIL_MAX]; /* of the run; "": none */
+} fast_store_end;
+
+/* The writer's side. */
+typedef struct fast_store_writer {
+    fast_thread thread;  /* that writes */
+    fast_store *store;   /* NULL: not open */
+    bool hopeless;       /* no use to try again */
+    int64_t retry_ns;    /* not before */
+    int64_t span_seq;    /* of the next span */
+    fast_stored_run now; /* the last measures */
+    bool news;           /* `now` has changed since it was written */
+} fast_store_writer;
+
+typedef struct fast_store_sink {
+    fast_store_start start;   /* read-only for both sides */
+    fast_store_feed feed;     /* of the run's side */
+    fast_store_queue queue;   /* of both sides */
+    fast_store_end end;       /* the run's side while !queue.closing, else the writer's */
+    fast_store_writer writer; /* of the writer's side */
+} fast_store_sink;
+
+/* The thread: writes items until `closing`. `ctx` is the fast_store_sink. */
+void *fast__store_writer(void *ctx);

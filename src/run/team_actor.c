@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One actor of a team: its learner, loader and context, the programs that it runs, and the host
+ * operations that its trainer stands on (trainer/host.h).
+ *
+ * Every replica starts with the run's own weights (initial, loaded or resumed). On `sim` learners
+ * share a workspace for each thread that computes; elsewhere each worker has its own.
+ */
+#include "base/memory.h"
+#include "run/team.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Host operations. */
+
+/* Complete w before it is read: an evaluation or a checkpoint is due. */
+static fast_err settle_if_due(fast_team_actor *self)
+{
+    const fast_run *run = self->team->run;
+    const int64_t step = self->context.trainer.step;
+
+    if (!self->context.work.settle || !(fast__run_is_due(run, run->config.evaluate_period, step) ||
+                                        fast__run_is_due(run, run->config.checkpoint_period, step)))
+        return FAST_OK;
+    return fast__context_settle(&self->context);
+}
+
+/* Take the computing time of the last step, while it is one of the first. */
+static void take_first(fast_team_actor *self)
+{
+    fast_actor_measures *m = &self->measures;
+    const int64_t ns = fast__counted(&self->context.trainer.actor->counters.compute_ns);
+
+    if (m->begun.seen < FAST_FIRST_STEPS + FAST_FIRST_SKIPPED && ns > m->first_ns)
+        fast__first_add(&m->begun, (double)(ns - m->first_ns) * 1e-9);
+    m->first_ns = ns;
+}
+
+static fast_err host_next(void *host, bool *more_out)
+{
+    fast_team_actor *self = host;
+    fast_actor *actor = self->context.trainer.actor;
+
+    self->err = settle_if_due(self);
+    if (self->err)
+        snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
+    const int64_t begin = fast_now(actor);
+    *more_out = !self->err && fast__monitor_next(self);
+    fast__count(&self->measures.pause_ns, fast_now(actor) - begin);
+    if (*more_out)
+        take_first(self);
+    else
+        fast__measure_leave(self);
+    return self->err ? fast__fail(self->err, "%s", self->why) : FAST_OK;
+}
+
+static void host_stepped(void *host, const fast_gradient *gradient)
+{
+    fast__monitor_step(host, gradient);
+}
+
+static void host_moved(void *host, int64_t step)
+{
+    fast__monitor_move(host, step);
+}
+
+static void host_failed(void *host, fast_err err)
+{
+    fast__team_break(host, err);
+}
+
+static void host_observed(void *host, fast_observation kind, double value, double error)
+{
+    fast_team *team = ((fast_team_actor *)host)->team;
+    const double least = 1e-6; /* where nothing is noisy all count alike */
+    const double weight = 1 / (error * error + least * least);
+
+    fast__mutex_lock(&team->mutex);
+    if (kind == FAST_OBSERVE_STALENESS) {
+        fast__staleness_add(&team->measures.staleness, (int64_t)value);
+    } else {
+        team->measures.momentum_sum += weight * value;
+        team->measures.momentum_weight += weight;
+    }
+    fast__mutex_unlock(&team->mutex);
+}
+
+static void host_costed(void *host, const fast_cost *cost)
+{
+    fast_team *team = ((fast_team_actor *)host)->team;
+    fast_team_costs *c = &team->costs;
+
+    FAST_ASSERT(cost->part_count >= 0 && cost->part_count <= FAST_COST_PARTS);
+    fast__mutex_lock(&team->mutex);
+    c->cost = *cost;
+    c->cost.parts = cost->parts ? c->parts : NULL;
+    for (int64_t i = 0; cost->parts && i < cost->part_count; i++)
+        c->parts[i] = cost->parts[i];
+    c->known = true;
+    fast__mutex_unlock(&team->mutex);
+}
+
+static void host_noted(void *host, const char *text)
+{
+    const fast_team_actor *self = host;
+    fast_run *run = self->team->run;
+
+    fast__team_lock(self);
+    run->clock.actor = self->context.trainer.actor;
+    fast__run_tell(run, FAST_EVENT_NOTE, text);
+    run->clock.actor = NULL;
+    fast__team_unlock(self);
+}
+
+static fast_err host_restore(void *host, int64_t id, fast_space *space)
+{
+    return fast__saved_states_restore(host, id, space);
+}
+
+static const fast_host_ops host_ops = { .next = host_next,
+                                        .stepped = host_stepped,
+                                        .moved = host_moved,
+                                        .failed = host_failed,
+                                        .observed = host_observed,
+                                        .costed = host_costed,
+                                        .noted = host_noted,
+                                        .restore = host_restore };
+
+/* Creation. */
+
+static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **out)
+{
+    const fast_run_config *c = &team->run->config;
+    const bool is_sim = strcmp(c->transport, "sim") == 0;
+    const fast_loader_options options = { .seed = (uint64_t)c->seed,
+                                          .batch = c->batch,
+                                          .workers = team->workers,
+                                          .worker = rank,
+                                          .accumulate = c->accumulate,
+                                          .shard = (fast_shard)c->shard,
+                                          .alpha = c->alpha,
+                                          .augment =
+                                              strcmp(c->augment, "no") == 0 ? NULL : c->augment,
+                                          .prefetch = is_sim ? 0 : c->prefetch_count,
+                                          .shuffle = true };
+
+    return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
+}
+
+static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner **out)
+{
+    fast_team *team = self->team;
+    const fast_run *run = team->run;
+    fast_native_options native = { .graph = run->graph,
+                                   .engine = run->engine,
+                                   .program = run->program,
+                                   .loader = self->loader,
+                                   .accumulate = run->config.accumulate,
+                                   .seed = (uint64_t)run->config.seed };
+
+    if (run->foreign)
+        return fast__run_foreign(run, rank, self->loader, out);
+    if (strcmp(run->config.transport, "sim") == 0) {
+        native.workspaces = &team->place.workspaces;
+        return fast__native_new(&native, out);
+    }
+    FAST_TRY(run->engine->workspace_new(run->program, &self->workspace));
+    native.workspace = self->workspace;
+    return fast__native_new(&native, out);
+}
+
+/* The team's current phase, as a context sees it. */
+static fast_context_phase current_phase(const fast_team *team)
+{
+    const fast_phase *phase = &team->phases.list[team->phases.current];
+
+    return (fast_context_phase){ .strategy = phase->strategy->name,
+                                 .resumes = phase->strategy->resumes,
+                                 .synchronous = phase->strategy->synchronous,
+                                 .config = phase->config,
+                                 .cost = phase->strategy->cost,
+                                 .topology = phase->topology,
+                                 .servers = phase->servers,
+                                 .step = team->run->step,
+                                 .step_count = phase->end,
+                                 .codecs = fast__run_codecs(team->run) };
+}
+
+static fast_err make_parts(fast_team_actor *self, int64_t i)
+{
+    fast_team *team = self->team;
+    fast_run *run = team->run;
+    const bool worker = i < team->workers;
+    const int64_t rank = worker ? i : i - team->workers;
+    const bool may_share = team->place.alone && !team->place.job;
+    fast_context_options o = { .host = &host_ops,
+                               .host_ctx = self,
+                               .rank = rank,
+                               .workers = team->workers,
+                               .worker_ids = team->ids,
+                               .server_ids = team->ids + team->workers,
+                               .seed = (uint64_t)run->config.seed,
+                               .is_virtual = run->clock.is_virtual,
+                               .model = run->learner,
+                               .optimizer = run->config.optimizer,
+                               .rates = run->schedule,
+                               .shared = may_share ? &team->shared : NULL,
+                               .phase = current_phase(team) };
+
+    if (worker) {
+        FAST_TRY(make_loader(team, rank, &self->loader));
+        FAST_TRY(make_learner(self, rank, &o.learner));
+    }
+    FAST_TRY(fast__context_init(&self->context, &o));
+    if (worker)
+        FAST_TRY(fast__alloc("contributions", team->workers, sizeof(double),
+                             &self->measures.contributions));
+    fast__team_actor_reset(self);
+    return fast__saved_states_begin(self);
+}
+
+fast_err fast__team_actor_new(fast_team *team, int64_t i, fast_team_actor **out)
+{
+    fast_team_actor *self = NULL;
+    fast_err err;
+
+    FAST_ASSERT(i >= 0 && i < team->workers + team->servers);
+    FAST_TRY(fast__alloc("a worker", 1, sizeof *self, &self));
+    self->team = team;
+    err = make_parts(self, i);
+    if (err)
+        fast__team_actor_free(self);
+    else
+        *out = self;
+    return err;
+}
+
+void fast__team_actor_free(fast_team_actor *self)
+{
+    if (!self)
+        return;
+    fast_learner *learner = self->context.learner;
+
+    fast__context_fini(&self->context);
+    if (learner)
+        learner->ops->free(learner);
+    if (self->workspace)
+        self->team->run->engine->workspace_free(self->workspace);
+    fast__loader_free(self->loader);
+    fast__free(self->measures.contributions);
+    fast__free(self);
+}
+
+void fast__team_actor_reset(fast_team_actor *self)
+{
+    const fast_team *team = self->team;
+
+    fast__context_reset(&self->context, team->run->optimizer, team->run->step);
+    if (self->measures.contributions)
+        memset(self->measures.contributions, 0, (size_t)team->workers * sizeof(double));
+    self->progress.step_judged = -1;
+    self->progress.loss = 0;
+    self->progress.loss_count = 0;
+}
+
+void fast__team_actor_enter(fast_team_actor *self)
+{
+    const fast_team *team = self->team;
+    const fast_phase *phase = &team->phases.list[team->phases.current];
+    const fast_context_phase now = current_phase(team);
+
+    FAST_ASSERT(team->phases.current > 0);
+    /* Replicas that are to stay equal need equal states. */
+    fast__context_enter(&self->context, &now,
+                        phase->reset ||
+                            (phase->strategy->identical && !phase[-1].strategy->identical));
+    self->progress.step_judged = team->run->step; /* the end of the phase before was evaluated */
+    self->lost = false;
+}
+
+/* Programs. */
+
+static fast_team_actor *start(fast_team *team, fast_actor *actor)
+{
+    fast_team_actor *self = team->actors[fast_actor_id(actor)];
+
+    FAST_ASSERT(self != NULL);
+    self->err = FAST_OK;
+    fast__context_start(&self->context, actor);
+    if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
+        fast__team_actor_reset(self);
+    return self;
+}
+
+/* Others look at these while they measure. */
+static void note_end(fast_team_actor *self, bool over, bool lost)
+{
+    fast__team_lock(self);
+    self->over = over;
+    self->lost = lost;
+    fast__team_unlock(self);
+}
+
+fast_err fast__team_worker(fast_actor *actor, void *ctx)
+{
+    fast_team *team = ctx;
+    fast_team_actor *self = start(team, actor);
+    fast_trainer *t = &self->context.trainer;
+    fast_err err, last;
+
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
+    err = fast_group_all(actor, "worker", &t->group);
+    if (fast_actor_life(actor) > 0)
+        fast__monitor_return(self);
+    note_end(self, false, false);
+    fast__team_compare(self, "begins");
+    if (!err)
+        err = team->strategy->worker(t, team->config);
+    note_end(self, self->over, err != FAST_OK);
+    if (!err && t->rank == 0)
+        fast__forecast_sums(self);
+    fast__context_stop(&self->context);
+    fast__team_compare(self, "ends");
+    fast_group_free(t->group);
+    t->group = NULL;
+    last = fast__monitor_leave(self);
+    return err ? err : last;
+}
+
+fast_err fast__team_server(fast_actor *actor, void *ctx)
+{
+    fast_team *team = ctx;
+    fast_team_actor *self = start(team, actor);
+    fast_trainer *t = &self->context.trainer;
+
+    if (team->place.agreeing)
+        return fast__phase_agree(self);
+    if (t->rank >= t->servers) /* another phase's */
+        return FAST_OK;
+    fast__collect_serve(self);
+    return fast__collect_served(self, team->strategy->server(t, team->config));
+}
+
+void fast__team_break(fast_team_actor *self, fast_err err)
+{
+    fast_team_stop *stop = &self->team->stop;
+    long long none = -1;
+
+    FAST_ASSERT(err != FAST_OK);
+    if (atomic_compare_exchange_strong(&stop->broken, &none,
+                                       (long long)self->context.trainer.rank)) {
+        stop->err = err;
+        snprintf(stop->detail, sizeof stop->detail, "%s", fast_error_detail());
+    }
+    atomic_store(&stop->now, true); /* synchronous workers see that this one is gone */
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Consistency: how new the weights of a step must be.
+ *
+ *     slack s        a read in round c waits until every writer has finished round c - s (SSP)
+ *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
+ *     backup b       it waits for the next update, whichever workers made it; or until all workers
+ *                    that are left have written and that was not enough
+ *     warm           worker 0 trains alone for some epochs before the others start
+ *     epochs p       a worker skips the rest of an epoch that the fraction p of the workers ended
+ *
+ * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): updates of
+ * this writer that some other has not read may move no weight by more than v / sqrt(t):
+ *
+ *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
+ *
+ * A writer's clock then is the version that it last read, and to wait is to read with a clock. It
+ * reads before it waits: among all that wait, the writer with the oldest read waits for nobody, so
+ * there is no deadlock.
+ */
+#include "strategy/ps.h"
+
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+static const int64_t WARM_NS = 100000000; /* between checks that worker 0 is alive */
+
+fast_space_read fast__ps_condition(const ps_writer *wr)
+{
+    const ps_config *c = wr->c;
+
+    if (c->backup > 0 && !wr->written)
+        return (fast_space_read){ .version_min = 0 };
+    if (c->backup > 0)
+        return (fast_space_read){ .version_min =
+                                      (wr->round + 1) * fast__ps_batch(c, wr->writer_count),
+                                  .clock_min = wr->round + 1,
+                                  .either = true };
+    if (c->slack < 0 || c->value > 0)
+        return (fast_space_read){ .clock_min = 0 };
+    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (c->slack + 1)
+                                                     : wr->step - c->slack };
+}
+
+/* Should worker 0 go away, the others start without it; a worker that restarts finds the model. */
+fast_err fast__ps_warm(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const double wanted = wr->c->warm * (double)t->epoch_steps, most = (double)t->step_count;
+    const int64_t steps = (int64_t)(wanted < most ? wanted : most);
+    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
+
+    fast_actor_at(t->actor, t->step, "the first steps of worker 0");
+    while (err == FAST_ETIMEDOUT && !fast_member_is_down(t->actor, t->worker_ids[0])) {
+        fast_space_read read = { .version_min = steps / wr->c->push };
+
+        err = fast_space_get(wr->copies.spaces[wr->copies.first], 0, t->w, &read,
+                             fast_now(t->actor) + WARM_NS);
+    }
+    /* The next read, which knows of copies, finds a server that is down. */
+    return err == FAST_ETIMEDOUT || err == FAST_EPEER ? FAST_OK : err;
+}
+
+fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
+{
+    const bool stop =
+        c->lost == PS_LOST_STOP || (c->lost == PS_LOST_AUTO && c->slack == 0 && c->backup == 0);
+    fast_member member;
+
+    while (stop && fast_member_next(t->actor, &member))
+        if (member.down && !member.ended && member.id < t->workers)
+            return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
+                              (long long)member.id, (long long)t->step);
+    return FAST_OK;
+}
+
+/* Backup workers: too few are left for an update. The missing ones have stopped, unless one of them
+ * crashed: it may restart. */
+static bool may_come_back(ps_writer *wr)
+{
+    fast_member member;
+
+    while (fast_member_next(wr->t->actor, &member))
+        wr->lost = wr->lost || (member.down && !member.ended && member.id < wr->t->workers);
+    return wr->lost;
+}
+
+fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock)
+{
+    return fast__ps_copies_write(&wr->copies,
+                                 &(ps_operation){ .kind = PS_WRITE_TICK, .clock = clock });
+}
+
+/* With a value bound the clock is the version that was read; with backup workers a writer adds no
+ * more to the round that it read, late or not. */
+fast_err fast__ps_end_step(ps_writer *wr)
+{
+    if (wr->c->value > 0)
+        return FAST_OK;
+    return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
+}
+
+/* Go to the next epoch if enough workers have ended this one. */
+static fast_err skip_epoch(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+
+    if (!wr->ends || t->step % t->epoch_steps == 0)
+        return FAST_OK;
+    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
+    if ((double)wr->ends[epoch] < wr->c->epochs * (double)t->workers)
+        return FAST_OK;
+    if (wr->sum && wr->pushed < wr->step)
+        FAST_TRY(fast__ps_push(wr));
+    t->step = next < t->step_count ? next : t->step_count;
+    wr->step = wr->pushed = t->step;
+    return fast__ps_end_step(wr);
+}
+
+fast_err fast__ps_prepare(ps_writer *wr, ps_turn *out)
+{
+    fast_trainer *t = wr->t;
+    const ps_config *c = wr->c;
+
+    *out = PS_STOP;
+    FAST_TRY(fast__ps_check_lost(t, c));
+    FAST_TRY(skip_epoch(wr));
+    if (t->step >= t->step_count)
+        return FAST_OK;
+    /* Before its first step every worker has the initial weights. */
+    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
+        FAST_TRY(fast__ps_read(wr, false));
+    if (c->backup > 0 && wr->round >= t->step_count)
+        return FAST_OK; /* the others have made all updates, and this worker missed some */
+    if (!wr->too_few)
+        *out = PS_STEP;
+    else if (may_come_back(wr))
+        *out = PS_WAIT;
+    return FAST_OK;
+}
+
+fast_err fast__ps_tick(ps_writer *wr)
+{
+    const int64_t length = wr->t->epoch_steps;
+
+    if (wr->ends && wr->t->step % length == 0) {
+        memset(wr->ends, 0, (size_t)wr->copies.tensors.epochs_len * sizeof *wr->ends);
+        wr->ends[wr->t->step / length - 1] = 1;
+        FAST_TRY(
+            fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ADD,
+                                                                .tensor = wr->copies.tensors.epochs,
+                                                                .x = wr->ends }));
+    }
+    return fast__ps_end_step(wr);
+}
+
+fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
+{
+    const double bound = wr->c->value / sqrt((double)wr->step);
+    const fast_space_read now = { .version_min = 0 };
+    fast_space_read seen = now;
+
+    FAST_ASSERT(wr->unseen != NULL && wr->step > 0);
+    fast__vector_axpy(wr->t->count, (float)fast_trainer_lr(wr->t, wr->step - 1), x, wr->unseen);
+    if ((double)fast__vector_max_abs(wr->t->count, wr->unseen) <= bound)
+        return FAST_OK;
+    FAST_TRY(fast__ps_read_model(wr, &now));
+    seen.clock_min = wr->version;
+    FAST_TRY(fast__ps_read_model(wr, &seen));
+    memset(wr->unseen, 0, (size_t)wr->t->count * sizeof *wr->unseen);
+    return FAST_OK;
+}

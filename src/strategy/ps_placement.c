@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the model lives: on `servers` owners, each with a range, and in copies of it at owners of
+ * their own.
+ *
+ *     write, tick   to every copy          read   from the first copy that is whole
+ *
+ * An owner that is down loses its copy, no more: the writers continue with the other copies, which
+ * hold the same updates. A server that restarts is not used again. With slack 0 all copies sum a
+ * round in the canonical order: they are equal to the bit, and a crash changes nothing.
+ *
+ * Cost: the writes once more for each copy.
+ */
+#include "comm/space.h"
+#include "strategy/ps.h"
+
+int64_t fast__ps_shards(const ps_config *c, int64_t workers)
+{
+    FAST_ASSERT(workers > 0);
+    return c->servers ? c->servers : workers;
+}
+
+int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
+{
+    FAST_ASSERT(c->proxies <= t->servers);
+    *ids_out = c->proxies > 0 ? t->server_ids + t->servers - c->proxies : t->worker_ids;
+    return c->proxies > 0 ? c->proxies : t->workers;
+}
+
+/* Copy `i` has lost an owner: leave it. Its saved state is of no use. */
+static void copy_lose(ps_copies *copies, int64_t i)
+{
+    FAST_ASSERT(i >= 0 && i < copies->count && copies->spaces[i]);
+    (void)!fast_trainer_space_close(copies->t, copies->spaces[i]);
+    copies->spaces[i] = NULL;
+    while (copies->first + 1 < copies->count && !copies->spaces[copies->first])
+        copies->first++;
+}
+
+/* Is this the only copy that is left? */
+static bool copy_is_last(const ps_copies *copies, int64_t i)
+{
+    for (int64_t k = 0; k < copies->count; k++)
+        if (k != i && copies->spaces[k])
+            return false;
+    return true;
+}
+
+fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_layers *layers,
+                              ps_copies *out)
+{
+    *out = (ps_copies){ .t = t, .count = 1 + c->replicas };
+    FAST_ASSERT(out->count <= PS_REPLICAS_MAX + 1);
+    for (int64_t i = 0; i < out->count; i++)
+        FAST_TRY(fast__ps_open(t, c, i, layers, NULL, &out->tensors, &out->spaces[i]));
+    return FAST_OK;
+}
+
+fast_err fast__ps_copies_close(ps_copies *copies)
+{
+    fast_err first = FAST_OK;
+
+    for (int64_t i = 0; i < copies->count; i++) {
+        const fast_err err = fast_trainer_space_close(copies->t, copies->spaces[i]);
+
+        first = first ? first : err;
+        copies->spaces[i] = NULL;
+    }
+    return first;
+}
+
+fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read)
+{
+    for (;;) {
+        const int64_t i = copies->first;
+        const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
+
+        if (err != FAST_EPEER || copy_is_last(copies, i))
+            return err;
+        copy_lose(copies, i);
+    }
+}
+
+static fast_err copy_write(fast_space *space, const ps_operation *op)
+{
+    switch (op->kind) {
+    case PS_WRITE_ADD:
+        return fast_space_add(space, op->tensor, op->x, FAST_SOON);
+    case PS_WRITE_FACTORS:
+        return fast_space_add_factors(space, op->g, op->layers->factors, op->layers->rows,
+                                      FAST_SOON);
+    case PS_WRITE_END:
+        return fast_space_add_end(space, op->x, FAST_SOON);
+    case PS_WRITE_TICK:
+        return fast_space_tick(space, op->clock);
+    case PS_WRITE_ANNOUNCE:
+        break;
+    }
+    FAST_ASSERT(op->kind == PS_WRITE_ANNOUNCE);
+    return fast__space_announce(space, op->x);
+}
+
+fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op)
+{
+    FAST_ASSERT(op->x || op->g || op->kind == PS_WRITE_TICK);
+    for (int64_t i = 0; i < copies->count; i++) {
+        const fast_err err = copies->spaces[i] ? copy_write(copies->spaces[i], op) : FAST_OK;
+
+        if (err && (err != FAST_EPEER || copy_is_last(copies, i)))
+            return err;
+        if (err)
+            copy_lose(copies, i);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__ps_copies_follow(ps_copies *copies, bool rounds, const fast_space_read *read)
+{
+    for (int64_t i = copies->first + 1; i < copies->count; i++) {
+        fast_space_read there = *read;
+        fast_err err = FAST_OK;
+
+        if (!copies->spaces[i])
+            continue;
+        if (rounds)
+            err = fast_space_get(copies->spaces[i], copies->tensors.contributions, NULL, &there,
+                                 FAST_SOON);
+        if (err == FAST_EPEER) {
+            copy_lose(copies, i);
+            continue;
+        }
+        FAST_TRY(err);
+        fast__space_follow(copies->spaces[i], copies->spaces[copies->first], 0);
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A writer of the model: a worker, or a proxy for its group of workers.
+ *
+ *     read    t->w, t->s <- the model, under the condition of ps_consistency.c
+ *     push    add(gradients since the last push), or their selection, or the difference of weights
+ *
+ * With `priority` a read is only started, and the gradient waits for each layer's weights (TicTac:
+ * Hashemi et al. 2019; P3: Jayarajan et al. 2019). With `overlap` a push sends ranges of the
+ * gradient as they become final. Where writer and owners share memory, a push and the read after it
+ * are one visit of the model.
+ */
+#include "base/memory.h"
+#include "comm/space_visit.h"
+#include "strategy/ps.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Numbers of persistent memory with slack 0. */
+enum { PERSIST_MODEL_STEP, PERSIST_SUM };
+
+static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
+{
+    return fast__ps_copies_write(&wr->copies,
+                                 &(ps_operation){ .kind = PS_WRITE_ADD, .tensor = tensor, .x = x });
+}
+
+/* Pieces. */
+
+static void send_piece(ps_writer *wr)
+{
+    ps_pieces *p = &wr->pieces;
+
+    for (int64_t i = 0; i < wr->copies.count && !p->err && p->low < p->high; i++)
+        if (wr->copies.spaces[i])
+            p->err = fast_space_add_piece(wr->copies.spaces[i], wr->g, p->low, p->high - p->low);
+    if (p->err)
+        snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
+    p->low = p->high = 0;
+}
+
+/* A range of the gradient is final: join it to the waiting range, and send that if it is large. */
+static void report_range(void *ctx, int64_t offset, int64_t count)
+{
+    ps_writer *wr = ctx;
+    ps_pieces *p = &wr->pieces;
+    const bool below = offset + count == p->low, above = offset == p->high;
+
+    FAST_ASSERT(count >= 0);
+    if (p->low != p->high && !below && !above)
+        send_piece(wr);
+    if (p->low == p->high) {
+        p->low = offset;
+        p->high = offset + count;
+    } else if (below) {
+        p->low = offset;
+    } else {
+        p->high = offset + count;
+    }
+    if (p->high - p->low >= PS_PIECE)
+        send_piece(wr);
+}
+
+/* Reads. */
+
+/* Start to read the model in the order of its layers. The state comes before: it is as new, and one
+ * get is under way at a time. */
+static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
+{
+    fast_trainer *t = wr->t;
+    fast_space_read read = *condition;
+
+    fast_actor_at(t->actor, wr->step, "weights");
+    if (wr->state_read) {
+        FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
+        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    }
+    FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
+    wr->arriving = true;
+    return FAST_OK;
+}
+
+/* The forward pass comes to a range of the weights. */
+static fast_err need_range(void *ctx, int64_t offset, int64_t count)
+{
+    const ps_writer *wr = ctx;
+
+    return fast__space_get_need(wr->copies.spaces[0], offset, count);
+}
+
+fast_err fast__ps_arrive(void *writer)
+{
+    ps_writer *wr = writer;
+    fast_space_read read;
+
+    if (!wr->arriving)
+        return FAST_OK;
+    wr->arriving = false;
+    FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
+    wr->version = read.version;
+    wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
+    if (wr->base)
+        memcpy(wr->base, wr->t->w, (size_t)wr->t->count * sizeof *wr->base);
+    return FAST_OK;
+}
+
+fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
+{
+    fast_trainer *t = wr->t;
+    fast_space_read read = *condition;
+
+    fast_actor_at(t->actor, wr->step, "weights");
+    if (wr->fetched)
+        read.version = wr->version;
+    else
+        FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
+    wr->fetched = false;
+    FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
+    wr->version = read.version;
+    wr->too_few = condition->either && read.version < condition->version_min;
+    wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
+    if (wr->base)
+        memcpy(wr->base, t->w, (size_t)t->count * sizeof *t->w);
+    if (wr->c->value > 0)
+        FAST_TRY(fast__ps_set_clock(wr, wr->version));
+    if (!wr->state_read)
+        return FAST_OK;
+    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, NULL));
+    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    return FAST_OK;
+}
+
+fast_err fast__ps_read(ps_writer *wr, bool last)
+{
+    fast_space_read condition = fast__ps_condition(wr);
+
+    condition.whole = last;
+    wr->fetched = wr->fetched && !last;
+    if (wr->too_few && !last) /* a crashed worker has to restart */
+        condition = (fast_space_read){ .version_min = condition.version_min };
+    FAST_TRY(wr->c->priority && !last ? start_read(wr, &condition)
+                                      : fast__ps_read_model(wr, &condition));
+    if (wr->model_step)
+        *wr->model_step = wr->step + 1;
+    return FAST_OK;
+}
+
+/* Steps. */
+
+fast_err fast__ps_gradient(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+
+    FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
+                                        wr->pieces.on ? report_range : NULL, wr));
+    FAST_TRY(fast__ps_arrive(wr));
+    wr->step = t->step;
+    fast__ps_collect(wr);
+    return wr->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
+}
+
+void fast__ps_collect(ps_writer *wr)
+{
+    if (wr->sum)
+        fast__vector_add(wr->t->count, wr->g, wr->sum);
+}
+
+/* Writes. */
+
+/* The difference to the weights that were read, in place of them; with `send=mean` by step. */
+static const float *difference(const ps_writer *wr)
+{
+    const int64_t steps = wr->step - wr->pushed;
+    const float scale = wr->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
+
+    for (int64_t i = 0; i < wr->t->count; i++)
+        wr->base[i] = scale * (wr->t->w[i] - wr->base[i]);
+    return wr->base;
+}
+
+/* The selection of the waiting gradients; all of them at the last step. The learning rate stands
+ * for the rule: momentum and the like are the server's. */
+static const float *selection(const ps_writer *wr)
+{
+    const ps_config *c = wr->c;
+    const bool last = wr->step >= wr->t->step_count;
+    const int64_t entry = sizeof(uint32_t) + sizeof(float);
+    fast_rng rng;
+    const ps_selection how = {
+        .lr = (float)fast_trainer_lr(wr->t, wr->step - 1),
+        .bound = last ? 0 : (float)(c->filter / sqrt((double)wr->step)),
+        .l1 = c->kkt ? (float)c->l1 : 0,
+        .skip = last ? 0 : (float)c->skip,
+        .rng = &rng,
+        .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
+    };
+
+    fast__rng_init(&rng, wr->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)wr->t->rank,
+                   (uint64_t)wr->step & UINT32_MAX, 0);
+    fast__ps_select(wr->t->count, wr->t->w, &how, wr->sum, wr->selected);
+    return wr->selected;
+}
+
+/* The selective barrier (Gaia: Hsieh et al. 2017): a write that takes long is announced, so that no
+ * other writer reads the ranges that it changes before it has arrived. */
+static fast_err announce(ps_writer *wr, const float *x)
+{
+    const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
+    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_entries(x, count);
+
+    if (wr->c->barrier == 0 || (packed < bytes ? packed : bytes) <= wr->c->barrier)
+        return FAST_OK;
+    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
+}
+
+/* Write x, the way that the options ask for. */
+static fast_err write_model(ps_writer *wr, const float *x)
+{
+    fast_trainer *t = wr->t;
+    ps_pieces *p = &wr->pieces;
+
+    wr->fetched = wr->fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
+    if (wr->fetched)
+        return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
+    if (wr->layers.count > 0)
+        return fast__ps_copies_write(
+            &wr->copies,
+            &(ps_operation){ .kind = PS_WRITE_FACTORS, .g = wr->g, .layers = &wr->layers });
+    if (!p->on)
+        return add(wr, 0, x);
+    send_piece(wr);
+    if (p->err)
+        return fast__fail(p->err, "%s", p->why);
+    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_END, .x = wr->g });
+}
+
+/* Add this writer's change of the state; each writer's counts 1/P. */
+static fast_err write_state(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+
+    for (int64_t i = 0; i < t->state_count; i++)
+        wr->state_read[i] = (t->s[i] - wr->state_read[i]) / (float)wr->writer_count;
+    FAST_TRY(add(wr, wr->copies.tensors.state, wr->state_read));
+    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    return FAST_OK;
+}
+
+fast_err fast__ps_push(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const float *x = wr->base       ? difference(wr)
+                     : wr->selected ? selection(wr)
+                     : wr->sum      ? wr->sum
+                                    : wr->g;
+
+    FAST_ASSERT(!wr->arriving);
+    fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
+    FAST_TRY(announce(wr, x));
+    if (wr->layers.count > 0)
+        fast__ps_layers_take(t, &wr->layers);
+    FAST_TRY(write_model(wr, x));
+    wr->pushed = wr->step;
+    wr->written = true;
+    if (wr->state_read)
+        FAST_TRY(write_state(wr));
+    if (wr->unseen)
+        FAST_TRY(fast__ps_bound_value(wr, x));
+    if (wr->sum && !wr->selected)
+        memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
+    return FAST_OK;
+}
+
+fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts)
+{
+    memset(counts, 0, (size_t)wr->writer_count * sizeof *counts);
+    FAST_TRY(add(wr, wr->copies.tensors.contributions, counts)); /* the owner fills it in */
+    return fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, counts, NULL);
+}
+
+/* Open and close. */
+
+/* Persistent memory; *out is a pointer of any type. */
+static fast_err persist(fast_trainer *t, int64_t number, size_t size, void *out)
+{
+    void *memory = NULL;
+
+    FAST_TRY(fast_trainer_keep(t, number, size, &memory));
+    memcpy(out, &memory, sizeof memory);
+    return FAST_OK;
+}
+
+/* Allocate the vectors that the options need. */
+static fast_err writer_alloc(ps_writer *wr)
+{
+    const ps_config *c = wr->c;
+    const int64_t count = wr->t->count;
+    const bool selects = fast__ps_filters(c);
+
+    if (c->send != PS_SEND_GRADIENTS)
+        FAST_TRY(fast__alloc("the weights read", count, sizeof *wr->base, &wr->base));
+    else if (selects && c->slack == 0)
+        FAST_TRY(persist(wr->t, PERSIST_SUM, (size_t)count * sizeof *wr->sum, &wr->sum));
+    else if (c->push > 1 || selects)
+        FAST_TRY(fast__alloc("gradients to push", count, sizeof *wr->sum, &wr->sum));
+    if (c->slack == 0)
+        FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
+    if (selects)
+        FAST_TRY(fast__alloc("selected gradients", count, sizeof *wr->selected, &wr->selected));
+    if (c->value > 0)
+        FAST_TRY(fast__alloc("unseen updates", count, sizeof *wr->unseen, &wr->unseen));
+    if (wr->t->state_count > 0)
+        FAST_TRY(fast__alloc("the state read", wr->t->state_count, sizeof *wr->state_read,
+                             &wr->state_read));
+    return FAST_OK;
+}
+
+static fast_err writer_init(ps_writer *wr)
+{
+    const ps_config *c = wr->c;
+
+    FAST_TRY(writer_alloc(wr));
+    if (c->skip > 0)
+        wr->seed = fast_random(wr->t->actor);
+    FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
+    wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
+    FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
+                c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
+                fast__space_is_at_hand(wr->copies.spaces[0]);
+    if (c->epochs < 1)
+        FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
+                             &wr->ends));
+    return FAST_OK;
+}
+
+fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
+{
+    const int64_t *ids;
+    fast_err err;
+
+    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
+    out->writer_count = fast__ps_writers(c, t, &ids);
+    err = writer_init(out);
+    if (!err && t->step > 0 && c->backup == 0) /* a resumed run: its clocks continue */
+        err = fast__ps_end_step(out);
+    if (err)
+        (void)!fast__ps_writer_close(out); /* the state is of no use */
+    return err;
+}
+
+fast_err fast__ps_writer_close(ps_writer *wr)
+{
+    const fast_err first = wr->t ? fast__ps_copies_close(&wr->copies) : FAST_OK;
+
+    for (int64_t i = 0; i < wr->layers.count; i++) {
+        const fast_err err = fast_trainer_factor(wr->t, wr->layers.numbers[i], false);
+        FAST_ASSERT(!err || !wr->layers.factors[i]);
+    }
+    fast__ps_layers_free(&wr->layers);
+    if (wr->t && wr->c->slack != 0)
+        fast__free(wr->sum);
+    fast__free(wr->selected);
+    fast__free(wr->base);
+    fast__free(wr->unseen);
+    fast__free(wr->ends);
+    fast__free(wr->state_read);
+    wr->sum = wr->selected = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
+    return first;
+}

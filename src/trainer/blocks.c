@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Persistent memory of a strategy, besides replicas: masses of push-sum, the centre of elastic
+ * averaging, outer momentum. It belongs to the actor's context and not to the program, so that a
+ * run that continues after a cancel continues exactly. It is 0 where a replica starts: in a new
+ * run, in another phase, after a restart of the worker.
+ *
+ * Memory: the sum of the blocks, allocated before the first step; a list, since a strategy has a
+ * few.
+ */
+#include "base/memory.h"
+#include "trainer/context.h"
+
+fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out)
+{
+    fast_memory_block *block = context->blocks;
+    char *data = NULL;
+
+    FAST_ASSERT(id >= 0 && size > 0 && out != NULL);
+    while (block && block->id != id)
+        block = block->next;
+    if (block) {
+        if (block->size != size)
+            return fast__fail(FAST_EINVAL,
+                              "strategy %s asks for %zu bytes of block %lld, which has %zu in the "
+                              "run that this one continues",
+                              context->options.phase.strategy, size, (long long)id, block->size);
+        *out = block->data;
+        return FAST_OK;
+    }
+    FAST_TRY(fast__alloc("a strategy's block", (int64_t)size, 1, &data));
+    const fast_err err = fast__alloc("a strategy's block", 1, sizeof *block, &block);
+    if (err) {
+        fast__free(data);
+        return err;
+    }
+    *block = (fast_memory_block){ .next = context->blocks, .id = id, .size = size, .data = data };
+    context->blocks = block;
+    *out = data;
+    return FAST_OK;
+}
+
+void fast__context_drop_blocks(fast_context *context)
+{
+    while (context->blocks) {
+        fast_memory_block *block = context->blocks;
+
+        context->blocks = block->next;
+        fast__free(block->data);
+        fast__free(block);
+    }
+}
+
+fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size, void **out)
+{
+    return fast__context_block(fast__context_of(t), number, size, out);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of one actor's context: where it starts, what a restart and another phase leave of it,
+ * and its end.
+ *
+ *   reset   values of the run's model, state of the run's rule, no residuals, no blocks, no spaces:
+ *           a new run, a restarted worker
+ *   enter   values of the run's model; the rule's state stays unless the phase resets it
+ *   start   a program on it: nothing changes but what belongs to the program before
+ */
+#include "trainer/context.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
+{
+    float *slot;
+
+    for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
+        memset(slot, 0, (size_t)count * sizeof *slot);
+}
+
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
+{
+    float *slot;
+
+    for (int i = 0; (slot = fast__optimizer_slot(to, i)) != NULL; i++)
+        memcpy(slot, fast__optimizer_slot(from, i), (size_t)count * sizeof *slot);
+}
+
+/* Point the strategy's view to this actor's vectors. */
+static fast_err make_vectors(fast_context *c)
+{
+    fast_trainer *t = &c->trainer;
+
+    if (c->learner) {
+        t->w = c->learner->w;
+        t->g = c->learner->g;
+        t->s = c->learner->s;
+        FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
+        return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
+    }
+    FAST_TRY(
+        fast__alloc("a server's parameters", t->count + t->state_count, sizeof(float), &c->memory));
+    t->w = c->memory;
+    t->s = c->memory + t->count;
+    return FAST_OK;
+}
+
+/* Take over all that a phase has its own of. */
+static void take_phase(fast_context *c, const fast_context_phase *phase)
+{
+    fast_trainer *t = &c->trainer;
+
+    FAST_ASSERT(phase->step >= 0 && phase->step_count >= 0 && phase->servers >= 0);
+    c->options.phase = *phase;
+    c->codecs.pair = phase->codecs;
+    t->topology = phase->topology;
+    t->servers = phase->servers;
+    t->step_count = phase->step_count;
+    t->period = t->aggregate = 1;
+}
+
+fast_err fast__context_init(fast_context *context, const fast_context_options *options)
+{
+    const fast_learner *model = options->model;
+
+    FAST_ASSERT(options->host != NULL && model != NULL && options->rates != NULL);
+    FAST_ASSERT(options->rank >= 0 && options->workers > 0);
+    *context = (fast_context){ .options = *options, .learner = options->learner };
+    context->trainer = (fast_trainer){ .rank = options->rank,
+                                       .workers = options->workers,
+                                       .worker_ids = options->worker_ids,
+                                       .server_ids = options->server_ids,
+                                       .count = model->params.count,
+                                       .state_count = model->state.count,
+                                       .epoch_steps = model->epoch_steps,
+                                       .parts = model->parts > 1 ? model->parts : 1,
+                                       .run = context };
+    take_phase(context, &options->phase);
+    FAST_TRY(make_vectors(context));
+    return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
+}
+
+/* The state of a strategy, which another one has no use for. */
+static void drop_strategy(fast_context *c)
+{
+    fast__flows_drop(&c->codecs.flows);
+    fast__context_drop_blocks(c);
+    fast__context_forget_spaces(c);
+    fast__context_uncut(c);
+}
+
+void fast__context_fini(fast_context *context)
+{
+    if (context->own_w)
+        fast__context_unshare(context);
+    drop_strategy(context);
+    fast__coded_free(context->codecs.sum);
+    fast__context_factors_free(context);
+    fast__optimizer_free(context->optimizer);
+    fast__free(context->memory);
+    fast__free(context->centre);
+    fast__free(context->shares.w);
+    fast__free(context->shares.g);
+    *context = (fast_context){ 0 };
+}
+
+/* w and s of the run's model. */
+static void copy_model(fast_context *c)
+{
+    const fast_learner *model = c->options.model;
+    fast_trainer *t = &c->trainer;
+
+    memcpy(t->w, model->w, (size_t)t->count * sizeof *t->w);
+    memcpy(t->s, model->s, (size_t)t->state_count * sizeof *t->s);
+}
+
+void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)
+{
+    fast_trainer *t = &context->trainer;
+
+    FAST_ASSERT(rule != NULL && step >= 0);
+    copy_model(context);
+    fast__rule_state_copy(context->optimizer, rule, t->count);
+    if (context->shares.w)
+        memset(context->shares.w, 0, (size_t)t->workers * sizeof *context->shares.w);
+    if (context->codecs.sum)
+        fast__coded_restart(context->codecs.sum, step);
+    drop_strategy(context);
+    fast__context_factors_refuse(context);
+    context->work.settle = NULL;
+    t->step = context->step_begun = step;
+    t->centre = NULL;
+}
+
+void fast__context_enter(fast_context *context, const fast_context_phase *phase, bool reset_rule)
+{
+    fast_trainer *t = &context->trainer;
+
+    copy_model(context);
+    if (reset_rule)
+        fast__rule_state_clear(context->optimizer, t->count);
+    take_phase(context, phase);
+    t->step = context->step_begun = phase->step;
+    t->apart = false;
+    t->centre = NULL;
+    t->centre_version = 0;
+    drop_strategy(context);
+    context->work.settle = NULL;
+    fast__coded_free(context->codecs.sum); /* its residual is of the old strategy's vectors */
+    context->codecs.sum = NULL;
+}
+
+void fast__context_start(fast_context *context, fast_actor *actor)
+{
+    FAST_ASSERT(actor != NULL);
+    context->trainer.actor = actor;
+    context->err = FAST_OK;
+    context->work.uncharged = context->work.operations = context->work.bytes = 0;
+    context->work.part_count = 0;
+    context->shares.summed_step = 0;
+    context->traffic = (fast_context_traffic){ .step_first = context->trainer.step };
+    fast__context_close_spaces(context);
+}
+
+void fast__context_stop(fast_context *context)
+{
+    if (context->own_w)
+        fast__context_unshare(context);
+    fast__context_uncut(context);
+}
+
+fast_err fast__context_settle(fast_context *context)
+{
+    return context->work.settle ? context->work.settle(context->work.settle_ctx) : FAST_OK;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums and flows through the codecs of a run. A worker has one encoded sum (comm/coded.h), made
+ * with its first, and its flows (comm/flow.h). The residual of error feedback lives and dies with
+ * the worker's replica. One worker without servers sends nothing: its codecs are never used.
+ *
+ * Cost without a codec: one allreduce for a sum.
+ */
+#include "trainer/context.h"
+
+static bool is_encoded(const fast_chain *chain)
+{
+    return chain && !fast__chain_is_none(chain);
+}
+
+bool fast__codec_pair_encodes(const fast_codec_pair *codecs)
+{
+    return is_encoded(codecs->up) || is_encoded(codecs->down);
+}
+
+fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
+                                            const fast_layout *layout, int64_t size, int64_t rank,
+                                            uint64_t seed)
+{
+    return (fast_coded_options){ .up = codecs->up,
+                                 .down = codecs->down,
+                                 .layout = layout,
+                                 .scope = codecs->scope,
+                                 .feedback = codecs->feedback,
+                                 .small = codecs->small,
+                                 .size = size,
+                                 .rank = rank,
+                                 .seed = seed };
+}
+
+static fast_coded_options options_of(fast_context *c, int64_t rank)
+{
+    fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, &c->options.model->params,
+                                                    c->trainer.workers, rank, c->options.seed);
+
+    o.figures = &c->codecs.figures;
+    return o;
+}
+
+/* Passes over the data so far. */
+static double progress_at(const fast_trainer *t, int64_t step)
+{
+    return (double)step / (double)t->epoch_steps;
+}
+
+fast_codes fast_trainer_codes(const fast_trainer *t)
+{
+    const fast_codec_pair *pair = &fast__context_of(t)->codecs.pair;
+
+    if (!fast__codec_pair_encodes(pair) || (t->workers == 1 && t->servers == 0))
+        return FAST_CODES_NONE;
+    const unsigned both = fast__chain_traits(pair->up) & fast__chain_traits(pair->down);
+    if (both & FAST_CODEC_LOSSLESS)
+        return FAST_CODES_EXACT;
+    return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
+}
+
+/* Flows. */
+
+fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fast_flow **out)
+{
+    fast_context *c = fast__context_of(t);
+    const fast_coded_options o = options_of(c, fast_actor_id(t->actor));
+
+    return fast__flows_get(&c->codecs.flows, &o, options, out);
+}
+
+fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow, const float *x, void *out,
+                             size_t *size_out)
+{
+    return fast__flow_encode(flow, t->actor, t->step, progress_at(t, t->step), x, out, size_out);
+}
+
+fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
+                             float scale, float *y)
+{
+    return fast__flow_decode(flow, t->actor, in, size, scale, y);
+}
+
+fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
+                             const float **out)
+{
+    return fast__flow_follow(flow, t->actor, in, size, out);
+}
+
+/* Sums. */
+
+/* Make the worker's encoded sum when it is first needed. */
+static fast_err open_sum(fast_context *c)
+{
+    const fast_coded_options o = options_of(c, c->trainer.rank);
+
+    if (c->codecs.sum)
+        return FAST_OK;
+    FAST_TRY(fast__coded_new(&o, &c->codecs.sum));
+    fast__coded_restart(c->codecs.sum, c->step_begun);
+    return FAST_OK;
+}
+
+fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_record *record)
+{
+    const fast_coded_options o = options_of(context, context->trainer.rank);
+
+    if (fast_trainer_codes(&context->trainer) == FAST_CODES_NONE)
+        return fast__fail(FAST_EFORMAT,
+                          "the checkpoint holds the state of a codec, and the run uses none");
+    if (flow)
+        return fast__flows_unpack(&context->codecs.flows, &o, record);
+    FAST_TRY(open_sum(context));
+    return fast__coded_unpack(context->codecs.sum, record);
+}
+
+fast_err fast__context_sum(fast_context *context, float *x)
+{
+    const fast_trainer *t = &context->trainer;
+
+    FAST_ASSERT(x != NULL && t->group != NULL);
+    fast__context_summed(context, x);
+    fast__context_sum_floats(context, t->count, false);
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return fast_allreduce(t->group, x, t->count, FAST_SOON);
+    FAST_TRY(open_sum(context));
+    return fast__coded_sum(context->codecs.sum, t->group, t->step, progress_at(t, t->step), x,
+                           FAST_SOON);
+}
+
+fast_err fast_trainer_sum(fast_trainer *t, float *x)
+{
+    return fast__context_sum(fast__context_of(t), x);
+}
+
+void fast__context_uncut(fast_context *context)
+{
+    fast__coded_cut_free(context->codecs.pieces, context->codecs.piece_count);
+    context->codecs.pieces = NULL;
+    context->codecs.piece_count = 0;
+}
+
+fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least, int64_t *count_out)
+{
+    fast_context *c = fast__context_of(t);
+    fast_context_codecs *k = &c->codecs;
+
+    *count_out = 0;
+    fast__context_uncut(c);
+    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+        return FAST_OK;
+    FAST_TRY(open_sum(c));
+    FAST_TRY(fast__coded_cut(k->sum, t->group, least, &k->pieces, &k->piece_count));
+    k->pieces_left = k->piece_count;
+    *count_out = k->piece_count;
+    return FAST_OK;
+}
+
+/* Piece i of the context's sum. */
+static fast_coded_piece *piece_at(const fast_context *c, int64_t i)
+{
+    FAST_ASSERT(i >= 0 && i < c->codecs.piece_count);
+    return &c->codecs.pieces[i];
+}
+
+void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
+                            int64_t *count_out)
+{
+    const fast_coded_piece *piece = piece_at(fast__context_of(t), i);
+
+    *offset_out = piece->offset;
+    *count_out = piece->count;
+}
+
+fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i, const float *x)
+{
+    fast_context *c = fast__context_of(t);
+    /* A gradient counts its step at its end. */
+    const int64_t step = t->step + (c->work.computing ? 1 : 0);
+
+    fast__context_summed(c, t->g);
+    return fast__coded_start(c->codecs.sum, piece_at(c, i), step, progress_at(t, step), x);
+}
+
+fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x)
+{
+    fast_context *c = fast__context_of(t);
+
+    FAST_TRY(fast__coded_finish(c->codecs.sum, piece_at(c, i), x, FAST_SOON));
+    if (--c->codecs.pieces_left == 0) {
+        c->codecs.pieces_left = c->codecs.piece_count;
+        fast__coded_end(c->codecs.sum);
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/trainer.h"
+#include "learner/learner.h"
+
+/*
+ * The host of a trainer: the program around one actor of a strategy. It decides whether there is
+ * another step and collects measures; everything else a trainer does by itself. `run` implements it
+ * for real runs, tests/fake_host.c for tests of a strategy alone.
+ *
+ * Every operation is called by the actor that the trainer belongs to, in its own thread or
+ * coroutine; those of different actors may overlap. `host` is the pointer that was given with the
+ * operations. Arguments are lent for the call. No operation may be NULL.
+ */
+
+/* Sums of a step that are forecast one by one; the last stands for all that follow. */
+enum { FAST_COST_PARTS = 64 };
+
+/* A measure of an actor. */
+typedef enum fast_observation {
+    FAST_OBSERVE_STALENESS, /* of an update that was applied, in updates; no error */
+    FAST_OBSERVE_MOMENTUM,  /* that asynchrony gave this server's part of the model */
+} fast_observation;
+
+typedef struct fast_host_ops {
+    /* Between two steps of a worker: store in *more_out whether it takes another one. Evaluation,
+     * checkpoints, a cancel and agreement with other workers belong here. May block, and may read w
+     * and s. On failure the worker's program ends: the error is returned by fast_trainer_end(). */
+    fast_err (*next)(void *host, bool *more_out);
+    /* The worker has counted a step, which trainer.step includes. `gradient` has the figures of its
+     * batch; NULL: a step of the other workers that this one missed. Never blocks on a peer. */
+    void (*stepped)(void *host, const fast_gradient *gradient);
+    /* The worker continues at another step: the host stores it in trainer.step, in one with what it
+     * derives from the steps of all workers. Never blocks on a peer. */
+    void (*moved)(void *host, int64_t step);
+    /* The worker's learner failed with this error and the calling actor's detail, which ends the
+     * run whatever the strategy does. May be called more than once. Never blocks. */
+    void (*failed)(void *host, fast_err err);
+    /* Take in a measure with its standard error, at least 0. Never blocks on a peer. */
+    void (*observed)(void *host, fast_observation kind, double value, double error);
+    /* The cost of worker 0's exchange, for the forecast; a later call replaces an earlier one.
+     * Called at worker 0 only, and only without codecs. Never blocks on a peer. */
+    void (*costed)(void *host, const fast_cost *cost);
+    /* A line for the user. Called at worker 0 only. May block for the user's callback. */
+    void (*noted)(void *host, const char *text);
+    /* The actor opens space `id`, which no other actor can reach yet: load into it the saved state
+     * of the other ends of its flows, where the run is resumed. FAST_EFORMAT, FAST_ENOMEM: the
+     * space is not opened. */
+    fast_err (*restore)(void *host, int64_t id, fast_space *space);
+} fast_host_ops;

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The trainer alone. Goal: updates by range are updates, sums are equal everywhere, micro-batches
+ * and missed steps are counted, memory lasts, and saved state comes back to the bit or is refused.
+ * Method: programs of the test's own on the fake host, whose gradients are known. A program returns
+ * an error where it finds something else.
+ */
+#include "fake_host.h"
+
+#include "base/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static fast_err expect(bool is_so, const char *text)
+{
+    return is_so ? FAST_OK : fast__fail(FAST_EINVAL, "not so: %s", text);
+}
+
+/* Run a program at each worker and expect it to find all that it looks for. */
+static void run(fast_err (*worker)(fast_trainer *t, const void *config), int64_t workers)
+{
+    const fast_strategy own = { .name = "own", .resumes = true, .worker = worker };
+    const fake_options options = { .strategy = "own", .own = &own, .workers = workers, .steps = 4 };
+    fake_result r;
+
+    fake_run(&options, &r);
+    if (r.err)
+        fail_msg("%s", r.detail);
+}
+
+static fast_err update_by_range(fast_trainer *t, const void *config)
+{
+    float whole[FAKE_COUNT];
+
+    (void)config;
+    FAST_TRY(expect(fast_trainer_by_range(t) && fast_trainer_lr(t, 3) == 0.5, "sgd by range"));
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        for (int64_t i = 0; i < FAKE_COUNT; i++)
+            whole[i] = t->w[i] - 0.5f * (t->g[i] * 2);
+        for (int64_t i = 0; i < FAKE_COUNT; i += 2)
+            fast_trainer_update_range(t, t->step, t->lr, t->w + i, t->g + i, 2, i, 2);
+        FAST_TRY(expect(memcmp(t->w, whole, sizeof whole) == 0, "w <- w - lr scale g"));
+    }
+    return fast_trainer_end(t);
+}
+
+static void ranges_are_an_update(void **state)
+{
+    (void)state;
+    run(update_by_range, 1);
+}
+
+static fast_err sum_vectors(fast_trainer *t, const void *config)
+{
+    float x[FAKE_COUNT];
+
+    (void)config;
+    FAST_TRY(expect(fast_trainer_codes(t) == FAST_CODES_NONE, "no codec"));
+    for (int64_t i = 0; i < FAKE_COUNT; i++)
+        x[i] = (float)(t->rank + i);
+    FAST_TRY(fast_trainer_sum(t, x));
+    for (int64_t i = 0; i < FAKE_COUNT; i++)
+        FAST_TRY(expect(x[i] == (float)(3 + 3 * i), "0 + 1 + 2 + 3 i"));
+    return FAST_OK;
+}
+
+static void sums_are_over_all_workers(void **state)
+{
+    (void)state;
+    run(sum_vectors, 3);
+}
+
+static fast_err count_steps(fast_trainer *t, const void *config)
+{
+    (void)config;
+    FAST_TRY(fast_trainer_part(t, 0));
+    FAST_TRY(expect(t->step == 0, "a micro-batch counts no step"));
+    const double first = 0.5 * FAKE_COUNT * (double)(t->g[0] * t->g[0]);
+    memset(t->w, 0, sizeof(float) * FAKE_COUNT);
+    t->w[0] = t->g[0] + 1; /* another loss */
+    FAST_TRY(fast_trainer_part(t, 1));
+    const double second = 0.5 * (double)(t->g[0] * t->g[0]) + first * (FAKE_COUNT - 1) / FAKE_COUNT;
+    fast_trainer_count(t);
+    FAST_TRY(expect(t->step == 1 && t->loss == (first + second) / 2, "the mean of both losses"));
+    const double loss = t->loss;
+    fast_trainer_count(t);
+    FAST_TRY(expect(t->step == 2 && t->loss == loss, "a missed step has no loss"));
+    fast_trainer_move(t, 4);
+    FAST_TRY(expect(t->step == 4 && !fast_trainer_next(t), "no step after the last"));
+    return fast_trainer_end(t);
+}
+
+static void micro_batches_make_a_step(void **state)
+{
+    (void)state;
+    run(count_steps, 1);
+}
+
+static fast_err use_blocks(fast_trainer *t, const void *config)
+{
+    int64_t *block = NULL;
+    void *again = NULL, *other = NULL;
+
+    (void)config;
+    FAST_TRY(fast_trainer_keep(t, 7, sizeof *block, (void **)&block));
+    FAST_TRY(expect(*block == 0, "a new block is 0"));
+    *block = 12;
+    FAST_TRY(fast_trainer_keep(t, 8, 1, &other));
+    FAST_TRY(fast_trainer_keep(t, 7, sizeof *block, &again));
+    FAST_TRY(expect(again == block && *block == 12, "the block is found again"));
+    FAST_TRY(expect(fast_trainer_keep(t, 7, 1, &other) == FAST_EINVAL, "another size is refused"));
+    return FAST_OK;
+}
+
+static void blocks_last(void **state)
+{
+    (void)state;
+    run(use_blocks, 2);
+}
+
+/* All records of a context, in memory that the caller frees. */
+static fast_err save(const fast_context *c, fast_saved *out)
+{
+    fast_pack pack = { 0 };
+
+    fast__context_save(c, FAST_SAVE_ALL, &pack);
+    FAST_TRY(fast__saved_reserve(out, pack.size));
+    pack = (fast_pack){ .out = out->bytes };
+    fast__context_save(c, FAST_SAVE_ALL, &pack);
+    return expect(pack.size == out->size, "both passes have one size");
+}
+
+static fast_err load(fast_context *c, const fast_saved *saved)
+{
+    fast_record record;
+
+    for (size_t at = 0; fast__pack_next(saved->bytes, saved->size, &at, &record);)
+        FAST_TRY(fast__context_load(c, &record));
+    return FAST_OK;
+}
+
+static fast_err save_and_load(fast_trainer *t, const void *config)
+{
+    fast_context *c = t->run;
+    fast_saved saved = { .step = -1 }, after = { .step = -1 };
+    int64_t *block = NULL;
+
+    (void)config;
+    FAST_TRY(fast_trainer_keep(t, 1, sizeof *block, (void **)&block));
+    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    FAST_TRY(fast_trainer_update(t, t->g, 1));
+    *block = 5;
+    fast_err err = save(c, &saved);
+    t->w[3] = -1;
+    *block = 0;
+    if (!err)
+        err = load(c, &saved);
+    if (!err)
+        err = expect(t->w[3] == t->w[2] && *block == 5, "w and the block are back");
+    if (!err)
+        err = save(c, &after);
+    if (!err)
+        err = expect(after.size == saved.size && !memcmp(after.bytes, saved.bytes, saved.size),
+                     "the bytes are the same");
+    fast__free(saved.bytes);
+    fast__free(after.bytes);
+    return err;
+}
+
+static void saved_state_returns(void **state)
+{
+    (void)state;
+    run(save_and_load, 2);
+}
+
+static fast_err load_damaged(fast_trainer *t, const void *config)
+{
+    static const uint8_t bytes[FAKE_COUNT * sizeof(float)] = { 0 };
+    const int64_t kinds[] = { FAST_SAVED_WEIGHTS,
+                              FAST_SAVED_RULE,
+                              FAST_SAVED_CONTRIBUTIONS,
+                              FAST_SAVED_SUM,
+                              FAST_SAVED_FLOW,
+                              FAST_SAVED_NUMBERS,
+                              99 };
+
+    (void)config;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const fast_record short_one = { .kind = kinds[i], .size = 3, .data = bytes };
+
+        FAST_TRY(expect(fast__context_load(t->run, &short_one) == FAST_EFORMAT, "is refused"));
+    }
+    const fast_record empty = { .kind = FAST_SAVED_WEIGHTS, .data = bytes };
+    const fast_record nameless = {
+        .kind = FAST_SAVED_BLOCK, .number = -1, .size = 4, .data = bytes
+    };
+    FAST_TRY(expect(fast__context_load(t->run, &empty) == FAST_OK, "the run's model stands"));
+    return expect(fast__context_load(t->run, &nameless) == FAST_EFORMAT, "block -1 is refused");
+}
+
+static void damaged_state_is_refused(void **state)
+{
+    (void)state;
+    run(load_damaged, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_an_update),      cmocka_unit_test(sums_are_over_all_workers),
+        cmocka_unit_test(micro_batches_make_a_step), cmocka_unit_test(blocks_last),
+        cmocka_unit_test(saved_state_returns),       cmocka_unit_test(damaged_state_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

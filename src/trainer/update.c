@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Updates of w by the rule, with their contributions and lag (vectors.c).
+ *
+ * An update is charged FAST_UPDATE_OPERATIONS and FAST_UPDATE_BYTES for each element: inside
+ * reports, which must not block, after the gradient; at a server by the space that it owns.
+ */
+#include "trainer/context.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+fast_err fast__context_charge_kernels(fast_context *context)
+{
+    fast_context_work *work = &context->work;
+    const double operations = work->operations, bytes = work->bytes;
+
+    work->operations = work->bytes = 0;
+    return operations > 0 || bytes > 0 ? fast_charge(context->trainer.actor, operations, bytes)
+                                       : FAST_OK;
+}
+
+fast_err fast__context_charge(fast_context *context)
+{
+    const double count = context->work.uncharged;
+
+    FAST_TRY(fast__context_charge_kernels(context));
+    context->work.uncharged = 0;
+    return count > 0 ? fast_charge(context->trainer.actor, FAST_UPDATE_OPERATIONS * count,
+                                   FAST_UPDATE_BYTES * count)
+                     : FAST_OK;
+}
+
+fast_err fast__context_update(fast_context *context, const float *x, const double *shares,
+                              float scale)
+{
+    fast_trainer *t = &context->trainer;
+    const int64_t step = t->step > 0 ? t->step : 1;
+    const int64_t begin = fast_now(t->actor);
+
+    for (int64_t i = 0; context->shares.w && shares && i < t->workers; i++)
+        context->shares.w[i] += (double)scale * shares[i];
+    fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
+    fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
+    if (t->lag >= 0)
+        fast__context_stale(context, t->lag);
+    t->lag = -1;
+    context->work.uncharged += (double)t->count;
+    return fast__context_charge(context);
+}
+
+fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
+{
+    fast_context *c = fast__context_of(t);
+
+    return fast__context_update(c, g, c->shares.g, scale);
+}
+
+void fast__context_update_shares(fast_context *context, int64_t step, float scale, int64_t count)
+{
+    const fast_trainer *t = &context->trainer;
+    const double weight = (double)scale * (double)t->workers * (double)count / (double)t->count;
+
+    for (int64_t i = 0; i < t->workers; i++)
+        if (i == t->rank || context->shares.summed_step >= step)
+            context->shares.w[i] += weight;
+}
+
+void fast__context_update_range(fast_context *c, int64_t step, double lr, float *w, const float *g,
+                                float scale, int64_t offset, int64_t count)
+{
+    const fast_trainer *t = &c->trainer;
+    const bool timed = c->learner && !c->work.computing;
+    const int64_t begin = timed ? fast_now(t->actor) : 0;
+
+    FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
+    fast__optimizer_apply_range(c->optimizer, step, lr, w, g, scale, offset, count);
+    if (c->learner)
+        c->work.uncharged += (double)count;
+    if (timed)
+        fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
+}
+
+void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w, const float *g,
+                               float scale, int64_t offset, int64_t count)
+{
+    fast_context *c = fast__context_of(t);
+
+    fast__context_update_range(c, step, lr, w, g, scale, offset, count);
+    if (c->learner)
+        fast__context_update_shares(c, step, scale, count);
+}
+
+bool fast_trainer_by_range(const fast_trainer *t)
+{
+    return fast__optimizer_by_range(fast__context_of(t)->optimizer);
+}
+
+float *fast_trainer_rule_slot(fast_trainer *t, int i)
+{
+    return fast__optimizer_slot(fast__context_of(t)->optimizer, i);
+}
+
+void fast_trainer_reset_rule(fast_trainer *t)
+{
+    fast__rule_state_clear(fast__context_of(t)->optimizer, t->count);
+}
+
+fast_err fast_trainer_centre(fast_trainer *t, float **out)
+{
+    fast_context *c = fast__context_of(t);
+
+    if (!c->centre)
+        FAST_TRY(fast__alloc("the centre", t->count + t->workers, sizeof *c->centre, &c->centre));
+    memcpy(c->centre, t->w, (size_t)t->count * sizeof *t->w);
+    memset(c->centre + t->count, 0, (size_t)t->workers * sizeof *c->centre);
+    t->centre = c->centre;
+    t->centre_version = 0;
+    *out = c->centre;
+    return FAST_OK;
+}
+
+void fast_trainer_momentum(fast_trainer *t, double momentum, double error)
+{
+    const fast_context_options *o = &fast__context_of(t)->options;
+
+    FAST_ASSERT(error >= 0);
+    o->host->observed(o->host_ctx, FAST_OBSERVE_MOMENTUM, momentum, error);
+}
+
+/* Does this actor speak for all? */
+static bool speaks(const fast_context *c)
+{
+    return c->trainer.rank == 0 && c->learner;
+}
+
+void fast_trainer_note(fast_trainer *t, const char *text)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(text != NULL);
+    if (speaks(c))
+        c->options.host->noted(c->options.host_ctx, text);
+}

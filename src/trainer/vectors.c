@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Vectors with contributions, kernels on them, and the measures that follow.
+ *
+ *   contributions  c_j, the weight of worker j's updates in a vector. Every kernel is linear, so
+ *                  that y = f(x) for the values is c(y) = f(c(x)) for the contributions
+ *   charge         operations and bytes of the kernel for each element, once for all its rows
+ *   staleness      of values that arrived: their age when they are merged; of gradients: the lag of
+ *                  their update (step.c); at the owners of a space: versions since the read
+ *                  (opened_spaces.c)
+ *   forecast       bytes of kernels and floats of sums at worker 0, by step
+ *
+ * Cost: a kernel on five floats more than its own, and 25 operations for each worker.
+ */
+#include "trainer/context.h"
+
+#include "base/memory.h"
+#include "comm/sum.h"
+
+#include <string.h>
+
+fast_vector fast_trainer_model(const fast_trainer *t)
+{
+    return (fast_vector){ .x = t->w, .shares = fast__context_of(t)->shares.w, .age = -1 };
+}
+
+fast_vector fast_trainer_grad(const fast_trainer *t)
+{
+    return (fast_vector){ .x = t->g, .shares = fast__context_of(t)->shares.g, .age = -1 };
+}
+
+void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
+{
+    FAST_ASSERT(rank >= 0 && rank < t->workers);
+    memset(shares, 0, (size_t)t->workers * sizeof *shares);
+    shares[rank] = (double)t->workers;
+}
+
+/* Apply a kernel to the contributions of one row, of which `fraction` changes. Run on unit vectors
+ * it gives its own coefficients: y_i = sum_k a_ik x_k. */
+static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const void *ctx,
+                         const fast_vector *v, double fraction)
+{
+    float a[FAST_KERNEL_VECTORS][FAST_KERNEL_VECTORS] = { { 0 } };
+    float *x[FAST_KERNEL_VECTORS];
+    bool known = false;
+
+    for (int i = 0; i < kernel->vectors; i++) {
+        x[i] = a[i];
+        a[i][i] = 1;
+        known = known || v[i].shares;
+    }
+    if (!known)
+        return;
+    kernel->run(ctx, kernel->vectors, x);
+    for (int64_t j = 0; j < t->workers; j++) {
+        double old[FAST_KERNEL_VECTORS];
+
+        for (int i = 0; i < kernel->vectors; i++)
+            old[i] = v[i].shares ? v[i].shares[j] : 0;
+        for (int i = 0; i < kernel->written; i++) {
+            double y = 0;
+
+            for (int k = 0; k < kernel->vectors; k++)
+                y += (double)a[i][k] * old[k];
+            if (v[i].shares)
+                v[i].shares[j] = old[i] + fraction * (y - old[i]);
+        }
+    }
+}
+
+fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, const void *ctx,
+                                  const fast_vector *v, int64_t rows, int64_t count)
+{
+    fast_context *c = fast__context_of(t);
+    const double elements = (double)rows * (double)count;
+
+    FAST_ASSERT(kernel->vectors > 0 && kernel->vectors <= FAST_KERNEL_VECTORS);
+    FAST_ASSERT(kernel->written > 0 && kernel->written <= kernel->vectors);
+    FAST_ASSERT(rows >= 0 && count >= 0);
+    for (int64_t row = 0; row < rows; row++) {
+        const fast_vector *operand = v + row * kernel->vectors;
+        float *x[FAST_KERNEL_VECTORS];
+
+        for (int i = 0; i < kernel->vectors; i++) {
+            x[i] = operand[i].x;
+            if (operand[i].age >= 0)
+                fast__context_stale(c, operand[i].age);
+        }
+        kernel->run(ctx, count, x);
+        apply_shares(t, kernel, ctx, operand, (double)count / (double)t->count);
+    }
+    c->traffic.moved += elements * kernel->bytes;
+    if (kernel->deferred) {
+        c->work.operations += kernel->operations * elements;
+        c->work.bytes += kernel->bytes * elements;
+    }
+    if (kernel->deferred || (kernel->operations == 0 && kernel->bytes == 0))
+        return FAST_OK;
+    return fast_charge(t->actor, kernel->operations * elements, kernel->bytes * elements);
+}
+
+fast_err fast_trainer_apply(fast_trainer *t, const fast_kernel *kernel, const void *ctx,
+                            const fast_vector *v)
+{
+    return fast_trainer_apply_range(t, kernel, ctx, v, 1, t->count);
+}
+
+fast_err fast_trainer_sum_list(fast_trainer *t, const float *const *x, int64_t n, int64_t count,
+                               float *y)
+{
+    FAST_ASSERT(n > 0 && n <= FAST_SUM_LIST_MAX && count >= 0);
+    fast__sum(x, n, count, y);
+    return fast_charge(t->actor, (double)(n * count), 4 * (double)((n + 1) * count));
+}
+
+void fast_trainer_adopt(fast_trainer *t, const fast_vector *v)
+{
+    double *shares = fast__context_of(t)->shares.w;
+
+    FAST_ASSERT(v->x != NULL);
+    if (v->x != t->w)
+        memcpy(t->w, v->x, (size_t)t->count * sizeof *t->w);
+    if (v->age >= 0)
+        fast__context_stale(fast__context_of(t), v->age);
+    for (int64_t i = 0; shares && i < t->workers; i++)
+        shares[i] = v->shares ? v->shares[i] : (double)t->step;
+}
+
+/* The sum over workers of which each holds `own` of its updates and `other` of any other's. */
+static void sum_shares(const fast_trainer *t, double *shares)
+{
+    const double own = shares[t->rank];
+    const double other = t->workers > 1 ? shares[t->rank > 0 ? 0 : 1] : 0;
+
+    for (int64_t i = 0; i < t->workers; i++)
+        shares[i] = own + (double)(t->workers - 1) * other;
+}
+
+void fast__context_own_gradient(fast_context *context)
+{
+    fast_trainer *t = &context->trainer;
+
+    fast_trainer_shares_of(t, t->rank, context->shares.g);
+    if (context->shares.summed_step >= t->step) /* reports started its sum */
+        sum_shares(t, context->shares.g);
+    t->lag = -1;
+    if (context->options.phase.synchronous)
+        fast__context_stale(context, 0);
+}
+
+void fast__context_summed(fast_context *context, const float *x)
+{
+    fast_trainer *t = &context->trainer;
+    const int64_t step = t->step + (context->work.computing ? 1 : 0);
+
+    if (x == t->w)
+        sum_shares(t, context->shares.w);
+    if (x != t->g || context->shares.summed_step >= step)
+        return;
+    context->shares.summed_step = step;
+    if (!context->work.computing)
+        sum_shares(t, context->shares.g);
+}
+
+fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group, int64_t offset, int64_t count)
+{
+    fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
+    fast__context_summed(c, t->g);
+    fast__context_sum_floats(c, count, false);
+    return fast_allreduce(group, t->g + offset, count, FAST_SOON);
+}
+
+fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_t offset,
+                                      int64_t count, fast_request **out)
+{
+    fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
+    fast__context_summed(c, t->g);
+    fast__context_sum_floats(c, count, c->work.computing && group == t->group);
+    return fast_allreduce_start(group, t->g + offset, count, out);
+}
+
+fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v)
+{
+    FAST_TRY(fast__context_sum(fast__context_of(t), v->x));
+    if (v->shares && v->x != t->w && v->x != t->g)
+        sum_shares(t, v->shares);
+    return FAST_OK;
+}
+
+fast_err fast_trainer_update_by(fast_trainer *t, const fast_vector *v, float scale)
+{
+    return fast__context_update(fast__context_of(t), v->x, v->shares, scale);
+}
+
+/* Measures. */
+
+void fast__context_stale(fast_context *context, int64_t staleness)
+{
+    const fast_context_options *o = &context->options;
+
+    FAST_ASSERT(staleness >= 0);
+    o->host->observed(o->host_ctx, FAST_OBSERVE_STALENESS, (double)staleness, 0);
+}
+
+void fast__context_sum_floats(fast_context *context, int64_t count, bool overlapped)
+{
+    fast_context_traffic *traffic = &context->traffic;
+
+    FAST_ASSERT(count >= 0);
+    if (!overlapped) {
+        traffic->summed += (double)count;
+        return;
+    }
+    if (traffic->part_step != context->trainer.step) {
+        traffic->part_step = context->trainer.step;
+        traffic->part_count = 0;
+    }
+    const int64_t last = FAST_COST_PARTS - 1;
+    if (traffic->part_count <= last)
+        traffic->parts[traffic->part_count++] = count;
+    else
+        traffic->parts[last] += count;
+}
+
+void fast__context_tell_cost(fast_context *context)
+{
+    const fast_context_options *o = &context->options;
+    const fast_context_traffic *traffic = &context->traffic;
+    const fast_trainer *t = &context->trainer;
+    const double steps = (double)(t->step - context->traffic.step_first);
+    fast_cost cost = { .barrier = o->phase.synchronous ? (double)t->period : 0 };
+
+    if (t->rank != 0 || !context->learner || steps <= 0 || fast_trainer_codes(t) != FAST_CODES_NONE)
+        return;
+    if (o->phase.cost)
+        o->phase.cost(o->phase.config, t, &cost);
+    cost.allreduces = traffic->summed / (steps * (double)t->count);
+    cost.moved = traffic->moved / (steps * (double)t->count);
+    if (traffic->part_count > 0) {
+        cost.parts = traffic->parts;
+        cost.part_count = traffic->part_count;
+    }
+    o->host->costed(o->host_ctx, &cost);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fake host, its learner, and the recording of calls. The linker's --wrap directs every call of
+ * a function that is listed below with CALL, in another source file, to __wrap_NAME; __real_NAME is
+ * the function itself. tests/CMakeLists.txt reads the names from this file.
+ */
+#include "fake_host.h"
+
+#include "base/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const fast_segment segments[] = {
+    { .name = "weight", .offset = 0, .count = 4, .shape = { 2, 2 }, .rank = 2, .decay = true },
+    { .name = "bias", .offset = 4, .count = 2, .shape = { 2 }, .rank = 1 },
+};
+static const double RATE = 0.5;
+
+/* One actor while it runs. Written by its own program only. */
+typedef struct fake_self {
+    fast_context context;        /* under test */
+    fast_learner learner;        /* a quadratic */
+    float memory[2][FAKE_COUNT]; /* w and g of the learner */
+    float target;                /* of every element of w */
+    const fake_options *asked;   /* of the run */
+    int64_t id;                  /* the actor's number */
+    bool fail_next;              /* the host's next() is to fail */
+    fake_actor *out;             /* what it leaves */
+} fake_self;
+
+/* All that the actors share. */
+typedef struct fake_world {
+    const fake_options *options;   /* of the run */
+    const fast_strategy *strategy; /* under test */
+    void *config;                  /* options of the strategy */
+    fast_topology *topology;       /* NULL: the strategy has none */
+    fast_schedule *rates;          /* constant */
+    int64_t servers;               /* of the strategy */
+    int64_t ids[FAKE_ACTORS_MAX];  /* actors' numbers */
+    fake_self *selves;             /* [actors] */
+    fake_result *out;              /* of the run */
+} fake_world;
+
+/* The learner. */
+
+static fast_err gradient(fast_learner *learner, fast_gradient *out)
+{
+    const fake_self *self = (const fake_self *)((char *)learner - offsetof(fake_self, learner));
+
+    out->loss = 0;
+    for (int64_t i = FAKE_COUNT - 1; i >= 0; i--) {
+        learner->g[i] = learner->w[i] - self->target;
+        out->loss += 0.5 * (double)(learner->g[i] * learner->g[i]);
+    }
+    for (int k = 1; k >= 0 && out->report; k--)
+        out->report(out->ctx, segments[k].offset, segments[k].count);
+    out->samples = out->positions = 1;
+    out->flops = learner->flops;
+    return FAST_OK;
+}
+
+static const fast_learner_ops learner_ops = { .name = "quadratic", .gradient = gradient };
+
+/* The host. */
+
+static fast_err host_next(void *host, bool *more_out)
+{
+    fake_self *self = host;
+    const fast_trainer *t = &self->context.trainer;
+
+    *more_out = t->step < t->step_count;
+    return self->fail_next ? fast__fail(FAST_EIO, "next fails") : FAST_OK;
+}
+
+static void host_stepped(void *host, const fast_gradient *batch)
+{
+    (void)batch;
+    ((fake_self *)host)->out->steps++;
+}
+
+static void host_moved(void *host, int64_t step)
+{
+    ((fake_self *)host)->context.trainer.step = step;
+}
+
+static void host_failed(void *host, fast_err err)
+{
+    (void)host;
+    (void)err;
+}
+
+static void host_observed(void *host, fast_observation kind, double value, double error)
+{
+    (void)value;
+    (void)error;
+    ((fake_self *)host)->out->observed[kind]++;
+}
+
+static void host_costed(void *host, const fast_cost *cost)
+{
+    (void)cost;
+    ((fake_self *)host)->out->costed = true;
+}
+
+static void host_noted(void *host, const char *text)
+{
+    (void)host;
+    (void)text;
+}
+
+static fast_err host_restore(void *host, int64_t id, fast_space *space)
+{
+    (void)host;
+    (void)id;
+    (void)space;
+    return FAST_OK;
+}
+
+static const fast_host_ops host_ops = { .next = host_next,
+                                        .stepped = host_stepped,
+                                        .moved = host_moved,
+                                        .failed = host_failed,
+                                        .observed = host_observed,
+                                        .costed = host_costed,
+                                        .noted = host_noted,
+                                        .restore = host_restore };
+
+/* Calls. */
+
+/* The fake actor of a trainer; NULL: it belongs to a whole run. */
+static fake_self *self_of(const fast_trainer *t)
+{
+    const fast_context *c = t->run;
+
+    return c->options.host == &host_ops ? c->options.host_ctx : NULL;
+}
+
+/* Record a call; true if it is to fail. */
+static bool record(const fast_trainer *t, const char *name, bool failable)
+{
+    fake_self *self = self_of(t);
+
+    if (!self)
+        return false;
+    const size_t used = strlen(self->out->calls);
+
+    snprintf(self->out->calls + used, FAKE_CALLS_SIZE - used, "%s%s", used ? " " : "",
+             name + strlen("fast_trainer_"));
+    self->out->failable += failable;
+    return failable && self->asked->fail_actor == self->id &&
+           self->asked->fail_call == self->out->failable;
+}
+
+static fast_err injected(const char *name)
+{
+    return fast__fail(FAST_EIO, "%s fails", name);
+}
+
+#define CALL(name, parameters, arguments)                                                      \
+    static const char name##_text[] = #name;                                                   \
+    fast_err __real_##name parameters;                                                         \
+    fast_err __wrap_##name parameters;                                                         \
+    fast_err __wrap_##name parameters                                                          \
+    {                                                                                          \
+        return record(t, name##_text, true) ? injected(name##_text) : __real_##name arguments; \
+    }
+#define CALL_VOID(name, parameters, arguments) \
+    void __real_##name parameters;             \
+    void __wrap_##name parameters;             \
+    void __wrap_##name parameters              \
+    {                                          \
+        (void)record(t, #name, false);         \
+        __real_##name arguments;               \
+    }
+
+CALL(fast_trainer_end, (fast_trainer * t), (t))
+CALL(fast_trainer_gradient, (fast_trainer * t, fast_report_fn *report, void *ctx), (t, report, ctx))
+CALL(fast_trainer_gradient_when,
+     (fast_trainer * t, fast_need_fn *need, fast_report_fn *report, void *ctx),
+     (t, need, report, ctx))
+CALL(fast_trainer_part, (fast_trainer * t, int64_t number), (t, number))
+CALL_VOID(fast_trainer_count, (fast_trainer * t), (t))
+CALL_VOID(fast_trainer_move, (fast_trainer * t, int64_t step), (t, step))
+CALL_VOID(fast_trainer_settle, (fast_trainer * t, fast_settle_fn *settle, void *ctx),
+          (t, settle, ctx))
+CALL(fast_trainer_factor, (fast_trainer * t, int64_t i, bool wanted), (t, i, wanted))
+CALL(fast_trainer_compose,
+     (fast_trainer * t, int64_t i, const float *const *factors, const int64_t *rows, int64_t count,
+      float *y),
+     (t, i, factors, rows, count, y))
+CALL(fast_trainer_sum, (fast_trainer * t, float *x), (t, x))
+CALL(fast_trainer_sum_vector, (fast_trainer * t, const fast_vector *v), (t, v))
+CALL(fast_trainer_sum_range, (fast_trainer * t, fast_group *group, int64_t offset, int64_t count),
+     (t, group, offset, count))
+CALL(fast_trainer_sum_range_start,
+     (fast_trainer * t, fast_group *group, int64_t offset, int64_t count, fast_request **out),
+     (t, group, offset, count, out))
+CALL(fast_trainer_sum_list,
+     (fast_trainer * t, const float *const *x, int64_t n, int64_t count, float *y),
+     (t, x, n, count, y))
+CALL(fast_trainer_apply,
+     (fast_trainer * t, const fast_kernel *kernel, const void *ctx, const fast_vector *v),
+     (t, kernel, ctx, v))
+CALL(fast_trainer_apply_range,
+     (fast_trainer * t, const fast_kernel *kernel, const void *ctx, const fast_vector *v,
+      int64_t rows, int64_t count),
+     (t, kernel, ctx, v, rows, count))
+CALL_VOID(fast_trainer_adopt, (fast_trainer * t, const fast_vector *v), (t, v))
+CALL(fast_trainer_update_by, (fast_trainer * t, const fast_vector *v, float scale), (t, v, scale))
+CALL(fast_trainer_sum_cut, (fast_trainer * t, int64_t least, int64_t *count_out),
+     (t, least, count_out))
+CALL(fast_trainer_sum_start, (fast_trainer * t, int64_t i, const float *x), (t, i, x))
+CALL(fast_trainer_sum_finish, (fast_trainer * t, int64_t i, float *x), (t, i, x))
+CALL(fast_trainer_space, (fast_trainer * t, const fast_space_options *options, fast_space **out),
+     (t, options, out))
+CALL(fast_trainer_flow, (fast_trainer * t, const fast_flow_options *options, fast_flow **out),
+     (t, options, out))
+CALL(fast_trainer_encode,
+     (fast_trainer * t, fast_flow *flow, const float *x, void *out, size_t *size_out),
+     (t, flow, x, out, size_out))
+CALL(fast_trainer_decode,
+     (fast_trainer * t, fast_flow *flow, const void *in, size_t size, float scale, float *y),
+     (t, flow, in, size, scale, y))
+CALL(fast_trainer_follow,
+     (fast_trainer * t, fast_flow *flow, const void *in, size_t size, const float **out),
+     (t, flow, in, size, out))
+CALL(fast_trainer_update, (fast_trainer * t, const float *g, float scale), (t, g, scale))
+CALL_VOID(fast_trainer_update_range,
+          (fast_trainer * t, int64_t step, double lr, float *w, const float *g, float scale,
+           int64_t offset, int64_t count),
+          (t, step, lr, w, g, scale, offset, count))
+CALL(fast_trainer_share, (fast_trainer * t, bool *out), (t, out))
+CALL(fast_trainer_update_shared, (fast_trainer * t, const float *g, float scale, int64_t deadline),
+     (t, g, scale, deadline))
+CALL_VOID(fast_trainer_reset_rule, (fast_trainer * t), (t))
+CALL(fast_trainer_teach,
+     (fast_trainer * t, const float *models, int64_t model_count, double temperature, double share),
+     (t, models, model_count, temperature, share))
+CALL(fast_trainer_centre, (fast_trainer * t, float **out), (t, out))
+CALL(fast_trainer_keep, (fast_trainer * t, int64_t number, size_t size, void **out),
+     (t, number, size, out))
+
+/* It fails as a host does. */
+bool __real_fast_trainer_next(fast_trainer *t);
+bool __wrap_fast_trainer_next(fast_trainer *t);
+bool __wrap_fast_trainer_next(fast_trainer *t)
+{
+    if (record(t, "fast_trainer_next", true))
+        self_of(t)->fail_next = true;
+    return __real_fast_trainer_next(t);
+}
+
+/* A space is closed also where the call fails: that fast_trainer_space_close() does. */
+fast_err __real_fast_trainer_space_close(fast_trainer *t, fast_space *space);
+fast_err __wrap_fast_trainer_space_close(fast_trainer *t, fast_space *space);
+fast_err __wrap_fast_trainer_space_close(fast_trainer *t, fast_space *space)
+{
+    const bool fails = record(t, "fast_trainer_space_close", true);
+    const fast_err err = __real_fast_trainer_space_close(t, space);
+
+    return fails ? injected("fast_trainer_space_close") : err;
+}
+
+/* Programs. */
+
+static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
+{
+    const fake_options *asked = world->options;
+    const int64_t id = fast_actor_id(actor);
+    const bool worker = id < asked->workers;
+    fake_self *self = &world->selves[id];
+
+    *self = (fake_self){ .asked = asked, .id = id, .out = &world->out->actors[id] };
+    self->target = (float)(id + 1);
+    self->learner = (fast_learner){ .ops = &learner_ops,
+                                    .params = { segments, 2, FAKE_COUNT },
+                                    .w = self->memory[0],
+                                    .g = self->memory[1],
+                                    .s = self->memory[1],
+                                    .epoch_steps = 4,
+                                    .flops = 1e6 };
+    const fast_context_options options = {
+        .host = &host_ops,
+        .host_ctx = self,
+        .rank = worker ? id : id - asked->workers,
+        .workers = asked->workers,
+        .worker_ids = world->ids,
+        .server_ids = world->ids + asked->workers,
+        .is_virtual = !asked->transport || strcmp(asked->transport, "sim") == 0,
+        .learner = worker ? &self->learner : NULL,
+        .model = &self->learner,
+        .optimizer = "sgd",
+        .rates = world->rates,
+        .phase = { .strategy = world->strategy->name,
+                   .resumes = world->strategy->resumes,
+                   .synchronous = world->strategy->synchronous,
+                   .config = world->config,
+                   .cost = world->strategy->cost,
+                   .topology = world->topology,
+                   .servers = world->servers,
+                   .step_count = asked->steps },
+    };
+    *out = self;
+    FAST_TRY(fast__context_init(&self->context, &options));
+    fast__context_start(&self->context, actor);
+    return FAST_OK;
+}
+
+/* Leave the results, and free the rest. */
+static fast_err stop(fake_self *self, fast_err err)
+{
+    fast_trainer *t = &self->context.trainer;
+    fake_actor *out = self->out;
+
+    fast__context_stop(&self->context);
+    fast_group_free(t->group);
+    memcpy(out->w, t->w, sizeof out->w);
+    out->has_centre = t->centre != NULL;
+    if (t->centre)
+        memcpy(out->centre, t->centre, sizeof out->centre);
+    if (self->context.shares.w)
+        memcpy(out->contributions, self->context.shares.w,
+               (size_t)t->workers * sizeof *out->contributions);
+    out->err = err;
+    fast__context_fini(&self->context);
+    return err;
+}
+
+static fast_err worker_main(fast_actor *actor, void *ctx)
+{
+    fake_world *world = ctx;
+    fake_self *self = NULL;
+
+    FAST_TRY(start(world, actor, &self));
+    fast_trainer *t = &self->context.trainer;
+    fast_err err = fast_group_all(actor, "worker", &t->group);
+    return stop(self, err ? err : world->strategy->worker(t, world->config));
+}
+
+static fast_err server_main(fast_actor *actor, void *ctx)
+{
+    fake_world *world = ctx;
+    fake_self *self = NULL;
+
+    FAST_TRY(start(world, actor, &self));
+    return stop(self, world->strategy->server(&self->context.trainer, world->config));
+}
+
+static void open_world(fake_world *world)
+{
+    const fake_options *o = world->options;
+    const fast_schedule_options rates = {
+        .spec = "constant", .lr = RATE, .steps = o->steps, .epoch_steps = 4, .global_batch = 1
+    };
+    const char *topology;
+
+    assert_int_equal(fast__strategy_open(o->strategy, o->own, &world->strategy, &world->config),
+                     FAST_OK);
+    if (world->strategy->check)
+        assert_int_equal(world->strategy->check(world->config, o->workers, "sgd"), FAST_OK);
+    world->servers =
+        world->strategy->servers ? world->strategy->servers(world->config, o->workers) : 0;
+    topology = o->topology ? o->topology : world->strategy->topology;
+    if (topology)
+        assert_int_equal(fast_topology_new(topology, o->workers, 0, &world->topology), FAST_OK);
+    assert_int_equal(fast__schedule_new(&rates, &world->rates), FAST_OK);
+    assert_in_range(o->workers, 1, FAKE_WORKERS_MAX);
+    assert_in_range(o->workers + world->servers, 1, FAKE_ACTORS_MAX);
+    for (int64_t i = 0; i < FAKE_ACTORS_MAX; i++)
+        world->ids[i] = i;
+}
+
+void fake_run(const fake_options *options, fake_result *out)
+{
+    fake_self selves[FAKE_ACTORS_MAX];
+    fake_world world = { .options = options, .selves = selves, .out = out };
+    char transport[32];
+
+    memset(out, 0, sizeof *out);
+    open_world(&world);
+    const fast_role roles[] = { { "worker", options->workers, worker_main, &world },
+                                { "server", world.servers, server_main, &world } };
+    snprintf(transport, sizeof transport, "transport=%s",
+             options->transport ? options->transport : "sim");
+    out->err = fast_actors_run((const char *[]){ transport, "timeout=2", NULL }, roles,
+                               world.servers > 0 ? 2 : 1, NULL);
+    snprintf(out->detail, sizeof out->detail, "%s", out->err ? fast_error_detail() : "");
+    out->actor_count = options->workers + world.servers;
+    fast__schedule_free(world.rates);
+    fast_topology_free(world.topology);
+    fast__free(world.config);
+}
+
+/* Assertions. */
+
+static void add(char *text, size_t size, const char *words)
+{
+    const size_t used = strlen(text);
+
+    if (words[0])
+        snprintf(text + used, size - used, "%s%s", used ? " " : "", words);
+}
+
+void fake_assert_calls(const fake_result *result, int64_t actor, const char *head, const char *step,
+                       const char *tail)
+{
+    char wanted[FAKE_CALLS_SIZE] = "";
+    const fake_actor *a = &result->actors[actor];
+
+    assert_in_range(actor, 0, result->actor_count - 1);
+    add(wanted, sizeof wanted, head);
+    for (int64_t i = 0; i < a->steps; i++)
+        add(wanted, sizeof wanted, step);
+    add(wanted, sizeof wanted, tail);
+    assert_string_equal(a->calls, wanted);
+}
+
+int64_t fake_assert_errors(const fake_options *options)
+{
+    fake_options o = *options;
+    fake_result all, one;
+    int64_t runs = 0;
+
+    o.fail_call = 0;
+    fake_run(&o, &all);
+    assert_int_equal(all.err, FAST_OK);
+    for (o.fail_actor = 0; o.fail_actor < all.actor_count; o.fail_actor++)
+        for (o.fail_call = 1; o.fail_call <= all.actors[o.fail_actor].failable; o.fail_call++) {
+            fake_run(&o, &one);
+            const fake_actor *a = &one.actors[o.fail_actor];
+
+            if (a->err != FAST_EIO || one.err == FAST_OK)
+                fail_msg("%s: call %lld of actor %lld failed, and its program returned %d after %s",
+                         o.strategy, (long long)o.fail_call, (long long)o.fail_actor, (int)a->err,
+                         a->calls);
+            runs++;
+        }
+    return runs;
+}
