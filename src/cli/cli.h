@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "fast/lab.h"
 #include "fast/run.h"
 
 #include <stdio.h>
@@ -38,7 +39,9 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_commands[];               /* commands.c; the last has no name */
-const cli_command *cli_command_find(const char *name); /* NULL where there is none */
+const cli_command *cli_command_find(const char *name); /* NULL if no command has this name */
+/* The part whose options a command takes as flags; NULL if it takes none. */
+const fast_part *cli_command_part(const cli_command *command);
 
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);

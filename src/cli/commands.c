@@ -3,7 +3,7 @@
  * The commands of the program, as data: `fast --help`, `fast help TOPIC`, the manual, completion
  * and docs/options.md are made of these tables and of the options' own.
  */
-#include "tables.h"
+#include "cli_tables.h"
 
 #include <string.h>
 
@@ -295,6 +295,16 @@ const cli_topic cli_topics[] = {
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },
 };
+
+const fast_part *cli_command_part(const cli_command *command)
+{
+    const fast_part *part = command->kind ? fast_lab_part(command->kind) : NULL;
+    int64_t count = 0;
+
+    if (command->kind && !part)
+        part = fast_part_list(command->kind, &count);
+    return part;
+}
 
 const cli_command *cli_command_find(const char *name)
 {

@@ -4,7 +4,7 @@
  * is --name value, --name=value, or --name for yes where it is a BOOL; hyphens in a flag are
  * underscores in an option.
  */
-#include "tables.h"
+#include "cli_tables.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -78,13 +78,9 @@ static int64_t table_count(const fast_option *table)
 static flag_list flags_of(const cli_command *command)
 {
     flag_list list = { .own = command->flags };
-    int64_t part_count = 0;
+    const fast_part *part = cli_command_part(command);
 
-    if (command->kind) {
-        const fast_part *part = fast_part_list(command->kind, &part_count);
-
-        list.part = part_count > 0 ? part->options : NULL;
-    }
+    list.part = part ? part->options : NULL;
     list.own_count = table_count(list.own);
     list.count = list.own_count + table_count(list.part);
     return list;

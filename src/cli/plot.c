@@ -6,7 +6,7 @@
  */
 #include "plot.h"
 
-#include "page.h"
+#include "cli_page.h"
 
 #include <math.h>
 #include <string.h>

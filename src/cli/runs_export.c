@@ -4,7 +4,7 @@
  * it: a line of names, texts in quotes where they need them, nothing where there is no value; or
  * one JSON object a line, null where there is none.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * Options are a flat JSON object of texts and numbers, which the store has checked; here it is read
  * pair by pair.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <stdlib.h>

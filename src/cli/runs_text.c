@@ -3,7 +3,7 @@
  * Rows of the store as text: for people, safe on their terminal, and as JSON. A name may hold an
  * escape sequence that moves the cursor or writes to the clipboard; here it becomes question marks.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <stdlib.h>

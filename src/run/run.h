@@ -32,7 +32,6 @@
  *   json.c        the same, the options and the machine as JSON
  *   keep.c        a run -> the store, by a thread of its own
  *   predict.c     outputs for the caller's samples
- *   bench.c       `fast bench engine`, beside the bound that peak.c measures
  *   parts.c       every registry as one kind of list; features.c: what this build has
  *   clock.c       the time, asked for in one place
  */
@@ -119,8 +118,6 @@ typedef struct fast_run_config {
 /* The table, and its one part for fast_part_list("train"). */
 extern const fast_option fast__run_options[];
 extern const fast_part fast__run_part;
-/* The options of `fast bench allreduce`. */
-extern const fast_part fast__bench_allreduce_part;
 
 /* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
  * together, can get wrong. */
@@ -275,10 +272,6 @@ fast_err fast__run_keep_due(fast_run *run);
 
 /* Take one step: gradient, update, sums. */
 fast_err fast__run_step(fast_run *run);
-
-/* Multiply-adds that this core does at most, as operations (two each) a second. Measured in about a
- * tenth of a second. */
-double fast__peak_flops(void);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);

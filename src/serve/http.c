@@ -14,7 +14,7 @@
  * A connection that sleeps is not watched by libmicrohttpd; each tick looks whether its client has
  * left.
  */
-#include "serve/request.h"
+#include "serve/serve_request.h"
 
 #include "base/clock.h"
 #include "base/entropy.h"

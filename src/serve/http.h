@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "serve/page.h"
+#include "serve/serve_page.h"
 #include "serve/uri.h"
 
 /*

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
-#include "serve/json.h"
+#include "serve/serve_body.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  * Errors are {"error": sentence}. A stream is copied piece by piece into libmicrohttpd's buffer;
  * one that has nothing to say sleeps.
  */
-#include "serve/request.h"
+#include "serve/serve_request.h"
 
 #include "base/memory.h"
 

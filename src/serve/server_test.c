@@ -8,7 +8,7 @@
 #include "serve/serve_fixture.h"
 
 #include "base/memory.h"
-#include "serve/json.h"
+#include "serve/serve_body.h"
 #include "serve/server.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "store/tables.h"
+#include "store/store_columns.h"
 
 #include <sqlite3.h>
 

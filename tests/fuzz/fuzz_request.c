@@ -7,7 +7,7 @@
  */
 #include "base/memory.h"
 #include "serve/guard.h"
-#include "serve/json.h"
+#include "serve/serve_body.h"
 
 #include <string.h>
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/lab.h"
+
+/*
+ * Measurements of the parts: bench_engine.c (a model and its layers), bench_sim.c (the simulator),
+ * bench_codec.c (codecs), bench_allreduce.c (sums over all workers).
+ */
+
+/* The options of fast_bench_allreduce(). */
+extern const fast_part fast__bench_allreduce_part;
+
+/* Measure the multiply-adds that this core does at most, in operations (two each) per second.
+ * Takes about a tenth of a second. */
+double fast__peak_flops(void);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/child.h"
+#include "base/err.h"
+#include "fast/lab.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+/*
+ * The parts of a comparison, in the order in which it goes through them:
+ *
+ *   sweep.c    words of a user -> axes, and their combinations: the lines
+ *   compare.c  lines -> trials and runs, each with its command; the public calls
+ *   pool.c     runs -> processes, their lines -> measures and points
+ *   kept.c     runs that the store has from before
+ *   read.c     what a process prints -> numbers
+ *   judge.c    measures -> spreads and places
+ *   verdict.c  the same in words
+ *   report.c   all of it -> one HTML file; chart.c draws its pictures
+ */
+enum {
+    FAST_COMPARE_LINES_MAX = 256,
+    FAST_COMPARE_RUNS_MAX = 10000, /* of all lines, with trials */
+    FAST_COMPARE_JOBS_MAX = 64,
+    FAST_COMPARE_POINTS_MAX = 256, /* of a run: when they are all taken, every other goes */
+    FAST_COMPARE_TRIAL_SEED = 1000 /* of trials, and never of a run that is reported */
+};
+
+/* A list of texts that it owns; `items` ends with NULL. */
+typedef struct fast_words {
+    char **items;
+    int64_t count;
+    int64_t size; /* places of `items` */
+} fast_words;
+
+fast_err fast__words_add(fast_words *words, const char *text);
+fast_err fast__words_format(fast_words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void fast__words_fini(fast_words *words);
+/* The value of the last "name=value", or NULL. */
+const char *fast__words_value(const fast_words *words, const char *name);
+
+/* Append the values that a text stands for to `out`: a list at its commas, ranges spelled out.
+ * `option` says whether its values may hold commas of their own. FAST_EINVAL. */
+fast_err fast__sweep_values(const fast_option *option, const char *text, fast_words *out);
+
+/* One line: a value for each axis. */
+typedef struct fast_arm {
+    char *name;         /* what tells it apart */
+    fast_words options; /* "name=value" of the axes alone */
+} fast_arm;
+
+/* What a user's options stand for. */
+typedef struct fast_sweep {
+    fast_words job; /* "name=value": what all lines have in common */
+    fast_arm *arms; /* at least one */
+    int64_t arm_count;
+    fast_words *trials; /* each: "name=value" of the tuned options */
+    int64_t trial_count;
+} fast_sweep;
+
+fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
+void fast__sweep_close(fast_sweep *sweep);
+
+/* A run and what belongs to it. */
+typedef struct fast_bout {
+    fast_compared_run *view; /* in the line's `runs` or `trials` */
+    int64_t line;            /* index */
+    bool trial;
+    fast_words argv; /* of the process */
+    char *tuned;     /* "lr=0.1" */
+    char *command;   /* for people */
+    char *key;       /* the command as the store has it; NULL: not kept */
+    char error[256]; /* the last line of trouble; "" */
+    fast_compare_point *points;
+    int64_t thinned;     /* every 2^thinned-th evaluation is kept */
+    int64_t seen;        /* evaluations */
+    const char *outcome; /* what its result said: "done", ...; NULL before */
+} fast_bout;
+
+struct fast_compare {
+    fast_sweep sweep;
+    fast_compared *lines;
+    int64_t line_count;
+    fast_bout *bouts; /* trials of all lines, then runs of all lines */
+    int64_t bout_count;
+    fast_compared_run *views; /* in the same order: what callers see of them */
+    int64_t trial_count;      /* of a line */
+    int64_t seed_count;       /* runs of a line */
+    int64_t seed;             /* the first */
+    int64_t trial_seed;       /* of trials */
+    double holdout;
+    char *program;
+    char name[128];   /* of the comparison: batch_of of its runs */
+    char store[4096]; /* of the runs: "auto", "none" or a path */
+    bool named;       /* by the user: what is kept under the name is not run again */
+    int64_t jobs;
+    double target; /* 0: none */
+    char *verdict;
+    fast_compare_fn *watch; /* NULL: nobody does */
+    void *watch_ctx;
+    volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
+};
+
+/* Make the command of a bout, with what was tuned for its line. */
+fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_words *tuned,
+                         int64_t seed);
+/* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
+fast_err fast__compare_choose(fast_compare *compare, int64_t line);
+
+/* Runs of this comparison that are kept already: whole ones, by their command. */
+typedef struct fast_kept fast_kept;
+/* *out is NULL where there is nothing to look at. */
+fast_err fast__kept_open(const fast_compare *compare, fast_kept **out);
+/* Read a bout's result and curve if its command was kept; *found_out tells. */
+fast_err fast__kept_read(fast_kept *kept, fast_bout *bout, bool *found_out);
+void fast__kept_close(fast_kept *kept); /* NULL is allowed */
+
+/* Run all bouts. FAST_ECANCELED. */
+fast_err fast__pool_run(fast_compare *compare);
+/* Read a line of a process: a point, or the result. */
+fast_err fast__bout_read(fast_bout *bout, const char *line);
+fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point);
+
+/* A member of a flat JSON object: a number (NAN if there is none), or a text, cut to `size`. */
+double fast__read_number(const char *object, const char *key);
+bool fast__read_text(const char *object, const char *key, char *text, size_t size);
+/* All measures, and a point. */
+void fast__read_measures(const char *object, fast_compare_measures *out);
+void fast__read_point(const char *object, fast_compare_point *out);
+
+/* True for a run that was measured to its end. */
+bool fast__run_is_whole(const fast_compared_run *run);
+/* Median, least and largest of values that are not NAN. */
+fast_spread fast__spread_of(double *values, int64_t count);
+/* True if `a` is better than `b` beyond their spreads. */
+bool fast__line_beats(const fast_compared *a, const fast_compared *b);
+/* Spreads, order and places of all lines; then the verdict. */
+fast_err fast__judge(fast_compare *compare);
+fast_err fast__verdict(fast_compare *compare);
+
+/* Numbers for people: "3.2 s", "41.0 ms", "1.2 GB", "never", "-". */
+void fast__people_time(double seconds, char text[32]);
+void fast__people_bytes(double bytes, char text[32]);
+/* Times as "median (min to max)"; the median alone where all are equal. */
+void fast__people_times(const fast_spread *spread, char text[96]);
+
+/* Text with the characters that HTML knows replaced; control characters become spaces. */
+void fast__html_text(FILE *out, const char *text);
+/* The whole page. */
+void fast__report_write(const fast_compare *compare, const char *command, FILE *out);

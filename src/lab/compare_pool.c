@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs of a comparison as processes, a few at a time.
+ *
+ * Trials of all lines come first; the runs of a line wait until its trials have ended and something
+ * was chosen. A process prints a line of JSON for each evaluation (--log /dev/stdout) and one for
+ * the result; what it says on standard error last is the reason where it fails. When points of a
+ * run fill their room every other one is dropped, and from then on every other evaluation is left
+ * out: curves keep their shape in bounded memory.
+ *
+ * The time that is left is estimated from the mean of the runs that have ended: those that run are
+ * taken as half done.
+ */
+#include "lab/compare.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TELL_NS  INT64_C(100000000)  /* between two looks at the progress */
+#define GRACE_NS INT64_C(5000000000) /* for a process that is asked to end */
+
+/* The processes and what they run. */
+typedef struct pool {
+    fast_compare *compare;
+    fast_child *children[FAST_COMPARE_JOBS_MAX]; /* NULL: free */
+    fast_bout *bouts[FAST_COMPARE_JOBS_MAX];
+    int64_t begun_ns[FAST_COMPARE_JOBS_MAX]; /* when it was started */
+    int64_t running;
+    int64_t done;    /* bouts that have ended */
+    int64_t timed;   /* of them, those that ran */
+    int64_t sum_ns;  /* of their times */
+    fast_kept *kept; /* what the store has from before; or NULL */
+    int64_t told_ns; /* when the watcher was told last */
+} pool;
+
+static bool is_waiting(const fast_bout *bout)
+{
+    return strcmp(bout->view->status, "waiting") == 0;
+}
+
+static void tell(pool *p, const fast_bout *ended)
+{
+    fast_compare *compare = p->compare;
+    const double mean = p->timed > 0 ? (double)p->sum_ns * 1e-9 / (double)p->timed : NAN;
+    const double left = (double)(compare->bout_count - p->done) - 0.5 * (double)p->running;
+
+    p->told_ns = fast__clock_ns();
+    if (!compare->watch)
+        return;
+    compare->watch(compare->watch_ctx, &(fast_compare_progress){
+                                           .runs_done = p->done,
+                                           .runs_count = compare->bout_count,
+                                           .running = p->running,
+                                           .seconds_left = mean * left / (double)compare->jobs,
+                                           .line = ended ? compare->lines[ended->line].name : NULL,
+                                           .run = ended ? ended->view : NULL,
+                                           .trial = ended && ended->trial,
+                                       });
+}
+
+/* After the last trial of a line: choose. What then cannot run has ended too. */
+static fast_err look_at_trials(pool *p, int64_t line)
+{
+    fast_compare *compare = p->compare;
+
+    for (int64_t i = 0; i < compare->bout_count; i++) {
+        const fast_bout *b = &compare->bouts[i];
+        const char *status = b->view->status;
+
+        if (b->line == line && b->trial &&
+            (strcmp(status, "waiting") == 0 || strcmp(status, "running") == 0))
+            return FAST_OK;
+    }
+    FAST_TRY(fast__compare_choose(compare, line));
+    for (int64_t i = 0; i < compare->bout_count; i++) {
+        const fast_bout *b = &compare->bouts[i];
+
+        if (b->line != line || b->trial || is_waiting(b))
+            continue;
+        p->done++;
+        tell(p, b);
+    }
+    return FAST_OK;
+}
+
+/* A bout has ended as `status` says. */
+static fast_err end(pool *p, fast_bout *bout, const char *status)
+{
+    bout->view->status = status;
+    bout->view->error = bout->error[0] ? bout->error : NULL;
+    p->done++;
+    tell(p, bout);
+    return bout->trial && !p->compare->canceled ? look_at_trials(p, bout->line) : FAST_OK;
+}
+
+/* The next bout that can run, or NULL. */
+static fast_bout *next_bout(const fast_compare *compare)
+{
+    for (int64_t i = 0; i < compare->bout_count; i++) {
+        fast_bout *b = &compare->bouts[i];
+
+        if (is_waiting(b) && b->argv.count > 0)
+            return b;
+    }
+    return NULL;
+}
+
+static fast_err start_some(pool *p)
+{
+    fast_compare *compare = p->compare;
+
+    for (int64_t i = 0; i < compare->jobs && !compare->canceled; i++) {
+        fast_bout *bout = p->children[i] ? NULL : next_bout(compare);
+
+        bool found = false;
+        if (!bout)
+            continue;
+        FAST_TRY(fast__kept_read(p->kept, bout, &found));
+        if (found) {
+            FAST_TRY(end(p, bout, bout->outcome));
+            i--; /* the place is still free */
+            continue;
+        }
+        const fast_child_options options = { .argv = (const char *const *)bout->argv.items };
+        const fast_err err = fast__child_start(&options, &p->children[i]);
+        if (err == FAST_ENOMEM)
+            return err;
+        if (err) {
+            snprintf(bout->error, sizeof bout->error, "%.255s", fast_error_detail());
+            FAST_TRY(end(p, bout, "failed"));
+            continue;
+        }
+        bout->view->status = "running";
+        p->bouts[i] = bout;
+        p->begun_ns[i] = fast__clock_ns();
+        p->running++;
+    }
+    return FAST_OK;
+}
+
+/* When the room is full, every other point goes. */
+fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point)
+{
+    fast_compared_run *view = bout->view;
+
+    if (!isfinite(point->time_s) ||
+        (!isfinite(point->test_accuracy) && !isfinite(point->test_loss)))
+        return FAST_OK;
+    if (!bout->points) { /* and one for the end, which is never left out */
+        FAST_TRY(fast__alloc("points of a run", FAST_COMPARE_POINTS_MAX + 1, sizeof *bout->points,
+                             &bout->points));
+        view->points = bout->points;
+    }
+    if (bout->seen++ % (INT64_C(1) << bout->thinned) != 0)
+        return FAST_OK;
+    if (view->point_count == FAST_COMPARE_POINTS_MAX) {
+        for (int64_t i = 0; i < FAST_COMPARE_POINTS_MAX / 2; i++)
+            bout->points[i] = bout->points[2 * i];
+        view->point_count = FAST_COMPARE_POINTS_MAX / 2;
+        bout->thinned++;
+    }
+    bout->points[view->point_count++] = *point;
+    return FAST_OK;
+}
+
+fast_err fast__bout_read(fast_bout *bout, const char *line)
+{
+    fast_compare_point point;
+
+    fast__read_point(line, &point);
+    char stop[32];
+    if (!fast__read_text(line, "stop", stop, sizeof stop))
+        return fast__bout_point(bout, &point);
+    fast__read_measures(line, &bout->view->measures);
+    if (strcmp(stop, "diverged") == 0)
+        snprintf(bout->error, sizeof bout->error, "diverged: the loss is not a finite number");
+    bout->outcome = strcmp(stop, "target") == 0     ? "target"
+                    : strcmp(stop, "diverged") == 0 ? "diverged"
+                    : strcmp(stop, "canceled") == 0 ? "canceled"
+                                                    : "done";
+    /* The end of a curve is never thinned out. A run that reached its target may still wait for
+       workers that have not noticed: its curve ends at the target. */
+    if (isfinite(bout->view->measures.time_to_target_s))
+        point.time_s = bout->view->measures.time_to_target_s;
+    const int64_t count = bout->view->point_count;
+    if (count > 0 && bout->points[count - 1].samples < point.samples &&
+        (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
+        bout->points[bout->view->point_count++] = point;
+    return FAST_OK;
+}
+
+/* Trouble is the last line of standard error; "fast: " in front of it is ours. */
+static void read_trouble(fast_bout *bout, const char *line)
+{
+    if (line[0] && strncmp(line, "note: ", 6) != 0)
+        snprintf(bout->error, sizeof bout->error, "%.255s",
+                 strncmp(line, "fast: ", 6) == 0 ? line + 6 : line);
+}
+
+static fast_err end_child(pool *p, int64_t i, const fast_child_event *event)
+{
+    fast_bout *bout = p->bouts[i];
+    const char *status = bout->outcome ? bout->outcome : "failed";
+
+    fast__child_free(p->children[i]);
+    p->children[i] = NULL;
+    p->running--;
+    p->timed++;
+    p->sum_ns += fast__clock_ns() - p->begun_ns[i];
+    if (p->compare->canceled && strcmp(status, "failed") == 0)
+        status = "canceled";
+    if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0)
+        bout->error[0] = '\0';
+    else if (!bout->error[0] && event->signal)
+        snprintf(bout->error, sizeof bout->error, "ended by signal %d (%s)", event->signal,
+                 strsignal(event->signal));
+    else if (!bout->error[0])
+        snprintf(bout->error, sizeof bout->error, "ended with code %d and no result", event->code);
+    return end(p, bout, status);
+}
+
+/* Ask all children to end, and wait for them; what has not ended then was canceled. */
+static void stop_all(pool *p)
+{
+    for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++)
+        if (p->children[i])
+            fast__child_terminate(p->children[i]);
+    for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++) {
+        if (!p->children[i])
+            continue;
+        fast__child_stop(p->children[i], GRACE_NS);
+        fast__child_free(p->children[i]);
+        p->children[i] = NULL;
+        p->bouts[i]->view->status = "canceled";
+    }
+    for (int64_t i = 0; i < p->compare->bout_count; i++)
+        if (is_waiting(&p->compare->bouts[i]))
+            p->compare->bouts[i].view->status = "canceled";
+    p->running = 0;
+}
+
+fast_err fast__pool_run(fast_compare *compare)
+{
+    pool *p;
+    int64_t which = -1;
+    fast_err err = FAST_OK;
+
+    FAST_TRY(fast__alloc("processes", 1, sizeof *p, &p));
+    p->compare = compare;
+    err = fast__kept_open(compare, &p->kept);
+    tell(p, NULL);
+    while (!err && !compare->canceled && p->done < compare->bout_count) {
+        fast_child_event event;
+
+        err = start_some(p);
+        if (err || p->running == 0)
+            continue;
+        const fast_err got = fast__child_next(p->children, compare->jobs, TELL_NS, &which, &event);
+        if (got == FAST_OK && event.kind == FAST_CHILD_OUT)
+            err = fast__bout_read(p->bouts[which], event.line);
+        else if (got == FAST_OK && event.kind == FAST_CHILD_ERR)
+            read_trouble(p->bouts[which], event.line);
+        else if (got == FAST_OK)
+            err = end_child(p, which, &event);
+        else if (got != FAST_ETIMEDOUT)
+            err = got;
+        if (fast__clock_ns() - p->told_ns >= TELL_NS)
+            tell(p, NULL);
+    }
+    stop_all(p);
+    fast__kept_close(p->kept);
+    fast__free(p);
+    if (!err && compare->canceled)
+        err = fast__fail(FAST_ECANCELED, "the comparison was stopped");
+    return err;
+}
