@@ -1,131 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing JSON (RFC 8259), one object a line. Bytes that are not valid
- * UTF-8 (from file names) are replaced, so that the line always parses.
+ * JSON of commands, by jansson: one object a line. Numbers are rounded to 9 digits, and whole ones
+ * are printed without a point. Bytes of texts that are not UTF-8 (from file names) are replaced, so
+ * that the line always parses.
  */
 #include "cli_json.h"
 
+#include "cli.h"
+
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
-/* Bytes of the UTF-8 sequence at `s`, or 0 if it is not one. */
-static int sequence_length(const unsigned char *s)
+static void put(cli_json *json, const char *key, json_t *value)
 {
-    if (s[0] < 0x80)
-        return 1;
-    const int length = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return length;
+    if (json_object_set_new(json->object, key, value) == 0)
+        return;
+    json_decref(json->object);
+    json->object = NULL;
 }
 
-static void put_text(FILE *file, const char *text)
+static void put_number(cli_json *json, const char *key, double value)
 {
-    fputc('"', file);
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const int length = sequence_length(s);
-        if (length == 0)
-            fputs("\\ufffd", file);
-        else if (*s == '"' || *s == '\\')
-            fprintf(file, "\\%c", *s);
-        else if (*s < 0x20)
-            fprintf(file, "\\u%04x", *s);
-        else
-            fwrite(s, 1, (size_t)length, file);
-        s += length ? length : 1;
-    }
-    fputc('"', file);
-}
-
-static void put_key(cli_json *json, const char *key)
-{
-    fputs(json->first ? "" : ", ", json->out);
-    json->first = false;
-    put_text(json->out, key);
-    fputs(": ", json->out);
+    if (!isfinite(value))
+        put(json, key, json_null());
+    else if (fabs(value) < 1e15 && value == floor(value))
+        put(json, key, json_integer((json_int_t)value));
+    else
+        put(json, key, json_real(value));
 }
 
 void cli_json_begin(cli_json *json, FILE *out)
 {
-    *json = (cli_json){ out, true };
-    fputc('{', out);
+    *json = (cli_json){ out, json_object() };
 }
 
 void cli_json_text(cli_json *json, const char *key, const char *value)
 {
-    put_key(json, key);
-    if (value)
-        put_text(json->out, value);
-    else
-        fputs("null", json->out);
+    const size_t size = value ? fast_text_utf8(value, NULL, 0) + 1 : 0;
+    char *clean = value ? malloc(size) : NULL;
+
+    if (clean)
+        fast_text_utf8(value, clean, size);
+    put(json, key, value ? json_string(clean) : json_null());
+    free(clean);
 }
 
 void cli_json_int(cli_json *json, const char *key, int64_t value)
 {
-    put_key(json, key);
-    fprintf(json->out, "%lld", (long long)value);
-}
-
-static void put_real(FILE *file, double value)
-{
-    if (isfinite(value))
-        fprintf(file, "%.9g", value);
-    else
-        fputs("null", file);
+    put(json, key, json_integer(value));
 }
 
 void cli_json_real(cli_json *json, const char *key, double value)
 {
-    put_key(json, key);
-    put_real(json->out, value);
-}
+    char digits[32];
 
-void cli_json_ints(cli_json *json, const char *key, const int64_t *values, int64_t count)
-{
-    put_key(json, key);
-    for (int64_t i = 0; i < count; i++)
-        fprintf(json->out, "%s%lld", i ? ", " : "[", (long long)values[i]);
-    fputs(count ? "]" : "[]", json->out);
-}
-
-void cli_json_reals(cli_json *json, const char *key, const double *values, int64_t count)
-{
-    put_key(json, key);
-    fputc('[', json->out);
-    for (int64_t i = 0; i < count; i++) {
-        fputs(i ? ", " : "", json->out);
-        put_real(json->out, values[i]);
-    }
-    fputc(']', json->out);
+    snprintf(digits, sizeof digits, "%.9g", value);
+    put_number(json, key, strtod(digits, NULL));
 }
 
 void cli_json_bool(cli_json *json, const char *key, bool value)
 {
-    put_key(json, key);
-    fputs(value ? "true" : "false", json->out);
+    put(json, key, json_boolean(value));
+}
+
+void cli_json_date(cli_json *json, const char *key, double value)
+{
+    put_number(json, key, round(value * 1000) / 1000);
 }
 
 void cli_json_raw(cli_json *json, const char *key, const char *value)
 {
-    put_key(json, key);
-    fputs(value ? value : "null", json->out);
+    json_t *tree = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+
+    put(json, key, tree ? tree : json_null());
 }
 
 void cli_json_hash(cli_json *json, const char *key, uint64_t value)
 {
     char text[17];
+
     snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
     cli_json_text(json, key, value ? text : NULL);
 }
 
 void cli_json_end(cli_json *json)
 {
-    fputs("}\n", json->out);
+    if (!json->object || json_dumpf(json->object, json->out, CLI_JSON_FLAGS) != 0)
+        cli_fail(CLI_FAILED, "out of memory");
+    else
+        fputc('\n', json->out);
     fflush(json->out);
+    json_decref(json->object);
+    json->object = NULL;
 }

@@ -42,20 +42,13 @@ bool cli_has_color(FILE *file)
 
 void cli_put_quoted(FILE *file, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=./:,+@%";
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        fputs(word, file);
-        return;
-    }
-    fputc('\'', file);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'')
-            fputs("'\\''", file);
-        else
-            fputc(*c, file);
-    }
-    fputc('\'', file);
+    const size_t size = fast_text_quote(word, NULL, 0) + 1;
+    char *text = malloc(size);
+
+    if (text)
+        fast_text_quote(word, text, size);
+    fputs(text ? text : word, file);
+    free(text);
 }
 
 /* Levenshtein's distance, of words of at most 63 bytes; longer ones are never close. */

@@ -31,26 +31,6 @@ static fast_err text_copy(const char *text, char **out)
     return FAST_OK;
 }
 
-/* A word as a shell reads it back. */
-static void put_quoted(FILE *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=./:,+@%";
-
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*c, out);
-    }
-    fputc('\'', out);
-}
-
 /* "lr=0.1" of "lr=0.1", NULL; several with spaces. */
 static fast_err join(const fast_words *words, char **out)
 {
@@ -84,22 +64,24 @@ static fast_err add_flags(fast_words *argv, const fast_words *options)
     return FAST_OK;
 }
 
-/* "fast" and the words from the second on, as a shell reads them back. */
+/* "fast" and the words from the second on, quoted for a shell. */
 static fast_err quote(const fast_words *argv, char **out)
 {
-    size_t size;
-    FILE *text = open_memstream(out, &size);
+    static const char program[] = "fast";
+    size_t size = sizeof program, used = sizeof program - 1;
+    char *text;
 
-    if (!text)
-        return fast__fail(FAST_ENOMEM, "no memory for a command");
-    fputs("fast", text);
+    for (int64_t i = 1; i < argv->count; i++)
+        size += 1 + fast_text_quote(argv->items[i], NULL, 0);
+    FAST_TRY(fast__alloc("a command", (int64_t)size, 1, &text));
+    memcpy(text, program, sizeof program);
     for (int64_t i = 1; i < argv->count; i++) {
-        fputc(' ', text);
-        put_quoted(text, argv->items[i]);
+        text[used++] = ' ';
+        used += fast_text_quote(argv->items[i], text + used, size - used);
     }
-    const bool failed = ferror(text) != 0;
-    return fclose(text) != 0 || failed ? fast__fail(FAST_ENOMEM, "no memory for a command")
-                                       : FAST_OK;
+    FAST_ASSERT(used + 1 == size);
+    *out = text;
+    return FAST_OK;
 }
 
 /* Flags that a person who repeats the run does not need: where its lines go, and how it is kept. */
@@ -346,7 +328,7 @@ static fast_err make_bouts(fast_compare *compare)
         b->view->status = "waiting";
         b->view->tuned = "";
         b->view->seed = trial ? compare->trial_seed : compare->seed + number;
-        fast__read_measures("", &b->view->measures); /* nothing yet */
+        fast__read_measures(NULL, &b->view->measures); /* nothing yet */
         if (trial || trials == 0)
             FAST_TRY(fast__bout_make(compare, b, trial ? &compare->sweep.trials[number] : NULL,
                                      b->view->seed));
@@ -469,8 +451,8 @@ void fast_compare_close(fast_compare *compare)
     for (int64_t i = 0; compare->bouts && i < compare->bout_count; i++) {
         fast__words_fini(&compare->bouts[i].argv);
         fast__free(compare->bouts[i].tuned);
-        free(compare->bouts[i].command); /* of open_memstream() */
-        free(compare->bouts[i].key);
+        fast__free(compare->bouts[i].command);
+        fast__free(compare->bouts[i].key);
         fast__free(compare->bouts[i].points);
     }
     fast__free(compare->bouts);

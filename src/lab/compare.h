@@ -3,6 +3,7 @@
 
 #include "base/child.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "fast/lab.h"
 
 #include <signal.h>
@@ -124,12 +125,9 @@ fast_err fast__pool_run(fast_compare *compare);
 fast_err fast__bout_read(fast_bout *bout, const char *line);
 fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point);
 
-/* A member of a flat JSON object: a number (NAN if there is none), or a text, cut to `size`. */
-double fast__read_number(const char *object, const char *key);
-bool fast__read_text(const char *object, const char *key, char *text, size_t size);
-/* All measures, and a point. */
-void fast__read_measures(const char *object, fast_compare_measures *out);
-void fast__read_point(const char *object, fast_compare_point *out);
+/* Read all measures, or a point, from a JSON object; NULL gives NAN everywhere. */
+void fast__read_measures(const json_t *object, fast_compare_measures *out);
+void fast__read_point(const json_t *object, fast_compare_point *out);
 
 /* True for a run that was measured to its end. */
 bool fast__run_is_whole(const fast_compared_run *run);

@@ -166,30 +166,48 @@ fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point)
     return FAST_OK;
 }
 
-fast_err fast__bout_read(fast_bout *bout, const char *line)
+/* Take a result that stopped as `stop` says. */
+static void take_result(fast_bout *bout, const json_t *object, const char *stop)
 {
+    static const char *const outcomes[] = { "target", "diverged", "canceled" };
+    fast_compared_run *view = bout->view;
     fast_compare_point point;
 
-    fast__read_point(line, &point);
-    char stop[32];
-    if (!fast__read_text(line, "stop", stop, sizeof stop))
-        return fast__bout_point(bout, &point);
-    fast__read_measures(line, &bout->view->measures);
+    fast__read_point(object, &point);
+    fast__read_measures(object, &view->measures);
     if (strcmp(stop, "diverged") == 0)
         snprintf(bout->error, sizeof bout->error, "diverged: the loss is not a finite number");
-    bout->outcome = strcmp(stop, "target") == 0     ? "target"
-                    : strcmp(stop, "diverged") == 0 ? "diverged"
-                    : strcmp(stop, "canceled") == 0 ? "canceled"
-                                                    : "done";
+    bout->outcome = "done";
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
+        if (strcmp(stop, outcomes[i]) == 0)
+            bout->outcome = outcomes[i];
     /* The end of a curve is never thinned out. A run that reached its target may still wait for
        workers that have not noticed: its curve ends at the target. */
-    if (isfinite(bout->view->measures.time_to_target_s))
-        point.time_s = bout->view->measures.time_to_target_s;
-    const int64_t count = bout->view->point_count;
-    if (count > 0 && bout->points[count - 1].samples < point.samples &&
+    if (isfinite(view->measures.time_to_target_s))
+        point.time_s = view->measures.time_to_target_s;
+    if (view->point_count > 0 && bout->points[view->point_count - 1].samples < point.samples &&
         (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
-        bout->points[bout->view->point_count++] = point;
-    return FAST_OK;
+        bout->points[view->point_count++] = point;
+}
+
+fast_err fast__bout_read(fast_bout *bout, const char *line)
+{
+    json_t *object = NULL;
+    fast_err err = fast__json_read("a line of a run", line, strlen(line), &object);
+
+    if (err)
+        return err == FAST_EFORMAT ? FAST_OK : err;
+    const char *stop = json_string_value(json_object_get(object, "stop"));
+    if (stop) {
+        take_result(bout, object, stop);
+    } else {
+        fast_compare_point point;
+
+        fast__read_point(object, &point);
+        err = fast__bout_point(bout, &point);
+    }
+    json_decref(object);
+    return err;
 }
 
 /* Trouble is the last line of standard error; "fast: " in front of it is ours. */

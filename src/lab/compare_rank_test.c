@@ -191,34 +191,40 @@ static void wrong_model(void **state)
     fast_compare_close(compare);
 }
 
+/* Lines of a process: points, then a result; anything else is not counted. */
 static void json_lines(void **state)
 {
     (void)state;
-    static const char line[] = "{\"a\": \"x\\\"y, \\\"b\\\": 3\", \"list\": [1, {\"b\": 7}, 2], "
-                               "\"b\": -1.5e2, \"n\": null, \"stop\": \"target\"}";
-    char text[32];
-
-    assert_true(fast__read_number(line, "b") == -150);
-    assert_true(isnan(fast__read_number(line, "n")));
-    assert_true(isnan(fast__read_number(line, "a")));
-    assert_true(isnan(fast__read_number(line, "list")));
-    assert_true(fast__read_text(line, "stop", text, sizeof text));
-    assert_string_equal(text, "target");
-    assert_true(fast__read_text(line, "a", text, 4));
-    assert_string_equal(text, "x\"y");
-    assert_false(fast__read_text(line, "b", text, sizeof text));
+    static const char line[] = "{\"a\": \"x\\\"y, \\\"lr\\\": 3\", \"list\": [1, {\"lr\": 7}, 2], "
+                               "\"lr\": -1.5e2, \"samples\": null, \"steps\": \"3\", "
+                               "\"stop\": \"target\"}";
     static const char *const bad[] = { "",
                                        "{",
                                        "[]",
-                                       "{\"b",
-                                       "{\"b\"",
-                                       "{\"b\":",
-                                       "{\"b\" 1}",
+                                       "{\"stop",
+                                       "{\"stop\"",
+                                       "{\"stop\":",
+                                       "{\"stop\" \"done\"}",
                                        "{\"a\": [1, 2",
-                                       "x {\"b\": 1}",
+                                       "x {\"stop\": \"done\"}",
                                        "{\"a\": \"\\" };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_true(isnan(fast__read_number(bad[i], "b")));
+    fast_compare *compare = make("system=bsp,ssp", "target=0.9");
+    fast_bout *bout = &compare->bouts[0];
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(fast__bout_read(bout, bad[i]), FAST_OK);
+        assert_null(bout->outcome);
+        assert_int_equal(bout->view->point_count, 0);
+    }
+    assert_int_equal(fast__bout_read(bout, "{\"time_s\": 1, \"test_loss\": 2}"), FAST_OK);
+    assert_int_equal(bout->view->point_count, 1);
+    assert_true(bout->points[0].test_loss == 2 && isnan(bout->points[0].samples));
+    assert_int_equal(fast__bout_read(bout, line), FAST_OK);
+    assert_string_equal(bout->outcome, "target");
+    assert_true(bout->view->measures.lr == -150);
+    assert_true(isnan(bout->view->measures.samples));
+    assert_true(isnan(bout->view->measures.steps));
+    fast_compare_close(compare);
 }
 
 int main(void)

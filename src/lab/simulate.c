@@ -191,17 +191,15 @@ fast_err fast__simulate_shrink(const fast_simulate_outcome *outcome, char **text
     return err;
 }
 
-/* One word of a command, in quotes where a shell wants them. */
+/* Append one word of a command, quoted for a shell; it is left out if it does not fit. */
 static void put_word(char *text, size_t size, const char *word)
 {
-    size_t used = strlen(text);
-    const bool plain = word[0] && strpbrk(word, " ;|>#'\"\\$&*?()<\n\t") == NULL;
-    if (used + 1 < size)
-        used += (size_t)snprintf(text + used, size - used, " %s", plain ? word : "'");
-    for (const char *c = word; !plain && *c && used + 6 < size; c++)
-        used += (size_t)snprintf(text + used, size - used, *c == '\'' ? "'\\''" : "%c", *c);
-    if (!plain && used + 2 < size)
-        snprintf(text + used, size - used, "'");
+    const size_t used = strlen(text);
+
+    if (used + 1 + fast_text_quote(word, NULL, 0) >= size)
+        return;
+    text[used] = ' ';
+    fast_text_quote(word, text + used + 1, size - used - 1);
 }
 
 static void put_flag(char *text, size_t size, const char *flag, const char *value,

@@ -14,6 +14,7 @@
 #include "rule/schedule.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 /*
  * What the files of a run share. The way of a run through this folder:
@@ -29,7 +30,7 @@
  *   checkpoint.c  a run -> file -> the same run, to the bit
  *   weights.c     the weights alone, as safetensors
  *   result.c      what was measured; forecast.c: what a step should take
- *   json.c        the same, the options and the machine as JSON
+ *   run_json.c    the result, the options and the machine as JSON
  *   keep.c        a run -> the store, by a thread of its own
  *   predict.c     outputs for the caller's samples
  *   parts.c       every registry as one kind of list; features.c: what this build has
@@ -237,10 +238,13 @@ void fast__run_measure(fast_run *run);
 void fast__run_measure_all(fast_run *run);
 
 /* JSON of a run, as text that the caller frees with fast__free(): its result, its options as they
- * were resolved, the machine with the versions of libraries; json.c. */
+ * were resolved, the machine with the versions of libraries; run_json.c. */
 fast_err fast__run_json_result(const fast_run *run, char **out);
 fast_err fast__run_json_options(const fast_run *run, char **out);
 fast_err fast__run_json_machine(char **out);
+/* Write the line of --log for an evaluation; `several` adds the measures of several workers.
+ * FAST_EIO, FAST_ENOMEM. */
+fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);

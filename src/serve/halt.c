@@ -78,7 +78,7 @@ static bool send_signal(int fd, int number)
 void fast__serve_stop(fast_server *server, fast_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     bool again = false;
     int fd;
 
@@ -101,8 +101,8 @@ void fast__serve_stop(fast_server *server, fast_request *request, int64_t id)
         *halt = (serve_halt){ .run = id, .fd = fd, .since = server->ticked };
     else
         close(fd);
-    fast__page_format(&text, "{\"stopping\":%lld}", (long long)id);
-    fast__reply(request, 202, "application/json", &text);
+    fast__json_set(&answer, "stopping", json_integer(id));
+    fast__reply_json(request, 202, &answer);
 }
 
 void fast__halt_tick(fast_server *server, int64_t now)

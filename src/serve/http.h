@@ -61,7 +61,9 @@ fast_http_access fast__request_access(const fast_request *request);
 /* Answer with a text of a type, which is taken. A text for which memory was missing becomes an
  * error. */
 void fast__reply(fast_request *request, int status, const char *type, fast_page *take);
-/* {"error": sentence}. */
+/* Answer with JSON; *move is freed and becomes NULL. NULL becomes the error "out of memory". */
+void fast__reply_json(fast_request *request, int status, json_t **move);
+/* Answer with {"error": sentence}. */
 void fast__reply_error(fast_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same for a failed call of the library: 400, 404, 409, 503 or 500 by its code. */

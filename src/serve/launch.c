@@ -176,7 +176,7 @@ static fast_err begin(fast_server *server, fast_request *request, serve_launch *
     FAST_TRY(add_word(launch, "%s%s", "train", ""));
     FAST_TRY(add_word(launch, "%s%s", "--quiet", ""));
     FAST_TRY(add_word(launch, "--%s=%s", "store", server->path));
-    FAST_TRY(fast__json_launch(body, size, on_option, on_tag, launch));
+    FAST_TRY(fast__body_launch(body, size, on_option, on_tag, launch));
     FAST_TRY(fast_store_list(server->store, &(fast_store_query){ .sort = "-id", .limit = 1 },
                              take_id, &launch->newest, NULL));
     launch->began = fast__clock_ns();
@@ -238,7 +238,7 @@ static int64_t find_run(fast_server *server, const serve_launch *launch)
 static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
 {
     fast_request *request = launch->request;
-    fast_page text = { .bytes = NULL };
+    json_t *answer;
     fast_store *store = NULL;
     fast_err err = FAST_OK;
 
@@ -252,8 +252,9 @@ static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
         fast__reply_err(request, err);
         return;
     }
-    fast__page_format(&text, "{\"id\":%lld}", (long long)run);
-    fast__reply(request, 201, "application/json", &text);
+    answer = json_object();
+    fast__json_set(&answer, "id", json_integer(run));
+    fast__reply_json(request, 201, &answer);
 }
 
 /* It ended without a run: its last line says why. */

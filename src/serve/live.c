@@ -155,13 +155,15 @@ static fast_err put_event(void *ctx, const void *row)
     event_writer *writer = ctx;
     const fast_stored_event *event = row;
     fast_page piece = { .bytes = NULL };
+    json_t *object;
 
     if (writer->left-- == 0) {
         writer->run->live.again = true;
         return FAST_ECANCELED;
     }
     writer->run->event = event->seq;
-    fast__serve_row(&piece, FAST_STORE_EVENTS, event, false);
+    object = fast__serve_row(FAST_STORE_EVENTS, event);
+    fast__page_json(&piece, &object);
     say(writer->run, writer->text, "event", &piece);
     return FAST_OK;
 }
@@ -176,18 +178,18 @@ static fast_err say_events(run_live *r, fast_page *text)
 }
 
 /* The run's row. */
-typedef struct row_writer {
-    run_live *run;   /* whose it is */
-    fast_page *text; /* where to */
-} row_writer;
+typedef struct run_row {
+    run_live *run;  /* whose it is */
+    json_t *object; /* the row */
+} run_row;
 
-static fast_err put_run(void *ctx, const void *row)
+static fast_err take_run(void *ctx, const void *row)
 {
-    row_writer *writer = ctx;
+    run_row *taken = ctx;
     const fast_stored_run *run = row;
 
-    snprintf(writer->run->status, sizeof writer->run->status, "%s", run->status);
-    fast__serve_run_row(writer->run->live.server, writer->text, run);
+    snprintf(taken->run->status, sizeof taken->run->status, "%s", run->status);
+    taken->object = fast__serve_run_row(taken->run->live.server, run);
     return FAST_OK;
 }
 
@@ -197,9 +199,9 @@ static fast_err say_whole(run_live *r, fast_page *text, int which)
     fast_server *server = r->live.server;
     const int64_t now = fast__clock_ns();
     fast_page piece = { .bytes = NULL };
-    row_writer writer = { r, &piece };
+    run_row row = { r, NULL };
+    fast_err err = FAST_OK;
     uint64_t hash;
-    fast_err err;
 
     if (r->sent[which] > 0 && now - r->sent[which] < wholes[which].pause &&
         strcmp(r->status, "running") == 0) {
@@ -207,11 +209,13 @@ static fast_err say_whole(run_live *r, fast_page *text, int which)
         return FAST_OK;
     }
     if (which == WHOLE_RUN)
-        err = fast_store_find(server->store, r->run, put_run, &writer);
+        err = fast_store_find(server->store, r->run, take_run, &row);
     else if (which == WHOLE_SPANS)
-        err = fast__serve_span_rows(server, &piece, r->run, SPANS_MAX);
+        row.object = fast__serve_span_rows(server, r->run, SPANS_MAX);
     else
-        err = fast__serve_rows(server, &piece, wholes[which].table, r->run);
+        row.object = fast__serve_rows(server, wholes[which].table, r->run);
+    if (!err)
+        fast__page_json(&piece, &row.object);
     if (err || piece.failed) {
         fast__page_fini(&piece);
         return err;
@@ -257,10 +261,10 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
             r->ended = true;
         } else if (!live->again && strcmp(r->status, "running") != 0) {
             fast_page piece = { .bytes = NULL };
+            json_t *object = json_object();
 
-            fast__page_add(&piece, "{");
-            fast__page_pair(&piece, "status", r->status);
-            fast__page_add(&piece, "}");
+            fast__json_set(&object, "status", fast__json_text(r->status));
+            fast__page_json(&piece, &object);
             say(r, text, "end", &piece);
             r->ended = true;
         }

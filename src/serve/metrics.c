@@ -101,23 +101,14 @@ static fast_err series_add(series *s, const fast_stored_metric *row)
     return FAST_OK;
 }
 
-/* Rows `from` to `to` of a column, with commas between and after the one before `from`. */
-static void put_values(fast_page *text, const series *s, const fast_column *column, int i,
-                       int64_t from, int64_t to)
+/* Rows `from` to `to` of a column as an array. */
+static json_t *values_of(const series *s, int column, int64_t from, int64_t to)
 {
-    for (int64_t k = from; k < to; k++) {
-        const double value = s->values[i][k];
-        char digits[32];
-        int size;
+    json_t *array = json_array();
 
-        if (!isfinite(value))
-            size = snprintf(digits, sizeof digits, k ? ",null" : "null");
-        else if (column->kind == FAST_COLUMN_INT)
-            size = snprintf(digits, sizeof digits, k ? ",%lld" : "%lld", (long long)value);
-        else
-            size = snprintf(digits, sizeof digits, k ? ",%.9g" : "%.9g", value);
-        fast__page_put(text, digits, (size_t)size);
-    }
+    for (int64_t k = from; k < to; k++)
+        fast__json_append(&array, fast__json_real(s->values[column][k]));
+    return array;
 }
 
 /* Thins rows out on their way into a series. */
@@ -203,21 +194,17 @@ static fast_err read_slice(fast_server *server, int64_t run, int64_t max, thinne
     return FAST_OK;
 }
 
-/* All columns at once, for what is short. */
+/* All columns at once, for few rows. */
 static void put_series(fast_page *text, const series *s)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
+    json_t *object = json_object();
 
-    fast__page_add(text, "{");
-    for (int i = 0; i < COLUMNS; i++) {
-        fast__page_key(text, columns[i].name);
-        fast__page_add(text, "[");
-        if (s->values[i])
-            put_values(text, s, &columns[i], i, 0, s->count);
-        fast__page_add(text, "]");
-    }
-    fast__page_add(text, "}");
+    for (int i = 0; i < COLUMNS; i++)
+        fast__json_set(&object, columns[i].name,
+                       s->values[i] ? values_of(s, i, 0, s->count) : json_array());
+    fast__page_json(text, &object);
 }
 
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
@@ -295,13 +282,15 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
         const int64_t to = rows - m->row > 1024 ? m->row + 1024 : rows;
 
         if (m->s.wanted[i] && !m->opened) {
-            fast__page_add(text, i == 0 ? "{" : ",");
-            fast__page_string(text, columns[i].name);
-            fast__page_add(text, ":[");
+            fast__page_format(text, "%c\"%s\":[", i == 0 ? '{' : ',', columns[i].name);
             m->opened = true;
         }
-        if (m->s.wanted[i] && m->row < rows)
-            put_values(text, &m->s, &columns[i], i, m->row, to);
+        if (m->s.wanted[i] && m->row < rows) {
+            json_t *values = values_of(&m->s, i, m->row, to);
+
+            fast__page_add(text, m->row > 0 ? "," : "");
+            fast__page_elements(text, &values);
+        }
         m->row = to;
         if (m->row < rows)
             continue;

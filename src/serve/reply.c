@@ -78,19 +78,25 @@ void fast__reply(fast_request *request, int status, const char *type, fast_page 
     answer_fresh(request, status, type, response);
 }
 
+void fast__reply_json(fast_request *request, int status, json_t **move)
+{
+    fast_page text = { .bytes = NULL };
+
+    fast__page_json(&text, move);
+    fast__reply(request, status, "application/json", &text);
+}
+
 void fast__reply_error(fast_request *request, int status, const char *format, ...)
 {
     char sentence[FAST_DETAIL_MAX];
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     va_list args;
 
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    fast__page_add(&text, "{");
-    fast__page_pair(&text, "error", sentence);
-    fast__page_add(&text, "}");
-    fast__reply(request, status, "application/json", &text);
+    fast__json_set(&answer, "error", fast__json_text(sentence));
+    fast__reply_json(request, status, &answer);
 }
 
 void fast__reply_err(fast_request *request, fast_err err)

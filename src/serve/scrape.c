@@ -13,8 +13,8 @@
  */
 #include "serve/scrape.h"
 
+#include "base/utf8.h"
 #include "serve/server.h"
-#include "tensor/json.h"
 
 #include <math.h>
 #include <stdio.h>

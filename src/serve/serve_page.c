@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text that grows by doubling, and JSON in it. A comma is due wherever the last byte does not open
- * an object or an array, so writers need not count members.
- *
- * Numbers are written with the fewest of 15 to 17 digits that read back as the same double: short
- * for what a person typed, exact for what was measured.
+ * Text that grows by doubling, and JSON printed into it.
  */
 #include "serve/serve_page.h"
 
 #include "base/memory.h"
-#include "tensor/json.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_CAPACITY = 1024 };
@@ -25,7 +18,7 @@ void fast__page_fini(fast_page *text)
     *text = (fast_page){ .bytes = NULL };
 }
 
-/* Room for `size` more bytes and a zero byte. */
+/* Make room for `size` more bytes and a zero byte; false if memory is missing. */
 static bool make_room(fast_page *text, size_t size)
 {
     int64_t needed;
@@ -84,79 +77,42 @@ void fast__page_format(fast_page *text, const char *format, ...)
     fast__page_put(text, line, (size_t)size);
 }
 
-/* One character that JSON or HTML could misread. */
-static bool is_special(unsigned char c)
+/* jansson prints a piece. Outside of strings it has none of these characters, and no escape has one
+ * inside, so that each can be replaced where it stands. */
+static int put_piece(const char *bytes, size_t size, void *ctx)
 {
-    return c < ' ' || c == 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&';
-}
+    static const char special[] = "<>&\x7f";
+    fast_page *text = ctx;
 
-void fast__page_string(fast_page *text, const char *string)
-{
-    size_t left = string ? strlen(string) : 0;
+    for (size_t i = 0; i < size; i++) {
+        size_t end = i;
 
-    if (!string) {
-        fast__page_add(text, "null");
-        return;
+        while (end < size && !memchr(special, bytes[end], sizeof special - 1))
+            end++;
+        fast__page_put(text, bytes + i, end - i);
+        if (end < size)
+            fast__page_format(text, "\\u%04x", (unsigned)bytes[end]);
+        i = end;
     }
-    fast__page_put(text, "\"", 1);
-    while (left > 0) {
-        const unsigned char c = (unsigned char)*string;
-        int length = 1;
-
-        if (is_special(c)) {
-            fast__page_format(text, "\\u%04x", c);
-        } else if (c < 0x80) {
-            fast__page_put(text, string, 1);
-        } else {
-            length = fast__utf8_length(string, left);
-            fast__page_put(text, length > 0 ? string : "\xef\xbf\xbd", length > 0 ? length : 3);
-            length = length > 0 ? length : 1;
-        }
-        string += length;
-        left -= (size_t)length;
-    }
-    fast__page_put(text, "\"", 1);
+    return text->failed ? -1 : 0;
 }
 
-void fast__page_real(fast_page *text, double value)
+static void put_json(fast_page *text, json_t **move, size_t flags)
 {
-    char digits[40];
-    int size = 0;
-
-    if (!isfinite(value)) {
-        fast__page_add(text, "null");
-        return;
-    }
-    for (int precision = 15; precision <= 17; precision++) {
-        size = snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (precision == 17 || strtod(digits, NULL) == value)
-            break;
-    }
-    fast__page_put(text, digits, (size_t)size);
+    if (!*move ||
+        json_dump_callback(*move, put_piece, text, FAST_JSON_FLAGS | JSON_COMPACT | flags))
+        text->failed = true;
+    json_decref(*move);
+    *move = NULL;
 }
 
-void fast__page_int(fast_page *text, int64_t value)
+void fast__page_json(fast_page *text, json_t **move)
 {
-    fast__page_format(text, "%lld", (long long)value);
+    put_json(text, move, 0);
 }
 
-void fast__page_comma(fast_page *text)
+void fast__page_elements(fast_page *text, json_t **move)
 {
-    const char last = text->size > 0 ? text->bytes[text->size - 1] : '[';
-
-    if (last != '[' && last != '{' && last != ':')
-        fast__page_put(text, ",", 1);
-}
-
-void fast__page_key(fast_page *text, const char *key)
-{
-    fast__page_comma(text);
-    fast__page_string(text, key);
-    fast__page_put(text, ":", 1);
-}
-
-void fast__page_pair(fast_page *text, const char *key, const char *value)
-{
-    fast__page_key(text, key);
-    fast__page_string(text, value);
+    FAST_ASSERT(!*move || json_is_array(*move));
+    put_json(text, move, JSON_EMBED);
 }

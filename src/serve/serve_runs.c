@@ -10,105 +10,97 @@
 
 #include "serve/serve_body.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-/* One value of a row. */
-static void put_value(fast_page *text, const fast_column *column, const void *row)
+/* The JSON of a column, {} if it is not JSON. */
+static json_t *read_column(const char *text)
 {
-    const char *field = (const char *)row + column->offset;
+    json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
 
-    if (column->kind == FAST_COLUMN_INT) {
-        const int64_t value = *(const int64_t *)(const void *)field;
+    return value ? value : json_object();
+}
 
-        if (value == -1)
-            fast__page_add(text, "null");
-        else
-            fast__page_int(text, value);
-    } else if (column->kind == FAST_COLUMN_REAL) {
-        fast__page_real(text, *(const double *)(const void *)field);
-    } else {
-        const char *value = *(const char *const *)(const void *)field;
+/* One value of a row. */
+static json_t *value_of(const fast_column *column, const void *row)
+{
+    const void *field = (const char *)row + column->offset;
 
-        if (column->kind == FAST_COLUMN_TEXT)
-            fast__page_string(text, value);
-        else if (value && fast__json_is_valid(value, strlen(value)))
-            fast__page_add(text, value);
-        else
-            fast__page_add(text, "{}");
+    switch (column->kind) {
+    case FAST_COLUMN_INT:
+        return *(const int64_t *)field == -1 ? json_null() : json_integer(*(const int64_t *)field);
+    case FAST_COLUMN_REAL:
+        return fast__json_exact(*(const double *)field);
+    case FAST_COLUMN_TEXT:
+        return fast__json_text(*(const char *const *)field);
+    default:
+        return read_column(*(const char *const *)field);
     }
 }
 
-void fast__serve_row(fast_page *text, fast_store_table table, const void *row, bool json)
+json_t *fast__serve_row(fast_store_table table, const void *row)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(table, &count);
+    json_t *object = json_object();
 
-    fast__page_add(text, "{");
-    for (int64_t i = 0; i < count; i++) {
-        if (columns[i].kind == FAST_COLUMN_JSON && !json)
-            continue;
-        fast__page_key(text, columns[i].name);
-        put_value(text, &columns[i], row);
-    }
-    fast__page_add(text, "}");
+    for (int64_t i = 0; i < count; i++)
+        if (columns[i].kind != FAST_COLUMN_JSON)
+            fast__json_set(&object, columns[i].name, value_of(&columns[i], row));
+    return object;
 }
 
-/* Rows of one table, on their way into an array. */
-typedef struct row_writer {
-    fast_server *server;    /* NULL where only the row is written */
-    fast_page *text;        /* where to */
-    fast_store_table table; /* what they are */
-} row_writer;
+/* Rows of one table, collected in an array. */
+typedef struct row_list {
+    fast_server *server;    /* whose store is read */
+    fast_store_table table; /* whose rows they are */
+    json_t *array;          /* NULL once memory was missing */
+} row_list;
 
-static fast_err put_row(void *ctx, const void *row)
+static fast_err add_row(void *ctx, const void *row)
 {
-    const row_writer *writer = ctx;
+    row_list *list = ctx;
 
-    fast__page_comma(writer->text);
-    if (writer->table == FAST_STORE_TAGS)
-        fast__page_string(writer->text, ((const fast_stored_tag *)row)->tag);
-    else if (writer->table == FAST_STORE_RUNS)
-        fast__serve_run_row(writer->server, writer->text, row);
+    if (list->table == FAST_STORE_TAGS)
+        fast__json_append(&list->array, fast__json_text(((const fast_stored_tag *)row)->tag));
+    else if (list->table == FAST_STORE_RUNS)
+        fast__json_append(&list->array, fast__serve_run_row(list->server, row));
     else
-        fast__serve_row(writer->text, writer->table, row, false);
-    return writer->text->failed ? fast__fail(FAST_ENOMEM, "out of memory") : FAST_OK;
+        fast__json_append(&list->array, fast__serve_row(list->table, row));
+    return list->array ? FAST_OK : fast__fail(FAST_ENOMEM, "out of memory");
 }
 
-fast_err fast__serve_rows(fast_server *server, fast_page *text, fast_store_table table, int64_t run)
+json_t *fast__serve_rows(fast_server *server, fast_store_table table, int64_t run)
 {
-    row_writer writer = { server, text, table };
+    row_list list = { server, table, json_array() };
 
-    fast__page_add(text, "[");
-    FAST_TRY(fast_store_read(server->store, table, run, -1, put_row, &writer));
-    fast__page_add(text, "]");
-    return FAST_OK;
+    if (!fast_store_read(server->store, table, run, -1, add_row, &list))
+        return list.array;
+    json_decref(list.array);
+    return NULL;
 }
 
-void fast__serve_run_row(fast_server *server, fast_page *text, const fast_stored_run *run)
+json_t *fast__serve_run_row(fast_server *server, const fast_stored_run *run)
 {
-    fast__serve_row(text, FAST_STORE_RUNS, run, false);
-    if (text->failed)
-        return;
-    text->size--; /* the brace, to go on inside of it */
-    fast__page_key(text, "tags");
-    if (fast__serve_rows(server, text, FAST_STORE_TAGS, run->id))
-        text->failed = true;
-    fast__page_add(text, "}");
+    json_t *row = fast__serve_row(FAST_STORE_RUNS, run);
+
+    fast__json_set(&row, "tags", fast__serve_rows(server, FAST_STORE_TAGS, run->id));
+    return row;
 }
 
-/* Answer with the text, or with the error. */
-static void finish(fast_request *request, fast_err err, fast_page *text)
+/* Answer with a tree, which is taken, or with the error. */
+static void finish(fast_request *request, fast_err err, json_t **move)
 {
     if (err) {
-        fast__page_fini(text);
+        json_decref(*move);
+        *move = NULL;
         fast__reply_err(request, err);
     } else {
-        fast__reply(request, 200, "application/json", text);
+        fast__reply_json(request, 200, move);
     }
 }
 
-/* An argument, or NULL where it is empty. */
+/* An argument, or NULL if it is empty. */
 static const char *argument(fast_request *request, const char *name)
 {
     const char *value = fast__uri_arg(fast__request_uri(request), name);
@@ -119,8 +111,8 @@ static const char *argument(fast_request *request, const char *name)
 void fast__serve_runs(fast_server *server, fast_request *request, int64_t id)
 {
     const fast_uri *uri = fast__request_uri(request);
-    fast_page text = { .bytes = NULL };
-    row_writer writer = { server, &text, FAST_STORE_RUNS };
+    row_list list = { server, FAST_STORE_RUNS, json_array() };
+    json_t *answer = json_object();
     fast_store_query query = { .search = argument(request, "q"),
                                .where = argument(request, "where"),
                                .status = argument(request, "status"),
@@ -134,29 +126,32 @@ void fast__serve_runs(fast_server *server, fast_request *request, int64_t id)
         err = fast__uri_count(uri, "offset", 0, INT32_MAX, &query.offset);
     if (!err && query.limit == 0)
         query.limit = SERVE_LIST_MAX;
-    fast__page_add(&text, "{\"runs\":[");
     if (!err)
-        err = fast_store_list(server->store, &query, put_row, &writer, &total);
-    fast__page_format(&text, "],\"total\":%lld}", (long long)total);
-    finish(request, err, &text);
+        err = fast_store_list(server->store, &query, add_row, &list, &total);
+    fast__json_set(&answer, "runs", list.array);
+    fast__json_set(&answer, "total", json_integer(total));
+    finish(request, err, &answer);
 }
 
-/* The JSON of a run that lists leave out: {"run": {...}, "options": ..., and so on. */
-static fast_err put_run(void *ctx, const void *row)
+/* A run on its way into an answer. */
+typedef struct run_answer {
+    fast_server *server; /* whose store is read */
+    json_t *object;      /* the answer so far */
+} run_answer;
+
+/* Add {"run": {...}} and the columns of JSON, which lists leave out. */
+static fast_err add_run(void *ctx, const void *row)
 {
     static const char *const names[] = { "options", "machine", "result" };
-    const row_writer *writer = ctx;
+    run_answer *answer = ctx;
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_RUNS, &count);
 
-    fast__page_key(writer->text, "run");
-    fast__serve_run_row(writer->server, writer->text, row);
+    fast__json_set(&answer->object, "run", fast__serve_run_row(answer->server, row));
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         for (int64_t i = 0; i < count; i++)
-            if (strcmp(columns[i].name, names[k]) == 0) {
-                fast__page_key(writer->text, names[k]);
-                put_value(writer->text, &columns[i], row);
-            }
+            if (strcmp(columns[i].name, names[k]) == 0)
+                fast__json_set(&answer->object, names[k], value_of(&columns[i], row));
     return FAST_OK;
 }
 
@@ -164,106 +159,98 @@ void fast__serve_run(fast_server *server, fast_request *request, int64_t id)
 {
     static const struct {
         const char *key;        /* in the answer */
-        fast_store_table table; /* its rows */
+        fast_store_table table; /* whose rows it has */
     } parts[] = {
         { "workers", FAST_STORE_WORKERS }, { "events", FAST_STORE_EVENTS },
         { "links", FAST_STORE_LINKS },     { "staleness", FAST_STORE_STALENESS },
         { "tags", FAST_STORE_TAGS },
     };
-    fast_page text = { .bytes = NULL };
-    row_writer writer = { server, &text, FAST_STORE_RUNS };
-    fast_err err;
+    run_answer answer = { server, json_object() };
+    const fast_err err = fast_store_find(server->store, id, add_run, &answer);
 
-    fast__page_add(&text, "{");
-    err = fast_store_find(server->store, id, put_run, &writer);
-    for (size_t i = 0; !err && i < sizeof parts / sizeof parts[0]; i++) {
-        fast__page_key(&text, parts[i].key);
-        err = fast__serve_rows(server, &text, parts[i].table, id);
-    }
-    fast__page_add(&text, "}");
-    finish(request, err, &text);
+    for (size_t i = 0; !err && i < sizeof parts / sizeof parts[0]; i++)
+        fast__json_set(&answer.object, parts[i].key, fast__serve_rows(server, parts[i].table, id));
+    finish(request, err, &answer.object);
 }
 
-/* Spans, of which the last `max` are written. */
-typedef struct span_writer {
-    fast_page *text; /* where to */
-    int64_t skip;    /* of the first ones */
-    int64_t count;   /* so far */
-    int64_t actors;  /* above all of them */
-} span_writer;
+/* Spans, of which the last ones are listed. */
+typedef struct span_list {
+    json_t *array;  /* of [actor, kind, start, end] */
+    int64_t skip;   /* number of spans that are left out at the start */
+    int64_t count;  /* number of spans so far */
+    int64_t actors; /* one more than the largest rank */
+} span_list;
 
 static fast_err count_span(void *ctx, const void *row)
 {
-    span_writer *writer = ctx;
+    span_list *list = ctx;
     const fast_stored_span *span = row;
 
-    writer->count++;
-    if (span->actor >= writer->actors)
-        writer->actors = span->actor + 1;
+    list->count++;
+    if (span->actor >= list->actors)
+        list->actors = span->actor + 1;
     return FAST_OK;
 }
 
-static fast_err put_span(void *ctx, const void *row)
+static fast_err add_span(void *ctx, const void *row)
 {
-    span_writer *writer = ctx;
+    span_list *list = ctx;
     const fast_stored_span *span = row;
+    json_t *array;
 
-    if (writer->skip-- > 0)
+    if (list->skip-- > 0)
         return FAST_OK;
-    fast__page_comma(writer->text);
-    fast__page_format(writer->text, "[%lld", (long long)span->actor);
-    fast__page_comma(writer->text);
-    fast__page_string(writer->text, span->kind);
-    fast__page_comma(writer->text);
-    fast__page_real(writer->text, span->start_s);
-    fast__page_comma(writer->text);
-    fast__page_real(writer->text, span->end_s);
-    fast__page_add(writer->text, "]");
+    array = json_array();
+    fast__json_append(&array, json_integer(span->actor));
+    fast__json_append(&array, fast__json_text(span->kind));
+    fast__json_append(&array, fast__json_exact(span->start_s));
+    fast__json_append(&array, fast__json_exact(span->end_s));
+    fast__json_append(&list->array, array);
     return FAST_OK;
 }
 
-/* Names of actors, by rank; those that the store does not know are numbers. */
-typedef struct actor_writer {
-    fast_page *text; /* where to */
-    int64_t next;    /* rank that was not written yet */
-} actor_writer;
-
-static void put_actors_to(actor_writer *writer, int64_t rank)
+/* Append names for the actors up to `rank` that the store has no name for. */
+static void number_actors(json_t **names, int64_t rank)
 {
-    for (; writer->next < rank; writer->next++) {
-        fast__page_comma(writer->text);
-        fast__page_format(writer->text, "\"actor %lld\"", (long long)writer->next);
+    char name[32];
+
+    while (*names && (int64_t)json_array_size(*names) < rank) {
+        snprintf(name, sizeof name, "actor %lld", (long long)json_array_size(*names));
+        fast__json_append(names, json_string(name));
     }
 }
 
-static fast_err put_actor(void *ctx, const void *row)
+/* Append the name of an actor; rows come in the order of ranks. */
+static fast_err add_actor(void *ctx, const void *row)
 {
-    actor_writer *writer = ctx;
+    json_t **names = ctx;
     const fast_stored_worker *worker = row;
 
-    if (worker->rank < writer->next || worker->rank > INT16_MAX)
+    if (worker->rank < (int64_t)json_array_size(*names) || worker->rank > INT16_MAX)
         return FAST_OK;
-    put_actors_to(writer, worker->rank);
-    fast__page_comma(writer->text);
-    fast__page_string(writer->text, worker->name ? worker->name : "");
-    writer->next = worker->rank + 1;
+    number_actors(names, worker->rank);
+    fast__json_append(names, fast__json_text(worker->name ? worker->name : ""));
     return FAST_OK;
 }
 
-fast_err fast__serve_span_rows(fast_server *server, fast_page *text, int64_t run, int64_t max)
+json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max)
 {
-    span_writer spans = { .text = text };
-    actor_writer actors = { text, 0 };
+    span_list spans = { .array = json_array() };
+    json_t *names = json_array(), *object = json_object();
+    fast_err err = fast_store_read(server->store, FAST_STORE_SPANS, run, -1, count_span, &spans);
 
-    FAST_TRY(fast_store_read(server->store, FAST_STORE_SPANS, run, -1, count_span, &spans));
-    fast__page_add(text, "{\"actors\":[");
-    FAST_TRY(fast_store_read(server->store, FAST_STORE_WORKERS, run, -1, put_actor, &actors));
-    put_actors_to(&actors, spans.actors < INT16_MAX ? spans.actors : INT16_MAX);
-    fast__page_add(text, "],\"spans\":[");
+    if (!err)
+        err = fast_store_read(server->store, FAST_STORE_WORKERS, run, -1, add_actor, &names);
+    number_actors(&names, spans.actors < INT16_MAX ? spans.actors : INT16_MAX);
     spans.skip = spans.count - max;
-    FAST_TRY(fast_store_read(server->store, FAST_STORE_SPANS, run, -1, put_span, &spans));
-    fast__page_add(text, "]}");
-    return FAST_OK;
+    if (!err)
+        err = fast_store_read(server->store, FAST_STORE_SPANS, run, -1, add_span, &spans);
+    fast__json_set(&object, "actors", names);
+    fast__json_set(&object, "spans", spans.array);
+    if (!err)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 /* FAST_ENOENT if there is no such run. */
@@ -276,12 +263,10 @@ static fast_err ignore_row(void *ctx, const void *row)
 
 void fast__serve_spans(fast_server *server, fast_request *request, int64_t id)
 {
-    fast_page text = { .bytes = NULL };
-    fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    json_t *answer = err ? NULL : fast__serve_span_rows(server, id, INT32_MAX);
 
-    if (!err)
-        err = fast__serve_span_rows(server, &text, id, INT32_MAX);
-    finish(request, err, &text);
+    finish(request, err, &answer);
 }
 
 /* A store that may be written, and the run to change. */
@@ -307,7 +292,7 @@ static fast_err remove_tag(void *ctx, const char *tag)
 void fast__serve_tags(fast_server *server, fast_request *request, int64_t id)
 {
     tag_change change = { NULL, id };
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     size_t size;
     const char *body = fast__request_body(request, &size);
     fast_err err = fast_store_open(server->path, true, &change.store);
@@ -315,30 +300,26 @@ void fast__serve_tags(fast_server *server, fast_request *request, int64_t id)
     if (!err)
         err = fast_store_find(change.store, id, ignore_row, NULL);
     if (!err)
-        err = fast__json_tags(body, size, add_tag, remove_tag, &change);
+        err = fast__body_tags(body, size, add_tag, remove_tag, &change);
     fast_store_close(change.store);
-    fast__page_add(&text, "{");
-    fast__page_key(&text, "tags");
     if (!err)
-        err = fast__serve_rows(server, &text, FAST_STORE_TAGS, id);
-    fast__page_add(&text, "}");
-    finish(request, err, &text);
+        fast__json_set(&answer, "tags", fast__serve_rows(server, FAST_STORE_TAGS, id));
+    finish(request, err, &answer);
 }
 
 void fast__serve_delete(fast_server *server, fast_request *request, int64_t id)
 {
     fast_store *store = NULL;
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     fast_err err = fast_store_open(server->path, true, &store);
 
     if (!err)
         err = fast_store_delete(store, id);
     fast_store_close(store);
-    fast__page_add(&text, "{}");
     if (err == FAST_EINVAL) {
-        fast__page_fini(&text);
+        json_decref(answer);
         fast__reply_error(request, 409, "%s", fast_error_detail());
         return;
     }
-    finish(request, err, &text);
+    finish(request, err, &answer);
 }

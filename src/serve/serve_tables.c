@@ -15,165 +15,137 @@ static const char *const kinds[] = { "model",   "data",      "optimizer",      "
                                      "fault" };
 
 /* "a|b|c" as an array. */
-static void put_words(fast_page *text, const char *words)
+static json_t *words_of(const char *words)
 {
-    char word[128];
+    json_t *array = json_array();
 
-    fast__page_add(text, "[");
     while (words && *words) {
         const size_t length = strcspn(words, "|");
 
-        if (length > 0 && length < sizeof word) {
-            memcpy(word, words, length);
-            word[length] = '\0';
-            fast__page_comma(text);
-            fast__page_string(text, word);
-        }
+        if (length > 0)
+            fast__json_append(&array, json_stringn(words, length));
         words += length + (words[length] == '|');
     }
-    fast__page_add(text, "]");
+    return array;
 }
 
-static void put_option(fast_page *text, const fast_option *option)
+static json_t *option_of(const fast_option *option)
 {
     static const char *const types[] = { "bool", "int", "real", "text", "choice" };
     const bool limited = option->min < option->max;
+    json_t *o = json_object();
 
-    fast__page_comma(text);
-    fast__page_add(text, "{");
-    fast__page_pair(text, "name", option->name);
-    fast__page_pair(text, "standard", option->standard);
-    fast__page_pair(text, "help", option->help);
-    fast__page_pair(text, "type", types[option->type]);
-    fast__page_key(text, "min");
-    if (limited)
-        fast__page_real(text, option->min);
-    else
-        fast__page_add(text, "null");
-    fast__page_key(text, "max");
-    if (limited)
-        fast__page_real(text, option->max);
-    else
-        fast__page_add(text, "null");
-    fast__page_key(text, "choices");
-    if (option->type == FAST_OPTION_CHOICE)
-        put_words(text, option->choices);
-    else
-        fast__page_add(text, "null");
-    fast__page_pair(text, "kind", option->type == FAST_OPTION_TEXT ? option->choices : NULL);
-    fast__page_add(text, "}");
+    fast__json_set(&o, "name", fast__json_text(option->name));
+    fast__json_set(&o, "standard", fast__json_text(option->standard));
+    fast__json_set(&o, "help", fast__json_text(option->help));
+    fast__json_set(&o, "type", fast__json_text(types[option->type]));
+    fast__json_set(&o, "min", limited ? fast__json_exact(option->min) : json_null());
+    fast__json_set(&o, "max", limited ? fast__json_exact(option->max) : json_null());
+    fast__json_set(&o, "choices",
+                   option->type == FAST_OPTION_CHOICE ? words_of(option->choices) : json_null());
+    fast__json_set(&o, "kind",
+                   fast__json_text(option->type == FAST_OPTION_TEXT ? option->choices : NULL));
+    return o;
 }
 
-static void put_options(fast_page *text, const fast_option *options)
+static json_t *options_of(const fast_option *options)
 {
-    fast__page_add(text, "[");
+    json_t *array = json_array();
+
     for (const fast_option *option = options; option && option->name; option++)
-        put_option(text, option);
-    fast__page_add(text, "]");
+        fast__json_append(&array, option_of(option));
+    return array;
 }
 
 /* The parts of a kind, each with its options. */
-static void put_parts(fast_page *text, const char *kind)
+static json_t *parts_of(const char *kind)
 {
     int64_t count = 0;
     const fast_part *parts = fast_part_list(kind, &count);
+    json_t *array = json_array();
 
-    fast__page_add(text, "[");
     for (int64_t i = 0; i < count; i++) {
-        fast__page_comma(text);
-        fast__page_add(text, "{");
-        fast__page_pair(text, "name", parts[i].name);
-        fast__page_pair(text, "summary", parts[i].summary ? parts[i].summary : "");
-        fast__page_key(text, "options");
-        put_options(text, parts[i].options);
-        fast__page_add(text, "}");
+        json_t *part = json_object();
+
+        fast__json_set(&part, "name", fast__json_text(parts[i].name));
+        fast__json_set(&part, "summary", fast__json_text(parts[i].summary ? parts[i].summary : ""));
+        fast__json_set(&part, "options", options_of(parts[i].options));
+        fast__json_append(&array, part);
     }
-    fast__page_add(text, "]");
+    return array;
 }
 
 void fast__serve_options(fast_server *server, fast_request *request, int64_t id)
 {
-    fast_page text = { .bytes = NULL };
+    json_t *groups = json_array(), *parts = json_object(), *answer = json_object();
     int64_t count = 0;
     const fast_part *train = fast_part_list("train", &count);
 
     (void)id;
-    fast__page_add(&text, "{\"groups\":[");
     for (const fast_option_group *group = server->groups; group; group++) {
-        fast__page_comma(&text);
-        fast__page_add(&text, "{");
-        fast__page_pair(&text, "title", group->title);
-        fast__page_key(&text, "names");
-        put_words(&text, group->names);
-        fast__page_add(&text, "}");
+        json_t *o = json_object();
+
+        fast__json_set(&o, "title", fast__json_text(group->title));
+        fast__json_set(&o, "names", words_of(group->names));
+        fast__json_append(&groups, o);
         if (!group->names)
             break;
     }
-    fast__page_add(&text, "]");
-    fast__page_key(&text, "options");
-    put_options(&text, count > 0 ? train[0].options : NULL);
-    fast__page_key(&text, "parts");
-    fast__page_add(&text, "{");
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        fast__page_key(&text, kinds[i]);
-        put_parts(&text, kinds[i]);
-    }
-    fast__page_add(&text, "}}");
-    fast__reply(request, 200, "application/json", &text);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        fast__json_set(&parts, kinds[i], parts_of(kinds[i]));
+    fast__json_set(&answer, "groups", groups);
+    fast__json_set(&answer, "options", options_of(count > 0 ? train[0].options : NULL));
+    fast__json_set(&answer, "parts", parts);
+    fast__reply_json(request, 200, &answer);
 }
 
 void fast__serve_clusters(fast_server *server, fast_request *request, int64_t id)
 {
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
 
     (void)server;
     (void)id;
-    fast__page_add(&text, "{");
-    fast__page_key(&text, "clusters");
-    put_parts(&text, "cluster");
-    fast__page_key(&text, "faults");
-    put_parts(&text, "fault");
-    fast__page_add(&text, "}");
-    fast__reply(request, 200, "application/json", &text);
+    fast__json_set(&answer, "clusters", parts_of("cluster"));
+    fast__json_set(&answer, "faults", parts_of("fault"));
+    fast__reply_json(request, 200, &answer);
 }
 
-static void put_system(fast_page *text, const fast_system *s)
+static json_t *system_of(const fast_system *s)
 {
-    fast__page_comma(text);
-    fast__page_add(text, "{");
-    fast__page_pair(text, "name", s->name);
-    fast__page_pair(text, "title", s->title);
-    fast__page_pair(text, "by", s->by);
-    fast__page_key(text, "row");
-    if (s->row > 0)
-        fast__page_int(text, s->row);
-    else
-        fast__page_add(text, "null");
-    fast__page_pair(text, "flags", s->flags);
-    fast__page_pair(text, "parallelism", s->parallelism);
-    fast__page_pair(text, "optimisation", s->optimisation);
-    fast__page_pair(text, "scheduling", s->scheduling);
-    fast__page_pair(text, "exchange", s->exchange);
-    fast__page_pair(text, "topology", s->topology);
-    fast__page_pair(text, "consistency", s->consistency);
-    fast__page_pair(text, "remarks", s->remarks);
-    fast__page_pair(text, "missing", s->missing);
-    fast__page_pair(text, "alias_of", s->alias_of);
-    fast__page_pair(text, "differs", s->differs);
-    fast__page_add(text, "}");
+    const char *const texts[][2] = {
+        { "flags", s->flags },
+        { "parallelism", s->parallelism },
+        { "optimisation", s->optimisation },
+        { "scheduling", s->scheduling },
+        { "exchange", s->exchange },
+        { "topology", s->topology },
+        { "consistency", s->consistency },
+        { "remarks", s->remarks },
+        { "missing", s->missing },
+        { "alias_of", s->alias_of },
+        { "differs", s->differs },
+    };
+    json_t *o = json_object();
+
+    fast__json_set(&o, "name", fast__json_text(s->name));
+    fast__json_set(&o, "title", fast__json_text(s->title));
+    fast__json_set(&o, "by", fast__json_text(s->by));
+    fast__json_set(&o, "row", s->row > 0 ? json_integer(s->row) : json_null());
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        fast__json_set(&o, texts[i][0], fast__json_text(texts[i][1]));
+    return o;
 }
 
 void fast__serve_systems(fast_server *server, fast_request *request, int64_t id)
 {
-    fast_page text = { .bytes = NULL };
+    json_t *array = json_array(), *answer = json_object();
     int64_t count = 0;
     const fast_system *systems = fast_system_list(&count);
 
     (void)server;
     (void)id;
-    fast__page_add(&text, "{\"systems\":[");
     for (int64_t i = 0; i < count; i++)
-        put_system(&text, &systems[i]);
-    fast__page_add(&text, "]}");
-    fast__reply(request, 200, "application/json", &text);
+        fast__json_append(&array, system_of(&systems[i]));
+    fast__json_set(&answer, "systems", array);
+    fast__reply_json(request, 200, &answer);
 }

@@ -12,10 +12,10 @@
  * What the files of the server share. A request goes through http.c and guard.c to a row of the
  * table in server.c, and from there to one of these:
  *
- *   runs.c     runs, one run, tags, deletion     launch.c    starts runs
- *   metrics.c  metrics by column                 halt.c      stops runs
- *   live.c     events of a run as they happen    tables.c    systems, options, clusters
- *   watch.c    events of all runs                scrape.c    OpenMetrics
+ *   serve_runs.c  runs, one run, tags, deletion   launch.c        starts runs
+ *   metrics.c     metrics by column               halt.c          stops runs
+ *   live.c        events of a run as they happen  serve_tables.c  systems, options, clusters
+ *   watch.c       events of all runs              scrape.c        OpenMetrics
  *
  * The pages are constants that cmake/ui.cmake makes.
  */
@@ -79,18 +79,17 @@ serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serv
     fast__serve_launch, fast__serve_stop, fast__serve_systems, fast__serve_options,
     fast__serve_clusters, fast__serve_scrape;
 
-/* Add a row of a table as {"column": value, ...}, without columns of JSON unless asked for. */
-void fast__serve_row(fast_page *text, fast_store_table table, const void *row, bool json);
-/* A run's row with its tags, as lists have it. */
-void fast__serve_run_row(fast_server *server, fast_page *text, const fast_stored_run *run);
+/* Rows as JSON; NULL if memory is missing or the store cannot be read. A row of a table is an
+ * object of its columns, without those of JSON; a run's row also has its tags. */
+json_t *fast__serve_row(fast_store_table table, const void *row);
+json_t *fast__serve_run_row(fast_server *server, const fast_stored_run *run);
 /* All rows of a run in a table, as an array. */
-fast_err fast__serve_rows(fast_server *server, fast_page *text, fast_store_table table,
-                          int64_t run);
-/* {"actors": [...], "spans": [...]}, the newest `max` of them. */
-fast_err fast__serve_span_rows(fast_server *server, fast_page *text, int64_t run, int64_t max);
+json_t *fast__serve_rows(fast_server *server, fast_store_table table, int64_t run);
+/* {"actors": [...], "spans": [...]}, the newest `max` spans. */
+json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max);
 
-/* Metrics of a run after the row *seq, at most `max`, by column, as one object; *seq becomes the
- * last one's, *count_out their number. */
+/* Append the metrics of a run after the row *seq, at most `max` rows, by column, as one object;
+ * *seq becomes the number of the last row, *count_out the number of rows. */
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
                                  int64_t *seq, int64_t *count_out);
 

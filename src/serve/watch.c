@@ -32,7 +32,7 @@ typedef struct runs_live {
     int64_t total;                   /* runs of the store */
     watched runs[SERVE_RUNNING_MAX]; /* that are running */
     int count;                       /* of them */
-    fast_page *rows;                 /* of the look that is under way */
+    json_t *rows;                    /* of the look that is under way; NULL: memory was missing */
 } runs_live;
 
 static watched *find(runs_live *l, int64_t run)
@@ -47,20 +47,21 @@ static watched *find(runs_live *l, int64_t run)
 static void put_row(runs_live *l, const fast_stored_run *run)
 {
     fast_page row = { .bytes = NULL };
+    json_t *object = fast__serve_run_row(l->live.server, run), *copy = json_incref(object);
     watched *known = find(l, run->id);
     const bool running = strcmp(run->status, "running") == 0;
     uint64_t hash;
 
-    fast__serve_run_row(l->live.server, &row, run);
+    fast__page_json(&row, &copy);
     if (row.failed) {
-        l->rows->failed = true;
+        fast__json_append(&l->rows, NULL);
+        json_decref(object);
         return;
     }
     hash = fast__hash(row.bytes, row.size, 0);
-    if (!known || known->hash != hash) {
-        fast__page_comma(l->rows);
-        fast__page_put(l->rows, row.bytes, row.size);
-    }
+    if (!known || known->hash != hash)
+        fast__json_append(&l->rows, json_incref(object));
+    json_decref(object);
     if (!known && running && l->count < SERVE_RUNNING_MAX) {
         known = &l->runs[l->count++];
         known->run = run->id;
@@ -111,14 +112,14 @@ static void look_at_ended(runs_live *l)
     l->count = kept;
 }
 
-/* Read what may have changed into `rows`. */
-static fast_err look(runs_live *l, fast_page *rows)
+/* Read the rows that may have changed into l->rows. */
+static fast_err look(runs_live *l)
 {
     fast_store *store = l->live.server->store;
     int64_t newest = 0;
     fast_err err;
 
-    l->rows = rows;
+    l->rows = json_array();
     for (int i = 0; i < l->count; i++)
         l->runs[i].running = false;
     FAST_TRY(fast_store_list(
@@ -138,6 +139,22 @@ static fast_err look(runs_live *l, fast_page *rows)
     return FAST_OK;
 }
 
+/* Say l->rows, which are taken. */
+static void say_rows(runs_live *l, fast_page *text)
+{
+    fast_page piece = { .bytes = NULL };
+    json_t *object = json_object();
+
+    fast__json_set(&object, "runs", l->rows);
+    fast__json_set(&object, "total", json_integer(l->total));
+    fast__page_json(&piece, &object);
+    if (piece.failed)
+        text->failed = true;
+    else
+        fast__live_say(&l->live, text, "runs", NULL, piece.bytes);
+    fast__page_fini(&piece);
+}
+
 static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
 {
     runs_live *l = (runs_live *)stream;
@@ -149,23 +166,19 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
         fast__page_add(text, "retry: 2000\n\n");
     live->again = live->changes != live->server->changes && early;
     if (!early && (live->changes != live->server->changes || now - live->looked > SERVE_LOOK)) {
-        fast_page piece = { .bytes = NULL };
         const int64_t total = l->total;
-        size_t empty;
+        const fast_err err = look(l);
 
         live->changes = live->server->changes;
         live->looked = now;
-        fast__page_add(&piece, "{\"runs\":[");
-        empty = piece.size;
-        if (look(l, &piece) != FAST_OK || piece.failed) {
-            fast__page_fini(&piece);
+        if (err || !l->rows) {
+            json_decref(l->rows);
             return FAST_STREAM_END;
         }
-        if (piece.size > empty || total != l->total || !live->begun) {
-            fast__page_format(&piece, "],\"total\":%lld}", (long long)l->total);
-            fast__live_say(live, text, "runs", NULL, piece.bytes);
-        }
-        fast__page_fini(&piece);
+        if (json_array_size(l->rows) > 0 || total != l->total || !live->begun)
+            say_rows(l, text);
+        else
+            json_decref(l->rows);
     }
     live->begun = true;
     if (text->size == 0 && now - live->said > SERVE_HEARTBEAT) {

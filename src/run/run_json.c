@@ -5,136 +5,31 @@
  * no meaning are null. Bytes that are not valid UTF-8 (from file names) are replaced, so that the
  * line always parses.
  */
-#include "tensor/json.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "run/run.h"
 #include "run/team.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-enum { TEXT_FIRST = 4096 };
-
-/* An object that grows. What cannot be had is remembered, and looked at once, at the end. */
-typedef struct object {
-    char *text;   /* with a zero byte */
-    size_t used;  /* without it */
-    size_t room;  /* in all */
-    fast_err err; /* of memory */
-} object;
-
-/* Room for `size` more bytes and a zero byte. */
-static bool make_room(object *o, size_t size)
+static void put_text(json_t **o, const char *key, const char *value)
 {
-    if (o->err || o->used + size < o->room)
-        return !o->err;
-    char *text = NULL;
-    const size_t room = 2 * (o->room + size) + TEXT_FIRST;
-    o->err = fast__alloc("JSON", (int64_t)room, 1, &text);
-    if (o->err)
-        return false;
-    if (o->used > 0)
-        memcpy(text, o->text, o->used);
-    fast__free(o->text);
-    o->text = text;
-    o->room = room;
-    return true;
+    fast__json_set(o, key, fast__json_text(value));
 }
 
-__attribute__((format(printf, 2, 3))) static void put(object *o, const char *format, ...)
+static void put_int(json_t **o, const char *key, int64_t value)
 {
-    char piece[128];
-    va_list args;
-    va_start(args, format);
-    const int size = vsnprintf(piece, sizeof piece, format, args);
-    va_end(args);
-    FAST_ASSERT(size >= 0 && (size_t)size < sizeof piece);
-    if (!make_room(o, (size_t)size))
-        return;
-    memcpy(o->text + o->used, piece, (size_t)size + 1);
-    o->used += (size_t)size;
+    fast__json_set(o, key, json_integer(value));
 }
 
-static void put_string(object *o, const char *text)
+static void put_real(json_t **o, const char *key, double value)
 {
-    size_t left = strlen(text);
-    put(o, "\"");
-    while (left > 0) {
-        const size_t size = (size_t)fast__utf8_length(text, left);
-        if (size == 0)
-            put(o, "\\ufffd");
-        else if (*text == '"' || *text == '\\')
-            put(o, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            put(o, "\\u%04x", (unsigned)*text);
-        else
-            put(o, "%.*s", (int)size, text);
-        text += size > 0 ? size : 1;
-        left -= size > 0 ? size : 1;
-    }
-    put(o, "\"");
-}
-
-static void put_key(object *o, const char *key)
-{
-    put(o, o->used > 1 ? ", " : "");
-    put_string(o, key);
-    put(o, ": ");
-}
-
-static void put_text(object *o, const char *key, const char *value)
-{
-    put_key(o, key);
-    if (value)
-        put_string(o, value);
-    else
-        put(o, "null");
-}
-
-static void put_int(object *o, const char *key, int64_t value)
-{
-    put_key(o, key);
-    put(o, "%lld", (long long)value);
-}
-
-static void put_number(object *o, double value)
-{
-    if (isfinite(value))
-        put(o, "%.9g", value);
-    else
-        put(o, "null");
-}
-
-static void put_real(object *o, const char *key, double value)
-{
-    put_key(o, key);
-    put_number(o, value);
-}
-
-/* 16 digits as text, because readers keep numbers as doubles of 53 bits; 0 gives null. */
-static void put_hash(object *o, const char *key, uint64_t value)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
-    put_text(o, key, value ? text : NULL);
-}
-
-/* End the object and hand it over. */
-static fast_err finish(object *o, char **out)
-{
-    put(o, "}");
-    if (o->err) {
-        fast__free(o->text);
-        return o->err;
-    }
-    *out = o->text;
-    return FAST_OK;
+    fast__json_set(o, key, fast__json_real(value));
 }
 
 /* Several workers, or one that was asked to take part in a strategy. */
@@ -149,53 +44,48 @@ static bool is_coded(const fast_run *run)
            strstr(run->config.then, "codec=");
 }
 
-/* An option of several workers; null where there is one, alone. */
-static void put_team_option(object *o, const fast_run *run, const char *name)
+/* An option of several workers; null for a run of one worker. */
+static void put_team_option(json_t **o, const fast_run *run, const char *name)
 {
     const char *value = fast_run_option(run, name);
 
     put_text(o, name, has_team(run) && strcmp(value, "auto") != 0 ? value : NULL);
 }
 
-/* One number of each worker. */
-static void put_workers(object *o, const fast_run *run)
+/* One list for each measure, with a number for each worker. */
+static void put_workers(json_t **o, const fast_run *run)
 {
     static const char *const names[] = { "worker_steps", "worker_compute_s", "worker_exchange_s",
                                          "worker_wait_s", "worker_bytes_sent" };
+    enum { NAMES = sizeof names / sizeof names[0] };
+    json_t *lists[NAMES];
 
-    for (int k = 0; k < 5; k++) {
-        put_key(o, names[k]);
-        put(o, "[");
-        for (int64_t i = 0; i < run->config.workers; i++) {
-            fast_worker w;
-            const bool here = fast_run_worker(run, i, &w);
+    for (int k = 0; k < NAMES; k++)
+        lists[k] = json_array();
+    for (int64_t i = 0; i < run->config.workers; i++) {
+        fast_worker w = { 0 };
+        const bool known = fast_run_worker(run, i, &w);
+        const double values[NAMES] = { (double)w.steps, w.compute_s, w.exchange_s, w.wait_s,
+                                       (double)w.bytes_sent };
 
-            put(o, i ? ", " : "");
-            put_number(o, !here    ? NAN
-                          : k == 0 ? (double)w.steps
-                          : k == 1 ? w.compute_s
-                          : k == 2 ? w.exchange_s
-                          : k == 3 ? w.wait_s
-                                   : (double)w.bytes_sent);
-        }
-        put(o, "]");
+        for (int k = 0; k < NAMES; k++)
+            fast__json_append(&lists[k], fast__json_real(known ? values[k] : NAN));
     }
+    for (int k = 0; k < NAMES; k++)
+        fast__json_set(o, names[k], lists[k]);
 }
 
-static void put_staleness(object *o, const fast_result *r)
+static json_t *staleness_of(const fast_result *r)
 {
-    if (r->staleness_max < 0) {
-        put_text(o, "staleness", NULL);
-        return;
-    }
-    put_key(o, "staleness");
+    json_t *counts = json_array();
+
     for (int i = 0; i < FAST_STALENESS_BUCKETS; i++)
-        put(o, "%s%lld", i ? ", " : "[", (long long)r->staleness[i]);
-    put(o, "]");
+        fast__json_append(&counts, json_integer(r->staleness[i]));
+    return counts;
 }
 
-/* What only several workers have. */
-static void put_team(object *o, const fast_run *run, const fast_result *r)
+/* Measures of several workers. */
+static void put_team(json_t **o, const fast_run *run, const fast_result *r)
 {
     const bool stale = r->staleness_max >= 0;
 
@@ -207,7 +97,7 @@ static void put_team(object *o, const fast_run *run, const fast_result *r)
     put_real(o, "waited_share", r->waited_share);
     put_real(o, "staleness_p50", stale ? (double)r->staleness_p50 : NAN);
     put_real(o, "staleness_p95", stale ? (double)r->staleness_p95 : NAN);
-    put_staleness(o, r);
+    fast__json_set(o, "staleness", stale ? staleness_of(r) : json_null());
     put_workers(o, run);
     if (r->codec_note)
         put_text(o, "codec_note", r->codec_note);
@@ -223,8 +113,8 @@ static void put_team(object *o, const fast_run *run, const fast_result *r)
     put_real(o, "break_even_mbit_per_s", r->break_even_mbit_per_s);
 }
 
-/* What was trained, with whom and for how long. */
-static void put_job(object *o, const fast_run *run, const fast_result *r)
+/* The job, its workers and how long it took. */
+static void put_job(json_t **o, const fast_run *run, const fast_result *r)
 {
     const char *system = fast_run_option(run, "system");
 
@@ -258,16 +148,46 @@ static void put_job(object *o, const fast_run *run, const fast_result *r)
     put_real(o, "implicit_momentum_error", r->momentum_error);
 }
 
+fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
+{
+    const fast_result *r = result;
+    json_t *o = json_object();
+
+    FAST_ASSERT(file != NULL);
+    put_int(&o, "step", r->steps);
+    put_int(&o, "samples", r->samples);
+    put_int(&o, "epoch", r->epoch);
+    put_real(&o, "time_s", r->time_s);
+    put_real(&o, "loss", r->loss);
+    put_real(&o, "train_accuracy", r->train_accuracy);
+    put_real(&o, "test_loss", r->test_loss);
+    put_real(&o, "test_accuracy", r->test_accuracy);
+    if (several) {
+        put_int(&o, "bytes_sent", r->bytes_sent);
+        put_int(&o, "messages_sent", r->messages_sent);
+        put_real(&o, "compute_s", r->compute_s);
+        put_real(&o, "exchange_s", r->exchange_s);
+        put_real(&o, "wait_s", r->wait_s);
+        put_real(&o, "staleness_mean", r->staleness_mean);
+        put_real(&o, "staleness_p50", r->staleness_p50 < 0 ? NAN : (double)r->staleness_p50);
+        put_real(&o, "staleness_p95", r->staleness_p95 < 0 ? NAN : (double)r->staleness_p95);
+        put_real(&o, "staleness_max", r->staleness_max < 0 ? NAN : (double)r->staleness_max);
+        fast__json_set(&o, "staleness", staleness_of(r));
+        put_real(&o, "divergence", r->divergence);
+        put_real(&o, "completeness", r->completeness);
+    }
+    return fast__json_write(&o, file);
+}
+
 fast_err fast__run_json_result(const fast_run *run, char **out)
 {
     const fast_result *r = &run->result;
-    object o = { 0 };
+    json_t *o = json_object();
 
     FAST_ASSERT(out != NULL);
-    put(&o, "{");
     put_job(&o, run, r);
-    put_hash(&o, "params_hash", r->params_hash);
-    put_hash(&o, "plan_hash", r->plan_hash);
+    fast__json_set(&o, "params_hash", fast__json_hash(r->params_hash));
+    fast__json_set(&o, "plan_hash", fast__json_hash(r->plan_hash));
     put_int(&o, "memory_peak", r->memory_peak);
     put_text(&o, "stop", r->stop);
     put_text(&o, "engine", fast_run_option(run, "engine"));
@@ -289,7 +209,7 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     put_real(&o, "depth", r->depth);
     if (has_team(run))
         put_team(&o, run, r);
-    return finish(&o, out);
+    return fast__json_print(&o, out);
 }
 
 const char *fast_run_json(fast_run *run)
@@ -306,19 +226,19 @@ const char *fast_run_json(fast_run *run)
 
 fast_err fast__run_json_options(const fast_run *run, char **out)
 {
-    object o = { 0 };
+    json_t *o = json_object();
 
-    put(&o, "{");
     for (const fast_option *option = fast__run_options; option->name; option++) {
         const char *value = fast_run_option(run, option->name);
-        if (option->type == FAST_OPTION_INT || option->type == FAST_OPTION_REAL) {
-            put_key(&o, option->name);
-            put(&o, "%.64s", value);
-        } else {
+
+        if (option->type == FAST_OPTION_INT)
+            put_int(&o, option->name, strtoll(value, NULL, 10));
+        else if (option->type == FAST_OPTION_REAL)
+            fast__json_set(&o, option->name, fast__json_exact(strtod(value, NULL)));
+        else
             put_text(&o, option->name, value);
-        }
     }
-    return finish(&o, out);
+    return fast__json_print(&o, out);
 }
 
 fast_err fast__run_json_machine(char **out)
@@ -327,10 +247,9 @@ fast_err fast__run_json_machine(char **out)
     const fast_feature *features = fast_feature_list(&count);
     struct utsname name;
     char processor[128];
-    object o = { 0 };
+    json_t *o = json_object();
 
     fast_processor_name(processor, sizeof processor);
-    put(&o, "{");
     put_text(&o, "processor", processor);
     put_int(&o, "cores", fast__cpu_count());
     put_int(&o, "memory", (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
@@ -342,5 +261,5 @@ fast_err fast__run_json_machine(char **out)
     put_text(&o, "fast", fast_version());
     for (int64_t i = 0; i < count; i++)
         put_text(&o, features[i].name, features[i].version);
-    return finish(&o, out);
+    return fast__json_print(&o, out);
 }
