@@ -227,11 +227,11 @@ typedef struct fast_compared_run {
 } fast_compared_run;
 
 /* Median, least and largest over the runs of a line; INFINITY is "never", NAN "not measured". */
-typedef struct fast_spread {
+typedef struct fast_compare_spread {
     double median; /* of an even number: between the two in the middle */
     double min;    /* of all */
     double max;    /* of all */
-} fast_spread;
+} fast_compare_spread;
 
 /* A line of the comparison: one way of training. */
 typedef struct fast_compared {
@@ -241,22 +241,22 @@ typedef struct fast_compared {
     const char *tuned;     /* what the trials chose: "lr=0.1"; "" */
     int64_t reached_count; /* runs that reached the target */
     int64_t failed_count;  /* runs that failed, diverged or were canceled */
-    fast_spread time_to_target_s;    /* "never" for runs that did not reach it */
-    fast_spread accuracy;            /* of the test set at the end; diverged: 0 */
-    fast_spread test_loss;           /* where there is no accuracy this one counts */
-    fast_spread time_s;              /* of training */
-    fast_spread samples;             /* seen */
-    fast_spread bytes_sent;          /* by all actors */
-    fast_spread compute_share;       /* of a worker's time; the four add up to 1 */
-    fast_spread codec_share;         /* encoding and decoding */
-    fast_spread exchange_share;      /* moving and summing up */
-    fast_spread wait_share;          /* before a peer had sent */
-    fast_spread staleness;           /* mean of a run */
-    fast_spread staleness_max;       /* largest of a run */
-    fast_spread divergence;          /* of the replicas, at the end */
-    fast_spread step_s;              /* as it was measured */
-    fast_spread predicted_step_s;    /* as the cost model has it */
-    fast_spread samples_per_s;       /* of training */
+    fast_compare_spread time_to_target_s;    /* "never" for runs that did not reach it */
+    fast_compare_spread accuracy;            /* of the test set at the end; diverged: 0 */
+    fast_compare_spread test_loss;           /* where there is no accuracy this one counts */
+    fast_compare_spread time_s;              /* of training */
+    fast_compare_spread samples;             /* seen */
+    fast_compare_spread bytes_sent;          /* by all actors */
+    fast_compare_spread compute_share;       /* of a worker's time; the four add up to 1 */
+    fast_compare_spread codec_share;         /* encoding and decoding */
+    fast_compare_spread exchange_share;      /* moving and summing up */
+    fast_compare_spread wait_share;          /* before a peer had sent */
+    fast_compare_spread staleness;           /* mean of a run */
+    fast_compare_spread staleness_max;       /* largest of a run */
+    fast_compare_spread divergence;          /* of the replicas, at the end */
+    fast_compare_spread step_s;              /* as it was measured */
+    fast_compare_spread predicted_step_s;    /* as the cost model has it */
+    fast_compare_spread samples_per_s;       /* of training */
     const fast_compared_run *runs;   /* one a seed */
     int64_t run_count;               /* of them */
     const fast_compared_run *shown;  /* the run that stands for the line: the median; or NULL */

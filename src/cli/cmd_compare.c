@@ -161,7 +161,8 @@ static void time_text(double seconds, char text[32])
         snprintf(text, 32, seconds < 1 ? "%.3f" : seconds < 100 ? "%.2f" : "%.0f", seconds);
 }
 
-static void spread_text(const fast_spread *s, double unit, const char *format, char text[CELL_MAX])
+static void spread_text(const fast_compare_spread *s, double unit, const char *format,
+                        char text[CELL_MAX])
 {
     char values[3][32];
     const double numbers[3] = { s->median, s->min, s->max };
@@ -249,7 +250,7 @@ static void print_table(const fast_compared *lines, int64_t count)
     free(cells);
 }
 
-static void json_spread(cli_json *json, const char *name, const fast_spread *s)
+static void json_spread(cli_json *json, const char *name, const fast_compare_spread *s)
 {
     char key[64];
 

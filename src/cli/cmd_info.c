@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 /* What is asked of the operating system. */
-typedef struct machine {
+typedef struct info_machine {
     char processor[128];
     char arch[64];
     const char *isa; /* the widest vectors that FAST has kernels for */
     int64_t cores;
     int64_t memory;   /* bytes */
     char cache[4096]; /* folder of the plan file; "" where there is none */
-} machine;
+} info_machine;
 
 static const char *isa_name(void)
 {
@@ -54,7 +54,7 @@ static void find_cache(char *text, size_t size)
     }
 }
 
-static void look(machine *m)
+static void look(info_machine *m)
 {
     struct utsname name;
     const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
@@ -69,7 +69,7 @@ static void look(machine *m)
     find_cache(m->cache, sizeof m->cache);
 }
 
-static void print_json(const machine *m, FILE *out)
+static void print_json(const info_machine *m, FILE *out)
 {
     int64_t engine_count = 0, feature_count = 0;
     const fast_part *engines = fast_part_list("engine", &engine_count);
@@ -121,7 +121,7 @@ static void print_features(cli_page *page, bool present)
     }
 }
 
-static void print_text(const machine *m, FILE *out)
+static void print_text(const info_machine *m, FILE *out)
 {
     int64_t count = 0;
     const fast_part *engines = fast_part_list("engine", &count);
@@ -159,7 +159,7 @@ int cli_info(int argc, char **argv)
 {
     bool json = false;
     const int code = cli_flags_read(cli_command_find("info"), argc, argv, set, &json);
-    machine m;
+    info_machine m;
 
     if (code != CLI_DONE)
         return code == CLI_HELPED ? CLI_DONE : code;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/err.h"
 #include "fast/lab.h"
 
 /*
@@ -14,3 +15,8 @@ extern const fast_part fast__bench_allreduce_part;
 /* Measure the multiply-adds that this core does at most, in operations (two each) per second.
  * Takes about a tenth of a second. */
 double fast__peak_flops(void);
+
+/* Set `config` to the defaults of a table, then to "name=value", ..., NULL. A value may hold commas
+ * and equals signs. FAST_EINVAL, with `where` in the detail. */
+fast_err fast__lab_options(const char *where, const fast_option *table, const char *const *options,
+                           void *config);

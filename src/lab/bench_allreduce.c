@@ -26,7 +26,7 @@
 enum { SIZES_MAX = 64, BATCHES = 5, WARM_UP = 3, FACTOR = 8, FRESH_CALLS = 100 };
 
 /* The options, in the order of the table. */
-typedef struct bench_config {
+typedef struct allreduce_config {
     char transport[32];  /* a name */
     int64_t workers;     /* actors */
     char algorithm[128]; /* with options; "": each */
@@ -35,9 +35,9 @@ typedef struct bench_config {
     double timeout;      /* seconds */
     int64_t seed;        /* of sim */
     bool fresh;          /* new values before each call */
-} bench_config;
+} allreduce_config;
 
-typedef bench_config C;
+typedef allreduce_config C;
 
 static const fast_option bench_options[] = {
     FAST_OPT_TEXT(C, transport, "threads", "transport", "what runs the workers"),
@@ -64,8 +64,8 @@ typedef struct bench_row {
 } bench_row;
 
 /* What the workers of a process share. Rank 0 writes the rows; ends are each worker's own. */
-typedef struct bench {
-    const bench_config *config;
+typedef struct allreduce_bench {
+    const allreduce_config *config;
     int64_t sizes[SIZES_MAX]; /* bytes */
     int64_t size_count;       /* of sizes */
     int64_t size_max;         /* the largest */
@@ -74,7 +74,7 @@ typedef struct bench {
     int64_t row_count;        /* of rows */
     int64_t row_max;          /* that fit */
     int64_t *ends;            /* sim: when each worker was done */
-} bench;
+} allreduce_bench;
 
 static fast_err parse_size(const char *text, int64_t *out)
 {
@@ -87,7 +87,7 @@ static fast_err parse_size(const char *text, int64_t *out)
     return FAST_OK;
 }
 
-static fast_err add_size(bench *b, int64_t bytes)
+static fast_err add_size(allreduce_bench *b, int64_t bytes)
 {
     if (b->size_count == SIZES_MAX)
         return fast__fail(FAST_EINVAL, "bytes=%s: more than %d lengths", b->config->bytes,
@@ -99,7 +99,7 @@ static fast_err add_size(bench *b, int64_t bytes)
 }
 
 /* "1Ki-32Mi,100M" */
-static fast_err parse_sizes(bench *b)
+static fast_err parse_sizes(allreduce_bench *b)
 {
     char list[sizeof b->config->bytes];
     memcpy(list, b->config->bytes, sizeof list);
@@ -187,8 +187,8 @@ static fast_err time_fresh(fast_actor *actor, fast_group *group, float *x, int64
 }
 
 /* One call in virtual time, without values. */
-static fast_err time_virtual(bench *b, fast_actor *actor, fast_group *group, int64_t bytes,
-                             double *out)
+static fast_err time_virtual(allreduce_bench *b, fast_actor *actor, fast_group *group,
+                             int64_t bytes, double *out)
 {
     int64_t begin = 0;
     /* Later than the news of it reaches anyone: a wait's timeout. */
@@ -207,7 +207,7 @@ static fast_err time_virtual(bench *b, fast_actor *actor, fast_group *group, int
 }
 
 /* All lengths of one algorithm. */
-static fast_err bench_algorithm(bench *b, fast_actor *actor, fast_group *group, float *x,
+static fast_err bench_algorithm(allreduce_bench *b, fast_actor *actor, fast_group *group, float *x,
                                 const char *algorithm)
 {
     for (int64_t i = 0; i < b->size_count; i++) {
@@ -231,7 +231,7 @@ static fast_err bench_algorithm(bench *b, fast_actor *actor, fast_group *group, 
     return FAST_OK;
 }
 
-static fast_err bench_group(bench *b, fast_actor *actor, fast_group *group, float *x)
+static fast_err bench_group(allreduce_bench *b, fast_actor *actor, fast_group *group, float *x)
 {
     FAST_TRY(fast__model_fit(group, FAST_SOON));
     if (b->config->algorithm[0]) {
@@ -250,7 +250,7 @@ static fast_err bench_group(bench *b, fast_actor *actor, fast_group *group, floa
 
 static fast_err bench_worker(fast_actor *actor, void *ctx)
 {
-    bench *b = ctx;
+    allreduce_bench *b = ctx;
     fast_group *group = NULL;
     float *x = NULL;
     fast_err err = FAST_OK;
@@ -266,9 +266,9 @@ static fast_err bench_worker(fast_actor *actor, void *ctx)
 }
 
 /* Run the workers. */
-static fast_err bench_run(bench *b)
+static fast_err bench_run(allreduce_bench *b)
 {
-    const bench_config *config = b->config;
+    const allreduce_config *config = b->config;
     char transport[64], cluster[4112], timeout[64], seed[64], number[48];
     fast__real_text(config->timeout, number, sizeof number);
     snprintf(transport, sizeof transport, "transport=%s", config->transport);
@@ -280,30 +280,13 @@ static fast_err bench_run(bench *b)
     return fast_actors_run(options, roles, 1, NULL);
 }
 
-/* "name=value", ... over the defaults. */
-static fast_err bench_parse(const char *const *options, bench_config *config)
-{
-    static const char where[] = "fast bench allreduce";
-    memset(config, 0, sizeof *config);
-    fast__options_default(bench_options, config);
-    for (int i = 0; options && options[i]; i++) {
-        char name[64];
-        const char *equals = strchr(options[i], '=');
-        if (!equals || (size_t)(equals - options[i]) >= sizeof name)
-            return fast__fail(FAST_EINVAL, "%s: \"%s\" is not name=value", where, options[i]);
-        snprintf(name, sizeof name, "%.*s", (int)(equals - options[i]), options[i]);
-        FAST_TRY(fast__options_set(where, bench_options, config, name, equals + 1));
-    }
-    return FAST_OK;
-}
-
 fast_err fast_bench_allreduce(const char *const *options, fast_allreduce_measure_fn *report,
                               void *ctx)
 {
     FAST_ASSERT(report != NULL);
-    bench_config config;
-    FAST_TRY(bench_parse(options, &config));
-    bench b = { .config = &config, .sim = strcmp(config.transport, "sim") == 0 };
+    allreduce_config config = { 0 };
+    FAST_TRY(fast__lab_options("fast bench allreduce", bench_options, options, &config));
+    allreduce_bench b = { .config = &config, .sim = strcmp(config.transport, "sim") == 0 };
     FAST_TRY(parse_sizes(&b));
     b.row_max = b.size_count * FAST_ALLREDUCE_MAX;
     FAST_TRY(fast__alloc("measurements", b.row_max, sizeof *b.rows, &b.rows));

@@ -26,26 +26,26 @@
 
 enum { ROUNDS = 7, STRETCHES = 64 };
 
-typedef struct bench_config {
+typedef struct codec_config {
     char codec[FAST_CHAIN_TEXT_MAX]; /* a chain; empty: all codecs */
     int64_t bytes;                   /* of the vector */
-} bench_config;
+} codec_config;
 
 static const fast_option options_table[] = {
-    FAST_OPT_TEXT(bench_config, codec, "all", "codec", "a codec, or all of them"),
-    FAST_OPT_INT(bench_config, bytes, "16777216", 4, 1 << 30, "of the vector"),
+    FAST_OPT_TEXT(codec_config, codec, "all", "codec", "a codec, or all of them"),
+    FAST_OPT_INT(codec_config, bytes, "16777216", 4, 1 << 30, "of the vector"),
     FAST_OPT_END,
 };
 
 /* What is encoded. */
-typedef struct bench {
+typedef struct codec_bench {
     float *x;       /* [count]: the vector */
     float *y;       /* [count]: what it is decoded and copied to */
     int64_t count;  /* floats */
     uint8_t *bytes; /* [bound] of the codec that is measured */
-} bench;
+} codec_bench;
 
-static void draw(bench *b)
+static void draw(codec_bench *b)
 {
     fast_rng rng;
     float scale = 1;
@@ -64,7 +64,7 @@ static double seconds_since(int64_t begin)
 }
 
 /* One codec, already opened. */
-static fast_err measure_coder(bench *b, fast_coder *coder, fast_codec_measure *m)
+static fast_err measure_coder(codec_bench *b, fast_coder *coder, fast_codec_measure *m)
 {
     double error = 0;
 
@@ -94,7 +94,7 @@ static fast_err measure_coder(bench *b, fast_coder *coder, fast_codec_measure *m
     return FAST_OK;
 }
 
-static fast_err measure(bench *b, const char *spec, fast_codec_measure_fn *report, void *ctx)
+static fast_err measure(codec_bench *b, const char *spec, fast_codec_measure_fn *report, void *ctx)
 {
     const fast_segment whole = {
         .name = "x", .count = b->count, .shape = { b->count / 1024, 1024 }, .rank = 2
@@ -123,28 +123,14 @@ static fast_err measure(bench *b, const char *spec, fast_codec_measure_fn *repor
     return err;
 }
 
-/* "name=value"; a codec's value may have commas of its own. */
-static fast_err set(bench_config *config, const char *option)
-{
-    const size_t length = strcspn(option, "=");
-    char name[64];
-
-    if (option[length] != '=' || length >= sizeof name)
-        return fast__fail(FAST_EINVAL, "fast bench codec: \"%s\" is not name=value", option);
-    snprintf(name, sizeof name, "%.*s", (int)length, option);
-    return fast__options_set("fast bench codec", options_table, config, name, option + length + 1);
-}
-
 fast_err fast_bench_codec(const char *const *options, fast_codec_measure_fn *report, void *ctx)
 {
-    bench_config config;
-    bench b = { 0 };
+    codec_config config;
+    codec_bench b = { 0 };
 
     FAST_ASSERT(report != NULL);
     memset(&config, 0, sizeof config);
-    fast__options_default(options_table, &config);
-    for (int i = 0; options && options[i]; i++)
-        FAST_TRY(set(&config, options[i]));
+    FAST_TRY(fast__lab_options("fast bench codec", options_table, options, &config));
     b.count = config.bytes / (int64_t)sizeof(float);
     fast_err err = fast__alloc("a vector", b.count, sizeof *b.x, &b.x);
     if (!err)

@@ -23,14 +23,14 @@
 
 enum { RUNS = 5, MESSAGES = 2 << 20, STEPS_MAX = 1 << 15, TAG = 1 };
 
-typedef struct bench_config {
+typedef struct sim_config {
     int64_t actors;     /* 0: several sizes */
     char cluster[1024]; /* what is simulated */
-} bench_config;
+} sim_config;
 
 static const fast_option options_table[] = {
-    FAST_OPT_INT(bench_config, actors, "0", 0, 65536, "in the ring; 0: 64, 1024 and 4096"),
-    FAST_OPT_TEXT(bench_config, cluster, "ideal", "cluster", "a preset or a file"),
+    FAST_OPT_INT(sim_config, actors, "0", 0, 65536, "in the ring; 0: 64, 1024 and 4096"),
+    FAST_OPT_TEXT(sim_config, cluster, "ideal", "cluster", "a preset or a file"),
     FAST_OPT_END,
 };
 
@@ -81,7 +81,7 @@ static fast_err allreduce_main(fast_actor *actor, void *ctx)
 static fast_err measure(const char *program, fast_actor_fn *main, int64_t actors,
                         const char *cluster, fast_sim_measure_fn *report, void *ctx)
 {
-    char text[sizeof "cluster=" + sizeof((bench_config *)0)->cluster];
+    char text[sizeof "cluster=" + sizeof((sim_config *)0)->cluster];
     const char *const options[] = { "transport=sim", text, "timeout=1000000", NULL };
     int64_t steps = MESSAGES / actors < STEPS_MAX ? MESSAGES / actors : STEPS_MAX;
     const fast_role role = { "worker", actors, main, &steps };
@@ -104,28 +104,14 @@ static fast_err measure(const char *program, fast_actor_fn *main, int64_t actors
     return FAST_OK;
 }
 
-/* "name=value"; a cluster's value may have commas of its own. */
-static fast_err set(bench_config *config, const char *option)
-{
-    const size_t length = strcspn(option, "=");
-    char name[64];
-
-    if (option[length] != '=' || length >= sizeof name)
-        return fast__fail(FAST_EINVAL, "fast bench sim: \"%s\" is not name=value", option);
-    snprintf(name, sizeof name, "%.*s", (int)length, option);
-    return fast__options_set("fast bench sim", options_table, config, name, option + length + 1);
-}
-
 fast_err fast_bench_sim(const char *const *options, fast_sim_measure_fn *report, void *ctx)
 {
     static const int64_t sizes[] = { 64, 1024, 4096 };
-    bench_config config;
+    sim_config config;
 
     FAST_ASSERT(report != NULL);
     memset(&config, 0, sizeof config);
-    fast__options_default(options_table, &config);
-    for (int i = 0; options && options[i]; i++)
-        FAST_TRY(set(&config, options[i]));
+    FAST_TRY(fast__lab_options("fast bench sim", options_table, options, &config));
     if (config.actors == 1)
         return fast__fail(FAST_EINVAL, "fast bench sim: a ring needs at least 2 actors");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -25,15 +25,15 @@ enum {
 };
 
 /* One axis: values to pixels. */
-typedef struct scale {
+typedef struct chart_scale {
     double min;
     double max;
     double from; /* pixel of min */
     double to;   /* pixel of max */
     bool log;
-} scale;
+} chart_scale;
 
-static double at(const scale *s, double value)
+static double at(const chart_scale *s, double value)
 {
     const double part = s->log ? (log(value) - log(s->min)) / (log(s->max) - log(s->min))
                                : (value - s->min) / (s->max - s->min);
@@ -47,7 +47,7 @@ static double value_of(const fast_compare_point *point, size_t offset)
 }
 
 /* Can the point be drawn? */
-static bool is_drawn(const fast_chart *chart, const scale *x, const fast_compare_point *point)
+static bool is_drawn(const fast_chart *chart, const chart_scale *x, const fast_compare_point *point)
 {
     const double u = value_of(point, chart->x), v = value_of(point, chart->y);
 
@@ -55,8 +55,8 @@ static bool is_drawn(const fast_chart *chart, const scale *x, const fast_compare
 }
 
 /* Extents of all curves, and of their ends. */
-static bool measure(const fast_chart *chart, const fast_compared *lines, int64_t count, scale *x,
-                    scale *y)
+static bool measure(const fast_chart *chart, const fast_compared *lines, int64_t count,
+                    chart_scale *x, chart_scale *y)
 {
     double end_min = INFINITY, end_max = 0, x_min = INFINITY;
 
@@ -127,7 +127,8 @@ static void tick_text(const fast_chart *chart, bool vertical, double value, char
         snprintf(text, 32, "%.3g", value);
 }
 
-static void tick(const fast_chart *chart, bool vertical, const scale *s, double value, FILE *out)
+static void tick(const fast_chart *chart, bool vertical, const chart_scale *s, double value,
+                 FILE *out)
 {
     const double p = at(s, value);
     char text[32];
@@ -145,7 +146,7 @@ static void tick(const fast_chart *chart, bool vertical, const scale *s, double 
                 p, p, TOP, HEIGHT - BOTTOM, p, HEIGHT - BOTTOM + 16, text);
 }
 
-static void draw_axis(const fast_chart *chart, bool vertical, const scale *s, FILE *out)
+static void draw_axis(const fast_chart *chart, bool vertical, const chart_scale *s, FILE *out)
 {
     const double step = round_step(s->max - s->min, 5);
 
@@ -163,8 +164,8 @@ static void draw_axis(const fast_chart *chart, bool vertical, const scale *s, FI
 }
 
 /* One run's curve; false if it has no point. The last one's place is kept. */
-static bool draw_curve(const fast_chart *chart, const fast_compared_run *run, const scale *x,
-                       const scale *y, int64_t color, bool strong, double end[2], FILE *out)
+static bool draw_curve(const fast_chart *chart, const fast_compared_run *run, const chart_scale *x,
+                       const chart_scale *y, int64_t color, bool strong, double end[2], FILE *out)
 {
     bool begun = false;
 
@@ -189,23 +190,23 @@ static bool draw_curve(const fast_chart *chart, const fast_compared_run *run, co
 }
 
 /* A name and the end of its curve. */
-typedef struct label {
+typedef struct chart_label {
     double end[2];
     double y; /* of the name */
     int64_t line;
-} label;
+} chart_label;
 
 /* Higher ends first; of those that are level the one further to the left, whose leader passes above
  * the others. */
-static bool is_above(const label *a, const label *b)
+static bool is_above(const chart_label *a, const chart_label *b)
 {
     return fabs(a->end[1] - b->end[1]) > LABEL ? a->end[1] < b->end[1] : a->end[0] < b->end[0];
 }
 
-static void draw_labels(const fast_compared *lines, label *labels, int64_t count, FILE *out)
+static void draw_labels(const fast_compared *lines, chart_label *labels, int64_t count, FILE *out)
 {
     for (int64_t i = 1; i < count; i++) {
-        const label l = labels[i];
+        const chart_label l = labels[i];
         int64_t k = i;
 
         for (; k > 0 && is_above(&l, &labels[k - 1]); k--)
@@ -242,9 +243,9 @@ static void draw_labels(const fast_compared *lines, label *labels, int64_t count
 bool fast__chart_draw(const fast_chart *chart, const fast_compared *lines, int64_t count,
                       double target, FILE *out)
 {
-    scale x = { .from = LEFT, .to = WIDTH - RIGHT };
-    scale y = { .from = HEIGHT - BOTTOM, .to = TOP };
-    label labels[FAST_CHART_LINES_MAX];
+    chart_scale x = { .from = LEFT, .to = WIDTH - RIGHT };
+    chart_scale y = { .from = HEIGHT - BOTTOM, .to = TOP };
+    chart_label labels[FAST_CHART_LINES_MAX];
     int64_t used = 0;
 
     if (count > FAST_CHART_LINES_MAX)

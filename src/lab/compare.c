@@ -85,19 +85,19 @@ static fast_err quote(const fast_words *argv, char **out)
 }
 
 /* Flags that a person who repeats the run does not need: where its lines go, and how it is kept. */
-static fast_err add_own_flags(fast_compare *compare, fast_bout *bout)
+static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 {
-    fast_words *argv = &bout->argv;
+    fast_words *argv = &task->argv;
     char name[128];
 
     FAST_TRY(add_flag(argv, "log=/dev/stdout"));
     if (strcmp(compare->store, "none") != 0) {
-        const char *line = compare->lines[bout->line].name;
+        const char *line = compare->lines[task->line].name;
 
         FAST_TRY(fast__words_add(argv, "--batch-of"));
         FAST_TRY(fast__words_add(argv, compare->name));
-        if (bout->trial)
-            snprintf(name, sizeof name, "%.70s, trial %.40s", line, bout->tuned);
+        if (task->trial)
+            snprintf(name, sizeof name, "%.70s, trial %.40s", line, task->tuned);
         else
             snprintf(name, sizeof name, "%.100s", line);
         FAST_TRY(fast__words_add(argv, "--name"));
@@ -108,36 +108,36 @@ static fast_err add_own_flags(fast_compare *compare, fast_bout *bout)
         FAST_TRY(fast__words_add(argv, compare->store));
     }
     if (strcmp(compare->store, "none") != 0)
-        FAST_TRY(quote(argv, &bout->key));
+        FAST_TRY(quote(argv, &task->key));
     FAST_TRY(fast__words_add(argv, "--quiet"));
     return fast__words_add(argv, "--json");
 }
 
-fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_words *tuned,
+fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const fast_words *tuned,
                          int64_t seed)
 {
     const fast_sweep *sweep = &compare->sweep;
-    fast_words *argv = &bout->argv;
+    fast_words *argv = &task->argv;
     char number[64];
 
     FAST_ASSERT(argv->count == 0);
     FAST_TRY(fast__words_add(argv, compare->program));
     FAST_TRY(fast__words_add(argv, "train"));
-    FAST_TRY(add_flags(argv, &sweep->arms[bout->line].options));
+    FAST_TRY(add_flags(argv, &sweep->lines[task->line].options));
     FAST_TRY(add_flags(argv, &sweep->job));
     FAST_TRY(add_flags(argv, tuned));
-    if (bout->trial) {
+    if (task->trial) {
         snprintf(number, sizeof number, "holdout=%g", compare->holdout);
         FAST_TRY(add_flag(argv, number));
     }
     snprintf(number, sizeof number, "seed=%lld", (long long)seed);
     FAST_TRY(add_flag(argv, number));
-    bout->view->seed = seed;
-    FAST_TRY(join(tuned, &bout->tuned));
-    bout->view->tuned = bout->tuned;
-    FAST_TRY(quote(argv, &bout->command));
-    bout->view->command = bout->command;
-    return add_own_flags(compare, bout);
+    task->view->seed = seed;
+    FAST_TRY(join(tuned, &task->tuned));
+    task->view->tuned = task->tuned;
+    FAST_TRY(quote(argv, &task->command));
+    task->view->command = task->command;
+    return add_own_flags(compare, task);
 }
 
 /* Is trial `a` better than `b`? The first of equals wins. */
@@ -156,15 +156,15 @@ static bool trial_beats(const fast_compared_run *a, const fast_compared_run *b)
     return isfinite(x->test_loss) && !(x->test_loss >= y->test_loss);
 }
 
-static fast_bout *first_run(fast_compare *compare, int64_t line)
+static fast_compare_task *first_run(fast_compare *compare, int64_t line)
 {
-    return compare->bouts + compare->line_count * compare->trial_count + line * compare->seed_count;
+    return compare->tasks + compare->line_count * compare->trial_count + line * compare->seed_count;
 }
 
 fast_err fast__compare_choose(fast_compare *compare, int64_t line)
 {
     fast_compared *l = &compare->lines[line];
-    fast_bout *run = first_run(compare, line);
+    fast_compare_task *run = first_run(compare, line);
     int64_t best = -1;
 
     for (int64_t i = 0; i < l->trial_count; i++)
@@ -178,7 +178,7 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
 
         if (best >= 0) {
             FAST_TRY(
-                fast__bout_make(compare, &run[i], &compare->sweep.trials[best], run[i].view->seed));
+                fast__task_make(compare, &run[i], &compare->sweep.trials[best], run[i].view->seed));
             continue;
         }
         run[i].view->status = "failed";
@@ -244,8 +244,8 @@ static bool is_simulated(const fast_sweep *sweep)
 {
     const char *job = fast__words_value(&sweep->job, "transport");
 
-    for (int64_t i = 0; i < sweep->arm_count; i++) {
-        const char *own = fast__words_value(&sweep->arms[i].options, "transport");
+    for (int64_t i = 0; i < sweep->line_count; i++) {
+        const char *own = fast__words_value(&sweep->lines[i].options, "transport");
 
         if (strcmp(own ? own : job ? job : "", "sim") != 0)
             return false;
@@ -260,9 +260,9 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     fast_sweep *sweep = &compare->sweep;
     double seed, target;
 
-    for (int64_t i = 0; i < sweep->arm_count; i++)
+    for (int64_t i = 0; i < sweep->line_count; i++)
         for (int k = 0; own[k]; k++)
-            if (fast__words_value(&sweep->arms[i].options, own[k]))
+            if (fast__words_value(&sweep->lines[i].options, own[k]))
                 return fast__fail(FAST_EINVAL,
                                   "%s is the same for all lines; the number of seeds is --seeds",
                                   own[k]);
@@ -277,7 +277,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     if (text)
         FAST_TRY(fast__parse_real("target", text, &target));
     compare->target = target;
-    compare->line_count = sweep->arm_count;
+    compare->line_count = sweep->line_count;
     compare->trial_count = sweep->trial_count;
     compare->seed_count = config->seeds > 0 ? config->seeds : 3;
     compare->trial_seed = FAST_COMPARE_TRIAL_SEED;
@@ -294,7 +294,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     if (seed + (double)compare->seed_count > 9007199254740992.0)
         return fast__fail(FAST_EINVAL, "seed=%.0f leaves no room for more", seed);
     compare->seed = (int64_t)seed;
-    compare->bout_count = compare->line_count * each;
+    compare->task_count = compare->line_count * each;
     compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
     if (compare->jobs > FAST_COMPARE_JOBS_MAX)
         compare->jobs = FAST_COMPARE_JOBS_MAX;
@@ -312,12 +312,12 @@ static fast_err make_bouts(fast_compare *compare)
     const int64_t lines = compare->line_count;
 
     FAST_TRY(fast__alloc("lines", lines, sizeof *compare->lines, &compare->lines));
-    FAST_TRY(fast__alloc("runs", compare->bout_count, sizeof *compare->bouts, &compare->bouts));
-    FAST_TRY(fast__alloc("runs", compare->bout_count, sizeof *compare->views, &compare->views));
+    FAST_TRY(fast__alloc("runs", compare->task_count, sizeof *compare->tasks, &compare->tasks));
+    FAST_TRY(fast__alloc("runs", compare->task_count, sizeof *compare->views, &compare->views));
     for (int64_t i = 0; i < lines; i++)
-        compare->lines[i].name = compare->sweep.arms[i].name;
-    for (int64_t i = 0; i < compare->bout_count; i++) {
-        fast_bout *b = &compare->bouts[i];
+        compare->lines[i].name = compare->sweep.lines[i].name;
+    for (int64_t i = 0; i < compare->task_count; i++) {
+        fast_compare_task *b = &compare->tasks[i];
         const bool trial = i < lines * trials;
         const int64_t at = trial ? i : i - lines * trials;
         const int64_t number = at % (trial ? trials : seeds);
@@ -330,7 +330,7 @@ static fast_err make_bouts(fast_compare *compare)
         b->view->seed = trial ? compare->trial_seed : compare->seed + number;
         fast__read_measures(NULL, &b->view->measures); /* nothing yet */
         if (trial || trials == 0)
-            FAST_TRY(fast__bout_make(compare, b, trial ? &compare->sweep.trials[number] : NULL,
+            FAST_TRY(fast__task_make(compare, b, trial ? &compare->sweep.trials[number] : NULL,
                                      b->view->seed));
     }
     for (int64_t i = 0; i < lines; i++) {
@@ -359,7 +359,7 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
     if (!err)
         err = make_bouts(compare);
     if (!err)
-        err = fast__judge(compare);
+        err = fast__compare_rank(compare);
     if (err) {
         fast_compare_close(compare);
         return err;
@@ -380,7 +380,7 @@ fast_err fast_compare_run(fast_compare *compare)
 
     if (err && err != FAST_ECANCELED)
         return err;
-    FAST_TRY(fast__judge(compare));
+    FAST_TRY(fast__compare_rank(compare));
     return err ? fast__fail(err, "the comparison was stopped") : FAST_OK;
 }
 
@@ -416,21 +416,21 @@ double fast_compare_target(const fast_compare *compare)
 }
 
 /* The page, and where it goes. */
-typedef struct page {
+typedef struct report_page {
     char *text;
     size_t size;
-} page;
+} report_page;
 
 static fast_err put_page(void *ctx, void *stream)
 {
-    const page *p = ctx;
+    const report_page *p = ctx;
 
     return fast__file_put(stream, p->text, p->size);
 }
 
 fast_err fast_compare_report(const fast_compare *compare, const char *path, const char *command)
 {
-    page p = { NULL, 0 };
+    report_page p = { NULL, 0 };
     FILE *out = open_memstream(&p.text, &p.size);
     fast_err err;
 
@@ -448,14 +448,14 @@ void fast_compare_close(fast_compare *compare)
 {
     if (!compare)
         return;
-    for (int64_t i = 0; compare->bouts && i < compare->bout_count; i++) {
-        fast__words_fini(&compare->bouts[i].argv);
-        fast__free(compare->bouts[i].tuned);
-        fast__free(compare->bouts[i].command);
-        fast__free(compare->bouts[i].key);
-        fast__free(compare->bouts[i].points);
+    for (int64_t i = 0; compare->tasks && i < compare->task_count; i++) {
+        fast__words_fini(&compare->tasks[i].argv);
+        fast__free(compare->tasks[i].tuned);
+        fast__free(compare->tasks[i].command);
+        fast__free(compare->tasks[i].key);
+        fast__free(compare->tasks[i].points);
     }
-    fast__free(compare->bouts);
+    fast__free(compare->tasks);
     fast__free(compare->views);
     fast__free(compare->lines);
     fast__free(compare->program);

@@ -48,16 +48,16 @@ const char *fast__words_value(const fast_words *words, const char *name);
 fast_err fast__sweep_values(const fast_option *option, const char *text, fast_words *out);
 
 /* One line: a value for each axis. */
-typedef struct fast_arm {
+typedef struct fast_sweep_line {
     char *name;         /* what tells it apart */
     fast_words options; /* "name=value" of the axes alone */
-} fast_arm;
+} fast_sweep_line;
 
 /* What a user's options stand for. */
 typedef struct fast_sweep {
-    fast_words job; /* "name=value": what all lines have in common */
-    fast_arm *arms; /* at least one */
-    int64_t arm_count;
+    fast_words job;         /* "name=value": what all lines have in common */
+    fast_sweep_line *lines; /* at least one */
+    int64_t line_count;
     fast_words *trials; /* each: "name=value" of the tuned options */
     int64_t trial_count;
 } fast_sweep;
@@ -66,7 +66,7 @@ fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
 void fast__sweep_close(fast_sweep *sweep);
 
 /* A run and what belongs to it. */
-typedef struct fast_bout {
+typedef struct fast_compare_task {
     fast_compared_run *view; /* in the line's `runs` or `trials` */
     int64_t line;            /* index */
     bool trial;
@@ -79,14 +79,14 @@ typedef struct fast_bout {
     int64_t thinned;     /* every 2^thinned-th evaluation is kept */
     int64_t seen;        /* evaluations */
     const char *outcome; /* what its result said: "done", ...; NULL before */
-} fast_bout;
+} fast_compare_task;
 
 struct fast_compare {
     fast_sweep sweep;
     fast_compared *lines;
     int64_t line_count;
-    fast_bout *bouts; /* trials of all lines, then runs of all lines */
-    int64_t bout_count;
+    fast_compare_task *tasks; /* trials of all lines, then runs of all lines */
+    int64_t task_count;
     fast_compared_run *views; /* in the same order: what callers see of them */
     int64_t trial_count;      /* of a line */
     int64_t seed_count;       /* runs of a line */
@@ -105,25 +105,26 @@ struct fast_compare {
     volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
 };
 
-/* Make the command of a bout, with what was tuned for its line. */
-fast_err fast__bout_make(fast_compare *compare, fast_bout *bout, const fast_words *tuned,
+/* Make the command of a task, with what was tuned for its line. */
+fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const fast_words *tuned,
                          int64_t seed);
 /* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
 fast_err fast__compare_choose(fast_compare *compare, int64_t line);
 
 /* Runs of this comparison that are kept already: whole ones, by their command. */
-typedef struct fast_kept fast_kept;
+typedef struct fast_compare_stored fast_compare_stored;
 /* *out is NULL where there is nothing to look at. */
-fast_err fast__kept_open(const fast_compare *compare, fast_kept **out);
-/* Read a bout's result and curve if its command was kept; *found_out tells. */
-fast_err fast__kept_read(fast_kept *kept, fast_bout *bout, bool *found_out);
-void fast__kept_close(fast_kept *kept); /* NULL is allowed */
+fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_stored **out);
+/* Read a task's result and curve if its command was kept; *found_out tells. */
+fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_task *task,
+                                   bool *found_out);
+void fast__compare_stored_close(fast_compare_stored *stored); /* NULL is allowed */
 
-/* Run all bouts. FAST_ECANCELED. */
+/* Run all tasks. FAST_ECANCELED. */
 fast_err fast__pool_run(fast_compare *compare);
 /* Read a line of a process: a point, or the result. */
-fast_err fast__bout_read(fast_bout *bout, const char *line);
-fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point);
+fast_err fast__task_read(fast_compare_task *task, const char *line);
+fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *point);
 
 /* Read all measures, or a point, from a JSON object; NULL gives NAN everywhere. */
 void fast__read_measures(const json_t *object, fast_compare_measures *out);
@@ -132,18 +133,18 @@ void fast__read_point(const json_t *object, fast_compare_point *out);
 /* True for a run that was measured to its end. */
 bool fast__run_is_whole(const fast_compared_run *run);
 /* Median, least and largest of values that are not NAN. */
-fast_spread fast__spread_of(double *values, int64_t count);
+fast_compare_spread fast__spread_of(double *values, int64_t count);
 /* True if `a` is better than `b` beyond their spreads. */
 bool fast__line_beats(const fast_compared *a, const fast_compared *b);
 /* Spreads, order and places of all lines; then the verdict. */
-fast_err fast__judge(fast_compare *compare);
+fast_err fast__compare_rank(fast_compare *compare);
 fast_err fast__verdict(fast_compare *compare);
 
 /* Numbers for people: "3.2 s", "41.0 ms", "1.2 GB", "never", "-". */
 void fast__people_time(double seconds, char text[32]);
 void fast__people_bytes(double bytes, char text[32]);
 /* Times as "median (min to max)"; the median alone where all are equal. */
-void fast__people_times(const fast_spread *spread, char text[96]);
+void fast__people_times(const fast_compare_spread *spread, char text[96]);
 
 /* Text with the characters that HTML knows replaced; control characters become spaces. */
 void fast__html_text(FILE *out, const char *text);

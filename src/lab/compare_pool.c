@@ -23,36 +23,36 @@
 #define GRACE_NS INT64_C(5000000000) /* for a process that is asked to end */
 
 /* The processes and what they run. */
-typedef struct pool {
+typedef struct compare_pool {
     fast_compare *compare;
     fast_child *children[FAST_COMPARE_JOBS_MAX]; /* NULL: free */
-    fast_bout *bouts[FAST_COMPARE_JOBS_MAX];
+    fast_compare_task *tasks[FAST_COMPARE_JOBS_MAX];
     int64_t begun_ns[FAST_COMPARE_JOBS_MAX]; /* when it was started */
     int64_t running;
-    int64_t done;    /* bouts that have ended */
-    int64_t timed;   /* of them, those that ran */
-    int64_t sum_ns;  /* of their times */
-    fast_kept *kept; /* what the store has from before; or NULL */
-    int64_t told_ns; /* when the watcher was told last */
-} pool;
+    int64_t done;                /* tasks that have ended */
+    int64_t timed;               /* of them, those that ran */
+    int64_t sum_ns;              /* of their times */
+    fast_compare_stored *stored; /* what the store has from before; or NULL */
+    int64_t told_ns;             /* when the watcher was told last */
+} compare_pool;
 
-static bool is_waiting(const fast_bout *bout)
+static bool is_waiting(const fast_compare_task *task)
 {
-    return strcmp(bout->view->status, "waiting") == 0;
+    return strcmp(task->view->status, "waiting") == 0;
 }
 
-static void tell(pool *p, const fast_bout *ended)
+static void tell(compare_pool *p, const fast_compare_task *ended)
 {
     fast_compare *compare = p->compare;
     const double mean = p->timed > 0 ? (double)p->sum_ns * 1e-9 / (double)p->timed : NAN;
-    const double left = (double)(compare->bout_count - p->done) - 0.5 * (double)p->running;
+    const double left = (double)(compare->task_count - p->done) - 0.5 * (double)p->running;
 
     p->told_ns = fast__clock_ns();
     if (!compare->watch)
         return;
     compare->watch(compare->watch_ctx, &(fast_compare_progress){
                                            .runs_done = p->done,
-                                           .runs_count = compare->bout_count,
+                                           .runs_count = compare->task_count,
                                            .running = p->running,
                                            .seconds_left = mean * left / (double)compare->jobs,
                                            .line = ended ? compare->lines[ended->line].name : NULL,
@@ -62,12 +62,12 @@ static void tell(pool *p, const fast_bout *ended)
 }
 
 /* After the last trial of a line: choose. What then cannot run has ended too. */
-static fast_err look_at_trials(pool *p, int64_t line)
+static fast_err look_at_trials(compare_pool *p, int64_t line)
 {
     fast_compare *compare = p->compare;
 
-    for (int64_t i = 0; i < compare->bout_count; i++) {
-        const fast_bout *b = &compare->bouts[i];
+    for (int64_t i = 0; i < compare->task_count; i++) {
+        const fast_compare_task *b = &compare->tasks[i];
         const char *status = b->view->status;
 
         if (b->line == line && b->trial &&
@@ -75,8 +75,8 @@ static fast_err look_at_trials(pool *p, int64_t line)
             return FAST_OK;
     }
     FAST_TRY(fast__compare_choose(compare, line));
-    for (int64_t i = 0; i < compare->bout_count; i++) {
-        const fast_bout *b = &compare->bouts[i];
+    for (int64_t i = 0; i < compare->task_count; i++) {
+        const fast_compare_task *b = &compare->tasks[i];
 
         if (b->line != line || b->trial || is_waiting(b))
             continue;
@@ -86,21 +86,21 @@ static fast_err look_at_trials(pool *p, int64_t line)
     return FAST_OK;
 }
 
-/* A bout has ended as `status` says. */
-static fast_err end(pool *p, fast_bout *bout, const char *status)
+/* A task has ended as `status` says. */
+static fast_err end(compare_pool *p, fast_compare_task *task, const char *status)
 {
-    bout->view->status = status;
-    bout->view->error = bout->error[0] ? bout->error : NULL;
+    task->view->status = status;
+    task->view->error = task->error[0] ? task->error : NULL;
     p->done++;
-    tell(p, bout);
-    return bout->trial && !p->compare->canceled ? look_at_trials(p, bout->line) : FAST_OK;
+    tell(p, task);
+    return task->trial && !p->compare->canceled ? look_at_trials(p, task->line) : FAST_OK;
 }
 
-/* The next bout that can run, or NULL. */
-static fast_bout *next_bout(const fast_compare *compare)
+/* The next task that can run, or NULL. */
+static fast_compare_task *next_task(const fast_compare *compare)
 {
-    for (int64_t i = 0; i < compare->bout_count; i++) {
-        fast_bout *b = &compare->bouts[i];
+    for (int64_t i = 0; i < compare->task_count; i++) {
+        fast_compare_task *b = &compare->tasks[i];
 
         if (is_waiting(b) && b->argv.count > 0)
             return b;
@@ -108,33 +108,33 @@ static fast_bout *next_bout(const fast_compare *compare)
     return NULL;
 }
 
-static fast_err start_some(pool *p)
+static fast_err start_some(compare_pool *p)
 {
     fast_compare *compare = p->compare;
 
     for (int64_t i = 0; i < compare->jobs && !compare->canceled; i++) {
-        fast_bout *bout = p->children[i] ? NULL : next_bout(compare);
+        fast_compare_task *task = p->children[i] ? NULL : next_task(compare);
 
         bool found = false;
-        if (!bout)
+        if (!task)
             continue;
-        FAST_TRY(fast__kept_read(p->kept, bout, &found));
+        FAST_TRY(fast__compare_stored_read(p->stored, task, &found));
         if (found) {
-            FAST_TRY(end(p, bout, bout->outcome));
+            FAST_TRY(end(p, task, task->outcome));
             i--; /* the place is still free */
             continue;
         }
-        const fast_child_options options = { .argv = (const char *const *)bout->argv.items };
+        const fast_child_options options = { .argv = (const char *const *)task->argv.items };
         const fast_err err = fast__child_start(&options, &p->children[i]);
         if (err == FAST_ENOMEM)
             return err;
         if (err) {
-            snprintf(bout->error, sizeof bout->error, "%.255s", fast_error_detail());
-            FAST_TRY(end(p, bout, "failed"));
+            snprintf(task->error, sizeof task->error, "%.255s", fast_error_detail());
+            FAST_TRY(end(p, task, "failed"));
             continue;
         }
-        bout->view->status = "running";
-        p->bouts[i] = bout;
+        task->view->status = "running";
+        p->tasks[i] = task;
         p->begun_ns[i] = fast__clock_ns();
         p->running++;
     }
@@ -142,55 +142,55 @@ static fast_err start_some(pool *p)
 }
 
 /* When the room is full, every other point goes. */
-fast_err fast__bout_point(fast_bout *bout, const fast_compare_point *point)
+fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *point)
 {
-    fast_compared_run *view = bout->view;
+    fast_compared_run *view = task->view;
 
     if (!isfinite(point->time_s) ||
         (!isfinite(point->test_accuracy) && !isfinite(point->test_loss)))
         return FAST_OK;
-    if (!bout->points) { /* and one for the end, which is never left out */
-        FAST_TRY(fast__alloc("points of a run", FAST_COMPARE_POINTS_MAX + 1, sizeof *bout->points,
-                             &bout->points));
-        view->points = bout->points;
+    if (!task->points) { /* and one for the end, which is never left out */
+        FAST_TRY(fast__alloc("points of a run", FAST_COMPARE_POINTS_MAX + 1, sizeof *task->points,
+                             &task->points));
+        view->points = task->points;
     }
-    if (bout->seen++ % (INT64_C(1) << bout->thinned) != 0)
+    if (task->seen++ % (INT64_C(1) << task->thinned) != 0)
         return FAST_OK;
     if (view->point_count == FAST_COMPARE_POINTS_MAX) {
         for (int64_t i = 0; i < FAST_COMPARE_POINTS_MAX / 2; i++)
-            bout->points[i] = bout->points[2 * i];
+            task->points[i] = task->points[2 * i];
         view->point_count = FAST_COMPARE_POINTS_MAX / 2;
-        bout->thinned++;
+        task->thinned++;
     }
-    bout->points[view->point_count++] = *point;
+    task->points[view->point_count++] = *point;
     return FAST_OK;
 }
 
 /* Take a result that stopped as `stop` says. */
-static void take_result(fast_bout *bout, const json_t *object, const char *stop)
+static void take_result(fast_compare_task *task, const json_t *object, const char *stop)
 {
     static const char *const outcomes[] = { "target", "diverged", "canceled" };
-    fast_compared_run *view = bout->view;
+    fast_compared_run *view = task->view;
     fast_compare_point point;
 
     fast__read_point(object, &point);
     fast__read_measures(object, &view->measures);
     if (strcmp(stop, "diverged") == 0)
-        snprintf(bout->error, sizeof bout->error, "diverged: the loss is not a finite number");
-    bout->outcome = "done";
+        snprintf(task->error, sizeof task->error, "diverged: the loss is not a finite number");
+    task->outcome = "done";
     for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
         if (strcmp(stop, outcomes[i]) == 0)
-            bout->outcome = outcomes[i];
+            task->outcome = outcomes[i];
     /* The end of a curve is never thinned out. A run that reached its target may still wait for
        workers that have not noticed: its curve ends at the target. */
     if (isfinite(view->measures.time_to_target_s))
         point.time_s = view->measures.time_to_target_s;
-    if (view->point_count > 0 && bout->points[view->point_count - 1].samples < point.samples &&
+    if (view->point_count > 0 && task->points[view->point_count - 1].samples < point.samples &&
         (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
-        bout->points[view->point_count++] = point;
+        task->points[view->point_count++] = point;
 }
 
-fast_err fast__bout_read(fast_bout *bout, const char *line)
+fast_err fast__task_read(fast_compare_task *task, const char *line)
 {
     json_t *object = NULL;
     fast_err err = fast__json_read("a line of a run", line, strlen(line), &object);
@@ -199,29 +199,29 @@ fast_err fast__bout_read(fast_bout *bout, const char *line)
         return err == FAST_EFORMAT ? FAST_OK : err;
     const char *stop = json_string_value(json_object_get(object, "stop"));
     if (stop) {
-        take_result(bout, object, stop);
+        take_result(task, object, stop);
     } else {
         fast_compare_point point;
 
         fast__read_point(object, &point);
-        err = fast__bout_point(bout, &point);
+        err = fast__task_point(task, &point);
     }
     json_decref(object);
     return err;
 }
 
 /* Trouble is the last line of standard error; "fast: " in front of it is ours. */
-static void read_trouble(fast_bout *bout, const char *line)
+static void read_trouble(fast_compare_task *task, const char *line)
 {
     if (line[0] && strncmp(line, "note: ", 6) != 0)
-        snprintf(bout->error, sizeof bout->error, "%.255s",
+        snprintf(task->error, sizeof task->error, "%.255s",
                  strncmp(line, "fast: ", 6) == 0 ? line + 6 : line);
 }
 
-static fast_err end_child(pool *p, int64_t i, const fast_child_event *event)
+static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *event)
 {
-    fast_bout *bout = p->bouts[i];
-    const char *status = bout->outcome ? bout->outcome : "failed";
+    fast_compare_task *task = p->tasks[i];
+    const char *status = task->outcome ? task->outcome : "failed";
 
     fast__child_free(p->children[i]);
     p->children[i] = NULL;
@@ -231,17 +231,17 @@ static fast_err end_child(pool *p, int64_t i, const fast_child_event *event)
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
     if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0)
-        bout->error[0] = '\0';
-    else if (!bout->error[0] && event->signal)
-        snprintf(bout->error, sizeof bout->error, "ended by signal %d (%s)", event->signal,
+        task->error[0] = '\0';
+    else if (!task->error[0] && event->signal)
+        snprintf(task->error, sizeof task->error, "ended by signal %d (%s)", event->signal,
                  strsignal(event->signal));
-    else if (!bout->error[0])
-        snprintf(bout->error, sizeof bout->error, "ended with code %d and no result", event->code);
-    return end(p, bout, status);
+    else if (!task->error[0])
+        snprintf(task->error, sizeof task->error, "ended with code %d and no result", event->code);
+    return end(p, task, status);
 }
 
 /* Ask all children to end, and wait for them; what has not ended then was canceled. */
-static void stop_all(pool *p)
+static void stop_all(compare_pool *p)
 {
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++)
         if (p->children[i])
@@ -252,25 +252,25 @@ static void stop_all(pool *p)
         fast__child_stop(p->children[i], GRACE_NS);
         fast__child_free(p->children[i]);
         p->children[i] = NULL;
-        p->bouts[i]->view->status = "canceled";
+        p->tasks[i]->view->status = "canceled";
     }
-    for (int64_t i = 0; i < p->compare->bout_count; i++)
-        if (is_waiting(&p->compare->bouts[i]))
-            p->compare->bouts[i].view->status = "canceled";
+    for (int64_t i = 0; i < p->compare->task_count; i++)
+        if (is_waiting(&p->compare->tasks[i]))
+            p->compare->tasks[i].view->status = "canceled";
     p->running = 0;
 }
 
 fast_err fast__pool_run(fast_compare *compare)
 {
-    pool *p;
+    compare_pool *p;
     int64_t which = -1;
     fast_err err = FAST_OK;
 
     FAST_TRY(fast__alloc("processes", 1, sizeof *p, &p));
     p->compare = compare;
-    err = fast__kept_open(compare, &p->kept);
+    err = fast__compare_stored_open(compare, &p->stored);
     tell(p, NULL);
-    while (!err && !compare->canceled && p->done < compare->bout_count) {
+    while (!err && !compare->canceled && p->done < compare->task_count) {
         fast_child_event event;
 
         err = start_some(p);
@@ -278,9 +278,9 @@ fast_err fast__pool_run(fast_compare *compare)
             continue;
         const fast_err got = fast__child_next(p->children, compare->jobs, TELL_NS, &which, &event);
         if (got == FAST_OK && event.kind == FAST_CHILD_OUT)
-            err = fast__bout_read(p->bouts[which], event.line);
+            err = fast__task_read(p->tasks[which], event.line);
         else if (got == FAST_OK && event.kind == FAST_CHILD_ERR)
-            read_trouble(p->bouts[which], event.line);
+            read_trouble(p->tasks[which], event.line);
         else if (got == FAST_OK)
             err = end_child(p, which, &event);
         else if (got != FAST_ETIMEDOUT)
@@ -289,7 +289,7 @@ fast_err fast__pool_run(fast_compare *compare)
             tell(p, NULL);
     }
     stop_all(p);
-    fast__kept_close(p->kept);
+    fast__compare_stored_close(p->stored);
     fast__free(p);
     if (!err && compare->canceled)
         err = fast__fail(FAST_ECANCELED, "the comparison was stopped");

@@ -27,7 +27,7 @@ bool fast__run_is_whole(const fast_compared_run *run)
     return strcmp(run->status, "done") == 0 || strcmp(run->status, "target") == 0;
 }
 
-fast_spread fast__spread_of(double *values, int64_t count)
+fast_compare_spread fast__spread_of(double *values, int64_t count)
 {
     int64_t used = 0;
 
@@ -43,9 +43,10 @@ fast_spread fast__spread_of(double *values, int64_t count)
         used++;
     }
     if (used == 0)
-        return (fast_spread){ NAN, NAN, NAN };
+        return (fast_compare_spread){ NAN, NAN, NAN };
     const double low = values[(used - 1) / 2], high = values[used / 2];
-    return (fast_spread){ low == high ? low : (low + high) / 2, values[0], values[used - 1] };
+    return (fast_compare_spread){ low == high ? low : (low + high) / 2, values[0],
+                                  values[used - 1] };
 }
 
 /* A number of a run for the spreads. */
@@ -148,24 +149,24 @@ static void judge_line(fast_compared *line, double *values)
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int64_t i = 0; i < line->run_count; i++)
             values[i] = rows[k].value(&line->runs[i], rows[k].from);
-        *(fast_spread *)(void *)((char *)line + rows[k].to) =
+        *(fast_compare_spread *)(void *)((char *)line + rows[k].to) =
             fast__spread_of(values, line->run_count);
     }
     line->shown = find_shown(line);
 }
 
 /* Accuracy, or the loss turned around where there is none. */
-static fast_spread score_of(const fast_compared *line)
+static fast_compare_spread score_of(const fast_compared *line)
 {
-    const fast_spread *l = &line->test_loss;
+    const fast_compare_spread *l = &line->test_loss;
 
-    return isnan(line->accuracy.median) ? (fast_spread){ -l->median, -l->max, -l->min }
+    return isnan(line->accuracy.median) ? (fast_compare_spread){ -l->median, -l->max, -l->min }
                                         : line->accuracy;
 }
 
 bool fast__line_beats(const fast_compared *a, const fast_compared *b)
 {
-    const fast_spread x = score_of(a), y = score_of(b);
+    const fast_compare_spread x = score_of(a), y = score_of(b);
 
     if (!a->shown || !b->shown) /* a line without a result is behind all others */
         return a->shown != NULL;
@@ -180,7 +181,7 @@ bool fast__line_beats(const fast_compared *a, const fast_compared *b)
 static bool is_before(const fast_compared *a, const fast_compared *b)
 {
     const double s = a->time_to_target_s.median, t = b->time_to_target_s.median;
-    const fast_spread x = score_of(a), y = score_of(b);
+    const fast_compare_spread x = score_of(a), y = score_of(b);
 
     if (isfinite(s) || isfinite(t))
         return s < t;
@@ -207,7 +208,7 @@ static void sort_lines(fast_compared *lines, int64_t count)
     }
 }
 
-fast_err fast__judge(fast_compare *compare)
+fast_err fast__compare_rank(fast_compare *compare)
 {
     double *values;
 

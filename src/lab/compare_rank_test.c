@@ -20,7 +20,7 @@ static void spreads(void **state)
     (void)state;
     double odd[] = { 3, 1, 2 }, even[] = { 4, 1, 3, 2 }, holes[] = { NAN, 5, NAN };
     double never[] = { 1, INFINITY, INFINITY }, none[] = { NAN, NAN };
-    fast_spread s = fast__spread_of(odd, 3);
+    fast_compare_spread s = fast__spread_of(odd, 3);
 
     assert_true(s.median == 2 && s.min == 1 && s.max == 3);
     s = fast__spread_of(even, 4);
@@ -51,7 +51,7 @@ static void put(fast_compare *compare, int64_t line, const double times[3], doub
                 double samples, double wait)
 {
     for (int i = 0; i < 3; i++) {
-        fast_compared_run *run = compare->bouts[line * 3 + i].view;
+        fast_compared_run *run = compare->tasks[line * 3 + i].view;
         fast_compare_measures *m = &run->measures;
 
         run->status = isfinite(times[i]) ? "target" : "done";
@@ -69,8 +69,8 @@ static void put(fast_compare *compare, int64_t line, const double times[3], doub
 static void spoil(fast_compare *compare, int64_t line, int seed, const char *status,
                   const char *error)
 {
-    compare->bouts[line * 3 + seed].view->status = status;
-    compare->bouts[line * 3 + seed].view->error = error;
+    compare->tasks[line * 3 + seed].view->status = status;
+    compare->tasks[line * 3 + seed].view->error = error;
 }
 
 static bool says(const fast_compare *compare, const char *words)
@@ -88,7 +88,7 @@ static void order_and_ties(void **state)
     put(compare, 0, (double[]){ 8, 8.5, 9 }, 0.9, 1000, 0.5);
     put(compare, 1, (double[]){ 4, 4.25, 4.5 }, 0.9, 2000, 0.1);
     put(compare, 2, (double[]){ 4.4, 5, 6 }, 0.9, 2000, 0.1);
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     const fast_compared *lines = fast_compare_lines(compare, &count);
     assert_int_equal(count, 3);
     assert_string_equal(lines[0].name, "ssp");
@@ -117,10 +117,10 @@ static void edges(void **state)
 
     put(compare, 0, (double[]){ 1, 2, 3 }, 0.9, 1, 0);
     put(compare, 1, (double[]){ 3, 4, 5 }, 0.9, 1, 0);
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     assert_int_equal(compare->lines[1].place, 1);
     put(compare, 1, (double[]){ 3.01, 4, 5 }, 0.9, 1, 0);
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     assert_int_equal(compare->lines[1].place, 2);
     fast_compare_close(compare);
 }
@@ -137,7 +137,7 @@ static void failures(void **state)
     spoil(compare, 2, 1, "diverged", "diverged: the loss is not a finite number");
     for (int i = 0; i < 3; i++)
         spoil(compare, 3, i, "failed", "no memory <here>");
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     const fast_compared *l = compare->lines;
     assert_string_equal(l[0].name, "ssp");
     assert_int_equal(l[0].reached_count, 2);
@@ -164,14 +164,14 @@ static void without_target(void **state)
     assert_true(says(compare, "No run has a result."));
     put(compare, 0, (double[]){ INFINITY, INFINITY, INFINITY }, 0.80, 1, 0);
     put(compare, 1, (double[]){ INFINITY, INFINITY, INFINITY }, 0.90, 1, 0);
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     assert_true(says(compare, "Choose ssp: it ended with the best accuracy, 90.10%"));
     assert_int_equal(compare->lines[1].place, 2);
-    for (int64_t i = 0; i < compare->bout_count; i++) {
+    for (int64_t i = 0; i < compare->task_count; i++) {
         compare->views[i].measures.test_accuracy = NAN;
         compare->views[i].measures.test_loss = i < 3 ? 0.1 : 0.2;
     }
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     assert_true(says(compare, "Choose bsp: it ended with the smallest test loss, 0.1"));
     fast_compare_close(compare);
 }
@@ -185,7 +185,7 @@ static void wrong_model(void **state)
     put(compare, 1, (double[]){ 2, 2, 2 }, 0.9, 1, 0);
     for (int i = 3; i < 6; i++)
         compare->views[i].measures.predicted_step_s = 0.005;
-    assert_int_equal(fast__judge(compare), FAST_OK);
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
     assert_true(says(compare, "off by more than 25% for ssp (a step: predicted 5 ms, measured "
                               "10 ms)."));
     fast_compare_close(compare);
@@ -209,21 +209,21 @@ static void json_lines(void **state)
                                        "x {\"stop\": \"done\"}",
                                        "{\"a\": \"\\" };
     fast_compare *compare = make("system=bsp,ssp", "target=0.9");
-    fast_bout *bout = &compare->bouts[0];
+    fast_compare_task *task = &compare->tasks[0];
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(fast__bout_read(bout, bad[i]), FAST_OK);
-        assert_null(bout->outcome);
-        assert_int_equal(bout->view->point_count, 0);
+        assert_int_equal(fast__task_read(task, bad[i]), FAST_OK);
+        assert_null(task->outcome);
+        assert_int_equal(task->view->point_count, 0);
     }
-    assert_int_equal(fast__bout_read(bout, "{\"time_s\": 1, \"test_loss\": 2}"), FAST_OK);
-    assert_int_equal(bout->view->point_count, 1);
-    assert_true(bout->points[0].test_loss == 2 && isnan(bout->points[0].samples));
-    assert_int_equal(fast__bout_read(bout, line), FAST_OK);
-    assert_string_equal(bout->outcome, "target");
-    assert_true(bout->view->measures.lr == -150);
-    assert_true(isnan(bout->view->measures.samples));
-    assert_true(isnan(bout->view->measures.steps));
+    assert_int_equal(fast__task_read(task, "{\"time_s\": 1, \"test_loss\": 2}"), FAST_OK);
+    assert_int_equal(task->view->point_count, 1);
+    assert_true(task->points[0].test_loss == 2 && isnan(task->points[0].samples));
+    assert_int_equal(fast__task_read(task, line), FAST_OK);
+    assert_string_equal(task->outcome, "target");
+    assert_true(task->view->measures.lr == -150);
+    assert_true(isnan(task->view->measures.samples));
+    assert_true(isnan(task->view->measures.steps));
     fast_compare_close(compare);
 }
 

@@ -8,10 +8,10 @@
 #include <stddef.h>
 
 /* A member of a structure of doubles. */
-typedef struct field {
+typedef struct read_field {
     const char *name; /* in JSON and in C */
     size_t offset;    /* of the double */
-} field;
+} read_field;
 
 #define MEASURE(name)                                \
     {                                                \
@@ -22,7 +22,7 @@ typedef struct field {
 #name, offsetof(fast_compare_point, name) \
     }
 
-static const field measures[] = {
+static const read_field measures[] = {
     MEASURE(test_accuracy),    MEASURE(test_loss),
     MEASURE(time_to_target_s), MEASURE(time_s),
     MEASURE(wall_time_s),      MEASURE(steps),
@@ -39,14 +39,14 @@ static const field measures[] = {
 _Static_assert(sizeof measures / sizeof *measures == sizeof(fast_compare_measures) / sizeof(double),
                "every measure is read");
 
-static const field points[] = {
+static const read_field points[] = {
     POINT(time_s),    POINT(samples),    POINT(bytes_sent),     POINT(test_accuracy),
     POINT(test_loss), POINT(divergence), POINT(staleness_mean),
 };
 _Static_assert(sizeof points / sizeof *points == sizeof(fast_compare_point) / sizeof(double),
                "every number of a point is read");
 
-static void read_fields(const json_t *object, const field *fields, size_t count, void *out)
+static void read_fields(const json_t *object, const read_field *fields, size_t count, void *out)
 {
     for (size_t i = 0; i < count; i++) {
         double *to = (double *)(void *)((char *)out + fields[i].offset);

@@ -125,7 +125,7 @@ static void cell(FILE *out, const char *median, const char *min, const char *max
     fputs("</td>", out);
 }
 
-static void time_cell(FILE *out, const fast_spread *s)
+static void time_cell(FILE *out, const fast_compare_spread *s)
 {
     char median[32], min[32], max[32];
 
@@ -135,7 +135,7 @@ static void time_cell(FILE *out, const fast_spread *s)
     cell(out, median, min, max);
 }
 
-static void bytes_cell(FILE *out, const fast_spread *s)
+static void bytes_cell(FILE *out, const fast_compare_spread *s)
 {
     char median[32], min[32], max[32];
 
@@ -145,7 +145,7 @@ static void bytes_cell(FILE *out, const fast_spread *s)
     cell(out, median, min, max);
 }
 
-static void real_cell(FILE *out, const fast_spread *s, double unit, const char *format)
+static void real_cell(FILE *out, const fast_compare_spread *s, double unit, const char *format)
 {
     char text[3][32];
     const double values[3] = { s->median, s->min, s->max };
@@ -294,14 +294,15 @@ static void bars(const fast_compare *compare, size_t offset, bool bytes, FILE *o
     double most = 0;
 
     for (int64_t i = 0; i < compare->line_count; i++) {
-        const fast_spread *s =
-            (const fast_spread *)(const void *)((const char *)&compare->lines[i] + offset);
+        const fast_compare_spread *s =
+            (const fast_compare_spread *)(const void *)((const char *)&compare->lines[i] + offset);
         if (isfinite(s->max))
             most = fmax(most, s->max);
     }
     for (int64_t i = 0; i < compare->line_count; i++) {
         const fast_compared *line = &compare->lines[i];
-        const fast_spread *s = (const fast_spread *)(const void *)((const char *)line + offset);
+        const fast_compare_spread *s =
+            (const fast_compare_spread *)(const void *)((const char *)line + offset);
         char text[32];
 
         if (!line->shown)

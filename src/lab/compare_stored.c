@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-struct fast_kept {
+struct fast_compare_stored {
     fast_store *store;
     fast_words commands; /* of whole runs */
     int64_t *ids;        /* theirs */
@@ -26,41 +26,41 @@ struct fast_kept {
 
 static fast_err add_run(void *ctx, const void *row)
 {
-    fast_kept *kept = ctx;
+    fast_compare_stored *stored = ctx;
     const fast_stored_run *run = row;
 
-    if (!run->command || kept->commands.count == kept->size)
+    if (!run->command || stored->commands.count == stored->size)
         return FAST_OK;
-    FAST_TRY(fast__words_add(&kept->commands, run->command));
-    kept->ids[kept->commands.count - 1] = run->id;
+    FAST_TRY(fast__words_add(&stored->commands, run->command));
+    stored->ids[stored->commands.count - 1] = run->id;
     return FAST_OK;
 }
 
-fast_err fast__kept_open(const fast_compare *compare, fast_kept **out)
+fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_stored **out)
 {
     char where[160];
     const bool standard = strcmp(compare->store, "auto") == 0;
-    fast_kept *kept;
+    fast_compare_stored *stored;
     fast_err err;
 
     *out = NULL;
     if (!compare->named || strcmp(compare->store, "none") == 0)
         return FAST_OK;
-    FAST_TRY(fast__alloc("kept runs", 1, sizeof *kept, &kept));
-    kept->size = FAST_COMPARE_RUNS_MAX;
-    err = fast__alloc("kept runs", kept->size, sizeof *kept->ids, &kept->ids);
+    FAST_TRY(fast__alloc("stored runs", 1, sizeof *stored, &stored));
+    stored->size = FAST_COMPARE_RUNS_MAX;
+    err = fast__alloc("stored runs", stored->size, sizeof *stored->ids, &stored->ids);
     if (!err)
-        err = fast_store_open(standard ? NULL : compare->store, false, &kept->store);
+        err = fast_store_open(standard ? NULL : compare->store, false, &stored->store);
     snprintf(where, sizeof where, "batch_of=%s", compare->name);
     if (!err)
         err = fast_store_list(
-            kept->store, &(fast_store_query){ .where = where, .status = "done,target,diverged" },
-            add_run, kept, NULL);
+            stored->store, &(fast_store_query){ .where = where, .status = "done,target,diverged" },
+            add_run, stored, NULL);
     if (err) {
-        fast__kept_close(kept);
+        fast__compare_stored_close(stored);
         return err == FAST_ENOMEM ? err : FAST_OK;
     }
-    *out = kept;
+    *out = stored;
     return FAST_OK;
 }
 
@@ -68,14 +68,14 @@ static fast_err read_result(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
 
-    return run->result ? fast__bout_read(ctx, run->result) : FAST_OK;
+    return run->result ? fast__task_read(ctx, run->result) : FAST_OK;
 }
 
 static fast_err read_point(void *ctx, const void *row)
 {
     const fast_stored_metric *m = row;
 
-    return fast__bout_point(ctx, &(fast_compare_point){ .time_s = m->time_s,
+    return fast__task_point(ctx, &(fast_compare_point){ .time_s = m->time_s,
                                                         .samples = (double)m->samples,
                                                         .bytes_sent = (double)m->bytes,
                                                         .test_accuracy = m->test_accuracy,
@@ -84,30 +84,31 @@ static fast_err read_point(void *ctx, const void *row)
                                                         .staleness_mean = m->staleness_mean });
 }
 
-fast_err fast__kept_read(fast_kept *kept, fast_bout *bout, bool *found_out)
+fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_task *task,
+                                   bool *found_out)
 {
     *found_out = false;
-    for (int64_t i = 0; kept && bout->key && i < kept->commands.count; i++) {
-        if (strcmp(kept->commands.items[i], bout->key) != 0)
+    for (int64_t i = 0; stored && task->key && i < stored->commands.count; i++) {
+        if (strcmp(stored->commands.items[i], task->key) != 0)
             continue;
-        fast_err err =
-            fast_store_read(kept->store, FAST_STORE_METRICS, kept->ids[i], -1, read_point, bout);
+        fast_err err = fast_store_read(stored->store, FAST_STORE_METRICS, stored->ids[i], -1,
+                                       read_point, task);
         if (!err)
-            err = fast_store_find(kept->store, kept->ids[i], read_result, bout);
+            err = fast_store_find(stored->store, stored->ids[i], read_result, task);
         if (err == FAST_ENOMEM)
             return err;
-        *found_out = !err && bout->outcome;
+        *found_out = !err && task->outcome;
         return FAST_OK;
     }
     return FAST_OK;
 }
 
-void fast__kept_close(fast_kept *kept)
+void fast__compare_stored_close(fast_compare_stored *stored)
 {
-    if (!kept)
+    if (!stored)
         return;
-    fast_store_close(kept->store);
-    fast__words_fini(&kept->commands);
-    fast__free(kept->ids);
-    fast__free(kept);
+    fast_store_close(stored->store);
+    fast__words_fini(&stored->commands);
+    fast__free(stored->ids);
+    fast__free(stored);
 }

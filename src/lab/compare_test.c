@@ -144,7 +144,7 @@ static void equal_trials(void **state)
     fast_compare_close(compare);
 }
 
-/* One arm fails, the other is whole. */
+/* One line fails, the other is whole. */
 static void failing_arm(void **state)
 {
     (void)state;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/allreduce.h"
+#include "lab/bench.h"
 #include "transport/sim/shrink.h"
 
 #include <inttypes.h>
@@ -364,17 +365,7 @@ static fast_err algorithm_check(const char *spec)
 static fast_err config_parse(const char *const *options, fast_simulate_config *out)
 {
     static const char where[] = "fast simulate";
-    fast__options_default(fast__simulate_options, out);
-    for (int i = 0; options && options[i]; i++) {
-        char name[64];
-        const char *equals = strchr(options[i], '=');
-        const size_t length = equals ? (size_t)(equals - options[i]) : 0;
-        if (!equals || length >= sizeof name)
-            return fast__fail(FAST_EINVAL, "%s: \"%s\" is not name=value", where, options[i]);
-        memcpy(name, options[i], length);
-        name[length] = 0;
-        FAST_TRY(fast__options_set(where, fast__simulate_options, out, name, equals + 1));
-    }
+    FAST_TRY(fast__lab_options(where, fast__simulate_options, options, out));
     FAST_TRY(algorithm_check(out->algorithm));
     if (out->workers < 2 && out->program != FAST_SIMULATE_ALLREDUCE)
         return fast__fail(FAST_EINVAL, "%s: this program needs at least 2 workers", where);

@@ -61,17 +61,17 @@ static const char *number_end(const char *text, double *out)
 }
 
 /* A range in a value: from..to, from..to+step, from..toxfactor. */
-typedef struct range {
+typedef struct sweep_range {
     size_t begin; /* where it stands in the value */
     size_t end;
     double from; /* first value */
     double to;   /* last one at most */
     double step; /* added, or multiplied by */
     bool times;  /* multiplied */
-} range;
+} sweep_range;
 
 /* The first range of a value, at its beginning or behind = or : alone. */
-static bool range_find(const char *value, range *out)
+static bool range_find(const char *value, sweep_range *out)
 {
     for (size_t i = 0; value[i]; i++) {
         const char *at = i == 0 || value[i - 1] == '=' || value[i - 1] == ':'
@@ -110,7 +110,7 @@ static void number_text(double number, char text[64])
 /* Append a value, with its ranges spelled out. */
 static fast_err add_value(const char *value, fast_words *out)
 {
-    range r;
+    sweep_range r;
 
     if (!range_find(value, &r))
         return out->count < VALUES_MAX
@@ -180,20 +180,20 @@ fast_err fast__sweep_values(const fast_option *option, const char *text, fast_wo
 /* Axes. */
 
 /* One axis: the values of an option, or of system and strategy together. */
-typedef struct axis {
+typedef struct sweep_axis {
     const fast_option *option; /* the first that it was given by */
     fast_words values;         /* "name=value" */
-} axis;
+} sweep_axis;
 
 /* A sweep while it is read. */
-typedef struct reader {
-    const fast_option *table; /* of a run */
-    axis axes[AXES_MAX + 64]; /* every option that was given has one; most have one value */
+typedef struct sweep_reader {
+    const fast_option *table;       /* of a run */
+    sweep_axis axes[AXES_MAX + 64]; /* every option that was given has one; most have one value */
     int64_t count;
     fast_sweep *sweep;
-} reader;
+} sweep_reader;
 
-static const fast_option *option_find(const reader *r, const char *name)
+static const fast_option *option_find(const sweep_reader *r, const char *name)
 {
     for (const fast_option *o = r->table; o->name; o++)
         if (strcmp(o->name, name) == 0)
@@ -206,7 +206,7 @@ static bool is_way(const char *name)
     return strcmp(name, "system") == 0 || strcmp(name, "strategy") == 0;
 }
 
-static axis *axis_find(reader *r, const char *name)
+static sweep_axis *axis_find(sweep_reader *r, const char *name)
 {
     for (int64_t i = 0; i < r->count; i++)
         if (strcmp(r->axes[i].option->name, name) == 0 ||
@@ -216,7 +216,7 @@ static axis *axis_find(reader *r, const char *name)
 }
 
 /* "name=value" as its option and its value. Files that every run would write are refused. */
-static fast_err split(const reader *r, const char *text, const fast_option **option_out,
+static fast_err split(const sweep_reader *r, const char *text, const fast_option **option_out,
                       const char **value_out)
 {
     static const char files[] =
@@ -255,7 +255,7 @@ static bool is_part(const char *kind, const char *name)
 
 /* A way of training is known by its name, before anything runs; where no system has the name of a
  * strategy, --system means the strategy. */
-static fast_err check_way(const reader *r, const fast_option **option, const char *value)
+static fast_err check_way(const sweep_reader *r, const fast_option **option, const char *value)
 {
     const fast_option *strategy = option_find(r, "strategy");
     int64_t count = 0;
@@ -274,7 +274,7 @@ static fast_err check_way(const reader *r, const fast_option **option, const cha
 
 /* Add a value to an axis. Two lines of one name could not be told apart; phases (then) are no lines
  * and may come back. */
-static fast_err axis_add(axis *a, const char *name, const char *value)
+static fast_err axis_add(sweep_axis *a, const char *name, const char *value)
 {
     const int64_t count = a->values.count;
 
@@ -285,12 +285,12 @@ static fast_err axis_add(axis *a, const char *name, const char *value)
     return FAST_OK;
 }
 
-static fast_err read_option(reader *r, const char *text)
+static fast_err read_option(sweep_reader *r, const char *text)
 {
     const fast_option *option;
     const char *value;
     fast_words values = { 0 };
-    axis *a;
+    sweep_axis *a;
     fast_err err;
 
     FAST_TRY(split(r, text, &option, &value));
@@ -298,7 +298,7 @@ static fast_err read_option(reader *r, const char *text)
     if (!a) {
         FAST_ASSERT(r->count < AXES_MAX + 64);
         a = &r->axes[r->count++];
-        *a = (axis){ .option = option };
+        *a = (sweep_axis){ .option = option };
     }
     err = fast__sweep_values(option, value, &values);
     for (int64_t i = 0; !err && i < values.count; i++) {
@@ -316,7 +316,7 @@ static fast_err read_option(reader *r, const char *text)
 }
 
 /* What is not given and has a standard value. */
-static fast_err read_standards(reader *r)
+static fast_err read_standards(sweep_reader *r)
 {
     const bool job = axis_find(r, "data") == NULL;
     const bool sim = job || axis_find(r, "cluster") || axis_find(r, "faults");
@@ -357,9 +357,9 @@ static void value_name(const fast_option *option, const char *text, char name[PI
         snprintf(name, PIECE_MAX, "%.60s %.180s", option->name, value);
 }
 
-/* The arm of one combination, given by its number: the last axis changes fastest. */
-static fast_err arm_make(const reader *r, axis *const *axes, int64_t count, int64_t number,
-                         fast_arm *arm)
+/* The line of one combination, given by its number: the last axis changes fastest. */
+static fast_err line_make(const sweep_reader *r, sweep_axis *const *axes, int64_t count,
+                          int64_t number, fast_sweep_line *line)
 {
     char name[PIECE_MAX], whole[AXES_MAX * PIECE_MAX] = "";
     int64_t at[AXES_MAX];
@@ -375,32 +375,32 @@ static fast_err arm_make(const reader *r, axis *const *axes, int64_t count, int6
 
         value_name(axes[i]->option, text, name);
         snprintf(whole + used, sizeof whole - used, "%s%s", i ? ", " : "", name);
-        FAST_TRY(fast__words_add(&arm->options, text));
+        FAST_TRY(fast__words_add(&line->options, text));
     }
     if (count == 0) {
-        axis *way = axis_find((reader *)(uintptr_t)r, "system");
+        sweep_axis *way = axis_find((sweep_reader *)(uintptr_t)r, "system");
 
         snprintf(whole, sizeof whole, "%.200s",
                  way ? strchr(way->values.items[0], '=') + 1 : "fast train");
     }
     const fast_err err = fast__words_add(&one, whole);
     if (!err) {
-        arm->name = one.items[0];
+        line->name = one.items[0];
         one.count = 0;
     }
     fast__words_fini(&one);
     return err;
 }
 
-/* Axes with one value are the job's; all combinations of the others are the arms. */
-static fast_err combine(reader *r)
+/* Axes with one value are the job's; all combinations of the others are the lines. */
+static fast_err combine(sweep_reader *r)
 {
-    axis *axes[AXES_MAX];
+    sweep_axis *axes[AXES_MAX];
     int64_t count = 0, product = 1;
     fast_sweep *sweep = r->sweep;
 
     for (int64_t i = 0; i < r->count; i++) {
-        axis *a = &r->axes[i];
+        sweep_axis *a = &r->axes[i];
         const bool then = strcmp(a->option->name, "then") == 0;
 
         if (a->values.count > 1 && !then) {
@@ -418,10 +418,10 @@ static fast_err combine(reader *r)
         for (int64_t k = 0; k < a->values.count; k++)
             FAST_TRY(fast__words_add(&sweep->job, a->values.items[k]));
     }
-    FAST_TRY(fast__alloc("lines of a comparison", product, sizeof *sweep->arms, &sweep->arms));
-    sweep->arm_count = product;
+    FAST_TRY(fast__alloc("lines of a comparison", product, sizeof *sweep->lines, &sweep->lines));
+    sweep->line_count = product;
     for (int64_t i = 0; i < product; i++)
-        FAST_TRY(arm_make(r, axes, count, i, &sweep->arms[i]));
+        FAST_TRY(line_make(r, axes, count, i, &sweep->lines[i]));
     return FAST_OK;
 }
 
@@ -452,7 +452,7 @@ static fast_err cross(const fast_words *grid, int64_t count, fast_sweep *sweep)
     return FAST_OK;
 }
 
-static fast_err read_tune(reader *r, const char *text, fast_words *grid)
+static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
 {
     const fast_option *option;
     const char *value;
@@ -475,7 +475,7 @@ static fast_err read_tune(reader *r, const char *text, fast_words *grid)
     return err;
 }
 
-static fast_err read_trials(reader *r, const char *const *tune, bool standard)
+static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };
     fast_words grid[AXES_MAX] = { 0 };
@@ -500,7 +500,7 @@ static fast_err read_trials(reader *r, const char *const *tune, bool standard)
 fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
 {
     int64_t part_count = 0;
-    reader *r;
+    sweep_reader *r;
     fast_err err = FAST_OK;
 
     *out = (fast_sweep){ 0 };
@@ -527,13 +527,13 @@ fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
 void fast__sweep_close(fast_sweep *sweep)
 {
     fast__words_fini(&sweep->job);
-    for (int64_t i = 0; i < sweep->arm_count; i++) {
-        fast__free(sweep->arms[i].name);
-        fast__words_fini(&sweep->arms[i].options);
+    for (int64_t i = 0; i < sweep->line_count; i++) {
+        fast__free(sweep->lines[i].name);
+        fast__words_fini(&sweep->lines[i].options);
     }
     for (int64_t i = 0; i < sweep->trial_count; i++)
         fast__words_fini(&sweep->trials[i]);
-    fast__free(sweep->arms);
+    fast__free(sweep->lines);
     fast__free(sweep->trials);
     *sweep = (fast_sweep){ 0 };
 }

@@ -96,11 +96,11 @@ static void combinations(void **state)
     fast_sweep sweep;
 
     open_sweep(&sweep, options, NULL);
-    assert_int_equal(sweep.arm_count, 6);
+    assert_int_equal(sweep.line_count, 6);
     for (int64_t i = 0; i < 6; i++)
-        assert_string_equal(sweep.arms[i].name, names[i]);
-    assert_string_equal(sweep.arms[5].options.items[0], "system=ssp");
-    assert_string_equal(sweep.arms[5].options.items[1], "workers=8");
+        assert_string_equal(sweep.lines[i].name, names[i]);
+    assert_string_equal(sweep.lines[5].options.items[0], "system=ssp");
+    assert_string_equal(sweep.lines[5].options.items[1], "workers=8");
     assert_string_equal(fast__words_value(&sweep.job, "data"), "digits");
     assert_string_equal(fast__words_value(&sweep.job, "transport"), "sim"); /* a cluster is */
     assert_null(fast__words_value(&sweep.job, "target")); /* not the standard job */
@@ -121,11 +121,11 @@ static void ways(void **state)
     fast_sweep sweep;
 
     open_sweep(&sweep, options, NULL);
-    assert_int_equal(sweep.arm_count, 4);
-    assert_string_equal(sweep.arms[0].options.items[0], "system=bsp");
-    assert_string_equal(sweep.arms[1].options.items[0], "strategy=gossip");
-    assert_string_equal(sweep.arms[2].options.items[0], "strategy=ps:slack=3,servers=2");
-    assert_string_equal(sweep.arms[3].name, "local");
+    assert_int_equal(sweep.line_count, 4);
+    assert_string_equal(sweep.lines[0].options.items[0], "system=bsp");
+    assert_string_equal(sweep.lines[1].options.items[0], "strategy=gossip");
+    assert_string_equal(sweep.lines[2].options.items[0], "strategy=ps:slack=3,servers=2");
+    assert_string_equal(sweep.lines[3].name, "local");
     int phases = 0;
     for (int64_t i = 0; i < sweep.job.count; i++)
         phases += strncmp(sweep.job.items[i], "then=", 5) == 0;
@@ -133,8 +133,8 @@ static void ways(void **state)
     fast__sweep_close(&sweep);
 
     open_sweep(&sweep, faults, NULL);
-    assert_int_equal(sweep.arm_count, 2);
-    assert_string_equal(sweep.arms[1].name, "faults slow 2 at 0s by 3");
+    assert_int_equal(sweep.line_count, 2);
+    assert_string_equal(sweep.lines[1].name, "faults slow 2 at 0s by 3");
     fast__sweep_close(&sweep);
 }
 
@@ -148,7 +148,7 @@ static void standards(void **state)
     fast_sweep sweep;
 
     open_sweep(&sweep, none, NULL);
-    assert_int_equal(sweep.arm_count, 8);
+    assert_int_equal(sweep.line_count, 8);
     assert_int_equal(sweep.trial_count, 7);
     assert_string_equal(sweep.trials[0].items[0], "lr=0.0125");
     assert_string_equal(fast__words_value(&sweep.job, "transport"), "sim");
@@ -158,8 +158,8 @@ static void standards(void **state)
     assert_int_equal(sweep.trial_count, 0);
     fast__sweep_close(&sweep);
     open_sweep(&sweep, some, NULL);
-    assert_int_equal(sweep.arm_count, 2);
-    assert_string_equal(sweep.arms[0].name, "no codec");
+    assert_int_equal(sweep.line_count, 2);
+    assert_string_equal(sweep.lines[0].name, "no codec");
     assert_string_equal(fast__words_value(&sweep.job, "workers"), "2");
     assert_int_equal(sweep.trial_count, 0); /* the rate is given */
     fast__sweep_close(&sweep);
@@ -173,8 +173,8 @@ static void trials(void **state)
     fast_sweep sweep;
 
     open_sweep(&sweep, options, tune);
-    assert_int_equal(sweep.arm_count, 1);
-    assert_string_equal(sweep.arms[0].name, "ssp");
+    assert_int_equal(sweep.line_count, 1);
+    assert_string_equal(sweep.lines[0].name, "ssp");
     assert_int_equal(sweep.trial_count, 6);
     assert_string_equal(sweep.trials[5].items[0], "lr=0.4");
     assert_string_equal(sweep.trials[5].items[1], "batch=16");

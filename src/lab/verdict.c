@@ -47,7 +47,7 @@ void fast__people_bytes(double bytes, char text[32])
     snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
 }
 
-void fast__people_times(const fast_spread *spread, char text[96])
+void fast__people_times(const fast_compare_spread *spread, char text[96])
 {
     char median[32], min[32], max[32];
 

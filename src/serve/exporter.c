@@ -30,7 +30,7 @@ struct fast_exporter {
     char words[WORDS][WORD_SIZE]; /* that the texts of `run` point to */
 };
 
-static void handle(void *ctx, fast_request *request)
+static void handle(void *ctx, fast_http_request *request)
 {
     fast_exporter *exporter = ctx;
     fast_scrape scrape = { .samples = { { .bytes = NULL } } };

@@ -44,7 +44,7 @@ static fast_err read_facts(void *ctx, const void *row)
 }
 
 /* The handle of a running run's process, or -1 and the request was answered. */
-static int find_process(fast_server *server, fast_request *request, int64_t run)
+static int find_process(fast_server *server, fast_http_request *request, int64_t run)
 {
     run_facts facts = { 0, false, false };
     fast_err err = fast_store_find(server->store, run, read_facts, &facts);
@@ -75,7 +75,7 @@ static bool send_signal(int fd, int number)
     return syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0;
 }
 
-void fast__serve_stop(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
     json_t *answer = json_object();

@@ -40,7 +40,7 @@ static const int64_t patience_ns = 60 * (int64_t)1000000000;
 
 struct serve_launch {
     struct serve_launch *next;     /* of the server's list */
-    fast_request *request;         /* that waits; NULL once it was answered */
+    fast_http_request *request;    /* that waits; NULL once it was answered */
     char *words[WORDS_MAX];        /* the command line; ends with NULL */
     int word_count;                /* of them */
     char tags[TAGS_MAX][TAG_SIZE]; /* for the new run */
@@ -167,7 +167,7 @@ static fast_err take_id(void *ctx, const void *row)
 }
 
 /* Read the body into a command line, and start it. */
-static fast_err begin(fast_server *server, fast_request *request, serve_launch *launch)
+static fast_err begin(fast_server *server, fast_http_request *request, serve_launch *launch)
 {
     size_t size;
     const char *body = fast__request_body(request, &size);
@@ -183,7 +183,7 @@ static fast_err begin(fast_server *server, fast_request *request, serve_launch *
     return spawn(launch);
 }
 
-void fast__serve_launch(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_launch *launch;
     int count = 0;
@@ -237,7 +237,7 @@ static int64_t find_run(fast_server *server, const serve_launch *launch)
 /* The run is in the store: give it its tags, and answer. */
 static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
 {
-    fast_request *request = launch->request;
+    fast_http_request *request = launch->request;
     json_t *answer;
     fast_store *store = NULL;
     fast_err err = FAST_OK;
@@ -261,7 +261,7 @@ static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
 static void answer_refused(serve_launch *launch, int status)
 {
     static const char prefix[] = "fast: ";
-    fast_request *request = launch->request;
+    fast_http_request *request = launch->request;
     const bool usage = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_USAGE;
     char said[SAID_MAX];
     const off_t size = lseek(launch->said, 0, SEEK_END);
@@ -296,7 +296,7 @@ static bool look(fast_server *server, serve_launch *launch, int64_t now)
         } else if (ended) {
             answer_refused(launch, status);
         } else if (now - launch->began > patience_ns) {
-            fast_request *request = launch->request;
+            fast_http_request *request = launch->request;
 
             launch->request = NULL;
             fast__reply_error(request, 504, "the run has not begun within a minute; it goes on");

@@ -53,7 +53,7 @@ typedef struct run_live {
     bool ended;            /* the last event was sent */
 } run_live;
 
-static void unlink_live(fast_stream *stream)
+static void unlink_live(fast_http_stream *stream)
 {
     serve_live *live = (serve_live *)stream;
     serve_live **at = &live->server->lives;
@@ -65,8 +65,8 @@ static void unlink_live(fast_stream *stream)
     fast__free(live);
 }
 
-void *fast__live_new(fast_server *server, fast_request *request, size_t size,
-                     fast_stream_state (*next)(fast_stream *stream, fast_page *text))
+void *fast__live_new(fast_server *server, fast_http_request *request, size_t size,
+                     fast_http_stream_state (*next)(fast_http_stream *stream, fast_page *text))
 {
     serve_live *live;
     fast_err err;
@@ -241,7 +241,7 @@ static fast_err say_news(run_live *r, fast_page *text)
     return FAST_OK;
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     run_live *r = (run_live *)stream;
     serve_live *live = &r->live;
@@ -302,7 +302,7 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_live(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_live(fast_server *server, fast_http_request *request, int64_t id)
 {
     const char *last = fast__request_header(request, "Last-Event-ID");
     const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);

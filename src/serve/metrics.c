@@ -30,14 +30,14 @@ enum {
 };
 
 /* Rows of metrics, by column. */
-typedef struct series {
+typedef struct metric_series {
     double *values[COLUMNS]; /* NULL while a column has no value */
     bool wanted[COLUMNS];    /* columns that were asked for */
     int64_t count;           /* rows */
     int64_t room;            /* rows that every column has room for */
-} series;
+} metric_series;
 
-static void series_fini(series *s)
+static void series_fini(metric_series *s)
 {
     for (int i = 0; i < COLUMNS; i++)
         fast__free(s->values[i]);
@@ -56,7 +56,7 @@ static double field_of(const fast_column *column, const fast_stored_metric *row)
 }
 
 /* Room for one more row. */
-static fast_err series_grow(series *s)
+static fast_err series_grow(metric_series *s)
 {
     const int64_t room = s->room > 0 ? 2 * s->room : FIRST_ROWS;
 
@@ -78,7 +78,7 @@ static fast_err series_grow(series *s)
     return FAST_OK;
 }
 
-static fast_err series_add(series *s, const fast_stored_metric *row)
+static fast_err series_add(metric_series *s, const fast_stored_metric *row)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
@@ -102,7 +102,7 @@ static fast_err series_add(series *s, const fast_stored_metric *row)
 }
 
 /* Rows `from` to `to` of a column as an array. */
-static json_t *values_of(const series *s, int column, int64_t from, int64_t to)
+static json_t *values_of(const metric_series *s, int column, int64_t from, int64_t to)
 {
     json_t *array = json_array();
 
@@ -111,9 +111,9 @@ static json_t *values_of(const series *s, int column, int64_t from, int64_t to)
     return array;
 }
 
-/* Thins rows out on their way into a series. */
+/* Thins rows out on their way into a metric_series. */
 typedef struct thinner {
-    series *to;              /* where they go */
+    metric_series *to;       /* where they go */
     int64_t every;           /* rows of a bucket */
     int64_t in_bucket;       /* rows of this bucket so far */
     fast_stored_metric low;  /* the row with its smallest loss; kept while in_bucket > 0 */
@@ -195,7 +195,7 @@ static fast_err read_slice(fast_server *server, int64_t run, int64_t max, thinne
 }
 
 /* All columns at once, for few rows. */
-static void put_series(fast_page *text, const series *s)
+static void put_series(fast_page *text, const metric_series *s)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
@@ -210,7 +210,7 @@ static void put_series(fast_page *text, const series *s)
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
                                  int64_t *seq, int64_t *count_out)
 {
-    series s = { .count = 0 };
+    metric_series s = { .count = 0 };
     thinner thin = { .to = &s, .every = 1, .kept = -1 };
     bool more;
     fast_err err;
@@ -226,19 +226,19 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
 
 /* An answer: rows come in, then columns go out. */
 typedef struct metrics_stream {
-    fast_stream stream;  /* first, so that one is the other */
-    fast_server *server; /* whose store is read */
-    int64_t run;         /* whose metrics */
-    series s;            /* what was gathered */
-    thinner thin;        /* on the way there */
-    int64_t seq;         /* of the last row that was read */
-    bool gathered;       /* all rows were read */
-    int column;          /* that goes out */
-    int64_t row;         /* of it that goes out next */
-    bool opened;         /* the column's bracket was sent */
+    fast_http_stream stream; /* first, so that one is the other */
+    fast_server *server;     /* whose store is read */
+    int64_t run;             /* whose metrics */
+    metric_series s;         /* what was gathered */
+    thinner thin;            /* on the way there */
+    int64_t seq;             /* of the last row that was read */
+    bool gathered;           /* all rows were read */
+    int column;              /* that goes out */
+    int64_t row;             /* of it that goes out next */
+    bool opened;             /* the column's bracket was sent */
 } metrics_stream;
 
-static void free_stream(fast_stream *stream)
+static void free_stream(fast_http_stream *stream)
 {
     metrics_stream *m = (metrics_stream *)stream;
 
@@ -262,7 +262,7 @@ static fast_err gather(metrics_stream *m)
     return FAST_OK;
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     metrics_stream *m = (metrics_stream *)stream;
     int64_t count;
@@ -306,7 +306,7 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
 }
 
 /* The columns of columns=step,loss; all without it. `seq` is always there. */
-static fast_err want_columns(series *s, const char *names)
+static fast_err want_columns(metric_series *s, const char *names)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
@@ -388,7 +388,7 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_metrics(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_metrics(fast_server *server, fast_http_request *request, int64_t id)
 {
     metrics_stream *m = NULL;
     fast_err err = fast_store_find(server->store, id, ignore_row, NULL);

@@ -238,7 +238,7 @@ static fast_err read_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_scrape(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_scrape(fast_server *server, fast_http_request *request, int64_t id)
 {
     enum { RECENT = 20 };
     scrape_reader reader = { .running = true };

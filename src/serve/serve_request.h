@@ -17,21 +17,21 @@ typedef struct http_peer {
 } http_peer;
 
 struct fast_http {
-    struct MHD_Daemon *daemon; /* libmicrohttpd's server */
-    fast_guard guard;          /* the token and the port */
-    fast_http_fn *handler;     /* answers */
-    void *ctx;                 /* of the handler */
-    int64_t patience;          /* nanoseconds until a request is whole */
-    int64_t ticked;            /* when connections were looked at last */
-    bool closing;              /* answers end */
-    http_peer *peers;          /* all connections */
-    fast_request *requests;    /* all requests */
+    struct MHD_Daemon *daemon;   /* libmicrohttpd's server */
+    fast_guard guard;            /* the token and the port */
+    fast_http_fn *handler;       /* answers */
+    void *ctx;                   /* of the handler */
+    int64_t patience;            /* nanoseconds until a request is whole */
+    int64_t ticked;              /* when connections were looked at last */
+    bool closing;                /* answers end */
+    http_peer *peers;            /* all connections */
+    fast_http_request *requests; /* all requests */
 };
 
-struct fast_request {
+struct fast_http_request {
     fast_http *http;                   /* its server */
-    fast_request *next;                /* of the server's list */
-    fast_request *prev;                /* likewise */
+    fast_http_request *next;           /* of the server's list */
+    fast_http_request *prev;           /* likewise */
     struct MHD_Connection *connection; /* NULL before its headers are read */
     http_peer *peer;                   /* its connection; NULL likewise */
     char method[8];                    /* "POST"; cut if it is longer */
@@ -47,7 +47,7 @@ struct fast_request {
     size_t body_used;                  /* received */
     struct MHD_Response *response;     /* to be sent; NULL before and after */
     int status;                        /* of the response */
-    fast_stream *stream;               /* that the response is made of; or NULL */
+    fast_http_stream *stream;          /* that the response is made of; or NULL */
     fast_page piece;                   /* of the stream, being sent */
     size_t piece_at;                   /* bytes of it that were sent */
     void (*gone)(void *ctx);           /* of fast__request_later(); or NULL */
@@ -55,5 +55,5 @@ struct fast_request {
 };
 
 /* Let libmicrohttpd leave a request alone, or go on with it. */
-void fast__request_suspend(fast_request *request);
-void fast__request_resume(fast_request *request);
+void fast__request_suspend(fast_http_request *request);
+void fast__request_resume(fast_http_request *request);

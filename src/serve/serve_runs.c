@@ -89,7 +89,7 @@ json_t *fast__serve_run_row(fast_server *server, const fast_stored_run *run)
 }
 
 /* Answer with a tree, which is taken, or with the error. */
-static void finish(fast_request *request, fast_err err, json_t **move)
+static void finish(fast_http_request *request, fast_err err, json_t **move)
 {
     if (err) {
         json_decref(*move);
@@ -101,14 +101,14 @@ static void finish(fast_request *request, fast_err err, json_t **move)
 }
 
 /* An argument, or NULL if it is empty. */
-static const char *argument(fast_request *request, const char *name)
+static const char *argument(fast_http_request *request, const char *name)
 {
     const char *value = fast__uri_arg(fast__request_uri(request), name);
 
     return value && *value ? value : NULL;
 }
 
-void fast__serve_runs(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_runs(fast_server *server, fast_http_request *request, int64_t id)
 {
     const fast_uri *uri = fast__request_uri(request);
     row_list list = { server, FAST_STORE_RUNS, json_array() };
@@ -155,7 +155,7 @@ static fast_err add_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_run(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_run(fast_server *server, fast_http_request *request, int64_t id)
 {
     static const struct {
         const char *key;        /* in the answer */
@@ -261,7 +261,7 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_spans(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_spans(fast_server *server, fast_http_request *request, int64_t id)
 {
     const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
     json_t *answer = err ? NULL : fast__serve_span_rows(server, id, INT32_MAX);
@@ -289,7 +289,7 @@ static fast_err remove_tag(void *ctx, const char *tag)
     return fast_store_untag(change->store, change->run, tag);
 }
 
-void fast__serve_tags(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_tags(fast_server *server, fast_http_request *request, int64_t id)
 {
     tag_change change = { NULL, id };
     json_t *answer = json_object();
@@ -307,7 +307,7 @@ void fast__serve_tags(fast_server *server, fast_request *request, int64_t id)
     finish(request, err, &answer);
 }
 
-void fast__serve_delete(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_delete(fast_server *server, fast_http_request *request, int64_t id)
 {
     fast_store *store = NULL;
     json_t *answer = json_object();

@@ -75,7 +75,7 @@ static json_t *parts_of(const char *kind)
     return array;
 }
 
-void fast__serve_options(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_options(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *groups = json_array(), *parts = json_object(), *answer = json_object();
     int64_t count = 0;
@@ -99,7 +99,7 @@ void fast__serve_options(fast_server *server, fast_request *request, int64_t id)
     fast__reply_json(request, 200, &answer);
 }
 
-void fast__serve_clusters(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_clusters(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *answer = json_object();
 
@@ -136,7 +136,7 @@ static json_t *system_of(const fast_system *s)
     return o;
 }
 
-void fast__serve_systems(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_systems(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *array = json_array(), *answer = json_object();
     int64_t count = 0;

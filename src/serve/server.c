@@ -55,7 +55,7 @@ bool fast_server_has_pages(void)
     return fast__assets[0].path != NULL;
 }
 
-static void handle(void *ctx, fast_request *request)
+static void handle(void *ctx, fast_http_request *request)
 {
     fast_server *server = ctx;
     const fast_uri *uri = fast__request_uri(request);

@@ -30,7 +30,7 @@ enum {
 
 /* An event stream; live.c and watch.c have more behind it. */
 typedef struct serve_live {
-    fast_stream stream;      /* the answer; first, so that one is the other */
+    fast_http_stream stream; /* the answer; first, so that one is the other */
     fast_server *server;     /* its server */
     struct serve_live *next; /* of the server's list */
     int64_t said;            /* when something was sent last; nanoseconds */
@@ -72,7 +72,7 @@ struct fast_server {
 };
 
 /* Answers a request on the run `id`, where its path has one. */
-typedef void serve_answer_fn(fast_server *server, fast_request *request, int64_t id);
+typedef void serve_answer_fn(fast_server *server, fast_http_request *request, int64_t id);
 
 serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serve_tags,
     fast__serve_delete, fast__serve_metrics, fast__serve_live, fast__serve_watch,
@@ -95,8 +95,8 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
 
 /* A new event stream in the server's list, of `size` bytes that begin with a serve_live; or NULL,
  * and the request was answered. */
-void *fast__live_new(fast_server *server, fast_request *request, size_t size,
-                     fast_stream_state (*next)(fast_stream *stream, fast_page *text));
+void *fast__live_new(fast_server *server, fast_http_request *request, size_t size,
+                     fast_http_stream_state (*next)(fast_http_stream *stream, fast_page *text));
 /* `event: name`, `id: id` unless that is NULL, and data, which has one line. */
 void fast__live_say(serve_live *live, fast_page *text, const char *name, const char *id,
                     const char *data);

@@ -155,7 +155,7 @@ static void say_rows(runs_live *l, fast_page *text)
     fast__page_fini(&piece);
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     runs_live *l = (runs_live *)stream;
     serve_live *live = &l->live;
@@ -188,7 +188,7 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
     return text->size > 0 ? FAST_STREAM_MORE : FAST_STREAM_IDLE;
 }
 
-void fast__serve_watch(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_watch(fast_server *server, fast_http_request *request, int64_t id)
 {
     runs_live *l = fast__live_new(server, request, sizeof *l, next_piece);
 
