@@ -29,11 +29,11 @@ FAST_API const fast_part *fast_lab_part(const char *name);
 typedef struct fast_measure {
     const char *model;     /* as the options name it */
     const char *layer;     /* NULL for the whole model */
-    const char *method;    /* what the engine chose for it; may be NULL */
+    const char *method;    /* the engine's choice for it; may be NULL */
     double samples_per_s;  /* trained, forward and backward */
     double gflops;         /* a second, by the textbook's count of operations */
-    double bound_fraction; /* of what this core's multiply-adds allow; can pass 1 where a method
-                              needs fewer operations than the textbook's */
+    double bound_fraction; /* of this core's peak of multiply-adds; can pass 1 if a method needs
+                              fewer operations than the textbook's */
 } fast_measure;
 
 /* Called once for each measurement, which is lent for the call. */
@@ -46,12 +46,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_bench_engine(const char *const *options,
 
 /* One measurement of `fast bench sim`. */
 typedef struct fast_sim_measure {
-    const char *program;   /* what the actors ran: "ring", "allreduce" */
+    const char *program;   /* of the actors: "ring", "allreduce" */
     int64_t actors;        /* that were simulated */
     int64_t events;        /* of the simulation */
     double events_per_s;   /* in real time, on one core */
     double time_s;         /* real time of the whole run */
-    double virtual_time_s; /* what it simulated */
+    double virtual_time_s; /* simulated time */
 } fast_sim_measure;
 
 /* Called once for each measurement, which is lent for the call. */
@@ -68,11 +68,11 @@ typedef struct fast_codec_measure {
     int64_t bytes_in;             /* of the vector */
     int64_t bytes_out;            /* of its encoding, with all headers */
     double encode_s;              /* seconds, the fastest of a few */
-    double decode_s;              /* likewise */
+    double decode_s;              /* seconds, the fastest of a few */
     double copy_s;                /* of memcpy() of the vector, in the same run */
     double encode_gb_per_s;       /* of the vector */
-    double decode_gb_per_s;       /* likewise */
-    double copy_gb_per_s;         /* likewise */
+    double decode_gb_per_s;       /* of the vector */
+    double copy_gb_per_s;         /* of the vector */
     double error;                 /* of the first decoding, relative to the vector's norm */
     double break_even_mbit_per_s; /* a link below this is faster with the codec */
 } fast_codec_measure;
@@ -87,12 +87,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_bench_codec(const char *const *options,
 /* One measurement of `fast bench allreduce`. */
 typedef struct fast_allreduce_measure {
     const char *transport; /* as the options name it */
-    const char *algorithm; /* likewise; "auto:NAME" is what auto chose */
+    const char *algorithm; /* as the options name it; "auto:NAME": the choice of auto */
     int64_t workers;       /* that summed their vectors */
     int64_t bytes;         /* of one vector */
     double seconds;        /* of one allreduce; on sim in virtual time */
     double gb_per_s;       /* bytes by seconds */
-    double predicted_s;    /* by the model behind auto; NAN where it does not say */
+    double predicted_s;    /* by the model behind auto; NAN if it has no prediction */
 } fast_allreduce_measure;
 
 /* Called once for each measurement, which is lent for the call. */
@@ -100,7 +100,7 @@ typedef void fast_allreduce_measure_fn(void *ctx, const fast_allreduce_measure *
 
 /* Measure the sum over all workers, by algorithm and length. Options are those of
  * fast_lab_part("bench_allreduce"): transport, workers, algorithm, bytes, cluster... On `mpi`
- * every rank calls it alike, and only the first one reports. */
+ * every rank calls it with the same options, and only the first one reports. */
 FAST_API FAST_MUST_CHECK fast_err fast_bench_allreduce(const char *const *options,
                                                        fast_allreduce_measure_fn *report,
                                                        void *ctx);
@@ -114,14 +114,14 @@ typedef struct fast_simulated {
     int64_t life;        /* restarts */
     fast_err err;        /* FAST_OK, or why it gave up; FAST_ECANCELED: it crashed */
     const char *detail;  /* in one line; "" */
-    const char *culprit; /* whom it blames: "worker 2"; or NULL */
+    const char *culprit; /* the actor that it blames: "worker 2"; or NULL */
     int64_t rounds;      /* finished in its last life */
 } fast_simulated;
 
 /* One simulation of fast_simulate(). */
 typedef struct fast_simulation {
-    const char *program;   /* what was simulated, in one word */
-    const char *title;     /* and in one line */
+    const char *program;   /* that was simulated, in one word */
+    const char *title;     /* the simulation in one line */
     int64_t seed;          /* of everything random in it */
     const char *faults;    /* its schedule, as text; "" */
     const char *broken;    /* which promise of FAST was broken; "" if none, as it should be */
@@ -129,13 +129,13 @@ typedef struct fast_simulation {
     int64_t crashed_count; /* actors that crashed and were not restarted */
     int64_t wrong_count;   /* sums that were wrong: somebody lied */
     const fast_simulated *actors; /* all */
-    int64_t actor_count;          /* of them */
+    int64_t actor_count;          /* number of actors */
     double time_s;                /* of this machine */
     int64_t virtual_time_ns;      /* of the simulated cluster */
     int64_t messages_sent;        /* by all actors */
-    int64_t bytes_sent;           /* likewise */
+    int64_t bytes_sent;           /* by all actors */
     int64_t events;               /* of the simulation */
-    uint64_t trace_hash;          /* the same for the same simulation, anywhere */
+    uint64_t trace_hash;          /* equal for equal simulations, on any machine */
     const char *command;          /* that repeats it */
     int64_t shrunk_tries;         /* simulations that it took to reduce the faults; 0: it was not */
 } fast_simulation;
@@ -156,19 +156,18 @@ FAST_API FAST_MUST_CHECK fast_err fast_simulate(const char *const *options,
  * reason.
  */
 
-/* A comparison: what is compared, its runs, and what came of them. */
+/* A comparison: its lines, their runs and their measures. */
 typedef struct fast_compare fast_compare;
 
-/* What to compare; zero means default. */
+/* A comparison to be made; zero means default. */
 typedef struct fast_compare_config {
     const char *program; /* the program fast, by path or found in $PATH; NULL: "fast" */
     /* "name=value" in the words of `fast train`, ended by NULL. A value may be a list, bsp,ssp, or
      * a range, 2..16x2, 1..9+2, 0..3, and an option may be given more than once: each is an axis of
-     * the sweep (docs/compare.md). name is that of the comparison: its runs are kept under it in
-     * the store, and those that are whole there are not run again. seed is the first of the seeds,
-     * holdout the part of the training set that judges trials (a tenth). Without data=NAME it is a
-     * small standard job on digits; without any axis eight well-known systems are compared. NULL:
-     * none. */
+     * the sweep (docs/compare.md). name is that of the comparison: its runs are stored under it,
+     * and complete ones are not run again. seed is the first of the seeds, holdout the fraction of
+     * the training set that evaluates trials (a tenth). Without data=NAME it is a small standard
+     * job on digits; without any axis eight well-known systems are compared. NULL: none. */
     const char *const *options;
     const char *const *tune; /* "lr=0.05,0.1,0.2", ended by NULL: trials for every line, of all
                                 combinations; "no": none; NULL: of the standard job its rates */
@@ -176,13 +175,13 @@ typedef struct fast_compare_config {
     int64_t jobs;            /* runs at a time; 0: one a core on sim, else 1 */
 } fast_compare_config;
 
-/* What a run measured, in the words of `fast train --json`; NAN where it has no meaning. */
+/* Measures of a run, with the names of `fast train --json`; NAN if one has no meaning. */
 typedef struct fast_compare_measures {
     double test_accuracy;    /* of the last evaluation */
-    double test_loss;        /* likewise */
-    double time_to_target_s; /* NAN where it was not reached */
+    double test_loss;        /* of the last evaluation */
+    double time_to_target_s; /* NAN if the target was not reached */
     double time_s;           /* of training; virtual on sim */
-    double virtual_time_s;   /* the same on sim, else NAN */
+    double virtual_time_s;   /* of training on sim, else NAN */
     double wall_time_s;      /* by the machine's clock */
     double steps;            /* taken */
     double samples;          /* seen */
@@ -193,14 +192,14 @@ typedef struct fast_compare_measures {
     double wait_s;           /* before a peer had sent */
     double codec_s;          /* encoding and decoding */
     double staleness_mean;   /* of updates */
-    double staleness_p95;    /* of 95 in 100 at most */
-    double staleness_max;    /* of all */
+    double staleness_p95;    /* 95 of 100 updates are at most this stale */
+    double staleness_max;    /* of the stalest update */
     double divergence;       /* of the replicas at the end */
-    double completeness;     /* of what replicas carry of each worker */
+    double completeness;     /* fraction of the workers' contributions in the replicas */
     double step_s;           /* a worker's step */
-    double predicted_step_s; /* the same by the cost model */
+    double predicted_step_s; /* a worker's step by the cost model */
     double lr;               /* base learning rate */
-    double workers;          /* their number */
+    double workers;          /* number of workers */
 } fast_compare_measures;
 
 /* One evaluation of a run. */
@@ -217,51 +216,51 @@ typedef struct fast_compare_point {
 /* One run, or one trial. */
 typedef struct fast_compared_run {
     int64_t seed;                   /* of everything random in it */
-    const char *tuned;              /* "lr=0.1": what was tuned, as it was here; "" */
+    const char *tuned;              /* tuned options of this run: "lr=0.1"; "" */
     const char *status;             /* waiting, running, done, target, diverged, failed, canceled */
     const char *error;              /* why it failed, one line; or NULL */
     const char *command;            /* that repeats it, quoted for a shell; NULL while waiting */
     fast_compare_measures measures; /* NAN until it ended */
     const fast_compare_point *points; /* its curve, thinned out */
-    int64_t point_count;              /* of them */
+    int64_t point_count;              /* number of points */
 } fast_compared_run;
 
 /* Median, least and largest over the runs of a line; INFINITY is "never", NAN "not measured". */
 typedef struct fast_compare_spread {
     double median; /* of an even number: between the two in the middle */
-    double min;    /* of all */
-    double max;    /* of all */
+    double min;    /* smallest value */
+    double max;    /* largest value */
 } fast_compare_spread;
 
 /* A line of the comparison: one way of training. */
 typedef struct fast_compared {
-    const char *name;      /* what tells it apart: "ssp", "ssp, workers 8" */
+    const char *name;      /* how it differs from other lines: "ssp", "ssp, workers 8" */
     int64_t place;         /* 1 + the lines that are better beyond the spread; ties share a place */
     const char *error;     /* why a run or all trials failed, one line; or NULL */
-    const char *tuned;     /* what the trials chose: "lr=0.1"; "" */
+    const char *tuned;     /* values that the trials chose: "lr=0.1"; "" */
     int64_t reached_count; /* runs that reached the target */
     int64_t failed_count;  /* runs that failed, diverged or were canceled */
-    fast_compare_spread time_to_target_s;    /* "never" for runs that did not reach it */
-    fast_compare_spread accuracy;            /* of the test set at the end; diverged: 0 */
-    fast_compare_spread test_loss;           /* where there is no accuracy this one counts */
-    fast_compare_spread time_s;              /* of training */
-    fast_compare_spread samples;             /* seen */
-    fast_compare_spread bytes_sent;          /* by all actors */
-    fast_compare_spread compute_share;       /* of a worker's time; the four add up to 1 */
-    fast_compare_spread codec_share;         /* encoding and decoding */
-    fast_compare_spread exchange_share;      /* moving and summing up */
-    fast_compare_spread wait_share;          /* before a peer had sent */
-    fast_compare_spread staleness;           /* mean of a run */
-    fast_compare_spread staleness_max;       /* largest of a run */
-    fast_compare_spread divergence;          /* of the replicas, at the end */
-    fast_compare_spread step_s;              /* as it was measured */
-    fast_compare_spread predicted_step_s;    /* as the cost model has it */
-    fast_compare_spread samples_per_s;       /* of training */
-    const fast_compared_run *runs;   /* one a seed */
-    int64_t run_count;               /* of them */
+    fast_compare_spread time_to_target_s; /* "never" for runs that did not reach it */
+    fast_compare_spread accuracy;         /* of the test set at the end; diverged: 0 */
+    fast_compare_spread test_loss;        /* where there is no accuracy this one counts */
+    fast_compare_spread time_s;           /* of training */
+    fast_compare_spread samples;          /* seen */
+    fast_compare_spread bytes_sent;       /* by all actors */
+    fast_compare_spread compute_share;    /* of a worker's time; the four add up to 1 */
+    fast_compare_spread codec_share;      /* encoding and decoding */
+    fast_compare_spread exchange_share;   /* moving and summing up */
+    fast_compare_spread wait_share;       /* before a peer had sent */
+    fast_compare_spread staleness;        /* mean of a run */
+    fast_compare_spread staleness_max;    /* largest of a run */
+    fast_compare_spread divergence;       /* of the replicas, at the end */
+    fast_compare_spread step_s;           /* as it was measured */
+    fast_compare_spread predicted_step_s; /* as the cost model has it */
+    fast_compare_spread samples_per_s;    /* of training */
+    const fast_compared_run *runs;        /* one a seed */
+    int64_t run_count;                    /* number of runs */
     const fast_compared_run *shown;  /* the run that stands for the line: the median; or NULL */
     const fast_compared_run *trials; /* one a combination of what is tuned */
-    int64_t trial_count;             /* of them, the same for every line */
+    int64_t trial_count;             /* number of trials, equal for all lines */
 } fast_compared;
 
 /* How far a comparison is: given to the callback of fast_compare_watch(), ten times a second. */
@@ -278,34 +277,33 @@ typedef struct fast_compare_progress {
 /* The progress is lent for the call; it may call fast_compare_cancel(). */
 typedef void fast_compare_fn(void *ctx, const fast_compare_progress *progress);
 
-/* Expand the sweep and check what can be checked; nothing runs. FAST_EINVAL. The configuration is
- * copied. */
+/* Expand the sweep, check its options and copy the configuration; nothing runs. FAST_EINVAL. */
 FAST_API FAST_MUST_CHECK fast_err fast_compare_open(const fast_compare_config *config,
                                                     fast_compare **out);
 FAST_API void fast_compare_watch(fast_compare *compare, fast_compare_fn *watch, void *ctx);
 
-/* Run everything. Runs that fail do not end it; FAST_ECANCELED after a cancel, with what there
- * is. */
+/* Run everything. Runs that fail do not end it. FAST_ECANCELED after a cancel; the lines then have
+ * the runs that ended. */
 FAST_API FAST_MUST_CHECK fast_err fast_compare_run(fast_compare *compare);
 
 /* End the children and let fast_compare_run() return. [any thread, and signal handlers] */
 FAST_API void fast_compare_cancel(fast_compare *compare);
 
-/* The lines, the best first once it has run. Lent until close. */
+/* Return the lines, the best first once it has run. Lent until close. */
 FAST_API const fast_compared *fast_compare_lines(const fast_compare *compare, int64_t *count_out);
 
-/* Which to choose, why, and what cannot be told apart: one paragraph. Lent until close. */
+/* Return one paragraph: which line to choose, why, and which lines tie. Lent until close. */
 FAST_API const char *fast_compare_verdict(const fast_compare *compare);
 
-/* What all lines have in common, "data=digits" and so on, ended by NULL; the target, 0: none. */
+/* Return the options that all lines share, "data=digits", ..., NULL; and the target, 0: none. */
 FAST_API const char *const *fast_compare_job(const fast_compare *compare);
 FAST_API double fast_compare_target(const fast_compare *compare);
 
-/* The name under which its runs are kept (batch_of); NULL where they are not. */
+/* Return the name of its runs in the store (batch_of); NULL if they are not stored. */
 FAST_API const char *fast_compare_name(const fast_compare *compare);
 
-/* Write the report, one HTML file that needs no network and no script; `command` is what the user
- * typed, to be shown; may be NULL. */
+/* Write the report, one HTML file that needs no network and no script; `command` is the user's
+ * command line, to be shown; may be NULL. */
 FAST_API FAST_MUST_CHECK fast_err fast_compare_report(const fast_compare *compare, const char *path,
                                                       const char *command);
 

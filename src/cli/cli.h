@@ -17,7 +17,7 @@ enum {
     CLI_FAILED = 1,
     CLI_USAGE = 2,     /* something on the command line is wrong; nothing ran */
     CLI_AGAIN = 75,    /* saved, and to be run again (EX_TEMPFAIL) */
-    CLI_CANCELED = 130 /* stopped, and nothing to go on from */
+    CLI_CANCELED = 130 /* stopped, and nothing was saved */
 };
 
 /* A command line to show, and what it does. */

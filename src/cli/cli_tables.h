@@ -34,7 +34,7 @@ enum { CLI_FLAG_MAX = 128 };
 
 /* "--clip-norm" */
 void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX]);
-/* What a value looks like: "N", "X", "yes|no", "a|b", "MODEL", "TEXT". */
+/* The form of a value: "N", "X", "yes|no", "a|b", "MODEL", "TEXT". */
 void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX]);
 /* True if its value is a file's name: TEXT of the kind "file". */
 bool cli_flag_is_file(const fast_option *option);

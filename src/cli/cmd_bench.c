@@ -19,7 +19,7 @@
 /* One command line, read. */
 typedef struct bench_line {
     char **options; /* "name=value", ends with NULL; one more fits in front */
-    int count;      /* of them */
+    int count;      /* number of options */
     bool json;
     const char *kind; /* fast bench KIND; NULL: the canonical workload */
     bool model;       /* a model was named */

@@ -28,7 +28,7 @@
 typedef struct compare_line {
     char **options; /* "name=value", ends with NULL */
     int64_t option_count;
-    char **tune; /* likewise */
+    char **tune; /* values to tune, ended by NULL */
     int64_t tune_count;
     int64_t seeds;
     int64_t jobs;
@@ -43,7 +43,7 @@ typedef struct compare_show {
     bool quiet;
 } compare_show;
 
-/* What a signal cancels: a handler gets nothing else. */
+/* The comparison that a signal cancels: a handler gets no argument for it. */
 static fast_compare *volatile signalled;
 
 static void on_signal(int number)
@@ -109,7 +109,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     return CLI_DONE;
 }
 
-/* What became of a run, in a few words. */
+/* The outcome of a run, in a few words. */
 static void run_text(const fast_compare_progress *p, char text[160])
 {
     const fast_compare_measures *m = &p->run->measures;
@@ -294,7 +294,7 @@ static void print_json(const fast_compared *line)
     cli_json_end(&json);
 }
 
-/* What is about to run. */
+/* The job, before it runs. */
 static void say_plan(const fast_compare *compare, FILE *file)
 {
     const char *const *job = fast_compare_job(compare);
@@ -310,7 +310,7 @@ static void say_plan(const fast_compare *compare, FILE *file)
             (long long)(count * (lines->trial_count + lines->run_count)));
 }
 
-/* Does this build keep runs? */
+/* True if this build has a run store. */
 static bool has_store(void)
 {
     int64_t count = 0;
@@ -322,16 +322,16 @@ static bool has_store(void)
     return false;
 }
 
-/* Where the runs are, and how a comparison that was stopped goes on. */
-static void say_kept(const fast_compare *compare, const char *command, bool stopped)
+/* Where the runs are stored, and how to continue a comparison that was stopped. */
+static void say_stored(const fast_compare *compare, const char *command, bool stopped)
 {
     const char *name = fast_compare_name(compare);
 
     if (!name || !has_store())
         return;
-    fprintf(stderr, "runs kept as %s\n", name);
+    fprintf(stderr, "runs stored as %s\n", name);
     if (stopped)
-        fprintf(stderr, "go on with: %s%s%s\n", command,
+        fprintf(stderr, "continue with: %s%s%s\n", command,
                 strstr(command, " --name") ? "" : " --name ",
                 strstr(command, " --name") ? "" : name);
 }
@@ -416,7 +416,7 @@ static int compare_all(const compare_line *line, const char *command)
     } else {
         code = show_result(compare, line, command);
         if (!line->quiet)
-            say_kept(compare, command, err != FAST_OK);
+            say_stored(compare, command, err != FAST_OK);
         if (err)
             code = CLI_CANCELED;
     }

@@ -13,14 +13,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* What is asked of the operating system. */
+/* The machine, as the operating system describes it. */
 typedef struct info_machine {
     char processor[128];
     char arch[64];
     const char *isa; /* the widest vectors that FAST has kernels for */
     int64_t cores;
     int64_t memory;   /* bytes */
-    char cache[4096]; /* folder of the plan file; "" where there is none */
+    char cache[4096]; /* folder of the plan file; "" if no folder is known */
 } info_machine;
 
 static const char *isa_name(void)
@@ -139,7 +139,7 @@ static void print_text(const info_machine *m, FILE *out)
     snprintf(text, sizeof text, "%.1f GB", (double)m->memory * 1e-9);
     cli_page_row(&page, 2, 24, "memory", text);
     cli_page_row(&page, 2, 24, "plan folder",
-                 m->cache[0] ? m->cache : "none; set FAST_HOME to keep measured choices");
+                 m->cache[0] ? m->cache : "none; set FAST_HOME to save measured choices");
     cli_page_title(&page, "Engines, the fastest first");
     for (int64_t i = 0; i < count; i++)
         cli_page_row(&page, 2, 24, engines[i].name, engines[i].summary ? engines[i].summary : "");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `fast runs`: the runs that were kept (docs/runs.md). Without a word it lists them, newest first;
+ * `fast runs`: the runs of the store (docs/runs.md). Without a word it lists them, newest first;
  * the words show, compare, tag, untag, export and delete take numbers of runs. Everything but tag,
- * untag and delete opens the store to read, which disturbs no run that is being kept.
+ * untag and delete opens the store to read, which disturbs no run that writes.
  */
 #include "cmd_runs.h"
 #include "cli_tables.h"
@@ -20,7 +20,7 @@ enum { IDS_MAX = 1000, LIMIT = 20, YEAR_S = 300 * 86400 };
 typedef struct runs_line {
     const char *verb;      /* "list", "show", ... */
     int64_t ids[IDS_MAX];  /* of runs */
-    int id_count;          /* of them */
+    int id_count;          /* number of ids */
     const char *word;      /* tag, untag: the tag */
     const char *store;     /* path; NULL: the usual one */
     fast_store_query what; /* which runs */
@@ -308,7 +308,7 @@ int cli_runs(int argc, char **argv)
     fast_err err = fast_store_open(line.store, false, &store);
     if (err == FAST_ENOENT && strcmp(line.verb, "list") == 0 && !line.store) {
         if (!line.json)
-            fprintf(stderr, "no runs are kept yet; fast train keeps each\n");
+            fprintf(stderr, "no runs are stored yet; fast train stores each\n");
         return CLI_DONE;
     }
     if (!err && write) { /* it exists: now to be changed */

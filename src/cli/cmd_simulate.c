@@ -20,12 +20,12 @@ enum { SHOWN_MAX = 10, WORKERS_SHOWN_MAX = 16, COLUMN = 12 };
 
 typedef struct simulate_line {
     char **options; /* "name=value", ends with NULL */
-    int count;      /* of them */
+    int count;      /* number of options */
     bool json;      /* print objects */
     int64_t seeds;  /* simulations of the campaign */
 } simulate_line;
 
-/* What a campaign has come to. */
+/* The sums over a campaign. */
 typedef struct simulate_show {
     const simulate_line *line; /* what was asked for */
     bool terminal;             /* say how far it is */
@@ -33,9 +33,9 @@ typedef struct simulate_show {
     int64_t count;             /* of simulations */
     int64_t failed;            /* in which somebody gave up */
     int64_t broken;            /* that broke a promise */
-    int64_t virtual_ns;        /* of all */
-    double time_s;             /* likewise */
-    int64_t events;            /* likewise */
+    int64_t virtual_ns;        /* virtual time of all simulations */
+    double time_s;             /* time of this machine */
+    int64_t events;            /* of all simulations */
     cli_busy busy;             /* a sign of life of one that is long */
 } simulate_show;
 

@@ -17,7 +17,7 @@ static const struct {
     const char *title; /* and as a title */
 } groups[] = {
     { "synchronous", "Synchronous: one model at every step" },
-    { "periodic", "Periodic: replicas learn alone and meet" },
+    { "periodic", "Periodic: replicas learn alone and synchronise" },
     { "bounded", "Bounded: replicas are late by a bound at most" },
     { "asynchronous", "Asynchronous: late without a bound, but every update arrives" },
     { "partial", "Partial: updates reach some replicas and may never reach others" },

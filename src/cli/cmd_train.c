@@ -21,7 +21,7 @@
 /* One command line, read. */
 typedef struct train_line {
     char **options;    /* "name=value", ends with NULL: for fast_run_open() */
-    int count;         /* of them */
+    int count;         /* number of options */
     bool json;         /* print the object */
     bool quiet;        /* say only what cannot be left out */
     long metrics_port; /* of --metrics-port; -1: none */
@@ -177,10 +177,10 @@ static void on_event(void *ctx, const fast_event *event)
     }
 }
 
-/* The command that goes on from `checkpoint`: the same words, but for where weights come from. */
+/* Write the command that continues from `checkpoint`: this one, with --resume. */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
-    fputs("go on with: fast train", file);
+    fputs("continue with: fast train", file);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--resume") == 0 || strcmp(argv[i], "--load") == 0) {
             i++;
@@ -254,7 +254,7 @@ static double codec_ratio(const fast_result *r)
     return r->codec_bytes_out > 0 ? (double)r->codec_bytes_in / (double)r->codec_bytes_out : NAN;
 }
 
-/* What the codec saved and cost, and where that pays. */
+/* The codec's savings and costs, and the links on which it pays. */
 static void say_codec(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -274,7 +274,7 @@ static void say_codec(const train_show *show, const fast_result *r)
     fputc('\n', file);
 }
 
-/* What the cost model said of a step, beside what it took. */
+/* The cost model's prediction of a step beside the measured time. */
 static void say_step(FILE *file, const fast_result *r)
 {
     const double unit = r->step_s < 1e-3 ? 1e6 : r->step_s < 1 ? 1e3 : 1;
@@ -321,7 +321,7 @@ static void say_summary(const train_show *show, const fast_result *r)
     const int64_t id = fast_run_id(show->run);
     const char *store = fast_run_option(show->run, "store");
     if (id)
-        fprintf(file, "kept: fast runs show %lld", (long long)id);
+        fprintf(file, "stored: fast runs show %lld", (long long)id);
     if (id && strcmp(store, "auto") != 0) {
         fputs(" --store ", file);
         cli_put_quoted(file, store);
@@ -329,7 +329,7 @@ static void say_summary(const train_show *show, const fast_result *r)
     fputs(id ? "\n" : "", file);
 }
 
-/* After a cancel: where the run is kept, and how to go on. */
+/* After a cancel: where the run is saved, and how to continue it. */
 static int finish_canceled(train_show *show, int argc, char **argv)
 {
     const fast_result *r = fast_run_result(show->run);
@@ -338,11 +338,11 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     if (!show->checkpoint[0]) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
-            fprintf(
-                show->progress.file,
-                "stopped after step %lld; the strategy keeps more than a checkpoint holds: the run "
-                "cannot be resumed\n",
-                (long long)r->steps);
+            fprintf(show->progress.file,
+                    "stopped after step %lld; the strategy has more state than a checkpoint holds: "
+                    "the run "
+                    "cannot be resumed\n",
+                    (long long)r->steps);
             return CLI_CANCELED;
         }
         if (err) {
@@ -400,7 +400,7 @@ static int train(const train_line *line, int argc, char **argv)
     if (err) {
         cli_fail_err(err);
         code = CLI_FAILED;
-        /* What could not be saved where it was asked for is kept in FAST's own folder. */
+        /* A checkpoint that cannot be saved where the user asked goes into FAST's own folder. */
         show.checkpoint[0] = '\0';
         if (fast_run_result(show.run)->canceled)
             code = finish_canceled(&show, argc, argv);

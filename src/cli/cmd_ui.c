@@ -107,7 +107,7 @@ static int serve(const ui_line *line)
               stderr);
     printf("%s\n", fast_server_url(server));
     fflush(stdout);
-    fputs("open this address in a browser; Ctrl-C ends, and runs that were started go on\n",
+    fputs("open this address in a browser; Ctrl-C ends, and runs that were started continue\n",
           stderr);
     if (line->open)
         open_browser(fast_server_url(server));

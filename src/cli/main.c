@@ -102,7 +102,7 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* What the library says meanwhile, such as what a first run waits for. It may say a thing for every
+/* A note of the library, such as why a first run waits. It may come for every
  * layer; a person reads it once. */
 static void show_log(void *ctx, fast_log_level level, const char *line)
 {
@@ -151,7 +151,7 @@ static void hold_standard_streams(void)
             _exit(CLI_FAILED);
 }
 
-/* What was printed is only done once it is written: a full disk must not look like success. */
+/* Output is done only once it is written: a full disk must not look like success. */
 int main(int argc, char **argv)
 {
     hold_standard_streams();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `fast runs show` and `fast runs compare`: one run with all that is kept of it, and several side
+ * `fast runs show` and `fast runs compare`: one run with all its rows, and several side
  * by side, of whose options only those are shown that differ.
  *
  * Options are a flat JSON object of texts and numbers.

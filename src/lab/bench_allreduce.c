@@ -55,7 +55,7 @@ static const fast_option bench_options[] = {
 const fast_part fast__bench_allreduce_part = { "bench_allreduce", "measure allreduce",
                                                bench_options };
 
-/* One measurement, as rank 0 keeps it. */
+/* One measurement, in the memory of rank 0. */
 typedef struct bench_row {
     char algorithm[128]; /* as it was asked for, or what auto chose */
     int64_t bytes;       /* of a vector */
@@ -63,7 +63,7 @@ typedef struct bench_row {
     double predicted;    /* or NAN */
 } bench_row;
 
-/* What the workers of a process share. Rank 0 writes the rows; ends are each worker's own. */
+/* State that the workers of a process share. Rank 0 writes the rows; ends are each worker's own. */
 typedef struct allreduce_bench {
     const allreduce_config *config;
     int64_t sizes[SIZES_MAX]; /* bytes */

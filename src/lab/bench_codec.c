@@ -4,8 +4,8 @@
  *
  * A vector like a gradient (normal, the scale of each of 64 stretches drawn log-normally, as layers
  * differ) is encoded and decoded by one thread, with error feedback where the codec uses it, and
- * beside it copied by memcpy. Each of the three is timed in turn, the fastest of ROUNDS counts:
- * other work on the machine only slows one down. With bytes b before and c after,
+ * beside it copied by memcpy. The three are timed one after the other, the fastest of ROUNDS
+ * counts: other work on the machine only slows one down. With bytes b before and c after,
  *
  *     break-even   B = (b - c) / (t_encode + t_decode)
  *
@@ -37,7 +37,7 @@ static const fast_option options_table[] = {
     FAST_OPT_END,
 };
 
-/* What is encoded. */
+/* The vector that is encoded, and its encoding. */
 typedef struct codec_bench {
     float *x;       /* [count]: the vector */
     float *y;       /* [count]: what it is decoded and copied to */
@@ -77,7 +77,7 @@ static fast_err measure_coder(codec_bench *b, fast_coder *coder, fast_codec_meas
         begin = fast__clock_ns();
         FAST_TRY(fast__coder_decode(coder, b->bytes, size, FAST_DECODE_SET, 1, b->y));
         m->decode_s = fmin(m->decode_s, seconds_since(begin));
-        if (r == 0) { /* the first one owes nothing yet */
+        if (r == 0) { /* the first round has no residual yet */
             for (int64_t i = 0; i < b->count; i++)
                 error += ((double)b->y[i] - (double)b->x[i]) * ((double)b->y[i] - (double)b->x[i]);
             m->error = sqrt(error / fast__vector_norm2(b->count, b->x));

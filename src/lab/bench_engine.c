@@ -12,8 +12,8 @@
  *
  * The lead is a norm, whose weights make the engine compute the layer's gradient of its input as
  * it does in the model; the first layer needs none and has no lead. The mean over an image or a
- * sequence keeps the loss small; a second copy of a small layer costs about what the layer does,
- * while the lead alone has another loss than the layer. Both networks run in turn, and the
+ * sequence makes the loss cheap; a second copy of a small layer costs about what the layer does,
+ * while the lead alone has another loss than the layer. Both networks run alternately, and the
  * fastest pass of each counts: other work on the machine only slows a pass down. Layers alone
  * have their operands in the cache, so that the parts do not add up to the whole: the whole is
  * the figure that counts. Only layers with matrix products are shown.

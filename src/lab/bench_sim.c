@@ -9,7 +9,7 @@
  *     allreduce   fast_allreduce() itself, by ring, one number a chunk
  *
  * A bare coroutine switch, a heap of events and no messages make 8 to 11 million a second on a core
- * of 3 GHz: what is lost to that is the price of mailboxes, pools, deadlines and counters. The
+ * of 3 GHz: the difference is the cost of mailboxes, pools, deadlines and counters. The
  * fastest of five runs counts: other work on the machine only slows one down.
  */
 #include "base/clock.h"

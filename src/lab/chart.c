@@ -4,7 +4,7 @@
  *
  * A line of the comparison is one colour: its median run a strong curve, the other seeds thin ones.
  * Curves end where runs reach the target, so that their ends crowd at one height: names stand in
- * the right margin, kept apart, in the order of the ends, each with a thin leader to its curve.
+ * the right margin, at a distance, in the order of the ends, each with a thin leader to its curve.
  * Axes are linear from 0, or logarithmic where ends differ by more than a factor of 8.
  */
 #include "lab/chart.h"
@@ -20,7 +20,7 @@ enum {
     TOP = 14,
     BOTTOM = 42,
     LABEL = 15, /* pixels between two names */
-    COLORS = 8, /* of the page's style; then dashes tell curves apart */
+    COLORS = 8, /* of the page's style; further curves are dashed */
     TEXT_MAX = 22
 };
 
@@ -163,7 +163,7 @@ static void draw_axis(const fast_chart *chart, bool vertical, const chart_scale 
         tick(chart, vertical, s, fabs(v) < 1e-9 * step ? 0 : v, out);
 }
 
-/* One run's curve; false if it has no point. The last one's place is kept. */
+/* One run's curve; false if it has no point. Remembers the place of the last point. */
 static bool draw_curve(const fast_chart *chart, const fast_compared_run *run, const chart_scale *x,
                        const chart_scale *y, int64_t color, bool strong, double end[2], FILE *out)
 {

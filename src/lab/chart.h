@@ -12,12 +12,12 @@ typedef enum fast_chart_unit {
     FAST_CHART_BYTES
 } fast_chart_unit;
 
-/* What a chart shows; its texts are ours, and go into the page as they are. */
+/* The contents of a chart; its texts are constants, written without escapes. */
 typedef struct fast_chart {
     const char *title;    /* for those who cannot see it */
     const char *x_title;  /* below the axis */
     size_t x;             /* offset of a number of a point */
-    size_t y;             /* likewise */
+    size_t y;             /* offset of the double on the other axis */
     fast_chart_unit unit; /* of x */
     bool percent;         /* y is a part of 1 */
     bool may_log;         /* x may be logarithmic */

@@ -2,9 +2,9 @@
 /*
  * A comparison: lines become trials and runs, each with the command that repeats it.
  *
- * Fair means: every line gets the same trials, judged on the same part of the training set that is
- * held out, with one seed that no run has; what reached the target first, else what ended with the
- * best accuracy (the smallest loss where there is none), is run with every seed on the test set.
+ * Fair means: every line gets the same trials, evaluated on one fraction of the training set that
+ * is held out, with one seed that no run has; what reached the target first, else what ended with
+ * the best accuracy (the smallest loss for regression), is run with every seed on the test set.
  *
  * On transports other than sim runs come one after the other, or they would take each other's
  * time.
@@ -84,7 +84,7 @@ static fast_err quote(const fast_words *argv, char **out)
     return FAST_OK;
 }
 
-/* Flags that a person who repeats the run does not need: where its lines go, and how it is kept. */
+/* Add the flags that repeat nothing: where the run's lines go, and how it is stored. */
 static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 {
     fast_words *argv = &task->argv;
@@ -195,7 +195,7 @@ static fast_err take_text(fast_words *job, const char *name, const char *standar
 {
     const char *value = fast__words_value(job, name);
     const size_t length = strlen(name);
-    int64_t kept = 0;
+    int64_t left = 0;
 
     if (strlen(value ? value : standard) >= out_size)
         return fast__fail(FAST_EINVAL, "%s is longer than %zu bytes", name, out_size - 1);
@@ -204,11 +204,11 @@ static fast_err take_text(fast_words *job, const char *name, const char *standar
         if (strncmp(job->items[i], name, length) == 0 && job->items[i][length] == '=')
             fast__free(job->items[i]);
         else
-            job->items[kept++] = job->items[i];
+            job->items[left++] = job->items[i];
     }
-    job->count = kept;
+    job->count = left;
     if (job->items)
-        job->items[kept] = NULL;
+        job->items[left] = NULL;
     return FAST_OK;
 }
 
@@ -220,7 +220,7 @@ static fast_err take_number(fast_words *job, const char *name, const char *stand
     return fast__parse_real(name, text, out);
 }
 
-/* The name, under which runs are kept; without one of the user's the date and the process give
+/* The name under which runs are stored; without one of the user's the date and the process give
  * one that nothing else has. */
 static fast_err read_name(fast_compare *compare)
 {
@@ -459,7 +459,7 @@ void fast_compare_close(fast_compare *compare)
     fast__free(compare->views);
     fast__free(compare->lines);
     fast__free(compare->program);
-    free(compare->verdict); /* likewise */
+    free(compare->verdict); /* of open_memstream() */
     fast__sweep_close(&compare->sweep);
     fast__free(compare);
 }

@@ -12,18 +12,18 @@
 /*
  * The parts of a comparison, in the order in which it goes through them:
  *
- *   sweep.c    words of a user -> axes, and their combinations: the lines
- *   compare.c  lines -> trials and runs, each with its command; the public calls
- *   pool.c     runs -> processes, their lines -> measures and points
- *   kept.c     runs that the store has from before
- *   read.c     what a process prints -> numbers
- *   judge.c    measures -> spreads and places
- *   verdict.c  the same in words
- *   report.c   all of it -> one HTML file; chart.c draws its pictures
+ *   sweep.c           options of a user -> axes, and their combinations: the lines
+ *   compare.c         lines -> trials and runs, each with its command; the public calls
+ *   compare_pool.c    runs -> processes, their output -> measures and points
+ *   compare_stored.c  runs that the store has from an earlier call
+ *   compare_read.c    JSON of a run -> numbers
+ *   compare_rank.c    measures -> spreads and places
+ *   verdict.c         places -> one paragraph
+ *   compare_report.c  everything -> one HTML file; chart.c draws its pictures
  */
 enum {
     FAST_COMPARE_LINES_MAX = 256,
-    FAST_COMPARE_RUNS_MAX = 10000, /* of all lines, with trials */
+    FAST_COMPARE_RUNS_MAX = 10000, /* runs and trials of all lines together */
     FAST_COMPARE_JOBS_MAX = 64,
     FAST_COMPARE_POINTS_MAX = 256, /* of a run: when they are all taken, every other goes */
     FAST_COMPARE_TRIAL_SEED = 1000 /* of trials, and never of a run that is reported */
@@ -49,11 +49,11 @@ fast_err fast__sweep_values(const fast_option *option, const char *text, fast_wo
 
 /* One line: a value for each axis. */
 typedef struct fast_sweep_line {
-    char *name;         /* what tells it apart */
+    char *name;         /* its values: "ssp, workers 8" */
     fast_words options; /* "name=value" of the axes alone */
 } fast_sweep_line;
 
-/* What a user's options stand for. */
+/* The lines and trials that a user's options stand for. */
 typedef struct fast_sweep {
     fast_words job;         /* "name=value": what all lines have in common */
     fast_sweep_line *lines; /* at least one */
@@ -73,10 +73,10 @@ typedef struct fast_compare_task {
     fast_words argv; /* of the process */
     char *tuned;     /* "lr=0.1" */
     char *command;   /* for people */
-    char *key;       /* the command as the store has it; NULL: not kept */
+    char *key;       /* the command as the store has it; NULL if runs are not stored */
     char error[256]; /* the last line of trouble; "" */
     fast_compare_point *points;
-    int64_t thinned;     /* every 2^thinned-th evaluation is kept */
+    int64_t thinned;     /* every 2^thinned-th evaluation is a point */
     int64_t seen;        /* evaluations */
     const char *outcome; /* what its result said: "done", ...; NULL before */
 } fast_compare_task;
@@ -96,7 +96,7 @@ struct fast_compare {
     char *program;
     char name[128];   /* of the comparison: batch_of of its runs */
     char store[4096]; /* of the runs: "auto", "none" or a path */
-    bool named;       /* by the user: what is kept under the name is not run again */
+    bool named;       /* by the user: complete runs of this name are not run again */
     int64_t jobs;
     double target; /* 0: none */
     char *verdict;
@@ -111,11 +111,11 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
 /* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
 fast_err fast__compare_choose(fast_compare *compare, int64_t line);
 
-/* Runs of this comparison that are kept already: whole ones, by their command. */
+/* Complete runs of this comparison that the store has already, by their command. */
 typedef struct fast_compare_stored fast_compare_stored;
-/* *out is NULL where there is nothing to look at. */
+/* *out is NULL if the comparison has no name or no store. */
 fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_stored **out);
-/* Read a task's result and curve if its command was kept; *found_out tells. */
+/* Read a task's result and curve if the store has its command; *found_out tells. */
 fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_task *task,
                                    bool *found_out);
 void fast__compare_stored_close(fast_compare_stored *stored); /* NULL is allowed */

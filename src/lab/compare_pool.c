@@ -6,7 +6,7 @@
  * was chosen. A process prints a line of JSON for each evaluation (--log /dev/stdout) and one for
  * the result; what it says on standard error last is the reason where it fails. When points of a
  * run fill their room every other one is dropped, and from then on every other evaluation is left
- * out: curves keep their shape in bounded memory.
+ * out: curves have their shape in bounded memory.
  *
  * The time that is left is estimated from the mean of the runs that have ended: those that run are
  * taken as half done.
@@ -30,7 +30,7 @@ typedef struct compare_pool {
     int64_t begun_ns[FAST_COMPARE_JOBS_MAX]; /* when it was started */
     int64_t running;
     int64_t done;                /* tasks that have ended */
-    int64_t timed;               /* of them, those that ran */
+    int64_t timed;               /* ended tasks that ran in a process */
     int64_t sum_ns;              /* of their times */
     fast_compare_stored *stored; /* what the store has from before; or NULL */
     int64_t told_ns;             /* when the watcher was told last */

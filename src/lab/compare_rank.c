@@ -8,7 +8,7 @@
  *   place of a line      1 + the lines that beat it: lines whose spreads overlap tie
  *
  * Spreads are the least and the largest of a few seeds, so "beats" is a rank test: with three seeds
- * against three, chance alone gives it in 1 of 20 cases for a given pair and direction.
+ * against three, it happens at random in 1 of 20 cases for a given pair and direction.
  *
  * Why one line is faster is told as a product, which is exact for each run:
  *   time to target = samples until the target * time of a sample
@@ -155,7 +155,7 @@ static void judge_line(fast_compared *line, double *values)
     line->shown = find_shown(line);
 }
 
-/* Accuracy, or the loss turned around where there is none. */
+/* Accuracy, or the negative loss for regression. */
 static fast_compare_spread score_of(const fast_compared *line)
 {
     const fast_compare_spread *l = &line->test_loss;

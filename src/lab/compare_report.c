@@ -3,7 +3,7 @@
  * The report: one HTML file for a person, that needs neither network nor script. Text of users goes
  * through fast__html_text(), which leaves no character that HTML knows. Colours are those of Okabe
  * and Ito, made darker for white and lighter for black paper, so that people who see colours
- * otherwise can tell them apart; names stand beside what they name. Widths are parts of the page,
+ * otherwise can distinguish them; names stand beside what they name. Widths are parts of the page,
  * so that it reads on a phone.
  */
 #include "lab/chart.h"
@@ -210,7 +210,7 @@ static void table(const fast_compare *compare, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
-/* Something to draw over an axis, for accuracy or, where there is none, for the loss. */
+/* Something to draw over an axis, for accuracy or, in regression, for the loss. */
 static void curves(const fast_compare *compare, FILE *out)
 {
     const bool by_loss = isnan(compare->lines[0].accuracy.median);
@@ -340,7 +340,7 @@ static void amounts(const fast_compare *compare, FILE *out)
     bars(compare, offsetof(fast_compared, staleness), false, out);
     fputs(
         "<h2>Divergence</h2>\n<p class=\"soft\">how far the workers' replicas are from their mean "
-        "when they are judged; 0: all are the same</p>\n",
+        "at evaluations; 0: all are equal</p>\n",
         out);
     if (!fast__chart_draw(&chart, compare->lines, compare->line_count, 0, out))
         fputs("<p>No line tells it.</p>\n", out);
@@ -351,7 +351,7 @@ static void model(const fast_compare *compare, FILE *out)
     fputs("<h2>Was the cost model right?</h2>\n<p class=\"soft\">the time of a worker's step as it "
           "was predicted before the run, and as it was measured</p>\n<div class=\"wide\"><table>"
           "<thead><tr><th>way</th><th>predicted</th><th>measured</th><th>measured / predicted</th>"
-          "<th class=\"left\">judged</th></tr></thead><tbody>\n",
+          "<th class=\"left\">verdict</th></tr></thead><tbody>\n",
           out);
     for (int64_t i = 0; i < compare->line_count; i++) {
         const fast_compared *line = &compare->lines[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option tables of this level, and how they are read. fast_part_list() has those of a run; these
- * stand above it.
+ * The option tables of this level, and how they are read. fast_part_list() has those of a run;
+ * these stand above it.
  */
 #include "base/option.h"
 #include "lab/bench.h"

@@ -84,9 +84,9 @@ static fast_err outcome_take(fast_simulate_outcome *o, const fast_world *world)
     const fast_faults *faults = fast__faults_of(world);
     if (!faults)
         return fast__alloc("text", 1, 1, &o->faults_text);
-    bool keep[FAST_FAULTS_MAX];
-    memset(keep, true, sizeof keep);
-    FAST_TRY(fast__faults_pick(faults, keep, &o->faults));
+    bool chosen[FAST_FAULTS_MAX];
+    memset(chosen, true, sizeof chosen);
+    FAST_TRY(fast__faults_pick(faults, chosen, &o->faults));
     return fast__faults_text(o->faults, &o->faults_text);
 }
 

@@ -7,7 +7,7 @@
 
 /*
  * Simulations of small programs: `fast simulate`, and the campaigns of the tests. The programs are
- * in simulate_programs.c, what they must keep to in simulate_check.c.
+ * in simulate_programs.c, their guarantees in simulate_check.c.
  */
 typedef enum fast_simulate_program {
     FAST_SIMULATE_PING,      /* each round around a ring */
@@ -35,7 +35,7 @@ typedef struct fast_simulate_config {
     bool check;          /* verify the transport's contract */
 } fast_simulate_config;
 
-/* What the program of one actor keeps, and what the simulation found. */
+/* The state of one actor's program, and its outcome. */
 typedef struct fast_simulate_actor {
     int64_t rounds;               /* finished in this life */
     int64_t wrong;                /* sums that were not right */
@@ -67,7 +67,7 @@ typedef struct fast_simulate_outcome {
     fast_actors_result result;          /* what was measured */
     fast_simulate_actor *actors;        /* all */
     fast_simulate_pair *pairs;          /* [to * workers + from]; NULL for more than 512 workers */
-    int64_t failed_count;               /* gave up, those that crashed apart */
+    int64_t failed_count;               /* gave up; without those that crashed */
     int64_t crashed_count;              /* crashed for good */
     int64_t wrong_count;                /* sums */
     char broken[256];                   /* which promise; "" */

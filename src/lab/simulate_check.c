@@ -44,7 +44,7 @@ static int64_t lateness(const fast_simulate_outcome *o, int64_t node)
     /* Reductions of an allreduce are computed inside its wait: ten passes over the vector, at
      * 100 MB/s at least. */
     late += (int64_t)(slow * (double)o->config->size * 100) + 1000;
-    /* What `auto` measures first takes a millisecond or so of computing. */
+    /* The first measurements of `auto` take about a millisecond of computing. */
     if (strcmp(o->config->algorithm, "auto") == 0)
         late += (int64_t)(slow * 1e6);
     return late;

@@ -23,7 +23,7 @@ enum { TAG_ROUND = 1, TAG_ANSWER = 2, TAG_LAST = 3 };
 enum { WORD_LIFE, WORD_NUMBER, WORD_ROUND };
 enum { TRIES_MAX = 50, STALENESS = 2 };
 
-/* What a message said. */
+/* The contents of a message. */
 typedef struct seen_words {
     int64_t from;  /* who sent it */
     int64_t life;  /* in which life */
@@ -35,7 +35,7 @@ static fast_simulate_actor *self(fast_actor *actor, fast_simulate_outcome *o)
     return &o->actors[fast_actor_id(actor)];
 }
 
-/* What is known of a pair; NULL where there are too many. */
+/* The counters of a pair; NULL if there are too many workers. */
 static fast_simulate_pair *pair_of(fast_simulate_outcome *o, int64_t to, int64_t from)
 {
     return o->pairs ? &o->pairs[to * o->config->workers + from] : NULL;
@@ -107,7 +107,7 @@ static fast_err receive_one(fast_actor *actor, fast_simulate_outcome *o, int64_t
     return FAST_OK;
 }
 
-/* Who was restarted is at another round: the program cannot go on, and blames it. */
+/* A peer that was restarted is at another round: the program ends and blames it. */
 static fast_err out_of_step(fast_actor *actor, const seen_words *seen, int64_t round)
 {
     actor->culprit = seen->life == 0 && fast_actor_life(actor) > 0 ? actor->id : seen->from;

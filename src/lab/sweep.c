@@ -25,7 +25,7 @@
 enum { VALUE_MAX = 4096, VALUES_MAX = 1024, AXES_MAX = 16, PIECE_MAX = 256 };
 
 /* The job where no data is named: small enough for a few minutes, with a target that tells ways of
- * training apart. The update rule and the course of the rate are the same for all, as the data. */
+ * training. The update rule and the course of the rate are the same for all, as the data. */
 static const char *const standard_job[] = { "model=lenet",       "data=digits:train=6000,test=1000",
                                             "workers=8",         "batch=16",
                                             "epochs=6",          "optimizer=sgd",
@@ -315,7 +315,7 @@ static fast_err read_option(sweep_reader *r, const char *text)
     return err;
 }
 
-/* What is not given and has a standard value. */
+/* Add the standard values of options that were not given. */
 static fast_err read_standards(sweep_reader *r)
 {
     const bool job = axis_find(r, "data") == NULL;

@@ -121,8 +121,8 @@ static bool chose_the_edge(const fast_compare *compare, const fast_compared *lin
            (line->tuned == line->trials[0].tuned || line->tuned == line->trials[last].tuned);
 }
 
-/* What the first is measured against: bsp if it is there and was beaten, else the last line that
- * reached the target and was beaten. */
+/* The line that the first one is measured against: bsp if it is there and was beaten, else the last
+ * line that reached the target and was beaten. */
 static const fast_compared *find_reference(const fast_compare *compare)
 {
     const fast_compared *found = NULL;
@@ -266,7 +266,7 @@ static void say_others(const fast_compare *compare, FILE *out)
     if (!compare->lines[0].shown || compare->line_count == 1)
         return;
     if (compare->seed_count == 1)
-        fputs(" One seed says nothing of chance: --seeds 3 tells ties.", out);
+        fputs(" One seed shows no spread: --seeds 3 finds ties.", out);
     if (compare->trial_count == 0)
         fputs(" Nothing was tuned: every line ran as it is; --tune lr=0.0125..0.8x2 gives all the "
               "same trials.",

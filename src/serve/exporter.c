@@ -59,7 +59,7 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-/* What the run is: the options that describe it, which do not change. */
+/* The options that describe the run, which do not change. */
 static void describe(fast_exporter *exporter, const fast_run *run)
 {
     fast_stored_run *r = &exporter->run;

@@ -20,7 +20,7 @@
 
 static const int64_t patience_ns = 20 * (int64_t)1000000000;
 
-/* What is known of the run. */
+/* The process of a run. */
 typedef struct run_facts {
     int64_t pid;  /* of its process */
     bool running; /* as the store says */

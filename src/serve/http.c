@@ -143,7 +143,7 @@ static size_t on_unescape(void *ctx, struct MHD_Connection *connection, char *te
 typedef struct header_search {
     const char *name;  /* that is looked for */
     const char *value; /* of the last one */
-    int count;         /* of them */
+    int count;         /* number of matching headers */
 } header_search;
 
 static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char *name,
@@ -191,8 +191,8 @@ static int64_t body_length(const fast_http_request *request)
     return text && *text ? -1 : length;
 }
 
-/* What the headers say of who asks. Header lines that may not be repeated and are count as
- * `twice`. */
+/* The identity of the sender, by its headers. Header lines that may not be repeated and are count
+ * as `twice`. */
 static fast_facts read_facts(const fast_http_request *request, bool *twice)
 {
     static const char *const names[] = { "Host",          "Origin", "Sec-Fetch-Site",

@@ -76,7 +76,7 @@ typedef struct fast_asset {
     const char *type;           /* "text/javascript" */
     const char *etag;           /* quoted */
     const unsigned char *bytes; /* gzip'd */
-    size_t size;                /* of them */
+    size_t size;                /* number of bytes */
     bool immutable;             /* its name changes with its content */
 } fast_asset;
 void fast__reply_asset(fast_http_request *request, const fast_asset *asset);
@@ -104,7 +104,7 @@ struct fast_http_stream {
 /* Takes the stream, also where the answer fails. */
 void fast__reply_stream(fast_http_request *request, int status, const char *type,
                         fast_http_stream *stream);
-/* Let an idle stream go on. */
+/* Let an idle stream continue. */
 void fast__stream_wake(fast_http_stream *stream);
 
 /* Answer later, by fast__reply...() from the thread of fast__http_wait() but outside of the

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts runs: `fast train` as a process of its own, on the same store, in a process group of its
- * own, so that Ctrl-C at the server's terminal does not reach it. A run goes on when the server
+ * own, so that Ctrl-C at the server's terminal does not reach it. A run continues when the server
  * ends; the store has it, and any server can stop it.
  *
  * The answer waits for one of three: the run's row in the store, known by its process number and by
  * being newer than all before (201 and its number); the end of the process, whose last words become
- * the error (400); or a minute. What the process says goes into a file without a name, which needs
- * no reader and does not break when the server ends.
+ * the error (400); or a minute. Its standard error goes into a file without a name, which needs no
+ * reader and outlives the server.
  *
  * Options are checked against the table of a run before anything is started. Those that name files
  * are refused: what a browser may do ends at the store.
@@ -42,9 +42,9 @@ struct serve_launch {
     struct serve_launch *next;     /* of the server's list */
     fast_http_request *request;    /* that waits; NULL once it was answered */
     char *words[WORDS_MAX];        /* the command line; ends with NULL */
-    int word_count;                /* of them */
+    int word_count;                /* number of words */
     char tags[TAGS_MAX][TAG_SIZE]; /* for the new run */
-    int tag_count;                 /* of them */
+    int tag_count;                 /* number of tags */
     pid_t pid;                     /* of the process */
     int said;                      /* the file that its standard error goes to; -1 */
     int64_t newest;                /* number of the newest run before it */
@@ -219,7 +219,7 @@ void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t
     fast__request_later(request, on_gone, launch);
 }
 
-/* The number of the run that the process began; 0 if there is none yet. */
+/* The number of the run that the process began; 0 if the store does not have it yet. */
 static int64_t find_run(fast_server *server, const serve_launch *launch)
 {
     char where[64];
@@ -299,7 +299,8 @@ static bool look(fast_server *server, serve_launch *launch, int64_t now)
             fast_http_request *request = launch->request;
 
             launch->request = NULL;
-            fast__reply_error(request, 504, "the run has not begun within a minute; it goes on");
+            fast__reply_error(request, 504,
+                              "the run has not started within a minute; it continues");
         }
     }
     return ended;

@@ -24,11 +24,11 @@
 
 enum {
     METRICS_MAX = 500, /* rows in one event */
-    EVENTS_MAX = 100,  /* likewise, events in one piece */
+    EVENTS_MAX = 100,  /* events in one piece */
     SPANS_MAX = 4000   /* the newest, in one event */
 };
 
-/* What is sent whole when it differs. */
+/* Tables that are sent whole when they differ. */
 enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLES };
 static const struct {
     const char *name;       /* of the event */
@@ -46,7 +46,7 @@ typedef struct run_live {
     serve_live live;       /* first, so that one is the other */
     int64_t run;           /* which */
     int64_t metric;        /* `seq` that was sent last; -1 */
-    int64_t event;         /* likewise of events */
+    int64_t event;         /* `seq` of the event that was sent last; -1 */
     uint64_t seen[WHOLES]; /* hashes of what was sent last */
     int64_t sent[WHOLES];  /* when; nanoseconds, 0: never */
     char status[16];       /* of the run */
@@ -193,7 +193,7 @@ static fast_err take_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-/* What is sent whole, if it differs and it is time. */
+/* Send a table whole, if it differs and its pause is over. */
 static fast_err say_whole(run_live *r, fast_page *text, int which)
 {
     fast_server *server = r->live.server;

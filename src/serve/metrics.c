@@ -8,10 +8,10 @@
  * takes it. Gathering is done in slices too, between other requests; while it lasts a space is sent
  * for each slice, which JSON allows before a value.
  *
- * Thinning keeps peaks. Of K rows that follow each other (every=K) those with the smallest and the
- * largest loss stay, in their order, and besides them every row of an evaluation and the very last
- * one. points=N chooses K so that about N rows stay; how many rows there are is found by bisection,
- * since `seq` counts from 0. Cost: one pass over the rows.
+ * Thinning preserves peaks. Of K rows that follow each other (every=K) those with the smallest and
+ * the largest loss stay, in their order, and besides them every row of an evaluation and the very
+ * last one. points=N chooses K so that about N rows stay; how many rows there are is found by
+ * bisection, since `seq` counts from 0. Cost: one pass over the rows.
  */
 #include "serve/server.h"
 
@@ -116,17 +116,17 @@ typedef struct thinner {
     metric_series *to;       /* where they go */
     int64_t every;           /* rows of a bucket */
     int64_t in_bucket;       /* rows of this bucket so far */
-    fast_stored_metric low;  /* the row with its smallest loss; kept while in_bucket > 0 */
+    fast_stored_metric low;  /* the row with its smallest loss; valid while in_bucket > 0 */
     fast_stored_metric high; /* and with its largest */
     fast_stored_metric last; /* the last row */
-    int64_t kept;            /* `seq` of the last row that went through; -1 */
+    int64_t passed;          /* `seq` of the last row that went through; -1 */
 } thinner;
 
-static fast_err thinner_keep(thinner *t, const fast_stored_metric *row)
+static fast_err thinner_pass(thinner *t, const fast_stored_metric *row)
 {
-    if (row->seq <= t->kept)
+    if (row->seq <= t->passed)
         return FAST_OK;
-    t->kept = row->seq;
+    t->passed = row->seq;
     return series_add(t->to, row);
 }
 
@@ -138,8 +138,8 @@ static fast_err thinner_flush(thinner *t)
     if (t->in_bucket == 0)
         return FAST_OK;
     t->in_bucket = 0;
-    FAST_TRY(thinner_keep(t, low_first ? &t->low : &t->high));
-    return thinner_keep(t, low_first ? &t->high : &t->low);
+    FAST_TRY(thinner_pass(t, low_first ? &t->low : &t->high));
+    return thinner_pass(t, low_first ? &t->high : &t->low);
 }
 
 static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
@@ -147,7 +147,7 @@ static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
     t->last = *row;
     if (isfinite(row->test_loss) || isfinite(row->test_accuracy)) {
         FAST_TRY(thinner_flush(t)); /* so that the order stays */
-        return thinner_keep(t, row);
+        return thinner_pass(t, row);
     }
     if (t->in_bucket == 0 || row->loss < t->low.loss || isnan(t->low.loss))
         t->low = *row;
@@ -211,7 +211,7 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
                                  int64_t *seq, int64_t *count_out)
 {
     metric_series s = { .count = 0 };
-    thinner thin = { .to = &s, .every = 1, .kept = -1 };
+    thinner thin = { .to = &s, .every = 1, .passed = -1 };
     bool more;
     fast_err err;
 
@@ -234,7 +234,7 @@ typedef struct metrics_stream {
     int64_t seq;             /* of the last row that was read */
     bool gathered;           /* all rows were read */
     int column;              /* that goes out */
-    int64_t row;             /* of it that goes out next */
+    int64_t row;             /* row of that column that is sent next */
     bool opened;             /* the column's bracket was sent */
 } metrics_stream;
 
@@ -257,7 +257,7 @@ static fast_err gather(metrics_stream *m)
     m->gathered = true;
     if (m->thin.in_bucket > 0) {
         FAST_TRY(thinner_flush(&m->thin));
-        return thinner_keep(&m->thin, &m->thin.last);
+        return thinner_pass(&m->thin, &m->thin.last);
     }
     return FAST_OK;
 }
@@ -344,7 +344,7 @@ static bool has_row_after(fast_server *server, int64_t run, int64_t seq)
     return found;
 }
 
-/* The number of the last row after `after`, by doubling and halving; `after` if there is none. */
+/* The number of the last row after `after`, by doubling and halving; `after` if no row follows. */
 static int64_t last_row(fast_server *server, int64_t run, int64_t after)
 {
     int64_t low = after, step = 1;
@@ -357,7 +357,7 @@ static int64_t last_row(fast_server *server, int64_t run, int64_t after)
     return low;
 }
 
-/* What the request asks for. */
+/* Read the arguments of the request. */
 static fast_err read_request(metrics_stream *m, const fast_uri *uri)
 {
     const char *resume = fast__uri_arg(uri, "after");
@@ -369,7 +369,7 @@ static fast_err read_request(metrics_stream *m, const fast_uri *uri)
     if (resume && strcmp(resume, "-1") != 0)
         FAST_TRY(fast__uri_count(uri, "after", 0, INT64_MAX / 4, &after));
     m->seq = resume && strcmp(resume, "-1") != 0 ? after : -1;
-    m->thin.kept = m->seq;
+    m->thin.passed = m->seq;
     if (points > 0) {
         const int64_t rows = last_row(m->server, m->run, m->seq) - m->seq;
 

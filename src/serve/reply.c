@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers. Each carries headers that keep a browser from doing more with it than it should: no
+ * Answers. Each has headers that stop a browser from doing more with it than it should: no
  * sniffing of types, no referrer, no framing, nothing loaded from elsewhere, no scripts but the
  * files that are embedded here. There are no CORS headers: other origins read nothing.
  *

@@ -57,7 +57,7 @@ static const struct {
       "staleness_mean" },
     { "fast_run_divergence", GAUGE, NULL, "Distance of the replicas from their mean.",
       "divergence" },
-    { "fast_run_dropped_rows", COUNTER, "rows", "Rows that were not kept in the store.",
+    { "fast_run_dropped_rows", COUNTER, "rows", "Rows that were not written to the store.",
       "dropped" },
 };
 
@@ -103,7 +103,7 @@ static const fast_column *find_column(const char *name)
     return NULL;
 }
 
-/* The number in a column; NAN where there is none. */
+/* The number in a column; NAN if it has no value. */
 static double number_of(const fast_column *column, const fast_stored_run *run)
 {
     const char *field = (const char *)run + column->offset;

@@ -12,7 +12,7 @@ typedef struct body_reader {
     fast_body_option_fn *option; /* takes one option */
     const char *arrays[2];       /* names of the arrays of words; NULL: unused */
     fast_body_word_fn *words[2]; /* take one word each */
-    void *ctx;                   /* of all callbacks */
+    void *ctx;                   /* argument of all callbacks */
 } body_reader;
 
 static fast_err wrong_shape(const char *expected)

@@ -5,12 +5,12 @@
 
 #include <microhttpd.h>
 
-/* What http.c and reply.c share: the insides of a request. */
+/* The inside of a request, shared by http.c and reply.c. */
 
 /* A connection of a client's. */
 typedef struct http_peer {
     struct http_peer *next; /* of the server's list */
-    struct http_peer *prev; /* likewise */
+    struct http_peer *prev; /* in the server's list */
     int fd;                 /* its socket, which libmicrohttpd owns */
     int64_t since;          /* when it opened, or its last request ended; nanoseconds */
     bool busy;              /* a whole request is being answered */
@@ -31,9 +31,9 @@ struct fast_http {
 struct fast_http_request {
     fast_http *http;                   /* its server */
     fast_http_request *next;           /* of the server's list */
-    fast_http_request *prev;           /* likewise */
+    fast_http_request *prev;           /* in the server's list */
     struct MHD_Connection *connection; /* NULL before its headers are read */
-    http_peer *peer;                   /* its connection; NULL likewise */
+    http_peer *peer;                   /* its connection; NULL before its headers are read */
     char method[8];                    /* "POST"; cut if it is longer */
     fast_uri uri;                      /* the target */
     bool malformed;                    /* the target could not be parsed */
@@ -51,9 +51,9 @@ struct fast_http_request {
     fast_page piece;                   /* of the stream, being sent */
     size_t piece_at;                   /* bytes of it that were sent */
     void (*gone)(void *ctx);           /* of fast__request_later(); or NULL */
-    void *gone_ctx;                    /* of that */
+    void *gone_ctx;                    /* argument of gone() */
 };
 
-/* Let libmicrohttpd leave a request alone, or go on with it. */
+/* Let libmicrohttpd leave a request alone, or continue with it. */
 void fast__request_suspend(fast_http_request *request);
 void fast__request_resume(fast_http_request *request);

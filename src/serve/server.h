@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 /*
- * What the files of the server share. A request goes through http.c and guard.c to a row of the
- * table in server.c, and from there to one of these:
+ * The state and the functions that the files of the server share. A request goes through http.c
+ * and guard.c to a row of the table in server.c, and from there to one of these:
  *
  *   serve_runs.c  runs, one run, tags, deletion   launch.c        starts runs
  *   metrics.c     metrics by column               halt.c          stops runs
@@ -65,7 +65,7 @@ struct fast_server {
     int64_t changes;                   /* the store's count of changes */
     int64_t ticked;                    /* when tick() ran last; nanoseconds */
     serve_live *lives;                 /* event streams */
-    int live_count;                    /* of them */
+    int live_count;                    /* number of event streams */
     serve_launch *launches;            /* runs that were started here and have not ended */
     serve_halt halts[SERVE_HALTS_MAX]; /* runs that were told to stop */
     atomic_bool stop;                  /* set by anybody */
@@ -105,7 +105,7 @@ void fast__live_tick(fast_server *server, int64_t now);
 
 /* Look after the runs that were started here, and after those that were told to stop. */
 void fast__launch_tick(fast_server *server, int64_t now);
-void fast__launch_fini(fast_server *server); /* forgets them; they go on */
+void fast__launch_fini(fast_server *server); /* forgets them; they continue */
 void fast__halt_tick(fast_server *server, int64_t now);
 void fast__halt_fini(fast_server *server);
 

@@ -31,7 +31,7 @@ typedef struct runs_live {
     int64_t newest;                  /* number of the newest run; -1 before the first look */
     int64_t total;                   /* runs of the store */
     watched runs[SERVE_RUNNING_MAX]; /* that are running */
-    int count;                       /* of them */
+    int count;                       /* number of running runs */
     json_t *rows;                    /* of the look that is under way; NULL: memory was missing */
 } runs_live;
 
@@ -101,15 +101,15 @@ static fast_err on_newest(void *ctx, const void *row)
 /* Those that were running and are no more: they are sent once again, and forgotten. */
 static void look_at_ended(runs_live *l)
 {
-    int kept = 0;
+    int left = 0;
 
     for (int i = 0; i < l->count; i++)
         if (!l->runs[i].running)
             (void)!fast_store_find(l->live.server->store, l->runs[i].run, on_running, l);
     for (int i = 0; i < l->count; i++)
         if (l->runs[i].running)
-            l->runs[kept++] = l->runs[i];
-    l->count = kept;
+            l->runs[left++] = l->runs[i];
+    l->count = left;
 }
 
 /* Read the rows that may have changed into l->rows. */

@@ -3,11 +3,11 @@
 
 #include "store/store.h"
 
-/* What a table is made of; every one but `runs` also has the column `run`. */
+/* A table's name and columns; every table but `runs` also has the column `run`. */
 typedef struct fast_store_form {
     const char *name;           /* in SQL */
     const fast_column *columns; /* of its rows */
-    int64_t count;              /* of them */
+    int64_t count;              /* number of columns */
     size_t size;                /* bytes of a row */
 } fast_store_form;
 

@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 /* For tests: a folder of its own with an open store in it. */
-typedef struct store_fixture {
+typedef struct fixture {
     char folder[64]; /* to be removed */
     char path[96];   /* of the store */
     fast_store *store;
-} store_fixture;
+} fixture;
 
 #define assert_ok(expr)                                                   \
     do {                                                                  \
@@ -27,7 +27,7 @@ typedef struct store_fixture {
 
 static inline int setup(void **state)
 {
-    static store_fixture f;
+    static fixture f;
     memset(&f, 0, sizeof f);
     snprintf(f.folder, sizeof f.folder, "/tmp/fast-store-XXXXXX");
     assert_non_null(mkdtemp(f.folder));
@@ -39,7 +39,7 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     char command[256];
     fast_store_close(f->store);
     snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", f->folder, f->folder);

@@ -60,7 +60,7 @@ static void assert_refused(const char *path, fast_err err)
 
 static void other_files(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     char path[160];
     char bytes[4096];
     fast_store *store = NULL;
@@ -99,7 +99,7 @@ static void change(const char *path, const char *sql)
 
 static void other_databases(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     char path[160];
     fast_store *store = NULL;
     int64_t count = 0;
@@ -123,7 +123,7 @@ static void other_databases(void **state)
 /* A schema from elsewhere runs nothing of its own. */
 static void triggers_do_not_run(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fast_stored_run run;
     int64_t id = 0, count = 0;
 
@@ -183,7 +183,7 @@ static void read_all(const char *path)
 static void damaged_stores(void **state)
 {
     enum { SIZE = 1 << 19 };
-    store_fixture *f = *state;
+    fixture *f = *state;
     char path[160];
     char *bytes = malloc(SIZE);
     fast_rng rng;
@@ -224,7 +224,7 @@ static fast_err on_json(void *ctx, const void *row)
 
 static void broken_json_is_none(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fill(f->store);
     assert_ok(fast_store_find(f->store, 1, on_json, NULL));
 }
@@ -232,7 +232,7 @@ static void broken_json_is_none(void **state)
 /* Somebody else writes: after the patience it is an error, and then it works again. */
 static void locked_store(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fast_store *other = NULL;
 
     assert_ok(fast_store_open(f->path, true, &other));
@@ -248,7 +248,7 @@ static void locked_store(void **state)
 
 static void no_memory(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fast_store *store = NULL;
     fast_err err = FAST_ENOMEM;
     int64_t count = 0;
@@ -299,7 +299,7 @@ static void assert_status(const char *path, int64_t id, const char *seen, const 
 
 static void gone_processes(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fast_stored_run run;
     int64_t id = 0, count = 0;
     fast_store *store = NULL;

@@ -7,7 +7,7 @@
 
 static fast_err missing(void)
 {
-    return fast__fail(FAST_ENOTSUP, "this build keeps no runs, as it has no SQLite; install "
+    return fast__fail(FAST_ENOTSUP, "this build stores no runs, as it has no SQLite; install "
                                     "libsqlite3-dev and configure with -DFAST_SQLITE=ON");
 }
 

@@ -57,7 +57,7 @@ static fast_err each_row(fast_store *store, fast_store_table table, sqlite3_stmt
     }
 }
 
-/* A column of JSON: what is not, because another program wrote it, is none. In one line. */
+/* Read a column of JSON: NULL if another program wrote something else. In one line. */
 static void add_json(fast_store_sql *sql, const char *name)
 {
     const char *const parts[] = { "CASE WHEN json_valid(", name, ") THEN json(", name, ") END" };

@@ -59,7 +59,7 @@ static void finish_run(fast_store *store, int64_t id, const char *status)
 /* The columns of the tables are those of the schema, in the same order. */
 static void columns_are_the_schemas(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     for (int t = 0; t < FAST_STORE_TABLES; t++) {
         const fast_store_form *form = &fast__store_tables[t];
         sqlite3_stmt *stmt = NULL;
@@ -81,7 +81,7 @@ static void columns_are_the_schemas(void **state)
 
 static void runs_come_back(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     seen s = { 0 };
     const int64_t id = add_run(f->store, "lenet", 0.5, 2);
     assert_int_equal(id, 1);
@@ -97,7 +97,7 @@ static void runs_come_back(void **state)
 
 static void lists_select_and_sort(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     int64_t total = 0;
     for (int i = 0; i < 10; i++) {
         const int64_t id =
@@ -141,7 +141,7 @@ static void lists_select_and_sort(void **state)
 
 static void bad_queries_are_refused(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     static const fast_store_query bad[] = {
         { .where = "id" },
         { .where = "=3" },
@@ -188,7 +188,7 @@ static fast_err on_count(void *ctx, const void *row)
 
 static void rows_of_a_run(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     const int64_t id = add_run(f->store, "mlp", NAN, 1);
     const int64_t other = add_run(f->store, "mlp", NAN, 1);
     assert_ok(fast__store_transaction_begin(f->store));
@@ -230,7 +230,7 @@ static void rows_of_a_run(void **state)
 
 static void tags_and_deletion(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     const int64_t id = add_run(f->store, "mlp", NAN, 1);
     seen s = { 0 };
     assert_ok(fast_store_tag(f->store, id, "good"));
@@ -254,7 +254,7 @@ static void tags_and_deletion(void **state)
 /* A reader sees what is committed, and that something changed. */
 static void readers_see_commits(void **state)
 {
-    store_fixture *f = *state;
+    fixture *f = *state;
     fast_store *reader = NULL;
     int64_t before = 0, after = 0, total = 0;
     seen s = { 0 };
