@@ -120,6 +120,12 @@ FAST_API size_t fast_text_quote(const char *word, char *out, size_t size);
  * returns as fast_text_quote() does, but never a part of a character. [any thread] */
 FAST_API size_t fast_text_utf8(const char *text, char *out, size_t size);
 
+/* Return the name closest to `name` of `count` names, given by name_at(ctx, i), for "did you mean";
+ * NULL if none is close. Hyphens equal underscores. [any thread] */
+FAST_API const char *fast_text_nearest(const char *name,
+                                       const char *(*name_at)(const void *ctx, int64_t i),
+                                       const void *ctx, int64_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,15 +12,15 @@
 #include "cli_json.h"
 #include "cli_tables.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* One command line, read. */
 typedef struct bench_line {
-    char **options; /* "name=value", ends with NULL; one more fits in front */
-    int count;      /* number of options */
-    bool json;
+    cli_list options; /* for the library */
+    bool json;        /* print objects */
     const char *kind; /* fast bench KIND; NULL: the canonical workload */
     bool model;       /* a model was named */
 } bench_line;
@@ -37,7 +37,7 @@ static const char *bench_name_at(const void *ctx, int64_t i)
 /* The kind of that name, or a usage error that names the nearest, or all. */
 static int set_kind(bench_line *line, const char *name)
 {
-    const char *nearest = cli_nearest(name, bench_name_at, NULL, KINDS);
+    const char *nearest = fast_text_nearest(name, bench_name_at, NULL, KINDS);
 
     for (int i = 0; i < KINDS; i++)
         if (strcmp(name, kinds[i]) == 0) {
@@ -53,8 +53,6 @@ static int set_kind(bench_line *line, const char *name)
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     bench_line *line = ctx;
-    size_t size;
-    char *text;
 
     if (!option)
         return set_kind(line, value);
@@ -62,14 +60,8 @@ static int set(void *ctx, const fast_option *option, const char *value)
         line->json = strcmp(value, "no") != 0;
         return CLI_DONE;
     }
-    size = strlen(option->name) + strlen(value) + 2;
-    text = malloc(size);
-    if (!text)
-        return cli_fail(CLI_FAILED, "out of memory");
-    snprintf(text, size, "%s=%s", option->name, value);
-    line->options[line->count++] = text;
     line->model |= strcmp(option->name, "model") == 0;
-    return CLI_DONE;
+    return cli_list_add(&line->options, option->name, value);
 }
 
 /* How measurements are shown. */
@@ -133,41 +125,118 @@ static void show_sim(void *ctx, const fast_sim_measure *measure)
     fflush(stdout);
 }
 
-static int bench_sim(const bench_line *line)
+/* The columns of the usual benchmarks of MPI, and the prediction of the model behind `auto`. */
+static void allreduce_line(const fast_allreduce_measure *measure)
 {
-    bench_show show = { .json = line->json };
-    fast_err err;
+    printf("%-9s %-20s %7" PRId64 " %12" PRId64 " %12.2f %10.3f", measure->transport,
+           measure->algorithm, measure->workers, measure->bytes, 1e6 * measure->seconds,
+           measure->gb_per_s);
+    if (isfinite(measure->predicted_s))
+        printf(" %12.2f\n", 1e6 * measure->predicted_s);
+    else
+        printf(" %12s\n", "-");
+}
 
-    cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
-    err = fast_bench_sim((const char *const *)line->options, show_sim, &show);
-    cli_busy_end(&show.busy);
-    return err ? cli_fail_err(err) : CLI_DONE;
+static void show_allreduce(void *ctx, const fast_allreduce_measure *measure)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (show->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "transport", measure->transport);
+        cli_json_text(&json, "algorithm", measure->algorithm);
+        cli_json_int(&json, "workers", measure->workers);
+        cli_json_int(&json, "bytes", measure->bytes);
+        cli_json_real(&json, "us", 1e6 * measure->seconds);
+        cli_json_real(&json, "gb_per_s", measure->gb_per_s);
+        cli_json_real(&json, "predicted_us", 1e6 * measure->predicted_s);
+        cli_json_end(&json);
+    } else {
+        if (!show->head)
+            printf("%-9s %-20s %7s %12s %12s %10s %12s\n", "transport", "algorithm", "workers",
+                   "bytes", "us", "GB/s", "predicted us");
+        show->head = true;
+        allreduce_line(measure);
+    }
+    fflush(stdout);
+}
+
+/* How much smaller, how fast beside memcpy(), how wrong, and the link below which it pays. */
+static void codec_line(const fast_codec_measure *m)
+{
+    printf("%-28s %9.2f %10.2f %10.2f %9.2f %9.2f %10.2e %14.0f\n", m->codec,
+           (double)m->bytes_in / (double)m->bytes_out, m->encode_gb_per_s, m->decode_gb_per_s,
+           m->copy_s / m->encode_s, m->copy_s / m->decode_s, m->error, m->break_even_mbit_per_s);
+}
+
+static void show_codec(void *ctx, const fast_codec_measure *m)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (show->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "codec", m->codec);
+        cli_json_int(&json, "bytes_in", m->bytes_in);
+        cli_json_int(&json, "bytes_out", m->bytes_out);
+        cli_json_real(&json, "encode_gb_per_s", m->encode_gb_per_s);
+        cli_json_real(&json, "decode_gb_per_s", m->decode_gb_per_s);
+        cli_json_real(&json, "copy_gb_per_s", m->copy_gb_per_s);
+        cli_json_real(&json, "error", m->error);
+        cli_json_real(&json, "break_even_mbit_per_s", m->break_even_mbit_per_s);
+        cli_json_end(&json);
+    } else {
+        if (!show->head)
+            printf("%-28s %9s %10s %10s %9s %9s %10s %14s\n", "codec", "smaller", "enc GB/s",
+                   "dec GB/s", "of memcpy", "of memcpy", "error", "pays below Mb/s");
+        show->head = true;
+        codec_line(m);
+    }
+    fflush(stdout);
 }
 
 /* The models that the table shows where none is named. */
 static fast_err bench_models(const bench_line *line, bench_show *show)
 {
     static const char *const models[] = { "model=mlp", "model=lenet", "model=resnet8" };
-    const char **options = calloc((size_t)line->count + 2, sizeof *options);
+    const char **options = calloc((size_t)line->options.count + 2, sizeof *options);
     fast_err err = options ? FAST_OK : FAST_ENOMEM;
 
     for (size_t i = 0; !err && i < sizeof models / sizeof models[0]; i++) {
         options[0] = models[i];
-        memcpy(options + 1, line->options, (size_t)line->count * sizeof *options);
+        memcpy(options + 1, line->options.items, (size_t)line->options.count * sizeof *options);
         err = fast_bench_engine(options, show_measure, show);
     }
     free(options);
     return err;
 }
 
-static int bench_engine(const bench_line *line)
+/* Measure sums, codecs, the simulator or engines. Under mpirun every rank runs this, and only the
+ * first one reports. */
+static int bench_parts(const bench_line *line)
 {
+    const char *const *options = (const char *const *)line->options.items;
     bench_show show = { .json = line->json };
     fast_err err;
 
-    cli_busy_begin(&show.busy, stderr, "measuring models and their layers", line->model ? 0 : 5);
-    err = line->model ? fast_bench_engine((const char *const *)line->options, show_measure, &show)
-                      : bench_models(line, &show);
+    if (strcmp(line->kind, "allreduce") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring sums over workers", 0);
+        err = fast_bench_allreduce(options, show_allreduce, &show);
+    } else if (strcmp(line->kind, "codec") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring codecs", 0);
+        err = fast_bench_codec(options, show_codec, &show);
+    } else if (strcmp(line->kind, "sim") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
+        err = fast_bench_sim(options, show_sim, &show);
+    } else {
+        cli_busy_begin(&show.busy, stderr, "measuring models and their layers",
+                       line->model ? 0 : 5);
+        err = line->model ? fast_bench_engine(options, show_measure, &show)
+                          : bench_models(line, &show);
+    }
     cli_busy_end(&show.busy);
     return err ? cli_fail_err(err) : CLI_DONE;
 }
@@ -177,7 +246,7 @@ static int bench_canonical(const bench_line *line)
 {
     static const char *const workload[] = { "model=lenet", "batch=64", "steps=300", "evaluate=no" };
     enum { COUNT = sizeof workload / sizeof workload[0] };
-    const char **options = calloc((size_t)line->count + COUNT + 1, sizeof *options);
+    const char **options = calloc((size_t)line->options.count + COUNT + 1, sizeof *options);
     const double wait_fraction = 0; /* one worker waits for nobody */
     const fast_result *result;
     fast_run *run = NULL;
@@ -189,7 +258,7 @@ static int bench_canonical(const bench_line *line)
         return cli_fail(CLI_FAILED, "out of memory");
     cli_busy_begin(&busy, stderr, "training a few hundred steps", 5);
     memcpy(options, workload, sizeof workload);
-    memcpy(options + COUNT, line->options, (size_t)line->count * sizeof *options);
+    memcpy(options + COUNT, line->options.items, (size_t)line->options.count * sizeof *options);
     err = fast_run_open(options, &run);
     free(options);
     if (!err)
@@ -221,24 +290,16 @@ static int bench_canonical(const bench_line *line)
 
 int cli_bench(int argc, char **argv)
 {
-    bench_line line = { .options = calloc((size_t)argc + 1, sizeof *line.options) };
+    bench_line line = { .json = false };
     int code;
 
-    if (!line.options)
-        return cli_fail(CLI_FAILED, "out of memory");
     code = cli_flags_read(cli_command_find("bench"), argc, argv, set, &line);
     if (code == CLI_DONE && !line.kind)
         code = bench_canonical(&line);
-    else if (code == CLI_DONE && strcmp(line.kind, "allreduce") == 0)
-        code = cli_bench_allreduce((const char *const *)line.options, line.json);
-    else if (code == CLI_DONE && strcmp(line.kind, "codec") == 0)
-        code = cli_bench_codec((const char *const *)line.options, line.json);
     else if (code == CLI_DONE)
-        code = strcmp(line.kind, "sim") == 0 ? bench_sim(&line) : bench_engine(&line);
+        code = bench_parts(&line);
     else if (code == CLI_HELPED)
         code = CLI_DONE;
-    for (int i = 0; i < line.count; i++)
-        free(line.options[i]);
-    free(line.options);
+    cli_list_free(&line.options);
     return code;
 }

@@ -19,22 +19,19 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* One command line, read. */
 typedef struct compare_line {
-    char **options; /* "name=value", ends with NULL */
-    int64_t option_count;
-    char **tune; /* values to tune, ended by NULL */
-    int64_t tune_count;
-    int64_t seeds;
-    int64_t jobs;
-    const char *report; /* "": none */
-    bool json;
-    bool quiet;
+    cli_list options;   /* of the job and its axes */
+    cli_list tune;      /* "lr=0.1,0.2": values to tune */
+    int64_t seeds;      /* runs of a line; 0: the default */
+    int64_t jobs;       /* runs at a time; 0: the default */
+    const char *report; /* path of the HTML file; "": none */
+    bool json;          /* print objects */
+    bool quiet;         /* print only the result */
 } compare_line;
 
 /* How the comparison is shown while it runs. */
@@ -43,28 +40,9 @@ typedef struct compare_show {
     bool quiet;
 } compare_show;
 
-/* The comparison that a signal cancels: a handler gets no argument for it. */
-static fast_compare *volatile signalled;
-
-static void on_signal(int number)
+static void cancel_compare(void *compare)
 {
-    fast_compare *compare = signalled;
-    if (compare) {
-        signalled = NULL;
-        fast_compare_cancel(compare);
-        return;
-    }
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-static void catch_signals(fast_compare *compare)
-{
-    signalled = compare;
-    struct sigaction action = { .sa_handler = on_signal };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    fast_compare_cancel(compare);
 }
 
 static int read_count(const char *name, const char *value, int64_t *out)
@@ -96,17 +74,9 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         return read_count("seeds", value, &line->seeds);
     if (strcmp(option->name, "jobs") == 0)
         return read_count("jobs", value, &line->jobs);
-    const bool tune = strcmp(option->name, "tune") == 0;
-    const size_t size = strlen(option->name) + strlen(value) + 2;
-    char *text = malloc(size);
-    if (!text)
-        return cli_fail(CLI_FAILED, "out of memory");
-    snprintf(text, size, tune ? "%s%s" : "%s=%s", tune ? "" : option->name, value);
-    if (tune)
-        line->tune[line->tune_count++] = text;
-    else
-        line->options[line->option_count++] = text;
-    return CLI_DONE;
+    if (strcmp(option->name, "tune") == 0)
+        return cli_list_add(&line->tune, NULL, value);
+    return cli_list_add(&line->options, option->name, value);
 }
 
 /* The outcome of a run, in a few words. */
@@ -395,21 +365,21 @@ static int compare_all(const compare_line *line, const char *command)
     program[length > 0 ? length : 0] = '\0';
     const fast_compare_config config = {
         .program = length > 0 ? program : NULL,
-        .options = (const char *const *)line->options,
-        .tune = line->tune_count > 0 ? (const char *const *)line->tune : NULL,
+        .options = (const char *const *)line->options.items,
+        .tune = (const char *const *)line->tune.items,
         .seeds = line->seeds,
         .jobs = line->jobs,
     };
     fast_err err = fast_compare_open(&config, &compare);
     if (err)
         return cli_fail_err(err);
-    catch_signals(compare);
+    cli_on_interrupt(cancel_compare, compare);
     if (!line->quiet)
         say_plan(compare, stderr);
     cli_bar_init(&show.bar, stderr);
     fast_compare_watch(compare, on_progress, &show);
     err = fast_compare_run(compare);
-    signalled = NULL;
+    cli_on_interrupt(NULL, NULL);
     cli_bar_clear(&show.bar);
     if (err && err != FAST_ECANCELED) {
         code = cli_fail_err(err);
@@ -424,27 +394,14 @@ static int compare_all(const compare_line *line, const char *command)
     return code;
 }
 
-static void free_line(compare_line *line)
-{
-    for (int64_t i = 0; line->options && i < line->option_count; i++)
-        free(line->options[i]);
-    for (int64_t i = 0; line->tune && i < line->tune_count; i++)
-        free(line->tune[i]);
-    free(line->options);
-    free(line->tune);
-}
-
 int cli_compare(int argc, char **argv)
 {
-    compare_line line = { .options = calloc((size_t)argc + 1, sizeof *line.options),
-                          .tune = calloc((size_t)argc + 1, sizeof *line.tune),
-                          .report = "" };
+    compare_line line = { .report = "" };
     char *command = NULL;
     size_t size = 0;
     FILE *text = open_memstream(&command, &size);
-    int code = line.options && line.tune && text
-                   ? cli_flags_read(cli_command_find("compare"), argc, argv, set_flag, &line)
-                   : cli_fail(CLI_FAILED, "out of memory");
+    int code = text ? cli_flags_read(cli_command_find("compare"), argc, argv, set_flag, &line)
+                    : cli_fail(CLI_FAILED, "out of memory");
 
     for (int i = 0; text && i < argc; i++) {
         fputs(i ? " " : "fast ", text);
@@ -453,6 +410,7 @@ int cli_compare(int argc, char **argv)
     if (text && fclose(text) == 0 && code == CLI_DONE)
         code = compare_all(&line, command);
     free(command);
-    free_line(&line);
+    cli_list_free(&line.options);
+    cli_list_free(&line.tune);
     return code == CLI_HELPED ? CLI_DONE : code;
 }

@@ -61,7 +61,7 @@ static int set_word(runs_line *line, const char *word)
             return CLI_DONE;
         if (read_number(word) >= 0)
             return cli_fail(CLI_USAGE, "say what to do with run %s: fast runs show %s", word, word);
-        const char *nearest = cli_nearest(word, verb_at, NULL, VERB_COUNT);
+        const char *nearest = fast_text_nearest(word, verb_at, NULL, VERB_COUNT);
         return nearest ? cli_fail(CLI_USAGE, "no \"%s\"; did you mean \"%s\"?", word, nearest)
                        : cli_fail(CLI_USAGE, "no \"%s\"; fast help runs lists what there is", word);
     }

@@ -19,10 +19,9 @@
 enum { SHOWN_MAX = 10, WORKERS_SHOWN_MAX = 16, COLUMN = 12 };
 
 typedef struct simulate_line {
-    char **options; /* "name=value", ends with NULL */
-    int count;      /* number of options */
-    bool json;      /* print objects */
-    int64_t seeds;  /* simulations of the campaign */
+    cli_list options; /* for fast_simulate() */
+    bool json;        /* print objects */
+    int64_t seeds;    /* simulations of the campaign */
 } simulate_line;
 
 /* The sums over a campaign. */
@@ -50,27 +49,7 @@ static int set(void *ctx, const fast_option *option, const char *value)
     }
     if (strcmp(option->name, "seeds") == 0)
         line->seeds = strtoll(value, NULL, 10);
-    const size_t size = strlen(option->name) + strlen(value) + 2;
-    char *text = malloc(size);
-    if (!text)
-        return cli_fail(CLI_FAILED, "out of memory");
-    snprintf(text, size, "%s=%s", option->name, value);
-    line->options[line->count++] = text;
-    return CLI_DONE;
-}
-
-/* 1234567 as "1,234,567". */
-static void group_digits(int64_t value, char text[32])
-{
-    char digits[24];
-    const int count = snprintf(digits, sizeof digits, "%lld", (long long)value);
-    int used = 0;
-    for (int i = 0; i < count; i++) {
-        if (i > 0 && (count - i) % 3 == 0)
-            text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
+    return cli_list_add(&line->options, option->name, value);
 }
 
 /* Bytes and seconds with the unit that suits them. */
@@ -180,7 +159,7 @@ static void show_result(cli_page *page, const fast_simulation *s)
     put_seconds(s->time_s, time);
     snprintf(text, sizeof text, "%s of the cluster's, %s of this machine's", virtual_time, time);
     cli_page_row(page, 2, 2 + COLUMN, "time", text);
-    group_digits(s->messages_sent, count);
+    cli_group_digits(s->messages_sent, count);
     put_bytes((double)s->bytes_sent, bytes);
     snprintf(text, sizeof text, "%s messages, %s", count, bytes);
     cli_page_row(page, 2, 2 + COLUMN, "traffic", text);
@@ -305,7 +284,7 @@ static void show_campaign(const simulate_show *show)
     char virtual_time[32], time[32], events[32];
     put_seconds((double)show->virtual_ns * 1e-9, virtual_time);
     put_seconds(show->time_s, time);
-    group_digits(show->events, events);
+    cli_group_digits(show->events, events);
     if (show->drawn)
         fprintf(stderr, "\r\033[K");
     if (show->failed + show->broken > SHOWN_MAX)
@@ -319,15 +298,14 @@ static void show_campaign(const simulate_show *show)
 
 int cli_simulate(int argc, char **argv)
 {
-    simulate_line line = { .options = calloc((size_t)argc + 1, sizeof *line.options), .seeds = 1 };
-    if (!line.options)
-        return cli_fail(CLI_FAILED, "out of memory");
+    simulate_line line = { .seeds = 1 };
     simulate_show show = { .line = &line, .terminal = isatty(STDERR_FILENO) == 1 };
     int code = cli_flags_read(cli_command_find("simulate"), argc, argv, set, &line);
     if (code == CLI_DONE) {
         if (line.seeds <= 1)
             cli_busy_begin(&show.busy, stderr, "simulating", 0);
-        const fast_err err = fast_simulate((const char *const *)line.options, on_simulation, &show);
+        const fast_err err =
+            fast_simulate((const char *const *)line.options.items, on_simulation, &show);
         cli_busy_end(&show.busy);
         if (err) {
             code = cli_fail_err(err);
@@ -337,8 +315,6 @@ int cli_simulate(int argc, char **argv)
             code = show.failed + show.broken > 0 ? CLI_FAILED : CLI_DONE;
         }
     }
-    for (int i = 0; i < line.count; i++)
-        free(line.options[i]);
-    free(line.options);
+    cli_list_free(&line.options);
     return code == CLI_HELPED ? CLI_DONE : code;
 }

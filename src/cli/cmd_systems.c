@@ -276,7 +276,7 @@ int cli_systems(int argc, char **argv)
         if (strcmp(systems[i].name, line.name) == 0)
             one = i;
     if (line.name && one < 0) {
-        nearest = cli_nearest(line.name, name_at, systems, count);
+        nearest = fast_text_nearest(line.name, name_at, systems, count);
         return nearest
                    ? cli_fail(CLI_USAGE, "no system \"%.60s\"; did you mean \"%s\"?", line.name,
                               nearest)

@@ -14,14 +14,12 @@
 #include "progress.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* One command line, read. */
 typedef struct train_line {
-    char **options;    /* "name=value", ends with NULL: for fast_run_open() */
-    int count;         /* number of options */
+    cli_list options;  /* for fast_run_open() */
     bool json;         /* print the object */
     bool quiet;        /* say only what cannot be left out */
     long metrics_port; /* of --metrics-port; -1: none */
@@ -36,28 +34,9 @@ typedef struct train_show {
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
-/* The run that a signal cancels: a handler gets nothing else. */
-static fast_run *volatile signalled;
-
-static void on_signal(int number)
+static void cancel_run(void *run)
 {
-    fast_run *run = signalled;
-    if (run) {
-        signalled = NULL;
-        fast_run_cancel(run);
-        return;
-    }
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-static void catch_signals(fast_run *run)
-{
-    signalled = run;
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    fast_run_cancel(run);
 }
 
 static int set_port(train_line *line, const char *value)
@@ -71,7 +50,7 @@ static int set_port(train_line *line, const char *value)
     return CLI_DONE;
 }
 
-/* Keep a flag: those of the run as "name=value" for the library. */
+/* Take a flag: those of the run become options of the library. */
 static int set_flag(void *ctx, const fast_option *option, const char *value)
 {
     train_line *line = ctx;
@@ -86,34 +65,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     }
     if (strcmp(option->name, "metrics_port") == 0)
         return set_port(line, value);
-    const size_t size = strlen(option->name) + strlen(value) + 2;
-    char *text = malloc(size);
-    if (!text)
-        return cli_fail(CLI_FAILED, "out of memory");
-    snprintf(text, size, "%s=%s", option->name, value);
-    line->options[line->count++] = text;
-    return CLI_DONE;
-}
-
-static void free_line(train_line *line)
-{
-    for (int i = 0; line->options && i < line->count; i++)
-        free(line->options[i]);
-    free(line->options);
-}
-
-/* 431080 as "431,080". */
-static void group_digits(int64_t value, char text[32])
-{
-    char digits[24];
-    const int count = snprintf(digits, sizeof digits, "%lld", (long long)value);
-    int used = 0;
-    for (int i = 0; i < count; i++) {
-        if (i > 0 && (count - i) % 3 == 0)
-            text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
+    return cli_list_add(&line->options, option->name, value);
 }
 
 /* Several workers, or one that was asked to take part in a strategy. */
@@ -127,7 +79,7 @@ static void say_header(const train_show *show, const fast_event *event)
     const fast_run *run = show->run;
     FILE *file = show->progress.file;
     char params[32];
-    group_digits(event->result->param_count, params);
+    cli_group_digits(event->result->param_count, params);
     fprintf(file, "%s (%s parameters) on %s: engine %s, batch %s, %s with lr %s %s, ",
             fast_run_option(run, "model"), params, fast_run_option(run, "data"),
             fast_run_option(run, "engine"), fast_run_option(run, "batch"),
@@ -377,7 +329,7 @@ static int train(const train_line *line, int argc, char **argv)
     cli_busy busy = { .runs = false };
     if (!line->quiet)
         cli_busy_begin(&busy, stderr, "reading data and preparing to train", 0);
-    fast_err err = fast_run_open((const char *const *)line->options, &show.run);
+    fast_err err = fast_run_open((const char *const *)line->options.items, &show.run);
     cli_busy_end(&busy);
     if (err)
         return cli_fail_err(err);
@@ -392,7 +344,7 @@ static int train(const train_line *line, int argc, char **argv)
     }
     if (show.first)
         fast_run_watch(show.run, on_event, &show);
-    catch_signals(show.run);
+    cli_on_interrupt(cancel_run, show.run);
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);
     if (show.exporter)
@@ -416,7 +368,7 @@ static int train(const train_line *line, int argc, char **argv)
         if (json)
             printf("%s\n", json);
     }
-    signalled = NULL;
+    cli_on_interrupt(NULL, NULL);
     fast_exporter_close(show.exporter);
     fast_run_close(show.run);
     return code;
@@ -424,16 +376,13 @@ static int train(const train_line *line, int argc, char **argv)
 
 int cli_train(int argc, char **argv)
 {
-    train_line line = { .metrics_port = -1,
-                        .options = calloc((size_t)argc + 2, sizeof *line.options) };
-    if (!line.options)
-        return cli_fail(CLI_FAILED, "out of memory");
+    train_line line = { .metrics_port = -1 };
     /* Unless another store is given: the last one counts. */
     int code = set_flag(&line, &(fast_option){ .name = "store" }, "auto");
     if (code == CLI_DONE)
         code = cli_flags_read(cli_command_find("train"), argc, argv, set_flag, &line);
     if (code == CLI_DONE)
         code = train(&line, argc, argv);
-    free_line(&line);
+    cli_list_free(&line.options);
     return code == CLI_HELPED ? CLI_DONE : code;
 }

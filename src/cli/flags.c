@@ -110,7 +110,7 @@ static const fast_option *find(const cli_command *command, const flag_list *list
     for (int64_t i = 0; i < list->count; i++)
         if (strcmp(flag_at(list, i)->name, name) == 0)
             return flag_at(list, i);
-    nearest = cli_nearest(name, flag_name_at, list, list->count);
+    nearest = fast_text_nearest(name, flag_name_at, list, list->count);
     if (nearest) {
         cli_flag_name(&(fast_option){ .name = nearest }, flag);
         cli_fail(CLI_USAGE, "no option %.*s; did you mean %s?", (int)length, word, flag);

@@ -191,7 +191,7 @@ static int no_topic(const char *name)
         for (int64_t i = 0; i < count && used < NAMES_MAX; i++)
             names[used++] = parts[i].name;
     }
-    nearest = cli_nearest(name, name_at, names, used);
+    nearest = fast_text_nearest(name, name_at, names, used);
     if (nearest)
         return cli_fail(CLI_USAGE, "no help on \"%.60s\"; did you mean \"%s\"?", name, nearest);
     return cli_fail(

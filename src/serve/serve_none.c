@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+/* Nothing here looks at its arguments. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 static fast_err missing(void)
 {
     return fast__fail(FAST_ENOTSUP, "no server in this build: libmicrohttpd was missing; install "
@@ -15,14 +18,11 @@ static fast_err missing(void)
 
 fast_err fast_server_open(const fast_server_options *options, fast_server **out)
 {
-    (void)options;
-    (void)out;
     return missing();
 }
 
 const char *fast_server_url(const fast_server *server)
 {
-    (void)server;
     return "";
 }
 
@@ -33,41 +33,31 @@ bool fast_server_has_pages(void)
 
 fast_err fast_server_run(fast_server *server)
 {
-    (void)server;
     return missing();
 }
 
 void fast_server_stop(fast_server *server)
 {
-    (void)server;
 }
 
 void fast_server_close(fast_server *server)
 {
-    (void)server;
 }
 
 fast_err fast_exporter_open(const fast_run *run, int64_t port, fast_exporter **out)
 {
-    (void)run;
-    (void)port;
-    (void)out;
     return missing();
 }
 
 int64_t fast_exporter_port(const fast_exporter *exporter)
 {
-    (void)exporter;
     return 0;
 }
 
 void fast_exporter_update(fast_exporter *exporter, const fast_result *result)
 {
-    (void)exporter;
-    (void)result;
 }
 
 void fast_exporter_close(fast_exporter *exporter)
 {
-    (void)exporter;
 }

@@ -5,6 +5,9 @@
  */
 #include "store/store.h"
 
+/* Nothing here looks at its arguments. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 static fast_err missing(void)
 {
     return fast__fail(FAST_ENOTSUP, "this build stores no runs, as it has no SQLite; install "
@@ -13,9 +16,6 @@ static fast_err missing(void)
 
 fast_err fast_store_open(const char *path, bool write, fast_store **out)
 {
-    (void)path;
-    (void)write;
-    (void)out;
     return missing();
 }
 
@@ -26,112 +26,71 @@ void fast_store_close(fast_store *store)
 
 void fast__store_patience(fast_store *store, int milliseconds)
 {
-    (void)store;
-    (void)milliseconds;
 }
 
 fast_err fast__store_begin(fast_store *store, const fast_stored_run *run, int64_t *id_out)
 {
-    (void)store;
-    (void)run;
-    (void)id_out;
     return missing();
 }
 
 fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run *run)
 {
-    (void)store;
-    (void)id;
-    (void)run;
     return missing();
 }
 
 fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run, const void *row)
 {
-    (void)store;
-    (void)table;
-    (void)run;
-    (void)row;
     return missing();
 }
 
 fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq)
 {
-    (void)store;
-    (void)run;
-    (void)seq;
     return missing();
 }
 
 bool fast__store_has_moved(fast_store *store)
 {
-    (void)store;
     return false;
 }
 
 fast_err fast__store_transaction_begin(fast_store *store)
 {
-    (void)store;
     return missing();
 }
 
 fast_err fast__store_transaction_end(fast_store *store)
 {
-    (void)store;
     return missing();
 }
 
 void fast__store_transaction_undo(fast_store *store)
 {
-    (void)store;
 }
 
 void fast__store_make_room(fast_store *store)
 {
-    (void)store;
 }
 
 fast_err fast_store_list(fast_store *store, const fast_store_query *query, fast_store_row_fn *each,
                          void *ctx, int64_t *total_out)
 {
-    (void)store;
-    (void)query;
-    (void)each;
-    (void)ctx;
-    (void)total_out;
     return missing();
 }
 
 fast_err fast_store_find(fast_store *store, int64_t run, fast_store_row_fn *each, void *ctx)
 {
-    (void)store;
-    (void)run;
-    (void)each;
-    (void)ctx;
     return missing();
 }
 
 fast_err fast_store_read(fast_store *store, fast_store_table table, int64_t run, int64_t after,
                          fast_store_row_fn *each, void *ctx)
 {
-    (void)store;
-    (void)table;
-    (void)run;
-    (void)after;
-    (void)each;
-    (void)ctx;
     return missing();
 }
 
 fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, int64_t every,
                                int64_t limit, fast_store_series **out)
 {
-    (void)store;
-    (void)run;
-    (void)after;
-    (void)every;
-    (void)limit;
-    (void)out;
     return missing();
 }
 
@@ -142,30 +101,20 @@ void fast_store_series_free(fast_store_series *series)
 
 fast_err fast_store_tag(fast_store *store, int64_t run, const char *tag)
 {
-    (void)store;
-    (void)run;
-    (void)tag;
     return missing();
 }
 
 fast_err fast_store_untag(fast_store *store, int64_t run, const char *tag)
 {
-    (void)store;
-    (void)run;
-    (void)tag;
     return missing();
 }
 
 fast_err fast_store_delete(fast_store *store, int64_t run)
 {
-    (void)store;
-    (void)run;
     return missing();
 }
 
 fast_err fast_store_changes(fast_store *store, int64_t *out)
 {
-    (void)store;
-    (void)out;
     return missing();
 }
