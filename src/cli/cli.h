@@ -22,12 +22,12 @@ enum {
 
 /* A command line to show, and what it does. */
 typedef struct cli_example {
-    const char *line;
+    const char *line; /* as it is typed */
     const char *does; /* one line, no full stop */
 } cli_example;
 
 typedef struct cli_command {
-    const char *name;
+    const char *name;            /* as it is typed: "train" */
     const char *usage;           /* what follows the name: "[TOPIC]" */
     const char *summary;         /* one line, no full stop */
     const char *kind;            /* the part whose options it takes as flags: "train", or NULL */

@@ -6,7 +6,7 @@
 
 /* Text for people, as wide as they look at it. */
 typedef struct cli_page {
-    FILE *out;
+    FILE *out;  /* where the page goes */
     int width;  /* columns, 40 to 100 */
     bool color; /* bold titles */
 } cli_page;

@@ -18,9 +18,9 @@ const cli_group *cli_group_of(const fast_option *option);
 
 /* A kind of part that can be chosen by name: `fast help models`. */
 typedef struct cli_topic {
-    const char *name; /* "models" */
-    const char *kind; /* "model", for fast_part_list() */
-    const char *title;
+    const char *name;    /* "models" */
+    const char *kind;    /* "model", for fast_part_list() */
+    const char *title;   /* of the page */
     const char *summary; /* one line, no full stop */
     const char *how;     /* how a part is chosen: a sentence with a full stop */
 } cli_topic;

@@ -66,7 +66,7 @@ static int set(void *ctx, const fast_option *option, const char *value)
 
 /* How measurements are shown. */
 typedef struct bench_show {
-    bool json;
+    bool json;     /* print objects */
     bool head;     /* the head of the table was printed */
     cli_busy busy; /* a sign of life between two rows */
 } bench_show;

@@ -36,8 +36,8 @@ typedef struct compare_line {
 
 /* How the comparison is shown while it runs. */
 typedef struct compare_show {
-    cli_bar bar;
-    bool quiet;
+    cli_bar bar; /* the bar of progress */
+    bool quiet;  /* draw nothing */
 } compare_show;
 
 static void cancel_compare(void *compare)

@@ -15,12 +15,12 @@
 
 /* The machine, as the operating system describes it. */
 typedef struct info_machine {
-    char processor[128];
-    char arch[64];
-    const char *isa; /* the widest vectors that FAST has kernels for */
-    int64_t cores;
-    int64_t memory;   /* bytes */
-    char cache[4096]; /* folder of the plan file; "" if no folder is known */
+    char processor[128]; /* model name of the processor */
+    char arch[64];       /* "x86_64" */
+    const char *isa;     /* the widest vectors that FAST has kernels for */
+    int64_t cores;       /* processors that are online */
+    int64_t memory;      /* bytes */
+    char cache[4096];    /* folder of the plan file; "" if no folder is known */
 } info_machine;
 
 static const char *isa_name(void)

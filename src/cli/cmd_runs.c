@@ -122,7 +122,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
 
 /* The table under way. */
 typedef struct runs_table {
-    cli_page page;
+    cli_page page; /* where the table goes */
     int64_t count; /* of rows */
     bool json;     /* instead */
 } runs_table;

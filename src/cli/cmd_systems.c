@@ -237,8 +237,8 @@ static void print_markdown(const fast_system *systems, int64_t count, FILE *out)
 /* One command line, read. */
 typedef struct systems_line {
     const char *name; /* of a system; or NULL */
-    bool json;
-    bool markdown;
+    bool json;        /* print objects */
+    bool markdown;    /* print docs/systems.md */
 } systems_line;
 
 static int set(void *ctx, const fast_option *option, const char *value)

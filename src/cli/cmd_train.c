@@ -27,8 +27,8 @@ typedef struct train_line {
 
 /* A run and how it is shown. */
 typedef struct train_show {
-    fast_run *run;
-    cli_progress progress;
+    fast_run *run;           /* the run */
+    cli_progress progress;   /* its line on the terminal */
     char checkpoint[4096];   /* where the last one was saved; "" */
     bool first;              /* this process speaks for the run */
     fast_exporter *exporter; /* of --metrics-port; or NULL */

@@ -62,8 +62,8 @@ void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
 typedef struct flag_list {
     const fast_option *own;  /* may be NULL */
     const fast_option *part; /* may be NULL */
-    int64_t own_count;
-    int64_t count;
+    int64_t own_count;       /* number of the command's own flags */
+    int64_t count;           /* number of all flags */
 } flag_list;
 
 static int64_t table_count(const fast_option *table)

@@ -224,8 +224,8 @@ int cli_help_topic(const char *name)
 typedef struct help_line {
     const char *topic; /* or NULL */
     const char *shell; /* of --complete, or NULL */
-    bool man;
-    bool markdown;
+    bool man;          /* print the manual page */
+    bool markdown;     /* print docs/options.md */
 } help_line;
 
 static int set(void *ctx, const fast_option *option, const char *value)

@@ -59,10 +59,10 @@ static void put_columns(cli_page *page, const fast_stored_run *run, const char *
 
 /* Rows of other tables, under the names of their columns. */
 typedef struct show_rows {
-    cli_page *page;
-    const char *title; /* before the first row; NULL once it is written */
-    fast_store_table table;
-    int64_t count; /* of rows */
+    cli_page *page;         /* where the rows go */
+    const char *title;      /* before the first row; NULL once it is written */
+    fast_store_table table; /* whose rows they are */
+    int64_t count;          /* of rows */
 } show_rows;
 
 enum { ROWS_SHOWN = 40 };

@@ -65,15 +65,15 @@ typedef struct bench_row {
 
 /* State that the workers of a process share. Rank 0 writes the rows; ends are each worker's own. */
 typedef struct allreduce_bench {
-    const allreduce_config *config;
-    int64_t sizes[SIZES_MAX]; /* bytes */
-    int64_t size_count;       /* of sizes */
-    int64_t size_max;         /* the largest */
-    bool sim;                 /* virtual time, no values */
-    bench_row *rows;          /* of rank 0 */
-    int64_t row_count;        /* of rows */
-    int64_t row_max;          /* that fit */
-    int64_t *ends;            /* sim: when each worker was done */
+    const allreduce_config *config; /* the options */
+    int64_t sizes[SIZES_MAX];       /* bytes */
+    int64_t size_count;             /* of sizes */
+    int64_t size_max;               /* the largest */
+    bool sim;                       /* virtual time, no values */
+    bench_row *rows;                /* of rank 0 */
+    int64_t row_count;              /* of rows */
+    int64_t row_max;                /* that fit */
+    int64_t *ends;                  /* sim: when each worker was done */
 } allreduce_bench;
 
 static fast_err parse_size(const char *text, int64_t *out)

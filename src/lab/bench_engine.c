@@ -31,10 +31,10 @@ enum { NODES_MAX = 6, SEGMENTS_MAX = 16, PASSES_MAX = 512, PASSES_MIN = 5 };
 
 /* A graph of a few nodes, in the caller's memory. */
 typedef struct small_graph {
-    fast_graph graph;
-    fast_node nodes[NODES_MAX];
-    fast_segment params[SEGMENTS_MAX];
-    fast_segment state[SEGMENTS_MAX];
+    fast_graph graph;                  /* points to the arrays below */
+    fast_node nodes[NODES_MAX];        /* in the order of the graph */
+    fast_segment params[SEGMENTS_MAX]; /* of the weights */
+    fast_segment state[SEGMENTS_MAX];  /* of running means and variances */
 } small_graph;
 
 static fast_node *small_add(small_graph *small, fast_op op, const fast_node *shape)
@@ -161,14 +161,14 @@ static double median_s(int64_t *times_ns, int count)
 
 /* A small graph, and everything that a pass over it needs. */
 typedef struct small_run {
-    const fast_engine *engine;
-    fast_program *program;
-    fast_workspace *workspace;
-    float *memory; /* params, grad, state, x, targets */
-    fast_batch batch;
-    fast_pass pass;
-    int64_t best_ns; /* of a pass */
-    small_graph small;
+    const fast_engine *engine; /* that is measured */
+    fast_program *program;     /* the compiled graph */
+    fast_workspace *workspace; /* activations of a pass */
+    float *memory;             /* params, grad, state, x, targets */
+    fast_batch batch;          /* inputs and labels */
+    fast_pass pass;            /* one forward and backward pass */
+    int64_t best_ns;           /* of a pass */
+    small_graph small;         /* the graph */
 } small_run;
 
 static void small_close(small_run *s)

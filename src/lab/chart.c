@@ -26,11 +26,11 @@ enum {
 
 /* One axis: values to pixels. */
 typedef struct chart_scale {
-    double min;
-    double max;
+    double min;  /* value at the start of the axis */
+    double max;  /* value at its end */
     double from; /* pixel of min */
     double to;   /* pixel of max */
-    bool log;
+    bool log;    /* logarithmic */
 } chart_scale;
 
 static double at(const chart_scale *s, double value)
@@ -191,9 +191,9 @@ static bool draw_curve(const fast_chart *chart, const fast_compared_run *run, co
 
 /* A name and the end of its curve. */
 typedef struct chart_label {
-    double end[2];
-    double y; /* of the name */
-    int64_t line;
+    double end[2]; /* last point of the curve, in the picture */
+    double y;      /* of the name */
+    int64_t line;  /* index of the line */
 } chart_label;
 
 /* Higher ends first; of those that are level the one further to the left, whose leader passes above

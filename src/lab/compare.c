@@ -417,8 +417,8 @@ double fast_compare_target(const fast_compare *compare)
 
 /* The page, and where it goes. */
 typedef struct report_page {
-    char *text;
-    size_t size;
+    char *text;  /* of open_memstream() */
+    size_t size; /* bytes of text */
 } report_page;
 
 static fast_err put_page(void *ctx, void *stream)

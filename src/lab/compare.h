@@ -31,9 +31,9 @@ enum {
 
 /* A list of texts that it owns; `items` ends with NULL. */
 typedef struct fast_words {
-    char **items;
-    int64_t count;
-    int64_t size; /* places of `items` */
+    char **items;  /* the texts, ended by NULL */
+    int64_t count; /* number of texts */
+    int64_t size;  /* places of `items` */
 } fast_words;
 
 fast_err fast__words_add(fast_words *words, const char *text);
@@ -57,9 +57,9 @@ typedef struct fast_sweep_line {
 typedef struct fast_sweep {
     fast_words job;         /* "name=value": what all lines have in common */
     fast_sweep_line *lines; /* at least one */
-    int64_t line_count;
-    fast_words *trials; /* each: "name=value" of the tuned options */
-    int64_t trial_count;
+    int64_t line_count;     /* number of lines */
+    fast_words *trials;     /* each: "name=value" of the tuned options */
+    int64_t trial_count;    /* number of trials of a line */
 } fast_sweep;
 
 fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
@@ -67,41 +67,41 @@ void fast__sweep_close(fast_sweep *sweep);
 
 /* A run and what belongs to it. */
 typedef struct fast_compare_task {
-    fast_compared_run *view; /* in the line's `runs` or `trials` */
-    int64_t line;            /* index */
-    bool trial;
-    fast_words argv; /* of the process */
-    char *tuned;     /* "lr=0.1" */
-    char *command;   /* for people */
-    char *key;       /* the command as the store has it; NULL if runs are not stored */
-    char error[256]; /* the last line of trouble; "" */
-    fast_compare_point *points;
-    int64_t thinned;     /* every 2^thinned-th evaluation is a point */
-    int64_t seen;        /* evaluations */
-    const char *outcome; /* what its result said: "done", ...; NULL before */
+    fast_compared_run *view;    /* in the line's `runs` or `trials` */
+    int64_t line;               /* index */
+    bool trial;                 /* a trial, not a reported run */
+    fast_words argv;            /* of the process */
+    char *tuned;                /* "lr=0.1" */
+    char *command;              /* for people */
+    char *key;                  /* the command as the store has it; NULL if runs are not stored */
+    char error[256];            /* the last line of trouble; "" */
+    fast_compare_point *points; /* the curve that `view` lends; NULL before the first evaluation */
+    int64_t thinned;            /* every 2^thinned-th evaluation is a point */
+    int64_t seen;               /* evaluations */
+    const char *outcome;        /* what its result said: "done", ...; NULL before */
 } fast_compare_task;
 
 struct fast_compare {
-    fast_sweep sweep;
-    fast_compared *lines;
-    int64_t line_count;
-    fast_compare_task *tasks; /* trials of all lines, then runs of all lines */
-    int64_t task_count;
-    fast_compared_run *views; /* in the same order: what callers see of them */
-    int64_t trial_count;      /* of a line */
-    int64_t seed_count;       /* runs of a line */
-    int64_t seed;             /* the first */
-    int64_t trial_seed;       /* of trials */
-    double holdout;
-    char *program;
-    char name[128];   /* of the comparison: batch_of of its runs */
-    char store[4096]; /* of the runs: "auto", "none" or a path */
-    bool named;       /* by the user: complete runs of this name are not run again */
-    int64_t jobs;
-    double target; /* 0: none */
-    char *verdict;
-    fast_compare_fn *watch; /* NULL: nobody does */
-    void *watch_ctx;
+    fast_sweep sweep;               /* the expanded options */
+    fast_compared *lines;           /* the lines that callers see */
+    int64_t line_count;             /* number of lines */
+    fast_compare_task *tasks;       /* trials of all lines, then runs of all lines */
+    int64_t task_count;             /* number of trials and runs */
+    fast_compared_run *views;       /* in the same order: what callers see of them */
+    int64_t trial_count;            /* of a line */
+    int64_t seed_count;             /* runs of a line */
+    int64_t seed;                   /* the first */
+    int64_t trial_seed;             /* of trials */
+    double holdout;                 /* fraction of the training set that evaluates trials */
+    char *program;                  /* path of the program fast */
+    char name[128];                 /* of the comparison: batch_of of its runs */
+    char store[4096];               /* of the runs: "auto", "none" or a path */
+    bool named;                     /* by the user: complete runs of this name are not run again */
+    int64_t jobs;                   /* processes at a time */
+    double target;                  /* 0: none */
+    char *verdict;                  /* the paragraph; NULL before it ran */
+    fast_compare_fn *watch;         /* NULL: nobody does */
+    void *watch_ctx;                /* argument of the watcher */
     volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
 };
 

@@ -24,16 +24,16 @@
 
 /* The processes and what they run. */
 typedef struct compare_pool {
-    fast_compare *compare;
-    fast_child *children[FAST_COMPARE_JOBS_MAX]; /* NULL: free */
-    fast_compare_task *tasks[FAST_COMPARE_JOBS_MAX];
-    int64_t begun_ns[FAST_COMPARE_JOBS_MAX]; /* when it was started */
-    int64_t running;
-    int64_t done;                /* tasks that have ended */
-    int64_t timed;               /* ended tasks that ran in a process */
-    int64_t sum_ns;              /* of their times */
-    fast_compare_stored *stored; /* what the store has from before; or NULL */
-    int64_t told_ns;             /* when the watcher was told last */
+    fast_compare *compare;                           /* whose tasks are run */
+    fast_child *children[FAST_COMPARE_JOBS_MAX];     /* NULL: free */
+    fast_compare_task *tasks[FAST_COMPARE_JOBS_MAX]; /* the task of each process */
+    int64_t begun_ns[FAST_COMPARE_JOBS_MAX];         /* when it was started */
+    int64_t running;                                 /* number of processes */
+    int64_t done;                                    /* tasks that have ended */
+    int64_t timed;                                   /* ended tasks that ran in a process */
+    int64_t sum_ns;                                  /* of their times */
+    fast_compare_stored *stored;                     /* what the store has from before; or NULL */
+    int64_t told_ns;                                 /* when the watcher was told last */
 } compare_pool;
 
 static bool is_waiting(const fast_compare_task *task)

@@ -18,7 +18,7 @@
 #include <string.h>
 
 struct fast_compare_stored {
-    fast_store *store;
+    fast_store *store;   /* open for reading */
     fast_words commands; /* of whole runs */
     int64_t *ids;        /* theirs */
     int64_t size;        /* places of `ids` */

@@ -63,11 +63,11 @@ static const char *number_end(const char *text, double *out)
 /* A range in a value: from..to, from..to+step, from..toxfactor. */
 typedef struct sweep_range {
     size_t begin; /* where it stands in the value */
-    size_t end;
-    double from; /* first value */
-    double to;   /* last one at most */
-    double step; /* added, or multiplied by */
-    bool times;  /* multiplied */
+    size_t end;   /* offset behind the range */
+    double from;  /* first value */
+    double to;    /* last one at most */
+    double step;  /* added, or multiplied by */
+    bool times;   /* multiplied */
 } sweep_range;
 
 /* The first range of a value, at its beginning or behind = or : alone. */
@@ -189,8 +189,8 @@ typedef struct sweep_axis {
 typedef struct sweep_reader {
     const fast_option *table;       /* of a run */
     sweep_axis axes[AXES_MAX + 64]; /* every option that was given has one; most have one value */
-    int64_t count;
-    fast_sweep *sweep;
+    int64_t count;                  /* number of axes */
+    fast_sweep *sweep;              /* the result */
 } sweep_reader;
 
 static const fast_option *option_find(const sweep_reader *r, const char *name)
