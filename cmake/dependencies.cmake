@@ -1,10 +1,19 @@
-# Optional libraries: found or not, `fast info` says which. Sets FAST_DEFINITIONS, FAST_INCLUDES,
-# FAST_LIBRARIES, FAST_STAGE_DEFINITIONS (for codecs alone), FAST_CPU_ENGINE, FAST_MPI_TRANSPORT,
-# FAST_STORE and FAST_SERVER.
+# One required library, jansson, and optional ones: found or not, `fast info` says which. Sets
+# FAST_DEFINITIONS, FAST_INCLUDES, FAST_LIBRARIES, FAST_STAGE_DEFINITIONS (for codecs alone),
+# FAST_CPU_ENGINE, FAST_MPI_TRANSPORT, FAST_STORE and FAST_SERVER.
 set(FAST_DEFINITIONS "")
 set(FAST_INCLUDES "")
 set(FAST_LIBRARIES "")
 set(FAST_STAGE_DEFINITIONS "")
+
+# All JSON, read and written. json_dumpb() and JSON_EMBED came with 2.10, error codes with 2.11.
+find_library(JANSSON_LIBRARY jansson)
+find_path(JANSSON_INCLUDE jansson.h)
+if(NOT JANSSON_LIBRARY OR NOT JANSSON_INCLUDE)
+  message(FATAL_ERROR "jansson is required: install libjansson-dev (tools/packages run does)")
+endif()
+list(APPEND FAST_INCLUDES ${JANSSON_INCLUDE})
+list(APPEND FAST_LIBRARIES ${JANSSON_LIBRARY})
 
 if(FAST_ZLIB)
   find_package(ZLIB)

@@ -110,6 +110,21 @@ typedef struct fast_part {
  * [any thread] */
 FAST_API const fast_part *fast_part_list(const char *kind, int64_t *count_out);
 
+/* Quote a word so that a POSIX shell reads it back: it's -> 'it'\''s'; harmless words stay as they
+ * are. Writes at most `size` bytes, the last one 0, and returns the length of the whole result, as
+ * snprintf() does. `out` may be NULL if `size` is 0. [any thread] */
+FAST_API size_t fast_text_quote(const char *word, char *out, size_t size);
+
+/* Copy a text as valid UTF-8: each byte that belongs to no character becomes U+FFFD. Writes and
+ * returns as fast_text_quote() does, but never a part of a character. [any thread] */
+FAST_API size_t fast_text_utf8(const char *text, char *out, size_t size);
+
+/* Return the name closest to `name` of `count` names, given by name_at(ctx, i), for "did you mean";
+ * NULL if none is close. Hyphens equal underscores. [any thread] */
+FAST_API const char *fast_text_nearest(const char *name,
+                                       const char *(*name_at)(const void *ctx, int64_t i),
+                                       const void *ctx, int64_t count);
+
 #ifdef __cplusplus
 }
 #endif

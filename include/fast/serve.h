@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * serve.h - the dashboard's server, `fast ui`, and what Prometheus asks for. The rules of fast.h
- * hold. Both listen on 127.0.0.1 alone; docs/ui.md says who is answered and what.
+ * serve.h - the dashboard's server, `fast ui`, and an exporter for Prometheus. The rules of fast.h
+ * hold. Both listen on 127.0.0.1 alone; docs/ui.md describes the requests and who may send them.
  */
 
 #include "fast/run.h"
@@ -21,7 +21,7 @@ typedef struct fast_option_group {
     const char *names; /* "|batch|lr|"; NULL in the last one: all others */
 } fast_option_group;
 
-/* Zero means default. */
+/* What to serve; zero means default. */
 typedef struct fast_server_options {
     const char *store;               /* its path; NULL: the user's, as fast_store_path() says */
     int64_t port;                    /* 0: a free one */
@@ -30,31 +30,31 @@ typedef struct fast_server_options {
     const fast_option_group *groups; /* of the options of a run; borrowed; may be NULL */
 } fast_server_options;
 
-/* Listen, and open the store, which is made where there is none. FAST_EIO: the port is taken, or
- * the store cannot be had. FAST_ENOTSUP: this build has no libmicrohttpd or no SQLite. */
+/* Listen, and open the store, which is created if it does not exist. FAST_EIO: the port is taken,
+ * or the store cannot be opened. FAST_ENOTSUP: this build has no libmicrohttpd or no SQLite. */
 FAST_API FAST_MUST_CHECK fast_err fast_server_open(const fast_server_options *options,
                                                    fast_server **out);
 
-/* The address to open, with the token. */
+/* Return the address to open, with the token. Lent until close. */
 FAST_API const char *fast_server_url(const fast_server *server);
 
-/* True if the dashboard's pages are in this build: npm was there when it was made. */
+/* Return true if this build has the dashboard's pages, which npm makes. */
 FAST_API bool fast_server_has_pages(void);
 
-/* Answer until fast_server_stop() is called. Runs that it started go on without it. */
+/* Answer requests until fast_server_stop() is called. Runs that it started outlive it. */
 FAST_API FAST_MUST_CHECK fast_err fast_server_run(fast_server *server);
 FAST_API void fast_server_stop(fast_server *server);  /* [any thread, and signal handlers] */
 FAST_API void fast_server_close(fast_server *server); /* NULL is allowed */
 
-/* What one run measures, as text of OpenMetrics at /metrics, served by a thread of its own. */
+/* Serves the measures of one run as OpenMetrics text at /metrics, on a thread of its own. */
 typedef struct fast_exporter fast_exporter;
 
-/* Listen on 127.0.0.1 for whoever asks; port 0: a free one. The run is asked for its options here
- * alone. FAST_EIO: the port is taken. FAST_ENOTSUP as above. */
+/* Listen on 127.0.0.1, for any local program; port 0: a free one. Reads the run's options here
+ * only. FAST_EIO: the port is taken. FAST_ENOTSUP as above. */
 FAST_API FAST_MUST_CHECK fast_err fast_exporter_open(const fast_run *run, int64_t port,
                                                      fast_exporter **out);
 FAST_API int64_t fast_exporter_port(const fast_exporter *exporter);
-/* Take over what was measured: call it from the callback of fast_run_watch(), and at the end. */
+/* Publish new measures: call it from the callback of fast_run_watch(), and at the end. */
 FAST_API void fast_exporter_update(fast_exporter *exporter, const fast_result *result);
 FAST_API void fast_exporter_close(fast_exporter *exporter); /* NULL is allowed */
 

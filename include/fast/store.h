@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * store.h - the runs that were kept: one SQLite file in WAL mode, written by runs with the option
+ * store.h - the run store: one SQLite file in WAL mode, written by runs with the option
  * `store` (docs/runs.md) and read here. The rules of fast.h hold.
  *
- * Reading never disturbs a run that writes. A row is given to a callback and lent for the call,
- * its texts included. What was not measured is NAN, -1 or NULL (SQL: NULL). Where rows are shown,
- * fast_store_columns() has their names and kinds, so that no caller lists them again.
+ * Reading never disturbs a run that writes. A row is given to a callback and lent for the call, its
+ * texts included. A value that was not measured is NAN, -1 or NULL (SQL: NULL).
+ * fast_store_columns() has the names and kinds of all columns, so that no caller lists them again.
  */
 
 #include "fast/fast.h"
@@ -19,24 +19,24 @@ extern "C" {
 /* An open store. */
 typedef struct fast_store fast_store;
 
-/* A row of `runs`: one run, how it was called, and what it measured last. */
+/* A row of `runs`: one run, its options, and its latest measures. */
 typedef struct fast_stored_run {
     int64_t id;              /* 1, 2, ...: never given twice */
     const char *status;      /* running, done, target, canceled, diverged, failed or interrupted:
                                its process is gone and did not say why */
     const char *name;        /* the user's; or NULL */
     double created;          /* Unix seconds */
-    double finished;         /* likewise; NAN while it runs */
-    int64_t pid;             /* of the process that writes it */
-    const char *host;        /* where that is */
-    const char *boot;        /* what tells that process from another with its number */
-    const char *version;     /* of FAST */
+    double finished;         /* Unix seconds; NAN while it runs */
+    int64_t pid;             /* number of the process that writes it */
+    const char *host;        /* name of the machine of that process */
+    const char *boot;        /* start of that process, as a process number may be used again */
+    const char *version;     /* FAST's version */
     const char *system;      /* a preset; or NULL */
-    const char *strategy;    /* of the workers; NULL for one that is alone */
-    const char *topology;    /* likewise */
+    const char *strategy;    /* of the workers; NULL for a single worker */
+    const char *topology;    /* of the workers; NULL for a single worker */
     const char *model;       /* as the options name it */
-    const char *data;        /* likewise */
-    const char *transport;   /* likewise */
+    const char *data;        /* as the options name it */
+    const char *transport;   /* as the options name it */
     const char *cluster;     /* simulated; or NULL */
     const char *codec;       /* a chain; or NULL */
     const char *optimizer;   /* with its options */
@@ -50,9 +50,9 @@ typedef struct fast_stored_run {
     int64_t step_count;      /* in all */
     int64_t samples;         /* seen */
     double loss;             /* of training, mean of the last epoch so far */
-    double train_accuracy;   /* likewise */
+    double train_accuracy;   /* of training, mean of the last epoch so far */
     double test_loss;        /* of the last evaluation */
-    double test_accuracy;    /* likewise */
+    double test_accuracy;    /* of the last evaluation */
     double samples_per_s;    /* of training */
     double time_s;           /* of training; virtual on `sim` */
     double wall_time_s;      /* by the machine's clock */
@@ -63,32 +63,32 @@ typedef struct fast_stored_run {
     const char *params_hash; /* of parameters and state, 16 digits; or NULL */
     const char *weights;     /* the file in which they are saved; or NULL */
     const char *trace;       /* the file of the timeline (Perfetto); or NULL */
-    int64_t dropped;         /* rows that came too fast to be kept */
+    int64_t dropped;         /* rows that came too fast to be stored */
     const char *error;       /* why it failed; or NULL */
-    const char *command;     /* the words that repeat it, quoted for a shell */
+    const char *command;     /* command line that repeats it, quoted for a shell */
     const char *options;     /* JSON: every option as it was resolved */
     const char *machine;     /* JSON: where it ran, with versions */
-    const char *result;      /* JSON: all that was measured, in the words of --json */
+    const char *result;      /* JSON: all measures, with the names of --json */
 } fast_stored_run;
 
-/* A row of `metrics`: what was measured so far at one moment. */
+/* A row of `metrics`: the measures of a run at one moment. */
 typedef struct fast_stored_metric {
     int64_t seq;           /* 0, 1, ... within the run */
     int64_t step;          /* steps taken */
     double epoch;          /* passes over the data so far, with its fraction */
     double time_s;         /* since training began; virtual on `sim` */
-    double wall_s;         /* likewise by the machine's clock */
+    double wall_s;         /* since training began, by the machine's clock */
     int64_t samples;       /* seen */
     int64_t bytes;         /* sent by all actors */
     double loss;           /* of training */
-    double train_accuracy; /* likewise */
-    double test_loss;      /* NAN but where an evaluation took place */
-    double test_accuracy;  /* likewise */
+    double train_accuracy; /* of training */
+    double test_loss;      /* NAN if no evaluation took place at this step */
+    double test_accuracy;  /* NAN if no evaluation took place at this step */
     double samples_per_s;  /* of training so far */
-    double compute_s;      /* mean of the workers so far */
-    double exchange_s;     /* likewise */
-    double wait_s;         /* likewise */
-    double codec_s;        /* likewise */
+    double compute_s;      /* in gradients and updates; mean of the workers so far, as the next 3 */
+    double exchange_s;     /* moving and summing up */
+    double wait_s;         /* blocked before a peer had sent */
+    double codec_s;        /* encoding and decoding */
     double staleness_mean; /* of updates applied so far */
     double divergence;     /* of the replicas */
 } fast_stored_metric;
@@ -118,7 +118,7 @@ typedef struct fast_stored_worker {
 /* A row of `links`: what one actor sent to another. */
 typedef struct fast_stored_link {
     int64_t sender;   /* rank */
-    int64_t receiver; /* likewise */
+    int64_t receiver; /* rank */
     int64_t messages; /* sent */
     int64_t bytes;    /* with headers */
 } fast_stored_link;
@@ -129,13 +129,13 @@ typedef struct fast_stored_staleness {
     int64_t updates; /* that were that stale */
 } fast_stored_staleness;
 
-/* A row of `spans`: what an actor did; the newest of a run are kept. */
+/* A row of `spans`: one activity of an actor; only the newest of a run are stored. */
 typedef struct fast_stored_span {
     int64_t seq;      /* grows within the run */
     int64_t actor;    /* rank */
     const char *kind; /* compute, codec, send or wait */
     double start_s;   /* since training began; virtual on `sim` */
-    double end_s;     /* likewise */
+    double end_s;     /* since training began */
 } fast_stored_span;
 
 /* A row of `tags`. */
@@ -160,7 +160,7 @@ typedef enum fast_column_kind {
     FAST_COLUMN_INT,  /* int64_t, -1: none */
     FAST_COLUMN_REAL, /* double, NAN: none */
     FAST_COLUMN_TEXT, /* const char *, NULL: none */
-    FAST_COLUMN_JSON  /* likewise; the text is JSON */
+    FAST_COLUMN_JSON  /* const char * to JSON, NULL: none */
 } fast_column_kind;
 
 /* A column: the field of the same name in the row. */
@@ -170,50 +170,51 @@ typedef struct fast_column {
     size_t offset;         /* of the field in its row */
 } fast_column;
 
-/* The columns of a table, in the order of its row. [any thread] */
+/* Return the columns of a table, in the order of its row. [any thread] */
 FAST_API const fast_column *fast_store_columns(fast_store_table table, int64_t *count_out);
 
-/* Where a store is: `path`, or for NULL, "" and "auto" $XDG_DATA_HOME/fast/runs.db, else
- * ~/.local/share/fast/runs.db. FAST_ENOENT where no folder is known, FAST_EINVAL where it does not
- * fit, and for "none" and "no", with which runs are not kept. [any thread] */
+/* Write the path of a store to `out`: `path`, or for NULL, "" and "auto"
+ * $XDG_DATA_HOME/fast/runs.db, else ~/.local/share/fast/runs.db. FAST_ENOENT if no folder is known,
+ * FAST_EINVAL if it does not fit, and for "none" and "no", which mean no store. [any thread] */
 FAST_API FAST_MUST_CHECK fast_err fast_store_path(const char *path, char *out, size_t size);
 
-/* Open a store, `path` as above. To write, it is made where there is none, brought to this
- * version's form, and runs whose process is gone are marked as interrupted; to read, it stays as
- * it is. FAST_ENOENT: there is none. FAST_EFORMAT: something else, damaged, or of a newer FAST.
- * FAST_EIO, FAST_ETIMEDOUT: it cannot be had. FAST_ENOTSUP: this build has no SQLite. */
+/* Open a store, `path` as above. To write, the file is created if it does not exist, brought to
+ * this version's schema, and runs whose process is gone are marked as interrupted; to read, it
+ * stays as it is. FAST_ENOENT: no such file. FAST_EFORMAT: not a store, damaged, or of a newer
+ * FAST. FAST_EIO, FAST_ETIMEDOUT: it cannot be read or locked. FAST_ENOTSUP: this build has no
+ * SQLite. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_open(const char *path, bool write, fast_store **out);
 FAST_API void fast_store_close(fast_store *store); /* NULL is allowed */
 
-/* Rows of the store are given to this; what it returns but FAST_OK ends the reading with it. */
+/* Takes one row. An error that it returns ends the reading with that error. */
 typedef fast_err fast_store_row_fn(void *ctx, const void *row);
 
-/* Which runs, in which order; zero means all of them, newest first. */
+/* Which runs, in which order; zero means all runs, newest first. */
 typedef struct fast_store_query {
     const char *search; /* text that occurs in the name, the words, the tags or the system; NULL */
     const char *where;  /* "status=done,workers>=4,model~net": columns of `runs` and `tag`, with
                            =, !=, <, <=, >, >= or ~ (contains); all must hold. A text also equals
                            what stands before its colon: strategy=ps. NULL */
     const char *status; /* one or more, separated by commas; NULL */
-    const char *tag;    /* they have it; NULL */
+    const char *tag;    /* only runs with this tag; NULL */
     const char *sort;   /* a column, with - before it from the largest down; NULL: "-id" */
     int64_t limit;      /* rows at most; 0: all */
     int64_t offset;     /* rows to leave out before */
 } fast_store_query;
 
-/* The runs that a query asks for: rows are fast_stored_run, with `options`, `machine` and `result`
- * NULL. *total_out, which may be NULL, is the number without limit and offset. FAST_EINVAL where
- * the query cannot be read. */
+/* Give the runs of a query to `each`: rows are fast_stored_run, with `options`, `machine` and
+ * `result` NULL. *total_out, which may be NULL, is the number without limit and offset. FAST_EINVAL
+ * if the query is malformed. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_list(fast_store *store, const fast_store_query *query,
                                                   fast_store_row_fn *each, void *ctx,
                                                   int64_t *total_out);
 
-/* One run with all its columns. FAST_ENOENT: there is none. */
+/* Give one run with all its columns to `each`. FAST_ENOENT: no such run. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_find(fast_store *store, int64_t run,
                                                   fast_store_row_fn *each, void *ctx);
 
-/* The rows of a run in another table, in the order of their first column, those after `after` in
- * it alone (-1: all; for tags it is not looked at). */
+/* Give the rows of a run in another table to `each`, in the order of their first column and only
+ * those whose first column is above `after` (-1: all; ignored for tags). */
 FAST_API FAST_MUST_CHECK fast_err fast_store_read(fast_store *store, fast_store_table table,
                                                   int64_t run, int64_t after,
                                                   fast_store_row_fn *each, void *ctx);
@@ -221,12 +222,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_read(fast_store *store, fast_store_
 /* Metrics of a run by column: values[i] is the i-th of fast_store_columns(FAST_STORE_METRICS). */
 enum { FAST_STORE_METRIC_COLUMNS = 18 };
 typedef struct fast_store_series {
-    int64_t count;                             /* of rows */
+    int64_t count;                             /* number of rows */
     double *values[FAST_STORE_METRIC_COLUMNS]; /* [count] each; NAN where not measured */
 } fast_store_series;
 
-/* Those after the row `after` (-1: all), every `every`-th of them by `seq` (1: each), and always
- * those of evaluations; at most `limit` rows (0: all). */
+/* Read metrics after the row `after` (-1: all): every `every`-th row by `seq` (1: each), and always
+ * rows of evaluations; at most `limit` rows (0: all). */
 FAST_API FAST_MUST_CHECK fast_err fast_store_series_new(fast_store *store, int64_t run,
                                                         int64_t after, int64_t every, int64_t limit,
                                                         fast_store_series **out);
@@ -239,7 +240,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_untag(fast_store *store, int64_t ru
 /* Delete a run with all its rows. FAST_ENOENT: no such run; FAST_EINVAL: it still runs. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_delete(fast_store *store, int64_t run);
 
-/* A number that changes when another connection has changed the store; cheap. */
+/* Return a number that changes when another connection has changed the store. Cheap. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_changes(fast_store *store, int64_t *out);
 
 #ifdef __cplusplus

@@ -62,11 +62,12 @@ static int distance(const char *a, const char *b)
     return above[width];
 }
 
-/* Return the most similar name of a list, or NULL if none is similar enough. */
-static const char *nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
-                           const void *ctx, int64_t count)
+const char *fast_text_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
+                              const void *ctx, int64_t count)
 {
     const size_t length = strlen(name);
+
+    FAST_ASSERT(count >= 0);
     if (length == 0 || length >= NAME_MAX_SIZE)
         return NULL;
     const char *found = NULL, *longer = NULL;
@@ -97,7 +98,7 @@ int64_t fast__name_find(const char *name, const char *(*name_at)(const void *ctx
             return i;
     }
     if (nearest_out)
-        *nearest_out = nearest(name, name_at, ctx, count);
+        *nearest_out = fast_text_nearest(name, name_at, ctx, count);
     return -1;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "fast/lab.h"
 #include "fast/run.h"
 
 #include <stdio.h>
@@ -16,17 +17,17 @@ enum {
     CLI_FAILED = 1,
     CLI_USAGE = 2,     /* something on the command line is wrong; nothing ran */
     CLI_AGAIN = 75,    /* saved, and to be run again (EX_TEMPFAIL) */
-    CLI_CANCELED = 130 /* stopped, and nothing to go on from */
+    CLI_CANCELED = 130 /* stopped, and nothing was saved */
 };
 
 /* A command line to show, and what it does. */
 typedef struct cli_example {
-    const char *line;
+    const char *line; /* as it is typed */
     const char *does; /* one line, no full stop */
 } cli_example;
 
 typedef struct cli_command {
-    const char *name;
+    const char *name;            /* as it is typed: "train" */
     const char *usage;           /* what follows the name: "[TOPIC]" */
     const char *summary;         /* one line, no full stop */
     const char *kind;            /* the part whose options it takes as flags: "train", or NULL */
@@ -38,15 +39,14 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_commands[];               /* commands.c; the last has no name */
-const cli_command *cli_command_find(const char *name); /* NULL where there is none */
+const cli_command *cli_command_find(const char *name); /* NULL if no command has this name */
+/* The part whose options a command takes as flags; NULL if it takes none. */
+const fast_part *cli_command_part(const cli_command *command);
 
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
-/* `fast bench allreduce`, with "name=value", ..., NULL. */
-int cli_bench_allreduce(const char *const *options, bool json);
-int cli_bench_codec(const char *const *options, bool json);
 int cli_runs(int argc, char **argv);
 int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
@@ -63,9 +63,22 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
  * files are wrong, else CLI_FAILED. */
 int cli_fail_err(fast_err err);
 
-/* The closest of `count` names to `name`, or NULL if none is close. */
-const char *cli_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
-                        const void *ctx, int64_t count);
+/* Options of a command line as the library takes them: "name=value", ..., NULL. */
+typedef struct cli_list {
+    char **items; /* NULL while empty */
+    int count;    /* number of options */
+} cli_list;
+
+/* Append "name=value", or "value" for a NULL name. Returns an exit code. */
+int cli_list_add(cli_list *list, const char *name, const char *value);
+void cli_list_free(cli_list *list);
+
+/* Let the first SIGINT or SIGTERM call `cancel` with `object`, in the signal handler; the next one
+ * ends the program. A NULL object makes the first one end it. */
+void cli_on_interrupt(void (*cancel)(void *object), void *object);
+
+/* 1234567 as "1,234,567". */
+void cli_group_digits(int64_t value, char text[32]);
 
 /* A word as a shell reads it back. */
 void cli_put_quoted(FILE *file, const char *word);

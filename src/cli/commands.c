@@ -3,7 +3,7 @@
  * The commands of the program, as data: `fast --help`, `fast help TOPIC`, the manual, completion
  * and docs/options.md are made of these tables and of the options' own.
  */
-#include "tables.h"
+#include "cli_tables.h"
 
 #include <string.h>
 
@@ -92,7 +92,7 @@ static const fast_option ui_flags[] = {
     }
 
 static const fast_option runs_flags[] = {
-    FLAG_TEXT("store", "where the runs are kept; else runs.db in your data folder", "file"),
+    FLAG_TEXT("store", "the run store; else runs.db in your data folder", "file"),
     FLAG_TEXT("where", "only runs like status=done,workers>=4,model~net (= != < <= > >= ~)", NULL),
     FLAG_TEXT("status", "only those, like running or done,target", NULL),
     FLAG_TEXT("search", "only runs with this in their name, words, tags, system", NULL),
@@ -124,8 +124,9 @@ static const cli_example train_examples[] = {
     { "fast train --model mlp --epochs 3 --lr 0.1", "another model, shorter, faster steps" },
     { "fast train --optimizer adamw:weight_decay=0.05 --lr 0.001 --schedule cosine:warmup=1",
       "a part's own options follow its name" },
-    { "fast train --target 0.91 --save lenet.safetensors", "stop at 91% and keep the weights" },
-    { "fast train --checkpoint run.safetensors", "Ctrl-C saves; --resume run.safetensors goes on" },
+    { "fast train --target 0.91 --save lenet.safetensors", "stop at 91% and save the weights" },
+    { "fast train --checkpoint run.safetensors",
+      "Ctrl-C saves; --resume run.safetensors continues" },
     { "fast train --quiet --json", "for programs: the result as one JSON object" },
     { NULL, NULL },
 };
@@ -229,7 +230,7 @@ const cli_command cli_commands[] = {
     { "systems", "[NAME]", "explain the named systems of the literature", NULL, systems_flags, NULL,
       systems_examples, cli_systems },
     { "runs", "[list|show|compare|tag|untag|export|delete] [RUN...] [OPTIONS]",
-      "list, show and compare the runs that were kept", NULL, runs_flags,
+      "list, show and compare the runs of the store", NULL, runs_flags,
       "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
@@ -295,6 +296,16 @@ const cli_topic cli_topics[] = {
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },
 };
+
+const fast_part *cli_command_part(const cli_command *command)
+{
+    const fast_part *part = command->kind ? fast_lab_part(command->kind) : NULL;
+    int64_t count = 0;
+
+    if (command->kind && !part)
+        part = fast_part_list(command->kind, &count);
+    return part;
+}
 
 const cli_command *cli_command_find(const char *name)
 {

@@ -4,8 +4,8 @@
  * zsh and fish, made of the tables. Flags that take a file complete to files. A script holds all
  * words, so that pressing a key does not start the program.
  */
+#include "cli_tables.h"
 #include "manual.h"
-#include "tables.h"
 
 #include <string.h>
 
@@ -59,13 +59,11 @@ static void put_values(FILE *out, const fast_option *option)
 static void each_flag(FILE *out, const cli_command *command,
                       void (*put)(FILE *out, const cli_command *command, const fast_option *option))
 {
-    int64_t count = 0;
-    const fast_part *part = command->kind ? fast_part_list(command->kind, &count) : NULL;
+    const fast_part *part = cli_command_part(command);
 
     for (const fast_option *option = command->flags; option && option->name; option++)
         put(out, command, option);
-    for (const fast_option *option = count > 0 ? part->options : NULL; option && option->name;
-         option++)
+    for (const fast_option *option = part ? part->options : NULL; option && option->name; option++)
         put(out, command, option);
 }
 

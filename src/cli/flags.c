@@ -4,7 +4,7 @@
  * is --name value, --name=value, or --name for yes where it is a BOOL; hyphens in a flag are
  * underscores in an option.
  */
-#include "tables.h"
+#include "cli_tables.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -62,8 +62,8 @@ void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
 typedef struct flag_list {
     const fast_option *own;  /* may be NULL */
     const fast_option *part; /* may be NULL */
-    int64_t own_count;
-    int64_t count;
+    int64_t own_count;       /* number of the command's own flags */
+    int64_t count;           /* number of all flags */
 } flag_list;
 
 static int64_t table_count(const fast_option *table)
@@ -78,13 +78,9 @@ static int64_t table_count(const fast_option *table)
 static flag_list flags_of(const cli_command *command)
 {
     flag_list list = { .own = command->flags };
-    int64_t part_count = 0;
+    const fast_part *part = cli_command_part(command);
 
-    if (command->kind) {
-        const fast_part *part = fast_part_list(command->kind, &part_count);
-
-        list.part = part_count > 0 ? part->options : NULL;
-    }
+    list.part = part ? part->options : NULL;
     list.own_count = table_count(list.own);
     list.count = list.own_count + table_count(list.part);
     return list;
@@ -114,7 +110,7 @@ static const fast_option *find(const cli_command *command, const flag_list *list
     for (int64_t i = 0; i < list->count; i++)
         if (strcmp(flag_at(list, i)->name, name) == 0)
             return flag_at(list, i);
-    nearest = cli_nearest(name, flag_name_at, list, list->count);
+    nearest = fast_text_nearest(name, flag_name_at, list, list->count);
     if (nearest) {
         cli_flag_name(&(fast_option){ .name = nearest }, flag);
         cli_fail(CLI_USAGE, "no option %.*s; did you mean %s?", (int)length, word, flag);

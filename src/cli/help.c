@@ -3,9 +3,9 @@
  * `fast help`: what a person wants to read, made of the tables: examples first, options in groups,
  * defaults shown. A topic is a command, a kind of part (models, data, ...) or one part by its name.
  */
+#include "cli_page.h"
+#include "cli_tables.h"
 #include "manual.h"
-#include "page.h"
-#include "tables.h"
 
 #include <string.h>
 
@@ -61,8 +61,7 @@ static void print_examples(cli_page *page, const cli_example *examples)
 
 static void print_command(cli_page *page, const cli_command *command)
 {
-    int64_t count = 0;
-    const fast_part *part = command->kind ? fast_part_list(command->kind, &count) : NULL;
+    const fast_part *part = cli_command_part(command);
 
     fprintf(page->out, "fast %s %s\n", command->name, command->usage);
     cli_page_text(page, 2, command->summary);
@@ -72,7 +71,7 @@ static void print_command(cli_page *page, const cli_command *command)
         for (const fast_option *option = command->flags; option->name; option++)
             print_flag(page, option);
     }
-    if (count > 0 && part->options)
+    if (part && part->options)
         print_groups(page, part->options);
     if (command->kind) {
         fputc('\n', page->out);
@@ -192,7 +191,7 @@ static int no_topic(const char *name)
         for (int64_t i = 0; i < count && used < NAMES_MAX; i++)
             names[used++] = parts[i].name;
     }
-    nearest = cli_nearest(name, name_at, names, used);
+    nearest = fast_text_nearest(name, name_at, names, used);
     if (nearest)
         return cli_fail(CLI_USAGE, "no help on \"%.60s\"; did you mean \"%s\"?", name, nearest);
     return cli_fail(
@@ -225,8 +224,8 @@ int cli_help_topic(const char *name)
 typedef struct help_line {
     const char *topic; /* or NULL */
     const char *shell; /* of --complete, or NULL */
-    bool man;
-    bool markdown;
+    bool man;          /* print the manual page */
+    bool markdown;     /* print docs/options.md */
 } help_line;
 
 static int set(void *ctx, const fast_option *option, const char *value)

@@ -42,60 +42,13 @@ bool cli_has_color(FILE *file)
 
 void cli_put_quoted(FILE *file, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=./:,+@%";
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        fputs(word, file);
-        return;
-    }
-    fputc('\'', file);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'')
-            fputs("'\\''", file);
-        else
-            fputc(*c, file);
-    }
-    fputc('\'', file);
-}
+    const size_t size = fast_text_quote(word, NULL, 0) + 1;
+    char *text = malloc(size);
 
-/* Levenshtein's distance, of words of at most 63 bytes; longer ones are never close. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { WORD_MAX = 64 };
-    const size_t n = strlen(a);
-    const size_t m = strlen(b);
-    if (n >= WORD_MAX || m >= WORD_MAX)
-        return WORD_MAX;
-    size_t row[WORD_MAX];
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            const size_t shorter = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            row[j] = shorter < replace ? shorter : replace;
-        }
-    }
-    return row[m];
-}
-
-const char *cli_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
-                        const void *ctx, int64_t count)
-{
-    const char *best = NULL;
-    const size_t half = 1 + strlen(name) / 2;
-    size_t best_distance = half < 4 ? half : 4;
-    for (int64_t i = 0; i < count; i++) {
-        const size_t d = distance(name, name_at(ctx, i));
-        if (d < best_distance) {
-            best = name_at(ctx, i);
-            best_distance = d;
-        }
-    }
-    return best;
+    if (text)
+        fast_text_quote(word, text, size);
+    fputs(text ? text : word, file);
+    free(text);
 }
 
 static const char *command_at(const void *ctx, int64_t i)
@@ -109,7 +62,7 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* What the library says meanwhile, such as what a first run waits for. It may say a thing for every
+/* A note of the library, such as why a first run waits. It may come for every
  * layer; a person reads it once. */
 static void show_log(void *ctx, fast_log_level level, const char *line)
 {
@@ -143,7 +96,7 @@ static int run_command(int argc, char **argv)
     int64_t count = 0;
     while (cli_commands[count].name)
         count++;
-    const char *nearest = cli_nearest(argv[1], command_at, NULL, count);
+    const char *nearest = fast_text_nearest(argv[1], command_at, NULL, count);
     if (nearest)
         return cli_fail(CLI_USAGE, "no command \"%s\"; did you mean \"%s\"?", argv[1], nearest);
     return cli_fail(CLI_USAGE, "no command \"%s\"; fast help lists them", argv[1]);
@@ -158,7 +111,7 @@ static void hold_standard_streams(void)
             _exit(CLI_FAILED);
 }
 
-/* What was printed is only done once it is written: a full disk must not look like success. */
+/* Output is done only once it is written: a full disk must not look like success. */
 int main(int argc, char **argv)
 {
     hold_standard_streams();

@@ -6,7 +6,7 @@
  */
 #include "manual.h"
 
-#include "tables.h"
+#include "cli_tables.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * `fast help --markdown`: docs/options.md, made of the tables, so that it cannot be out of date: a
  * test compares them.
  */
+#include "cli_tables.h"
 #include "manual.h"
-#include "tables.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Curves in characters, for a terminal: a grid whose columns are time and whose rows are accuracy,
- * or the test loss where there is none. A curve is the letter that its line has in the table; where
- * curves cross, the better line is seen. Between two evaluations a curve is a straight line.
+ * or the test loss if it has no accuracy. A curve is the letter that its line has in the table;
+ * where curves cross, the better line is seen. Between two evaluations a curve is a straight line.
  */
 #include "plot.h"
 
-#include "page.h"
+#include "cli_page.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/compare.h"
+#include "fast/lab.h"
 
 #include <stdio.h>
 

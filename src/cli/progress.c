@@ -90,7 +90,7 @@ static void draw(cli_progress *progress, const fast_event *event)
     int count = 0;
     char left[32];
     where_text(progress, event, false, where);
-    if (event->text) /* what goes on meanwhile */
+    if (event->text) /* the event's note */
         snprintf(parts[count++], sizeof parts[0], "  %s", event->text);
     if (isfinite(r->loss) || !event->text)
         snprintf(parts[count++], sizeof parts[0], " loss %.4f", r->loss);
@@ -119,21 +119,21 @@ static void draw(cli_progress *progress, const fast_event *event)
 }
 
 /* A line that stays. */
-static void line(cli_progress *progress, const fast_event *event, bool judged)
+static void line(cli_progress *progress, const fast_event *event, bool evaluated)
 {
     const fast_result *r = event->result;
     char where[64];
     char left[32];
     cli_progress_clear(progress);
-    where_text(progress, event, judged, where);
+    where_text(progress, event, evaluated, where);
     fputs(where, progress->file);
     if (isfinite(r->loss))
         fprintf(progress->file, "  loss %.4f", r->loss);
     if (isfinite(r->train_accuracy))
         fprintf(progress->file, "  acc %.1f%%", 100 * r->train_accuracy);
-    if (judged)
+    if (evaluated)
         fprintf(progress->file, "  test loss %.4f", r->test_loss);
-    if (judged && isfinite(r->test_accuracy))
+    if (evaluated && isfinite(r->test_accuracy))
         fprintf(progress->file, "  %stest acc %.2f%%%s", progress->color ? "\033[1m" : "",
                 100 * r->test_accuracy, progress->color ? "\033[0m" : "");
     if (isfinite(r->samples_per_s))

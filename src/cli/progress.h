@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* What a person sees of a run: one line that is redrawn on a terminal, plain lines elsewhere. */
+/* The progress of a run: one line that is redrawn on a terminal, plain lines elsewhere. */
 typedef struct cli_progress {
     FILE *file;     /* standard error */
     bool terminal;  /* redraw one line */
@@ -38,11 +38,11 @@ typedef struct cli_bar {
     bool color;     /* with colours */
     bool drawn;     /* a line is on the screen that must be cleared first */
     double shown_s; /* when it was shown last, by the machine's clock */
-    char note[160]; /* what happened last; kept until there is news */
+    char note[160]; /* the latest note; shown until the next one */
 } cli_bar;
 
 void cli_bar_init(cli_bar *bar, FILE *file);
-/* "12/64 runs [====>    ] 1:32 left  note"; `note` "" keeps the last one, `count` 0: not known. */
+/* "12/64 runs [====>    ] 1:32 left  note"; `note` "" leaves the last one, `count` 0: not known. */
 void cli_bar_show(cli_bar *bar, const char *what, int64_t done, int64_t count, double seconds_left,
                   const char *note);
 void cli_bar_clear(cli_bar *bar);

@@ -2,9 +2,9 @@
 /*
  * `fast runs export`: runs, or the metrics of some runs, for other programs. CSV as RFC 4180 has
  * it: a line of names, texts in quotes where they need them, nothing where there is no value; or
- * one JSON object a line, null where there is none.
+ * one JSON object a line, null for a missing value.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 /* An export under way. */
 typedef struct export_rows {
     fast_store_table table; /* whose rows they are */
-    int64_t run;            /* of them; 0 for runs */
+    int64_t run;            /* whose rows they are; 0 for runs */
     bool csv;               /* else JSON lines */
     bool named;             /* the line of names is written */
 } export_rows;

@@ -1,66 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `fast runs show` and `fast runs compare`: one run with all that is kept of it, and several side
+ * `fast runs show` and `fast runs compare`: one run with all its rows, and several side
  * by side, of whose options only those are shown that differ.
  *
- * Options are a flat JSON object of texts and numbers, which the store has checked; here it is read
- * pair by pair.
+ * Options are a flat JSON object of texts and numbers.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MAX = 20, PAIRS_MAX = 256, KEY_MAX = 64, VALUE_MAX = 512 };
+enum { RUNS_MAX = 20, VALUE_MAX = 512 };
 
-/* One member of an object. */
-typedef struct pair {
-    char key[KEY_MAX];
-    char value[VALUE_MAX];
-} pair;
-
-/* Read a JSON string or number at `at` into `text`, cut where it does not fit. Returns what follows
- * it. Escapes of other characters than quotes and backslashes stay as they are. */
-static const char *read_value(const char *at, char *text, size_t size)
+/* An option's value as text: "-" if it has none or it is not one value. */
+static void value_text(const json_t *options, const char *key, char text[VALUE_MAX])
 {
-    const bool quoted = *at == '"';
-    size_t used = 0;
+    const json_t *value = json_object_get(options, key);
+    size_t size = 0;
 
-    at += quoted;
-    while (*at && (quoted ? *at != '"' : !strchr(",}] ", *at))) {
-        if (quoted && *at == '\\' && (at[1] == '"' || at[1] == '\\' || at[1] == '/'))
-            at++;
-        else if (quoted && *at == '\\' && at[1]) {
-            if (used + 1 < size)
-                text[used++] = *at;
-            at++;
-        }
-        if (used + 1 < size)
-            text[used++] = *at;
-        at++;
-    }
-    text[used] = '\0';
-    return at + (quoted && *at == '"');
-}
-
-/* The members of a flat object; what is nested is left out. Returns their count. */
-static int read_pairs(const char *json, pair *pairs, int count_max)
-{
-    int count = 0;
-    const char *at = json && json[0] == '{' ? json + 1 : "";
-
-    while (*at == '"' && count < count_max) {
-        pair *p = &pairs[count];
-        at = read_value(at, p->key, sizeof p->key);
-        at += strspn(at, ": ");
-        if (*at == '{' || *at == '[')
-            break;
-        at = read_value(at, p->value, sizeof p->value);
-        at += strspn(at, ", ");
-        count++;
-    }
-    return count;
+    if (json_is_string(value))
+        snprintf(text, VALUE_MAX, "%s", json_string_value(value));
+    else if (json_is_number(value))
+        size = json_dumpb(value, text, VALUE_MAX - 1, CLI_JSON_FLAGS);
+    else
+        text[0] = '\0';
+    if (size > 0)
+        text[size < VALUE_MAX ? size : VALUE_MAX - 1] = '\0';
+    if (!text[0])
+        snprintf(text, VALUE_MAX, "-");
 }
 
 static void put_pair(cli_page *page, const char *name, const char *value)
@@ -91,10 +59,10 @@ static void put_columns(cli_page *page, const fast_stored_run *run, const char *
 
 /* Rows of other tables, under the names of their columns. */
 typedef struct show_rows {
-    cli_page *page;
-    const char *title; /* before the first row; NULL once it is written */
-    fast_store_table table;
-    int64_t count; /* of rows */
+    cli_page *page;         /* where the rows go */
+    const char *title;      /* before the first row; NULL once it is written */
+    fast_store_table table; /* whose rows they are */
+    int64_t count;          /* of rows */
 } show_rows;
 
 enum { ROWS_SHOWN = 40 };
@@ -229,48 +197,40 @@ static void put_cells(const cli_page *page, const char *name, const char *const 
     fputc('\n', page->out);
 }
 
-static const char *pair_value(const pair *pairs, int count, const char *key)
+/* The options that are not equal in all runs. */
+static void put_options(cli_page *page, const fast_stored_run *runs, int count)
 {
-    for (int i = 0; i < count; i++)
-        if (strcmp(pairs[i].key, key) == 0)
-            return pairs[i].value;
-    return "-";
-}
-
-/* The options that are not the same in all runs. */
-static int put_options(cli_page *page, const fast_stored_run *runs, int count)
-{
-    static const char *const apart[] = { "store", "name", "batch_of", NULL };
-    pair *pairs = calloc((size_t)count * PAIRS_MAX, sizeof *pairs);
-    int counts[RUNS_MAX] = { 0 };
+    static const char *const left_out[] = { "store", "name", "batch_of" };
+    static char texts[RUNS_MAX][VALUE_MAX];
+    json_t *options[RUNS_MAX], *value;
+    const char *key;
     int shown = 0;
 
-    if (!pairs)
-        return cli_fail(CLI_FAILED, "out of memory");
     for (int i = 0; i < count; i++)
-        counts[i] = read_pairs(runs[i].options, pairs + i * PAIRS_MAX, PAIRS_MAX);
-    for (int k = 0; k < counts[0]; k++) {
+        options[i] = runs[i].options ? json_loads(runs[i].options, 0, NULL) : NULL;
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        json_object_del(options[0], left_out[i]);
+    json_object_foreach(options[0], key, value)
+    {
         const char *cells[RUNS_MAX];
-        const char *key = pairs[k].key;
+        char safe[CLI_SAFE_MAX];
         bool same = true;
-        for (int i = 0; apart[i]; i++)
-            key = key && strcmp(key, apart[i]) == 0 ? NULL : key;
-        for (int i = 0; key && i < count; i++) {
-            cells[i] = pair_value(pairs + i * PAIRS_MAX, counts[i], key);
-            cells[i] = cells[i][0] ? cells[i] : "-";
+
+        for (int i = 0; i < count; i++) {
+            value_text(options[i], key, texts[i]);
+            cells[i] = texts[i];
             same = same && strcmp(cells[i], cells[0]) == 0;
         }
-        if (!key || same)
+        if (same)
             continue;
         if (shown++ == 0)
             cli_page_title(page, "Options that differ");
-        char safe[CLI_SAFE_MAX];
         put_cells(page, cli_text_safe(key, 18, safe), cells, count);
     }
     if (shown == 0)
         fprintf(page->out, "\nThe options are the same.\n");
-    free(pairs);
-    return CLI_DONE;
+    for (int i = 0; i < count; i++)
+        json_decref(options[i]);
 }
 
 static void put_results(cli_page *page, const fast_stored_run *runs, int count)
@@ -296,7 +256,7 @@ static void put_results(cli_page *page, const fast_stored_run *runs, int count)
     }
 }
 
-static int put_comparison(const fast_stored_run *runs, int count)
+static void put_comparison(const fast_stored_run *runs, int count)
 {
     cli_page page;
     char ids[RUNS_MAX][32], dates[RUNS_MAX][CLI_VALUE_MAX];
@@ -315,10 +275,8 @@ static int put_comparison(const fast_stored_run *runs, int count)
     put_cells(&page, "status", cells[1], count);
     put_cells(&page, "started", cells[2], count);
     put_cells(&page, "name", cells[3], count);
-    const int code = put_options(&page, runs, count);
-    if (code == CLI_DONE)
-        put_results(&page, runs, count);
-    return code;
+    put_options(&page, runs, count);
+    put_results(&page, runs, count);
 }
 
 int cli_runs_compare(fast_store *store, const int64_t *ids, int count, bool json)
@@ -334,7 +292,7 @@ int cli_runs_compare(fast_store *store, const int64_t *ids, int count, bool json
     for (int i = 0; json && code == CLI_DONE && i < count; i++)
         cli_row_json(FAST_STORE_RUNS, 0, &runs[i], stdout);
     if (code == CLI_DONE && !json)
-        code = put_comparison(runs, count);
+        put_comparison(runs, count);
     for (int i = 0; i < got; i++)
         cli_run_free(&runs[i]);
     return code;

@@ -3,7 +3,7 @@
  * Rows of the store as text: for people, safe on their terminal, and as JSON. A name may hold an
  * escape sequence that moves the cursor or writes to the clipboard; here it becomes question marks.
  */
-#include "runs.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,14 +158,6 @@ int cli_run_get(fast_store *store, int64_t id, fast_stored_run *out)
     return err ? cli_fail_err(err) : CLI_DONE;
 }
 
-/* Nine digits are not enough for seconds since 1970. */
-static void json_date(cli_json *json, const char *key, double value)
-{
-    char text[CLI_VALUE_MAX];
-    snprintf(text, sizeof text, "%.3f", value);
-    cli_json_raw(json, key, isfinite(value) ? text : NULL);
-}
-
 void cli_row_json(fast_store_table table, int64_t run, const void *row, FILE *out)
 {
     int64_t count = 0;
@@ -179,7 +171,7 @@ void cli_row_json(fast_store_table table, int64_t run, const void *row, FILE *ou
         const void *at = (const char *)row + columns[i].offset;
         const char *name = columns[i].name;
         if (strcmp(name, "created") == 0 || strcmp(name, "finished") == 0)
-            json_date(&json, name, *(const double *)at);
+            cli_json_date(&json, name, *(const double *)at);
         else if (columns[i].kind == FAST_COLUMN_REAL)
             cli_json_real(&json, name, *(const double *)at);
         else if (columns[i].kind == FAST_COLUMN_TEXT)

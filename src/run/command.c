@@ -21,23 +21,14 @@ static void put_char(words *w, char c)
     w->used++;
 }
 
-/* A word as a shell would read it back. */
+/* Append a word, quoted for a shell. */
 static void put_word(words *w, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=./:,+@%";
-    const bool quoted = !word[0] || word[strspn(word, plain)] != '\0';
+    const size_t size = fast_text_quote(word, NULL, 0);
 
-    if (quoted)
-        put_char(w, '\'');
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'')
-            for (const char *escape = "'\\'"; *escape; escape++)
-                put_char(w, *escape);
-        put_char(w, *c);
-    }
-    if (quoted)
-        put_char(w, '\'');
+    if (w->text)
+        fast_text_quote(word, w->text + w->used, size + 1);
+    w->used += size;
 }
 
 static void put_words(words *w, const char *const *options)

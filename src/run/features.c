@@ -5,6 +5,7 @@
  */
 #include "run/run.h"
 
+#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,11 @@ static const char *version_of_cpu(void)
 #else
     return NULL;
 #endif
+}
+
+static const char *version_of_jansson(void)
+{
+    return jansson_version_str();
 }
 
 static const char *version_of_onednn(void)
@@ -183,6 +189,7 @@ static const struct {
 } table[] = {
     { "cpu engine", version_of_cpu,
       "training at the machine's speed; without it the ref engine trains" },
+    { "jansson", version_of_jansson, "JSON: results, logs, safetensors; every build has it" },
     { "oneDNN", version_of_onednn,
       "convolution methods of its own, direct and Winograd, to choose from" },
     { "libxsmm", version_of_xsmm,

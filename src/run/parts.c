@@ -9,10 +9,10 @@
 #include "comm/topology.h"
 #include "run/representative.h"
 #include "run/run.h"
-#include "run/simulate.h"
 #include "strategy/strategy.h"
 #include "strategy/systems.h"
 #include "transport/sim/cluster.h"
+#include "transport/sim/fault.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -105,14 +105,6 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
     if (strcmp(kind, "actors") == 0) {
         *count_out = 1;
         return &fast__actors_part;
-    }
-    if (strcmp(kind, "bench_allreduce") == 0) {
-        *count_out = 1;
-        return &fast__bench_allreduce_part;
-    }
-    if (strcmp(kind, "simulate") == 0) {
-        *count_out = 1;
-        return &fast__simulate_part;
     }
     if (strcmp(kind, "fault") == 0)
         return fast__fault_list(count_out);

@@ -14,6 +14,7 @@
 #include "rule/schedule.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 /*
  * Types that the files of a run share. From options to results:
@@ -26,7 +27,7 @@
  *   evaluation/      the representative model of several replicas, ensembles, inference
  *   checkpoint/      a run -> file -> the run, to the bit; weights alone
  *   sink/            events -> the run store, TensorBoard
- *   result.c         measures; forecast.c: the forecast of a step's time; json.c: both as JSON
+ *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build
  *   run_clock.c      the time, asked for in one place
  */
@@ -113,8 +114,6 @@ typedef struct fast_run_config {
 /* The table, and its one part for fast_part_list("train"). */
 extern const fast_option fast__run_options[];
 extern const fast_part fast__run_part;
-/* The options of `fast bench allreduce`. */
-extern const fast_part fast__bench_allreduce_part;
 
 /* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
  * together, can get wrong. */
@@ -261,10 +260,13 @@ void fast__run_measure(fast_run *run);
 void fast__run_measure_all(fast_run *run);
 
 /* JSON of a run, as text that the caller frees with fast__free(): its result, its options as they
- * were resolved, the machine with the versions of libraries; json.c. */
+ * were resolved, the machine with the versions of libraries; run_json.c. */
 fast_err fast__run_json_result(const fast_run *run, char **out);
 fast_err fast__run_json_options(const fast_run *run, char **out);
 fast_err fast__run_json_machine(char **out);
+/* Write the line of --log for an evaluation; `several` adds the measures of several workers.
+ * FAST_EIO, FAST_ENOMEM. */
+fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
@@ -296,10 +298,6 @@ fast_err fast__run_save_due(fast_run *run);
 
 /* Take one step: gradient, update, sums. */
 fast_err fast__run_step(fast_run *run);
-
-/* Multiply-adds that this core does at most, as operations (two each) a second. Measured in about a
- * tenth of a second. */
-double fast__peak_flops(void);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);

@@ -7,12 +7,6 @@
 #include "base/clock.h"
 
 #include "run/run.h"
-#include "run/simulate.h"
-
-int64_t fast__simulate_now(void)
-{
-    return fast__clock_ns();
-}
 
 int64_t fast__run_now(const fast_run *run)
 {

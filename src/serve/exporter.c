@@ -30,7 +30,7 @@ struct fast_exporter {
     char words[WORDS][WORD_SIZE]; /* that the texts of `run` point to */
 };
 
-static void handle(void *ctx, fast_request *request)
+static void handle(void *ctx, fast_http_request *request)
 {
     fast_exporter *exporter = ctx;
     fast_scrape scrape = { .samples = { { .bytes = NULL } } };
@@ -59,7 +59,7 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-/* What the run is: the options that describe it, which do not change. */
+/* The options that describe the run, which do not change. */
 static void describe(fast_exporter *exporter, const fast_run *run)
 {
     fast_stored_run *r = &exporter->run;

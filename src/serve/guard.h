@@ -3,7 +3,7 @@
 
 #include "serve/http.h"
 
-/* What decides whether a request is answered: headers as they came in, NULL where absent. */
+/* The facts that decide whether a request is answered: headers as they arrived, NULL if absent. */
 typedef struct fast_facts {
     const char *method;        /* "GET" */
     const char *path;          /* without arguments */

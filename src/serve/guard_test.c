@@ -306,7 +306,7 @@ static void test_noise(void **state)
     assert_int_equal(ask(s, "GET", "/api/runs", NULL), 200);
 }
 
-static void answer_nothing(void *ctx, fast_request *request)
+static void answer_nothing(void *ctx, fast_http_request *request)
 {
     (void)ctx;
     fast__reply_error(request, 404, "nothing");

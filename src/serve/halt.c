@@ -20,7 +20,7 @@
 
 static const int64_t patience_ns = 20 * (int64_t)1000000000;
 
-/* What is known of the run. */
+/* The process of a run. */
 typedef struct run_facts {
     int64_t pid;  /* of its process */
     bool running; /* as the store says */
@@ -44,7 +44,7 @@ static fast_err read_facts(void *ctx, const void *row)
 }
 
 /* The handle of a running run's process, or -1 and the request was answered. */
-static int find_process(fast_server *server, fast_request *request, int64_t run)
+static int find_process(fast_server *server, fast_http_request *request, int64_t run)
 {
     run_facts facts = { 0, false, false };
     fast_err err = fast_store_find(server->store, run, read_facts, &facts);
@@ -75,10 +75,10 @@ static bool send_signal(int fd, int number)
     return syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0;
 }
 
-void fast__serve_stop(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     bool again = false;
     int fd;
 
@@ -101,8 +101,8 @@ void fast__serve_stop(fast_server *server, fast_request *request, int64_t id)
         *halt = (serve_halt){ .run = id, .fd = fd, .since = server->ticked };
     else
         close(fd);
-    fast__page_format(&text, "{\"stopping\":%lld}", (long long)id);
-    fast__reply(request, 202, "application/json", &text);
+    fast__json_set(&answer, "stopping", json_integer(id));
+    fast__reply_json(request, 202, &answer);
 }
 
 void fast__halt_tick(fast_server *server, int64_t now)

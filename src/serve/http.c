@@ -14,7 +14,7 @@
  * A connection that sleeps is not watched by libmicrohttpd; each tick looks whether its client has
  * left.
  */
-#include "serve/request.h"
+#include "serve/serve_request.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -29,14 +29,14 @@
 
 static const int64_t second_ns = 1000000000;
 
-void fast__request_suspend(fast_request *request)
+void fast__request_suspend(fast_http_request *request)
 {
     FAST_ASSERT(!request->suspended);
     request->suspended = true;
     MHD_suspend_connection(request->connection);
 }
 
-void fast__request_resume(fast_request *request)
+void fast__request_resume(fast_http_request *request)
 {
     if (!request->suspended)
         return;
@@ -49,7 +49,7 @@ void fast__request_resume(fast_request *request)
 static void *on_target(void *ctx, const char *target, struct MHD_Connection *connection)
 {
     fast_http *http = ctx;
-    fast_request *request;
+    fast_http_request *request;
 
     (void)connection;
     if (fast__alloc("request", 1, sizeof *request, &request))
@@ -68,7 +68,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **sl
                          enum MHD_RequestTerminationCode why)
 {
     fast_http *http = ctx;
-    fast_request *request = *slot;
+    fast_http_request *request = *slot;
 
     (void)connection;
     (void)why;
@@ -123,7 +123,7 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **s
             http->peers = peer->next;
         if (peer->next)
             peer->next->prev = peer->prev;
-        for (fast_request *request = http->requests; request; request = request->next)
+        for (fast_http_request *request = http->requests; request; request = request->next)
             if (request->peer == peer)
                 request->peer = NULL;
         fast__free(peer);
@@ -143,7 +143,7 @@ static size_t on_unescape(void *ctx, struct MHD_Connection *connection, char *te
 typedef struct header_search {
     const char *name;  /* that is looked for */
     const char *value; /* of the last one */
-    int count;         /* of them */
+    int count;         /* number of matching headers */
 } header_search;
 
 static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char *name,
@@ -160,7 +160,7 @@ static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char 
 }
 
 /* The header, if there is one and one alone. *count_out is how many there are. */
-static const char *find_header(const fast_request *request, const char *name, int *count_out)
+static const char *find_header(const fast_http_request *request, const char *name, int *count_out)
 {
     header_search search = { name, NULL, 0 };
 
@@ -169,7 +169,7 @@ static const char *find_header(const fast_request *request, const char *name, in
     return search.count == 1 ? search.value : NULL;
 }
 
-const char *fast__request_header(const fast_request *request, const char *name)
+const char *fast__request_header(const fast_http_request *request, const char *name)
 {
     int count;
 
@@ -177,7 +177,7 @@ const char *fast__request_header(const fast_request *request, const char *name)
 }
 
 /* The announced length of the body; -1 if it is malformed, or if the body comes in chunks. */
-static int64_t body_length(const fast_request *request)
+static int64_t body_length(const fast_http_request *request)
 {
     int chunked, count;
     const char *text = find_header(request, "Transfer-Encoding", &chunked);
@@ -191,9 +191,9 @@ static int64_t body_length(const fast_request *request)
     return text && *text ? -1 : length;
 }
 
-/* What the headers say of who asks. Header lines that may not be repeated and are count as
- * `twice`. */
-static fast_facts read_facts(const fast_request *request, bool *twice)
+/* The identity of the sender, by its headers. Header lines that may not be repeated and are count
+ * as `twice`. */
+static fast_facts read_facts(const fast_http_request *request, bool *twice)
 {
     static const char *const names[] = { "Host",          "Origin", "Sec-Fetch-Site",
                                          "Authorization", "Cookie", "Content-Type" };
@@ -218,7 +218,7 @@ static fast_facts read_facts(const fast_request *request, bool *twice)
 }
 
 /* The first call: let the request in, or answer it. */
-static void begin(fast_request *request)
+static void begin(fast_http_request *request)
 {
     fast_http *http = request->http;
     const int headers = MHD_get_connection_values(request->connection, MHD_HEADER_KIND, NULL, NULL);
@@ -254,7 +254,7 @@ static void begin(fast_request *request)
 }
 
 /* Send the answer that was made. */
-static enum MHD_Result send_response(fast_request *request)
+static enum MHD_Result send_response(fast_http_request *request)
 {
     struct MHD_Response *response = request->response;
     const enum MHD_Result result =
@@ -272,7 +272,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
                                   size_t *size, void **slot)
 {
     fast_http *http = ctx;
-    fast_request *request = *slot;
+    fast_http_request *request = *slot;
 
     (void)url;
     (void)version;
@@ -311,7 +311,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return MHD_YES;
 }
 
-void fast__request_later(fast_request *request, void (*gone)(void *ctx), void *ctx)
+void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), void *ctx)
 {
     FAST_ASSERT(gone);
     FAST_ASSERT(!request->response);
@@ -319,28 +319,28 @@ void fast__request_later(fast_request *request, void (*gone)(void *ctx), void *c
     request->gone_ctx = ctx;
 }
 
-bool fast__request_left(const fast_request *request)
+bool fast__request_left(const fast_http_request *request)
 {
     return request->left;
 }
 
-const char *fast__request_method(const fast_request *request)
+const char *fast__request_method(const fast_http_request *request)
 {
     return request->method;
 }
 
-const fast_uri *fast__request_uri(const fast_request *request)
+const fast_uri *fast__request_uri(const fast_http_request *request)
 {
     return &request->uri;
 }
 
-const char *fast__request_body(const fast_request *request, size_t *size_out)
+const char *fast__request_body(const fast_http_request *request, size_t *size_out)
 {
     *size_out = request->body_used;
     return request->body ? request->body : "";
 }
 
-fast_http_access fast__request_access(const fast_request *request)
+fast_http_access fast__request_access(const fast_http_request *request)
 {
     return request->access;
 }
@@ -404,7 +404,7 @@ void fast__http_close(fast_http *http)
     if (!http)
         return;
     http->closing = true;
-    for (fast_request *request = http->requests; request; request = request->next)
+    for (fast_http_request *request = http->requests; request; request = request->next)
         fast__request_resume(request);
     MHD_stop_daemon(http->daemon);
     FAST_ASSERT(!http->requests);
@@ -428,7 +428,7 @@ static void look_after(fast_http *http, int64_t now)
     for (http_peer *peer = http->peers; peer; peer = peer->next)
         if (!peer->busy && peer->fd >= 0 && now - peer->since > http->patience)
             shutdown(peer->fd, SHUT_RDWR); /* libmicrohttpd reads the end, and closes */
-    for (fast_request *request = http->requests; request; request = request->next) {
+    for (fast_http_request *request = http->requests; request; request = request->next) {
         char byte;
 
         if (!request->suspended || !request->peer || request->peer->fd < 0 ||

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "serve/page.h"
+#include "serve/serve_page.h"
 #include "serve/uri.h"
 
 /*
@@ -11,7 +11,7 @@
  * the handler sees it. A handler answers once, at once or later (fast__request_later()).
  */
 typedef struct fast_http fast_http;
-typedef struct fast_request fast_request;
+typedef struct fast_http_request fast_http_request;
 
 enum {
     FAST_HTTP_BODY_MAX = 65536, /* bytes of a request's body */
@@ -31,7 +31,7 @@ typedef enum fast_http_access {
 } fast_http_access;
 
 /* Calls fast__reply...() or fast__request_later() once. */
-typedef void fast_http_fn(void *ctx, fast_request *request);
+typedef void fast_http_fn(void *ctx, fast_http_request *request);
 
 typedef struct fast_http_options {
     int64_t port;          /* 0: a free one */
@@ -52,20 +52,23 @@ const char *fast__http_token(const fast_http *http); /* 32 hexadecimal digits */
 fast_err fast__http_wait(fast_http *http);
 
 /* A request. */
-const char *fast__request_method(const fast_request *request); /* GET, POST or DELETE */
-const fast_uri *fast__request_uri(const fast_request *request);
-const char *fast__request_body(const fast_request *request, size_t *size_out); /* "" without one */
-const char *fast__request_header(const fast_request *request, const char *name); /* or NULL */
-fast_http_access fast__request_access(const fast_request *request);
+const char *fast__request_method(const fast_http_request *request); /* GET, POST or DELETE */
+const fast_uri *fast__request_uri(const fast_http_request *request);
+const char *fast__request_body(const fast_http_request *request,
+                               size_t *size_out); /* "" without one */
+const char *fast__request_header(const fast_http_request *request, const char *name); /* or NULL */
+fast_http_access fast__request_access(const fast_http_request *request);
 
 /* Answer with a text of a type, which is taken. A text for which memory was missing becomes an
  * error. */
-void fast__reply(fast_request *request, int status, const char *type, fast_page *take);
-/* {"error": sentence}. */
-void fast__reply_error(fast_request *request, int status, const char *format, ...)
+void fast__reply(fast_http_request *request, int status, const char *type, fast_page *take);
+/* Answer with JSON; *move is freed and becomes NULL. NULL becomes the error "out of memory". */
+void fast__reply_json(fast_http_request *request, int status, json_t **move);
+/* Answer with {"error": sentence}. */
+void fast__reply_error(fast_http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same for a failed call of the library: 400, 404, 409, 503 or 500 by its code. */
-void fast__reply_err(fast_request *request, fast_err err);
+void fast__reply_err(fast_http_request *request, fast_err err);
 
 /* Answer with bytes that live as long as the program; `gzip` if they are compressed. */
 typedef struct fast_asset {
@@ -73,13 +76,13 @@ typedef struct fast_asset {
     const char *type;           /* "text/javascript" */
     const char *etag;           /* quoted */
     const unsigned char *bytes; /* gzip'd */
-    size_t size;                /* of them */
+    size_t size;                /* number of bytes */
     bool immutable;             /* its name changes with its content */
 } fast_asset;
-void fast__reply_asset(fast_request *request, const fast_asset *asset);
+void fast__reply_asset(fast_http_request *request, const fast_asset *asset);
 
 /* Go to "/", with the token in a cookie. */
-void fast__reply_cookie(fast_request *request);
+void fast__reply_cookie(fast_http_request *request);
 
 /*
  * An answer in pieces. `next` is called when the connection has room: it appends to `text`, which
@@ -87,24 +90,25 @@ void fast__reply_cookie(fast_request *request);
  * fast__stream_wake()), or the end. `free` is called once, when the answer has ended or its
  * reader has left.
  */
-typedef enum fast_stream_state {
+typedef enum fast_http_stream_state {
     FAST_STREAM_MORE,
     FAST_STREAM_IDLE,
     FAST_STREAM_END
-} fast_stream_state;
-typedef struct fast_stream fast_stream;
-struct fast_stream {
-    fast_stream_state (*next)(fast_stream *stream, fast_page *text); /* the next piece */
-    void (*free)(fast_stream *stream);                               /* of the whole object */
-    fast_request *request;                                           /* whose answer it is */
+} fast_http_stream_state;
+typedef struct fast_http_stream fast_http_stream;
+struct fast_http_stream {
+    fast_http_stream_state (*next)(fast_http_stream *stream, fast_page *text); /* the next piece */
+    void (*free)(fast_http_stream *stream); /* of the whole object */
+    fast_http_request *request;             /* whose answer it is */
 };
 /* Takes the stream, also where the answer fails. */
-void fast__reply_stream(fast_request *request, int status, const char *type, fast_stream *stream);
-/* Let an idle stream go on. */
-void fast__stream_wake(fast_stream *stream);
+void fast__reply_stream(fast_http_request *request, int status, const char *type,
+                        fast_http_stream *stream);
+/* Let an idle stream continue. */
+void fast__stream_wake(fast_http_stream *stream);
 
 /* Answer later, by fast__reply...() from the thread of fast__http_wait() but outside of the
  * handler. `gone` is called instead if the server closes before. */
-void fast__request_later(fast_request *request, void (*gone)(void *ctx), void *ctx);
+void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), void *ctx);
 /* True if the reader has left; such an idle stream ends by itself. */
-bool fast__request_left(const fast_request *request);
+bool fast__request_left(const fast_http_request *request);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts runs: `fast train` as a process of its own, on the same store, in a process group of its
- * own, so that Ctrl-C at the server's terminal does not reach it. A run goes on when the server
+ * own, so that Ctrl-C at the server's terminal does not reach it. A run continues when the server
  * ends; the store has it, and any server can stop it.
  *
  * The answer waits for one of three: the run's row in the store, known by its process number and by
  * being newer than all before (201 and its number); the end of the process, whose last words become
- * the error (400); or a minute. What the process says goes into a file without a name, which needs
- * no reader and does not break when the server ends.
+ * the error (400); or a minute. Its standard error goes into a file without a name, which needs no
+ * reader and outlives the server.
  *
  * Options are checked against the table of a run before anything is started. Those that name files
  * are refused: what a browser may do ends at the store.
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
-#include "serve/json.h"
+#include "serve/serve_body.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,11 +40,11 @@ static const int64_t patience_ns = 60 * (int64_t)1000000000;
 
 struct serve_launch {
     struct serve_launch *next;     /* of the server's list */
-    fast_request *request;         /* that waits; NULL once it was answered */
+    fast_http_request *request;    /* that waits; NULL once it was answered */
     char *words[WORDS_MAX];        /* the command line; ends with NULL */
-    int word_count;                /* of them */
+    int word_count;                /* number of words */
     char tags[TAGS_MAX][TAG_SIZE]; /* for the new run */
-    int tag_count;                 /* of them */
+    int tag_count;                 /* number of tags */
     pid_t pid;                     /* of the process */
     int said;                      /* the file that its standard error goes to; -1 */
     int64_t newest;                /* number of the newest run before it */
@@ -167,7 +167,7 @@ static fast_err take_id(void *ctx, const void *row)
 }
 
 /* Read the body into a command line, and start it. */
-static fast_err begin(fast_server *server, fast_request *request, serve_launch *launch)
+static fast_err begin(fast_server *server, fast_http_request *request, serve_launch *launch)
 {
     size_t size;
     const char *body = fast__request_body(request, &size);
@@ -176,14 +176,14 @@ static fast_err begin(fast_server *server, fast_request *request, serve_launch *
     FAST_TRY(add_word(launch, "%s%s", "train", ""));
     FAST_TRY(add_word(launch, "%s%s", "--quiet", ""));
     FAST_TRY(add_word(launch, "--%s=%s", "store", server->path));
-    FAST_TRY(fast__json_launch(body, size, on_option, on_tag, launch));
+    FAST_TRY(fast__body_launch(body, size, on_option, on_tag, launch));
     FAST_TRY(fast_store_list(server->store, &(fast_store_query){ .sort = "-id", .limit = 1 },
                              take_id, &launch->newest, NULL));
     launch->began = fast__clock_ns();
     return spawn(launch);
 }
 
-void fast__serve_launch(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_launch *launch;
     int count = 0;
@@ -219,7 +219,7 @@ void fast__serve_launch(fast_server *server, fast_request *request, int64_t id)
     fast__request_later(request, on_gone, launch);
 }
 
-/* The number of the run that the process began; 0 if there is none yet. */
+/* The number of the run that the process began; 0 if the store does not have it yet. */
 static int64_t find_run(fast_server *server, const serve_launch *launch)
 {
     char where[64];
@@ -237,8 +237,8 @@ static int64_t find_run(fast_server *server, const serve_launch *launch)
 /* The run is in the store: give it its tags, and answer. */
 static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
 {
-    fast_request *request = launch->request;
-    fast_page text = { .bytes = NULL };
+    fast_http_request *request = launch->request;
+    json_t *answer;
     fast_store *store = NULL;
     fast_err err = FAST_OK;
 
@@ -252,15 +252,16 @@ static void answer_begun(fast_server *server, serve_launch *launch, int64_t run)
         fast__reply_err(request, err);
         return;
     }
-    fast__page_format(&text, "{\"id\":%lld}", (long long)run);
-    fast__reply(request, 201, "application/json", &text);
+    answer = json_object();
+    fast__json_set(&answer, "id", json_integer(run));
+    fast__reply_json(request, 201, &answer);
 }
 
 /* It ended without a run: its last line says why. */
 static void answer_refused(serve_launch *launch, int status)
 {
     static const char prefix[] = "fast: ";
-    fast_request *request = launch->request;
+    fast_http_request *request = launch->request;
     const bool usage = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_USAGE;
     char said[SAID_MAX];
     const off_t size = lseek(launch->said, 0, SEEK_END);
@@ -295,10 +296,11 @@ static bool look(fast_server *server, serve_launch *launch, int64_t now)
         } else if (ended) {
             answer_refused(launch, status);
         } else if (now - launch->began > patience_ns) {
-            fast_request *request = launch->request;
+            fast_http_request *request = launch->request;
 
             launch->request = NULL;
-            fast__reply_error(request, 504, "the run has not begun within a minute; it goes on");
+            fast__reply_error(request, 504,
+                              "the run has not started within a minute; it continues");
         }
     }
     return ended;

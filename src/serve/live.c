@@ -24,11 +24,11 @@
 
 enum {
     METRICS_MAX = 500, /* rows in one event */
-    EVENTS_MAX = 100,  /* likewise, events in one piece */
+    EVENTS_MAX = 100,  /* events in one piece */
     SPANS_MAX = 4000   /* the newest, in one event */
 };
 
-/* What is sent whole when it differs. */
+/* Tables that are sent whole when they differ. */
 enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLES };
 static const struct {
     const char *name;       /* of the event */
@@ -46,14 +46,14 @@ typedef struct run_live {
     serve_live live;       /* first, so that one is the other */
     int64_t run;           /* which */
     int64_t metric;        /* `seq` that was sent last; -1 */
-    int64_t event;         /* likewise of events */
+    int64_t event;         /* `seq` of the event that was sent last; -1 */
     uint64_t seen[WHOLES]; /* hashes of what was sent last */
     int64_t sent[WHOLES];  /* when; nanoseconds, 0: never */
     char status[16];       /* of the run */
     bool ended;            /* the last event was sent */
 } run_live;
 
-static void unlink_live(fast_stream *stream)
+static void unlink_live(fast_http_stream *stream)
 {
     serve_live *live = (serve_live *)stream;
     serve_live **at = &live->server->lives;
@@ -65,8 +65,8 @@ static void unlink_live(fast_stream *stream)
     fast__free(live);
 }
 
-void *fast__live_new(fast_server *server, fast_request *request, size_t size,
-                     fast_stream_state (*next)(fast_stream *stream, fast_page *text))
+void *fast__live_new(fast_server *server, fast_http_request *request, size_t size,
+                     fast_http_stream_state (*next)(fast_http_stream *stream, fast_page *text))
 {
     serve_live *live;
     fast_err err;
@@ -155,13 +155,15 @@ static fast_err put_event(void *ctx, const void *row)
     event_writer *writer = ctx;
     const fast_stored_event *event = row;
     fast_page piece = { .bytes = NULL };
+    json_t *object;
 
     if (writer->left-- == 0) {
         writer->run->live.again = true;
         return FAST_ECANCELED;
     }
     writer->run->event = event->seq;
-    fast__serve_row(&piece, FAST_STORE_EVENTS, event, false);
+    object = fast__serve_row(FAST_STORE_EVENTS, event);
+    fast__page_json(&piece, &object);
     say(writer->run, writer->text, "event", &piece);
     return FAST_OK;
 }
@@ -176,30 +178,30 @@ static fast_err say_events(run_live *r, fast_page *text)
 }
 
 /* The run's row. */
-typedef struct row_writer {
-    run_live *run;   /* whose it is */
-    fast_page *text; /* where to */
-} row_writer;
+typedef struct run_row {
+    run_live *run;  /* whose it is */
+    json_t *object; /* the row */
+} run_row;
 
-static fast_err put_run(void *ctx, const void *row)
+static fast_err take_run(void *ctx, const void *row)
 {
-    row_writer *writer = ctx;
+    run_row *taken = ctx;
     const fast_stored_run *run = row;
 
-    snprintf(writer->run->status, sizeof writer->run->status, "%s", run->status);
-    fast__serve_run_row(writer->run->live.server, writer->text, run);
+    snprintf(taken->run->status, sizeof taken->run->status, "%s", run->status);
+    taken->object = fast__serve_run_row(taken->run->live.server, run);
     return FAST_OK;
 }
 
-/* What is sent whole, if it differs and it is time. */
+/* Send a table whole, if it differs and its pause is over. */
 static fast_err say_whole(run_live *r, fast_page *text, int which)
 {
     fast_server *server = r->live.server;
     const int64_t now = fast__clock_ns();
     fast_page piece = { .bytes = NULL };
-    row_writer writer = { r, &piece };
+    run_row row = { r, NULL };
+    fast_err err = FAST_OK;
     uint64_t hash;
-    fast_err err;
 
     if (r->sent[which] > 0 && now - r->sent[which] < wholes[which].pause &&
         strcmp(r->status, "running") == 0) {
@@ -207,11 +209,13 @@ static fast_err say_whole(run_live *r, fast_page *text, int which)
         return FAST_OK;
     }
     if (which == WHOLE_RUN)
-        err = fast_store_find(server->store, r->run, put_run, &writer);
+        err = fast_store_find(server->store, r->run, take_run, &row);
     else if (which == WHOLE_SPANS)
-        err = fast__serve_span_rows(server, &piece, r->run, SPANS_MAX);
+        row.object = fast__serve_span_rows(server, r->run, SPANS_MAX);
     else
-        err = fast__serve_rows(server, &piece, wholes[which].table, r->run);
+        row.object = fast__serve_rows(server, wholes[which].table, r->run);
+    if (!err)
+        fast__page_json(&piece, &row.object);
     if (err || piece.failed) {
         fast__page_fini(&piece);
         return err;
@@ -237,7 +241,7 @@ static fast_err say_news(run_live *r, fast_page *text)
     return FAST_OK;
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     run_live *r = (run_live *)stream;
     serve_live *live = &r->live;
@@ -257,10 +261,10 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
             r->ended = true;
         } else if (!live->again && strcmp(r->status, "running") != 0) {
             fast_page piece = { .bytes = NULL };
+            json_t *object = json_object();
 
-            fast__page_add(&piece, "{");
-            fast__page_pair(&piece, "status", r->status);
-            fast__page_add(&piece, "}");
+            fast__json_set(&object, "status", fast__json_text(r->status));
+            fast__page_json(&piece, &object);
             say(r, text, "end", &piece);
             r->ended = true;
         }
@@ -298,7 +302,7 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_live(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_live(fast_server *server, fast_http_request *request, int64_t id)
 {
     const char *last = fast__request_header(request, "Last-Event-ID");
     const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);

@@ -8,10 +8,10 @@
  * takes it. Gathering is done in slices too, between other requests; while it lasts a space is sent
  * for each slice, which JSON allows before a value.
  *
- * Thinning keeps peaks. Of K rows that follow each other (every=K) those with the smallest and the
- * largest loss stay, in their order, and besides them every row of an evaluation and the very last
- * one. points=N chooses K so that about N rows stay; how many rows there are is found by bisection,
- * since `seq` counts from 0. Cost: one pass over the rows.
+ * Thinning preserves peaks. Of K rows that follow each other (every=K) those with the smallest and
+ * the largest loss stay, in their order, and besides them every row of an evaluation and the very
+ * last one. points=N chooses K so that about N rows stay; how many rows there are is found by
+ * bisection, since `seq` counts from 0. Cost: one pass over the rows.
  */
 #include "serve/server.h"
 
@@ -30,14 +30,14 @@ enum {
 };
 
 /* Rows of metrics, by column. */
-typedef struct series {
+typedef struct metric_series {
     double *values[COLUMNS]; /* NULL while a column has no value */
     bool wanted[COLUMNS];    /* columns that were asked for */
     int64_t count;           /* rows */
     int64_t room;            /* rows that every column has room for */
-} series;
+} metric_series;
 
-static void series_fini(series *s)
+static void series_fini(metric_series *s)
 {
     for (int i = 0; i < COLUMNS; i++)
         fast__free(s->values[i]);
@@ -56,7 +56,7 @@ static double field_of(const fast_column *column, const fast_stored_metric *row)
 }
 
 /* Room for one more row. */
-static fast_err series_grow(series *s)
+static fast_err series_grow(metric_series *s)
 {
     const int64_t room = s->room > 0 ? 2 * s->room : FIRST_ROWS;
 
@@ -78,7 +78,7 @@ static fast_err series_grow(series *s)
     return FAST_OK;
 }
 
-static fast_err series_add(series *s, const fast_stored_metric *row)
+static fast_err series_add(metric_series *s, const fast_stored_metric *row)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
@@ -101,41 +101,32 @@ static fast_err series_add(series *s, const fast_stored_metric *row)
     return FAST_OK;
 }
 
-/* Rows `from` to `to` of a column, with commas between and after the one before `from`. */
-static void put_values(fast_page *text, const series *s, const fast_column *column, int i,
-                       int64_t from, int64_t to)
+/* Rows `from` to `to` of a column as an array. */
+static json_t *values_of(const metric_series *s, int column, int64_t from, int64_t to)
 {
-    for (int64_t k = from; k < to; k++) {
-        const double value = s->values[i][k];
-        char digits[32];
-        int size;
+    json_t *array = json_array();
 
-        if (!isfinite(value))
-            size = snprintf(digits, sizeof digits, k ? ",null" : "null");
-        else if (column->kind == FAST_COLUMN_INT)
-            size = snprintf(digits, sizeof digits, k ? ",%lld" : "%lld", (long long)value);
-        else
-            size = snprintf(digits, sizeof digits, k ? ",%.9g" : "%.9g", value);
-        fast__page_put(text, digits, (size_t)size);
-    }
+    for (int64_t k = from; k < to; k++)
+        fast__json_append(&array, fast__json_real(s->values[column][k]));
+    return array;
 }
 
-/* Thins rows out on their way into a series. */
+/* Thins rows out on their way into a metric_series. */
 typedef struct thinner {
-    series *to;              /* where they go */
+    metric_series *to;       /* where they go */
     int64_t every;           /* rows of a bucket */
     int64_t in_bucket;       /* rows of this bucket so far */
-    fast_stored_metric low;  /* the row with its smallest loss; kept while in_bucket > 0 */
+    fast_stored_metric low;  /* the row with its smallest loss; valid while in_bucket > 0 */
     fast_stored_metric high; /* and with its largest */
     fast_stored_metric last; /* the last row */
-    int64_t kept;            /* `seq` of the last row that went through; -1 */
+    int64_t passed;          /* `seq` of the last row that went through; -1 */
 } thinner;
 
-static fast_err thinner_keep(thinner *t, const fast_stored_metric *row)
+static fast_err thinner_pass(thinner *t, const fast_stored_metric *row)
 {
-    if (row->seq <= t->kept)
+    if (row->seq <= t->passed)
         return FAST_OK;
-    t->kept = row->seq;
+    t->passed = row->seq;
     return series_add(t->to, row);
 }
 
@@ -147,8 +138,8 @@ static fast_err thinner_flush(thinner *t)
     if (t->in_bucket == 0)
         return FAST_OK;
     t->in_bucket = 0;
-    FAST_TRY(thinner_keep(t, low_first ? &t->low : &t->high));
-    return thinner_keep(t, low_first ? &t->high : &t->low);
+    FAST_TRY(thinner_pass(t, low_first ? &t->low : &t->high));
+    return thinner_pass(t, low_first ? &t->high : &t->low);
 }
 
 static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
@@ -156,7 +147,7 @@ static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
     t->last = *row;
     if (isfinite(row->test_loss) || isfinite(row->test_accuracy)) {
         FAST_TRY(thinner_flush(t)); /* so that the order stays */
-        return thinner_keep(t, row);
+        return thinner_pass(t, row);
     }
     if (t->in_bucket == 0 || row->loss < t->low.loss || isnan(t->low.loss))
         t->low = *row;
@@ -203,28 +194,24 @@ static fast_err read_slice(fast_server *server, int64_t run, int64_t max, thinne
     return FAST_OK;
 }
 
-/* All columns at once, for what is short. */
-static void put_series(fast_page *text, const series *s)
+/* All columns at once, for few rows. */
+static void put_series(fast_page *text, const metric_series *s)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
+    json_t *object = json_object();
 
-    fast__page_add(text, "{");
-    for (int i = 0; i < COLUMNS; i++) {
-        fast__page_key(text, columns[i].name);
-        fast__page_add(text, "[");
-        if (s->values[i])
-            put_values(text, s, &columns[i], i, 0, s->count);
-        fast__page_add(text, "]");
-    }
-    fast__page_add(text, "}");
+    for (int i = 0; i < COLUMNS; i++)
+        fast__json_set(&object, columns[i].name,
+                       s->values[i] ? values_of(s, i, 0, s->count) : json_array());
+    fast__page_json(text, &object);
 }
 
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
                                  int64_t *seq, int64_t *count_out)
 {
-    series s = { .count = 0 };
-    thinner thin = { .to = &s, .every = 1, .kept = -1 };
+    metric_series s = { .count = 0 };
+    thinner thin = { .to = &s, .every = 1, .passed = -1 };
     bool more;
     fast_err err;
 
@@ -239,19 +226,19 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
 
 /* An answer: rows come in, then columns go out. */
 typedef struct metrics_stream {
-    fast_stream stream;  /* first, so that one is the other */
-    fast_server *server; /* whose store is read */
-    int64_t run;         /* whose metrics */
-    series s;            /* what was gathered */
-    thinner thin;        /* on the way there */
-    int64_t seq;         /* of the last row that was read */
-    bool gathered;       /* all rows were read */
-    int column;          /* that goes out */
-    int64_t row;         /* of it that goes out next */
-    bool opened;         /* the column's bracket was sent */
+    fast_http_stream stream; /* first, so that one is the other */
+    fast_server *server;     /* whose store is read */
+    int64_t run;             /* whose metrics */
+    metric_series s;         /* what was gathered */
+    thinner thin;            /* on the way there */
+    int64_t seq;             /* of the last row that was read */
+    bool gathered;           /* all rows were read */
+    int column;              /* that goes out */
+    int64_t row;             /* row of that column that is sent next */
+    bool opened;             /* the column's bracket was sent */
 } metrics_stream;
 
-static void free_stream(fast_stream *stream)
+static void free_stream(fast_http_stream *stream)
 {
     metrics_stream *m = (metrics_stream *)stream;
 
@@ -270,12 +257,12 @@ static fast_err gather(metrics_stream *m)
     m->gathered = true;
     if (m->thin.in_bucket > 0) {
         FAST_TRY(thinner_flush(&m->thin));
-        return thinner_keep(&m->thin, &m->thin.last);
+        return thinner_pass(&m->thin, &m->thin.last);
     }
     return FAST_OK;
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     metrics_stream *m = (metrics_stream *)stream;
     int64_t count;
@@ -295,13 +282,15 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
         const int64_t to = rows - m->row > 1024 ? m->row + 1024 : rows;
 
         if (m->s.wanted[i] && !m->opened) {
-            fast__page_add(text, i == 0 ? "{" : ",");
-            fast__page_string(text, columns[i].name);
-            fast__page_add(text, ":[");
+            fast__page_format(text, "%c\"%s\":[", i == 0 ? '{' : ',', columns[i].name);
             m->opened = true;
         }
-        if (m->s.wanted[i] && m->row < rows)
-            put_values(text, &m->s, &columns[i], i, m->row, to);
+        if (m->s.wanted[i] && m->row < rows) {
+            json_t *values = values_of(&m->s, i, m->row, to);
+
+            fast__page_add(text, m->row > 0 ? "," : "");
+            fast__page_elements(text, &values);
+        }
         m->row = to;
         if (m->row < rows)
             continue;
@@ -317,7 +306,7 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
 }
 
 /* The columns of columns=step,loss; all without it. `seq` is always there. */
-static fast_err want_columns(series *s, const char *names)
+static fast_err want_columns(metric_series *s, const char *names)
 {
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
@@ -355,7 +344,7 @@ static bool has_row_after(fast_server *server, int64_t run, int64_t seq)
     return found;
 }
 
-/* The number of the last row after `after`, by doubling and halving; `after` if there is none. */
+/* The number of the last row after `after`, by doubling and halving; `after` if no row follows. */
 static int64_t last_row(fast_server *server, int64_t run, int64_t after)
 {
     int64_t low = after, step = 1;
@@ -368,7 +357,7 @@ static int64_t last_row(fast_server *server, int64_t run, int64_t after)
     return low;
 }
 
-/* What the request asks for. */
+/* Read the arguments of the request. */
 static fast_err read_request(metrics_stream *m, const fast_uri *uri)
 {
     const char *resume = fast__uri_arg(uri, "after");
@@ -380,7 +369,7 @@ static fast_err read_request(metrics_stream *m, const fast_uri *uri)
     if (resume && strcmp(resume, "-1") != 0)
         FAST_TRY(fast__uri_count(uri, "after", 0, INT64_MAX / 4, &after));
     m->seq = resume && strcmp(resume, "-1") != 0 ? after : -1;
-    m->thin.kept = m->seq;
+    m->thin.passed = m->seq;
     if (points > 0) {
         const int64_t rows = last_row(m->server, m->run, m->seq) - m->seq;
 
@@ -399,7 +388,7 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_metrics(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_metrics(fast_server *server, fast_http_request *request, int64_t id)
 {
     metrics_stream *m = NULL;
     fast_err err = fast_store_find(server->store, id, ignore_row, NULL);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers. Each carries headers that keep a browser from doing more with it than it should: no
+ * Answers. Each has headers that stop a browser from doing more with it than it should: no
  * sniffing of types, no referrer, no framing, nothing loaded from elsewhere, no scripts but the
  * files that are embedded here. There are no CORS headers: other origins read nothing.
  *
  * Errors are {"error": sentence}. A stream is copied piece by piece into libmicrohttpd's buffer;
  * one that has nothing to say sleeps.
  */
-#include "serve/request.h"
+#include "serve/serve_request.h"
 
 #include "base/memory.h"
 
@@ -30,7 +30,7 @@ static const char *const standard_headers[][2] = {
 };
 
 /* Make `response` the answer. NULL: there was no memory for it, and the connection closes. */
-static void answer(fast_request *request, int status, struct MHD_Response *response)
+static void answer(fast_http_request *request, int status, struct MHD_Response *response)
 {
     const size_t count = sizeof standard_headers / sizeof standard_headers[0];
 
@@ -44,7 +44,7 @@ static void answer(fast_request *request, int status, struct MHD_Response *respo
 }
 
 /* An answer of a type that is made anew each time. */
-static void answer_fresh(fast_request *request, int status, const char *type,
+static void answer_fresh(fast_http_request *request, int status, const char *type,
                          struct MHD_Response *response)
 {
     if (response) {
@@ -60,7 +60,7 @@ static struct MHD_Response *from_constant(const char *text)
                                            MHD_RESPMEM_PERSISTENT);
 }
 
-void fast__reply(fast_request *request, int status, const char *type, fast_page *take)
+void fast__reply(fast_http_request *request, int status, const char *type, fast_page *take)
 {
     struct MHD_Response *response = NULL;
 
@@ -78,22 +78,28 @@ void fast__reply(fast_request *request, int status, const char *type, fast_page 
     answer_fresh(request, status, type, response);
 }
 
-void fast__reply_error(fast_request *request, int status, const char *format, ...)
+void fast__reply_json(fast_http_request *request, int status, json_t **move)
+{
+    fast_page text = { .bytes = NULL };
+
+    fast__page_json(&text, move);
+    fast__reply(request, status, "application/json", &text);
+}
+
+void fast__reply_error(fast_http_request *request, int status, const char *format, ...)
 {
     char sentence[FAST_DETAIL_MAX];
-    fast_page text = { .bytes = NULL };
+    json_t *answer = json_object();
     va_list args;
 
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    fast__page_add(&text, "{");
-    fast__page_pair(&text, "error", sentence);
-    fast__page_add(&text, "}");
-    fast__reply(request, status, "application/json", &text);
+    fast__json_set(&answer, "error", fast__json_text(sentence));
+    fast__reply_json(request, status, &answer);
 }
 
-void fast__reply_err(fast_request *request, fast_err err)
+void fast__reply_err(fast_http_request *request, fast_err err)
 {
     const char *detail = fast_error_detail();
     int status = 500;
@@ -108,7 +114,7 @@ void fast__reply_err(fast_request *request, fast_err err)
     fast__reply_error(request, status, "%s", detail[0] ? detail : fast_err_text(err));
 }
 
-void fast__reply_asset(fast_request *request, const fast_asset *asset)
+void fast__reply_asset(fast_http_request *request, const fast_asset *asset)
 {
     const char *known = fast__request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
     const bool same = known && strcmp(known, asset->etag) == 0;
@@ -128,7 +134,7 @@ void fast__reply_asset(fast_request *request, const fast_asset *asset)
     answer(request, same ? 304 : 200, response);
 }
 
-void fast__reply_cookie(fast_request *request)
+void fast__reply_cookie(fast_http_request *request)
 {
     const fast_guard *guard = &request->http->guard;
     char name[FAST_GUARD_COOKIE_MAX], cookie[160];
@@ -147,10 +153,10 @@ void fast__reply_cookie(fast_request *request)
 /* libmicrohttpd asks for bytes of a stream. */
 static ssize_t on_room(void *ctx, uint64_t position, char *buffer, size_t max)
 {
-    fast_stream *stream = ctx;
-    fast_request *request = stream->request;
+    fast_http_stream *stream = ctx;
+    fast_http_request *request = stream->request;
     fast_page *piece = &request->piece;
-    fast_stream_state state = FAST_STREAM_MORE;
+    fast_http_stream_state state = FAST_STREAM_MORE;
     size_t size;
 
     (void)position;
@@ -182,14 +188,15 @@ static ssize_t on_room(void *ctx, uint64_t position, char *buffer, size_t max)
 /* libmicrohttpd is done with a stream. */
 static void on_stream_end(void *ctx)
 {
-    fast_stream *stream = ctx;
+    fast_http_stream *stream = ctx;
 
     if (stream->request)
         stream->request->stream = NULL;
     stream->free(stream);
 }
 
-void fast__reply_stream(fast_request *request, int status, const char *type, fast_stream *stream)
+void fast__reply_stream(fast_http_request *request, int status, const char *type,
+                        fast_http_stream *stream)
 {
     struct MHD_Response *response;
 
@@ -206,7 +213,7 @@ void fast__reply_stream(fast_request *request, int status, const char *type, fas
     answer_fresh(request, status, type, response);
 }
 
-void fast__stream_wake(fast_stream *stream)
+void fast__stream_wake(fast_http_stream *stream)
 {
     if (stream->request)
         fast__request_resume(stream->request);

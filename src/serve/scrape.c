@@ -13,8 +13,8 @@
  */
 #include "serve/scrape.h"
 
+#include "base/utf8.h"
 #include "serve/server.h"
-#include "tensor/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static const struct {
       "staleness_mean" },
     { "fast_run_divergence", GAUGE, NULL, "Distance of the replicas from their mean.",
       "divergence" },
-    { "fast_run_dropped_rows", COUNTER, "rows", "Rows that were not kept in the store.",
+    { "fast_run_dropped_rows", COUNTER, "rows", "Rows that were not written to the store.",
       "dropped" },
 };
 
@@ -104,7 +104,7 @@ static const fast_column *find_column(const char *name)
     return columns;
 }
 
-/* The number in a column; NAN where there is none. */
+/* The number in a column; NAN if it has no value. */
 static double number_of(const fast_column *column, const fast_stored_run *run)
 {
     const char *field = (const char *)run + column->offset;
@@ -239,7 +239,7 @@ static fast_err read_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-void fast__serve_scrape(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_scrape(fast_server *server, fast_http_request *request, int64_t id)
 {
     enum { RECENT = 20 };
     scrape_reader reader = { .running = true };

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fast/store.h"
-#include "serve/page.h"
+#include "serve/serve_page.h"
 
 /*
  * Runs as text of OpenMetrics 1.0, which Prometheus reads. Rows come in one after the other; the

@@ -5,9 +5,9 @@
  * makes of ordinary, empty and hostile runs, and what a run that trains serves over a socket; the
  * parser is tried on texts that break each rule, or it would prove nothing.
  */
+#include "base/utf8.h"
 #include "serve/scrape.h"
 #include "serve/serve_fixture.h"
-#include "tensor/json.h"
 
 enum { NAME_MAX_SIZE = 128, SERIES_MAX = 2000 };
 

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What can be asked for; # is the number of a run. */
+/* The requests that are answered; # is the number of a run. */
 static const struct {
     const char *method;      /* GET, POST, DELETE */
     const char *pattern;     /* of the path */
@@ -55,7 +55,7 @@ bool fast_server_has_pages(void)
     return fast__assets[0].path != NULL;
 }
 
-static void handle(void *ctx, fast_request *request)
+static void handle(void *ctx, fast_http_request *request)
 {
     fast_server *server = ctx;
     const fast_uri *uri = fast__request_uri(request);
@@ -85,7 +85,7 @@ static void handle(void *ctx, fast_request *request)
         fast__reply_error(request, 404, "there is nothing at this address");
 }
 
-/* The store for reading, made before where there is none. */
+/* Open the store for reading; create it first if it does not exist. */
 static fast_err open_store(fast_server *server, const char *path)
 {
     fast_store *made;
@@ -155,7 +155,7 @@ static void follow_store(fast_server *server)
     server->store = store;
 }
 
-/* What is looked at a few times a second. */
+/* Work that is done a few times a second. */
 static void tick(fast_server *server)
 {
     const int64_t now = fast__clock_ns();

@@ -9,13 +9,13 @@
 #include <stdatomic.h>
 
 /*
- * What the files of the server share. A request goes through http.c and guard.c to a row of the
- * table in server.c, and from there to one of these:
+ * The state and the functions that the files of the server share. A request goes through http.c
+ * and guard.c to a row of the table in server.c, and from there to one of these:
  *
- *   runs.c     runs, one run, tags, deletion     launch.c    starts runs
- *   metrics.c  metrics by column                 halt.c      stops runs
- *   live.c     events of a run as they happen    tables.c    systems, options, clusters
- *   watch.c    events of all runs                scrape.c    OpenMetrics
+ *   serve_runs.c  runs, one run, tags, deletion   launch.c        starts runs
+ *   metrics.c     metrics by column               halt.c          stops runs
+ *   live.c        events of a run as they happen  serve_tables.c  systems, options, clusters
+ *   watch.c       events of all runs              scrape.c        OpenMetrics
  *
  * The pages are constants that cmake/ui.cmake makes.
  */
@@ -30,7 +30,7 @@ enum {
 
 /* An event stream; live.c and watch.c have more behind it. */
 typedef struct serve_live {
-    fast_stream stream;      /* the answer; first, so that one is the other */
+    fast_http_stream stream; /* the answer; first, so that one is the other */
     fast_server *server;     /* its server */
     struct serve_live *next; /* of the server's list */
     int64_t said;            /* when something was sent last; nanoseconds */
@@ -65,39 +65,38 @@ struct fast_server {
     int64_t changes;                   /* the store's count of changes */
     int64_t ticked;                    /* when tick() ran last; nanoseconds */
     serve_live *lives;                 /* event streams */
-    int live_count;                    /* of them */
+    int live_count;                    /* number of event streams */
     serve_launch *launches;            /* runs that were started here and have not ended */
     serve_halt halts[SERVE_HALTS_MAX]; /* runs that were told to stop */
     atomic_bool stop;                  /* set by anybody */
 };
 
 /* Answers a request on the run `id`, where its path has one. */
-typedef void serve_answer_fn(fast_server *server, fast_request *request, int64_t id);
+typedef void serve_answer_fn(fast_server *server, fast_http_request *request, int64_t id);
 
 serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serve_tags,
     fast__serve_delete, fast__serve_metrics, fast__serve_live, fast__serve_watch,
     fast__serve_launch, fast__serve_stop, fast__serve_systems, fast__serve_options,
     fast__serve_clusters, fast__serve_scrape;
 
-/* Add a row of a table as {"column": value, ...}, without columns of JSON unless asked for. */
-void fast__serve_row(fast_page *text, fast_store_table table, const void *row, bool json);
-/* A run's row with its tags, as lists have it. */
-void fast__serve_run_row(fast_server *server, fast_page *text, const fast_stored_run *run);
+/* Rows as JSON; NULL if memory is missing or the store cannot be read. A row of a table is an
+ * object of its columns, without those of JSON; a run's row also has its tags. */
+json_t *fast__serve_row(fast_store_table table, const void *row);
+json_t *fast__serve_run_row(fast_server *server, const fast_stored_run *run);
 /* All rows of a run in a table, as an array. */
-fast_err fast__serve_rows(fast_server *server, fast_page *text, fast_store_table table,
-                          int64_t run);
-/* {"actors": [...], "spans": [...]}, the newest `max` of them. */
-fast_err fast__serve_span_rows(fast_server *server, fast_page *text, int64_t run, int64_t max);
+json_t *fast__serve_rows(fast_server *server, fast_store_table table, int64_t run);
+/* {"actors": [...], "spans": [...]}, the newest `max` spans. */
+json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max);
 
-/* Metrics of a run after the row *seq, at most `max`, by column, as one object; *seq becomes the
- * last one's, *count_out their number. */
+/* Append the metrics of a run after the row *seq, at most `max` rows, by column, as one object;
+ * *seq becomes the number of the last row, *count_out the number of rows. */
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
                                  int64_t *seq, int64_t *count_out);
 
 /* A new event stream in the server's list, of `size` bytes that begin with a serve_live; or NULL,
  * and the request was answered. */
-void *fast__live_new(fast_server *server, fast_request *request, size_t size,
-                     fast_stream_state (*next)(fast_stream *stream, fast_page *text));
+void *fast__live_new(fast_server *server, fast_http_request *request, size_t size,
+                     fast_http_stream_state (*next)(fast_http_stream *stream, fast_page *text));
 /* `event: name`, `id: id` unless that is NULL, and data, which has one line. */
 void fast__live_say(serve_live *live, fast_page *text, const char *name, const char *id,
                     const char *data);
@@ -106,7 +105,7 @@ void fast__live_tick(fast_server *server, int64_t now);
 
 /* Look after the runs that were started here, and after those that were told to stop. */
 void fast__launch_tick(fast_server *server, int64_t now);
-void fast__launch_fini(fast_server *server); /* forgets them; they go on */
+void fast__launch_fini(fast_server *server); /* forgets them; they continue */
 void fast__halt_tick(fast_server *server, int64_t now);
 void fast__halt_fini(fast_server *server);
 

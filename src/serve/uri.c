@@ -11,7 +11,7 @@
  */
 #include "serve/uri.h"
 
-#include "tensor/json.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

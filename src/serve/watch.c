@@ -31,8 +31,8 @@ typedef struct runs_live {
     int64_t newest;                  /* number of the newest run; -1 before the first look */
     int64_t total;                   /* runs of the store */
     watched runs[SERVE_RUNNING_MAX]; /* that are running */
-    int count;                       /* of them */
-    fast_page *rows;                 /* of the look that is under way */
+    int count;                       /* number of running runs */
+    json_t *rows;                    /* of the look that is under way; NULL: memory was missing */
 } runs_live;
 
 static watched *find(runs_live *l, int64_t run)
@@ -47,20 +47,21 @@ static watched *find(runs_live *l, int64_t run)
 static void put_row(runs_live *l, const fast_stored_run *run)
 {
     fast_page row = { .bytes = NULL };
+    json_t *object = fast__serve_run_row(l->live.server, run), *copy = json_incref(object);
     watched *known = find(l, run->id);
     const bool running = strcmp(run->status, "running") == 0;
     uint64_t hash;
 
-    fast__serve_run_row(l->live.server, &row, run);
+    fast__page_json(&row, &copy);
     if (row.failed) {
-        l->rows->failed = true;
+        fast__json_append(&l->rows, NULL);
+        json_decref(object);
         return;
     }
     hash = fast__hash(row.bytes, row.size, 0);
-    if (!known || known->hash != hash) {
-        fast__page_comma(l->rows);
-        fast__page_put(l->rows, row.bytes, row.size);
-    }
+    if (!known || known->hash != hash)
+        fast__json_append(&l->rows, json_incref(object));
+    json_decref(object);
     if (!known && running && l->count < SERVE_RUNNING_MAX) {
         known = &l->runs[l->count++];
         known->run = run->id;
@@ -100,25 +101,25 @@ static fast_err on_newest(void *ctx, const void *row)
 /* Those that were running and are no more: they are sent once again, and forgotten. */
 static void look_at_ended(runs_live *l)
 {
-    int kept = 0;
+    int left = 0;
 
     for (int i = 0; i < l->count; i++)
         if (!l->runs[i].running)
             (void)!fast_store_find(l->live.server->store, l->runs[i].run, on_running, l);
     for (int i = 0; i < l->count; i++)
         if (l->runs[i].running)
-            l->runs[kept++] = l->runs[i];
-    l->count = kept;
+            l->runs[left++] = l->runs[i];
+    l->count = left;
 }
 
-/* Read what may have changed into `rows`. */
-static fast_err look(runs_live *l, fast_page *rows)
+/* Read the rows that may have changed into l->rows. */
+static fast_err look(runs_live *l)
 {
     fast_store *store = l->live.server->store;
     int64_t newest = 0;
     fast_err err;
 
-    l->rows = rows;
+    l->rows = json_array();
     for (int i = 0; i < l->count; i++)
         l->runs[i].running = false;
     FAST_TRY(fast_store_list(
@@ -138,7 +139,23 @@ static fast_err look(runs_live *l, fast_page *rows)
     return FAST_OK;
 }
 
-static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
+/* Say l->rows, which are taken. */
+static void say_rows(runs_live *l, fast_page *text)
+{
+    fast_page piece = { .bytes = NULL };
+    json_t *object = json_object();
+
+    fast__json_set(&object, "runs", l->rows);
+    fast__json_set(&object, "total", json_integer(l->total));
+    fast__page_json(&piece, &object);
+    if (piece.failed)
+        text->failed = true;
+    else
+        fast__live_say(&l->live, text, "runs", NULL, piece.bytes);
+    fast__page_fini(&piece);
+}
+
+static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     runs_live *l = (runs_live *)stream;
     serve_live *live = &l->live;
@@ -149,23 +166,19 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
         fast__page_add(text, "retry: 2000\n\n");
     live->again = live->changes != live->server->changes && early;
     if (!early && (live->changes != live->server->changes || now - live->looked > SERVE_LOOK)) {
-        fast_page piece = { .bytes = NULL };
         const int64_t total = l->total;
-        size_t empty;
+        const fast_err err = look(l);
 
         live->changes = live->server->changes;
         live->looked = now;
-        fast__page_add(&piece, "{\"runs\":[");
-        empty = piece.size;
-        if (look(l, &piece) != FAST_OK || piece.failed) {
-            fast__page_fini(&piece);
+        if (err || !l->rows) {
+            json_decref(l->rows);
             return FAST_STREAM_END;
         }
-        if (piece.size > empty || total != l->total || !live->begun) {
-            fast__page_format(&piece, "],\"total\":%lld}", (long long)l->total);
-            fast__live_say(live, text, "runs", NULL, piece.bytes);
-        }
-        fast__page_fini(&piece);
+        if (json_array_size(l->rows) > 0 || total != l->total || !live->begun)
+            say_rows(l, text);
+        else
+            json_decref(l->rows);
     }
     live->begun = true;
     if (text->size == 0 && now - live->said > SERVE_HEARTBEAT) {
@@ -175,7 +188,7 @@ static fast_stream_state next_piece(fast_stream *stream, fast_page *text)
     return text->size > 0 ? FAST_STREAM_MORE : FAST_STREAM_IDLE;
 }
 
-void fast__serve_watch(fast_server *server, fast_request *request, int64_t id)
+void fast__serve_watch(fast_server *server, fast_http_request *request, int64_t id)
 {
     runs_live *l = fast__live_new(server, request, sizeof *l, next_piece);
 

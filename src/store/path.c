@@ -19,7 +19,7 @@ fast_err fast_store_path(const char *path, char *out, size_t size)
     int length;
 
     if (path && (strcmp(path, "none") == 0 || strcmp(path, "no") == 0))
-        return fast__fail(FAST_EINVAL, "'%s' keeps no runs: give the path of a store", path);
+        return fast__fail(FAST_EINVAL, "'%s' means no store: give the path of one", path);
     if (path && *path && strcmp(path, "auto") != 0)
         length = snprintf(text, sizeof text, "%s", path);
     else if (data && *data == '/')

@@ -100,10 +100,10 @@ fast_err fast__store_schema(fast_store *store)
         return FAST_OK;
     if (!store->write)
         return version == 0
-                   ? fast__fail(FAST_ENOENT, "no runs are kept in \"%s\" yet", store->path)
+                   ? fast__fail(FAST_ENOENT, "no runs are stored in \"%s\" yet", store->path)
                    : fast__fail(FAST_EFORMAT,
                                 "\"%s\" is of an older fast (store version %lld); a run that is "
-                                "kept in it brings it up to date",
+                                "stored in it brings it up to date",
                                 store->path, (long long)version);
     FAST_TRY(fast__store_run(store, "BEGIN IMMEDIATE"));
     const fast_err err = migrate(store);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "store/tables.h"
+#include "store/store_columns.h"
 
 #include <sqlite3.h>
 
@@ -16,8 +16,8 @@ struct fast_store {
     char *path;                               /* of the file, for messages */
     bool write;                               /* opened for writing */
     sqlite3_stmt *puts[FAST_STORE_TABLES];    /* insert or replace a row; made when first used */
-    sqlite3_stmt *selects[FAST_STORE_TABLES]; /* rows of a run after a number; likewise */
-    sqlite3_stmt *update;                     /* of a run; likewise */
+    sqlite3_stmt *selects[FAST_STORE_TABLES]; /* rows of a run after a number; NULL until needed */
+    sqlite3_stmt *update;                     /* of a run's row; NULL until needed */
     char *scratch;                            /* FAST_STORE_SQL_MAX bytes for SQL and texts */
 };
 
@@ -27,7 +27,7 @@ fast_err fast__store_fail(const fast_store *store, int code);
 /* Run statements without values and results. */
 fast_err fast__store_run(fast_store *store, const char *sql);
 /* Prepare a statement; *out stays NULL on failure. */
-fast_err fast__store_prepare(fast_store *store, const char *sql, bool keep, sqlite3_stmt **out);
+fast_err fast__store_prepare(fast_store *store, const char *sql, bool lasting, sqlite3_stmt **out);
 /* One whole number that a statement gives. */
 fast_err fast__store_number(fast_store *store, const char *sql, int64_t *out);
 
@@ -57,7 +57,7 @@ fast_err fast__store_owner_mark(fast_store *store);
 enum { FAST_STORE_VALUES_MAX = 64 };
 typedef struct fast_store_sql {
     char *text;                            /* FAST_STORE_SQL_MAX bytes */
-    size_t used;                           /* of them */
+    size_t used;                           /* bytes in use */
     char *values[FAST_STORE_VALUES_MAX];   /* texts, owned; NULL where it is a number */
     double numbers[FAST_STORE_VALUES_MAX]; /* where values[i] is NULL */
     int count;                             /* of values */

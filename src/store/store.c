@@ -60,11 +60,11 @@ fast_err fast__store_run(fast_store *store, const char *sql)
     return code == SQLITE_OK ? FAST_OK : fast__store_fail(store, code);
 }
 
-fast_err fast__store_prepare(fast_store *store, const char *sql, bool keep, sqlite3_stmt **out)
+fast_err fast__store_prepare(fast_store *store, const char *sql, bool lasting, sqlite3_stmt **out)
 {
     sqlite3_stmt *stmt = NULL;
-    const int code =
-        sqlite3_prepare_v3(store->db, sql, -1, keep ? SQLITE_PREPARE_PERSISTENT : 0, &stmt, NULL);
+    const int code = sqlite3_prepare_v3(store->db, sql, -1, lasting ? SQLITE_PREPARE_PERSISTENT : 0,
+                                        &stmt, NULL);
     if (code != SQLITE_OK)
         return fast__store_fail(store, code);
     *out = stmt;
@@ -120,7 +120,7 @@ fast_err fast__store_bind(fast_store *store, sqlite3_stmt *stmt, int n, const fa
     return code == SQLITE_OK ? FAST_OK : fast__store_fail(store, code);
 }
 
-/* What must hold before SQLite looks at a path: a pipe would make it wait. */
+/* Check a path before SQLite opens it: a pipe would make it wait. */
 static fast_err check_path(const char *path, bool write)
 {
     struct stat info;

@@ -5,8 +5,8 @@
 #include "fast/store.h"
 
 /*
- * The store's writing side, for the one who keeps a run (run/keep.c). It knows tables and rows, and
- * nothing of what a run is. fast/store.h has the reading side and the rows.
+ * The store's writing side, for the store writer of a run (run/keep.c). It knows tables and rows,
+ * and nothing of what a run is. fast/store.h has the reading side and the rows.
  *
  *   tables.c   the columns of every table         schema.c   versions and migrations
  *   store.c    open, prepared statements, writing  owner.c   is the process of a run still there
@@ -19,7 +19,7 @@ enum {
     FAST_STORE_JSON_MAX = 1024 * 1024 /* bytes of a JSON text; longer ones are left out */
 };
 
-/* A row of a table without values: everything is none. */
+/* Set a row of a table to no values: -1, NAN and NULL. */
 void fast__store_row_init(fast_store_table table, void *row);
 
 /* How long a call may wait for another process's transaction; 5000 ms unless told. */

@@ -7,17 +7,17 @@
  *             "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
  *     8 + n  the bytes of the tensors; offsets count from here
  *
- * The header is gone over twice with the same code: once to check its grammar and to measure what
- * it holds, once to store it in memory of just that size. A tensor takes at least 48 bytes of
- * header and 112 bytes of memory, so the memory is at most a small multiple of the file. Then they
- * are sorted by offset, which must leave neither holes nor overlaps, and by name, which finds
- * duplicates and serves the look-up. Cost: n log n in the number of tensors.
+ * The header is read twice with the same code: once to check its grammar and to measure its
+ * contents, once to store them in memory of just that size. A tensor takes at least 48 bytes of
+ * header and 112 bytes of memory, so the memory is at most a small multiple of the file. Then the
+ * tensors are sorted by offset, which must leave neither holes nor overlaps, and by name, which
+ * finds duplicates and serves the look-up. Cost: n log n in the number of tensors.
  */
 #include "tensor/safetensors.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
-#include "tensor/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +26,17 @@
 #error "safetensors are read and written as they are in memory: little-endian hosts only"
 #endif
 
-enum { HEADER_SIZE_MAX = 100000000 };
+enum {
+    HEADER_SIZE_MAX = 100000000, /* bytes */
+    ENTRY_SIZE_MAX = 65536       /* bytes of one tensor's entry, white space included */
+};
 
 /* Files are read whole; larger ones than any memory are refused by name. */
 static const size_t FILE_SIZE_MAX = (size_t)1 << 40;
 
 typedef struct meta_pair {
     const char *key;   /* in `text` of its file */
-    const char *value; /* likewise */
+    const char *value; /* in `text` of its file */
 } meta_pair;
 
 struct fast_tensors {
@@ -42,176 +45,198 @@ struct fast_tensors {
     int64_t data_size;         /* bytes from there to the end */
 
     fast_tensor *tensors;       /* sorted by offset */
-    int64_t count;              /* of them */
-    const fast_tensor **sorted; /* the same, sorted by name */
+    int64_t count;              /* number of tensors */
+    const fast_tensor **sorted; /* the tensors sorted by name */
     meta_pair *meta;            /* sorted by key */
-    int64_t meta_count;         /* of them */
+    int64_t meta_count;         /* number of pairs */
     char *text;                 /* all names, keys and values, each with its NUL */
-    int64_t text_size;          /* of it */
+    int64_t text_size;          /* bytes of text */
 };
 
-/* The header. While `tensors` is NULL it is only measured: the counts and text_size grow. */
+/*
+ * The header is read member by member: jansson gets one name, one text or one tensor's entry at a
+ * time, never a tree of the whole, so memory stays bounded whatever the header holds. While
+ * `tensors` is NULL the header is only measured: the counts and text_size grow.
+ */
+typedef struct header_reader {
+    const char *where; /* name of the file, for errors */
+    const char *text;  /* the header */
+    const char *at;    /* the byte that is read next */
+    const char *end;   /* behind the last one */
+} header_reader;
 
-static fast_err read_text(fast_tensors *t, fast_json *json, const char **out)
+static fast_err fail(const header_reader *r, const char *why)
+{
+    return fast__fail(FAST_EFORMAT, "%s: %s, at byte %lld of the header", r->where, why,
+                      (long long)(r->at - r->text));
+}
+
+/* Step over white space; true if `c` follows, which is stepped over too. */
+static bool skip(header_reader *r, char c)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
+        r->at++;
+    if (r->at == r->end || *r->at != c)
+        return false;
+    r->at++;
+    return true;
+}
+
+static fast_err expect(header_reader *r, char c)
+{
+    char why[16] = "expected 'c'";
+
+    why[10] = c;
+    return skip(r, c) ? FAST_OK : fail(r, why);
+}
+
+/* Read the value that starts with `first`, of at most `size_max` bytes. */
+static fast_err read_value(header_reader *r, char first, size_t size_max, json_t **out)
+{
+    size_t size, used;
+
+    FAST_TRY(expect(r, first));
+    r->at--;
+    size = (size_t)(r->end - r->at);
+    FAST_TRY(fast__json_read_first(r->where, r->at, size < size_max ? size : size_max, &used, out));
+    r->at += used;
+    return FAST_OK;
+}
+
+/* Step to the next member of an object whose brace was read; *more_out is false at its end. */
+static fast_err next_member(header_reader *r, bool first, bool *more_out)
+{
+    *more_out = !skip(r, '}');
+    return *more_out && !first ? expect(r, ',') : FAST_OK;
+}
+
+/* Read a text. *out points into t->text, or is NULL while that is measured; *is_meta_out, which may
+ * be NULL, tells the name of the metadata. */
+static fast_err read_text(fast_tensors *t, header_reader *r, const char **out, bool *is_meta_out)
 {
     char *to = t->text ? t->text + t->text_size : NULL;
-    size_t size;
-    FAST_TRY(fast__json_string(json, to, &size));
+    json_t *value;
+
+    FAST_TRY(read_value(r, '"', HEADER_SIZE_MAX, &value));
+    const size_t size = json_string_length(value) + 1;
+    if (to)
+        memcpy(to, json_string_value(value), size);
+    if (is_meta_out)
+        *is_meta_out = strcmp(json_string_value(value), "__metadata__") == 0;
+    json_decref(value);
     t->text_size += (int64_t)size;
     *out = to;
     return FAST_OK;
 }
 
-static fast_err read_meta(fast_tensors *t, fast_json *json)
+static fast_err read_meta(fast_tensors *t, header_reader *r)
 {
     bool more;
-    FAST_TRY(fast__json_expect(json, '{'));
+
+    FAST_TRY(expect(r, '{'));
     for (bool first = true;; first = false) {
-        FAST_TRY(fast__json_next(json, '}', first, &more));
+        meta_pair pair;
+
+        FAST_TRY(next_member(r, first, &more));
         if (!more)
             return FAST_OK;
-        meta_pair pair;
-        FAST_TRY(read_text(t, json, &pair.key));
-        FAST_TRY(fast__json_expect(json, ':'));
-        FAST_TRY(read_text(t, json, &pair.value));
+        FAST_TRY(read_text(t, r, &pair.key, NULL));
+        FAST_TRY(expect(r, ':'));
+        FAST_TRY(read_text(t, r, &pair.value, NULL));
         if (t->meta)
             t->meta[t->meta_count] = pair;
         t->meta_count++;
     }
 }
 
-/* A string of a tensor's own entry: a word of the format, so a short one. */
-static fast_err read_word(fast_json *json, char word[16])
+/* Whole numbers of 0 and above from an array of at most `max`; false if it is anything else. */
+static bool read_counts(const json_t *array, int max, int64_t *counts, int *count_out)
 {
-    fast_json start = *json;
-    size_t size;
-    FAST_TRY(fast__json_string(json, NULL, &size));
-    if (size > 16)
-        return fast__json_fail(&start, "expected dtype, shape or data_offsets, or a type");
-    return fast__json_string(&start, word, &size);
+    const size_t count = json_array_size(array);
+
+    if (!json_is_array(array) || count > (size_t)max)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(array, i);
+
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return false;
+        counts[i] = json_integer_value(value);
+    }
+    *count_out = (int)count;
+    return true;
 }
 
-static fast_err read_shape(fast_json *json, fast_tensor *tensor)
+/* Take an entry {"dtype", "shape", "data_offsets"}; returns why it is wrong, or NULL. */
+static const char *take_entry(const fast_tensors *t, const json_t *entry, fast_tensor *tensor)
 {
-    bool more;
+    const json_t *dtype = json_object_get(entry, "dtype");
+    int64_t offsets[2] = { 0, 0 }, size;
+    int offset_count = 0;
+
+    if (json_object_size(entry) != 3)
+        return "expected dtype, shape and data_offsets, each once";
+    if (!json_is_string(dtype) || !fast__dtype_find(json_string_value(dtype), &tensor->dtype))
+        return "this type of element is not known";
+    if (!read_counts(json_object_get(entry, "shape"), FAST_TENSOR_RANK_MAX, tensor->shape,
+                     &tensor->rank))
+        return "expected a shape of at most 8 whole numbers";
+    if (!read_counts(json_object_get(entry, "data_offsets"), 2, offsets, &offset_count) ||
+        offset_count != 2 || offsets[0] > offsets[1] || offsets[1] > t->data_size)
+        return "data_offsets are not inside the file";
     tensor->count = 1;
-    FAST_TRY(fast__json_expect(json, '['));
-    for (bool first = true;; first = false) {
-        FAST_TRY(fast__json_next(json, ']', first, &more));
-        if (!more)
-            return FAST_OK;
-        if (tensor->rank == FAST_TENSOR_RANK_MAX)
-            return fast__json_fail(json, "more than 8 dimensions");
-        int64_t *length = &tensor->shape[tensor->rank++];
-        FAST_TRY(fast__json_count(json, length));
-        if (!fast__mul_size(tensor->count, *length, &tensor->count))
-            return fast__json_fail(json, "the shape has too many elements");
-    }
-}
-
-static fast_err read_offsets(const fast_tensors *t, fast_json *json, int64_t *begin_out,
-                             int64_t *end_out)
-{
-    int64_t begin, end;
-    FAST_TRY(fast__json_expect(json, '['));
-    FAST_TRY(fast__json_count(json, &begin));
-    FAST_TRY(fast__json_expect(json, ','));
-    FAST_TRY(fast__json_count(json, &end));
-    FAST_TRY(fast__json_expect(json, ']'));
-    if (begin > end || end > t->data_size)
-        return fast__json_fail(json, "data_offsets are not inside the file");
-    *begin_out = begin;
-    *end_out = end;
-    return FAST_OK;
-}
-
-/* {"dtype", "shape", "data_offsets"}, in any order, each once, and nothing else. */
-static fast_err read_tensor(const fast_tensors *t, fast_json *json, fast_tensor *tensor)
-{
-    bool has_dtype = false, has_shape = false, has_offsets = false, more;
-    int64_t begin = 0, end = 0, size;
-    char word[16];
-    FAST_TRY(fast__json_expect(json, '{'));
-    for (bool first = true;; first = false) {
-        FAST_TRY(fast__json_next(json, '}', first, &more));
-        if (!more)
-            break;
-        FAST_TRY(read_word(json, word));
-        FAST_TRY(fast__json_expect(json, ':'));
-        if (strcmp(word, "dtype") == 0 && !has_dtype) {
-            FAST_TRY(read_word(json, word));
-            if (!fast__dtype_find(word, &tensor->dtype))
-                return fast__json_fail(json, "this type of element is not known");
-            has_dtype = true;
-        } else if (strcmp(word, "shape") == 0 && !has_shape) {
-            FAST_TRY(read_shape(json, tensor));
-            has_shape = true;
-        } else if (strcmp(word, "data_offsets") == 0 && !has_offsets) {
-            FAST_TRY(read_offsets(t, json, &begin, &end));
-            has_offsets = true;
-        } else {
-            return fast__json_fail(json, "expected dtype, shape and data_offsets, each once");
-        }
-    }
-    if (!has_dtype || !has_shape || !has_offsets)
-        return fast__json_fail(json, "a tensor needs dtype, shape and data_offsets");
+    for (int i = 0; i < tensor->rank; i++)
+        if (!fast__mul_size(tensor->count, tensor->shape[i], &tensor->count))
+            return "the shape has too many elements";
     if (!fast__mul_size(tensor->count, (int64_t)fast__dtype_size(tensor->dtype), &size) ||
-        size != end - begin)
-        return fast__json_fail(json, "shape and data_offsets disagree about the size");
-    tensor->data = t->data + begin;
-    return FAST_OK;
+        size != offsets[1] - offsets[0])
+        return "shape and data_offsets disagree about the size";
+    tensor->data = t->data + offsets[0];
+    return NULL;
 }
 
-/* The name of an entry; *is_meta_out tells the metadata from a tensor. */
-static fast_err read_name(fast_tensors *t, fast_json *json, const char **name_out,
-                          bool *is_meta_out)
+static fast_err read_tensor(const fast_tensors *t, header_reader *r, fast_tensor *tensor)
 {
-    fast_json start = *json;
-    const int64_t before = t->text_size;
-    FAST_TRY(read_text(t, json, name_out));
+    json_t *entry;
 
-    /* While measuring there is no text to look at, and escapes can spell any letter. */
-    char name[sizeof "__metadata__"];
-    size_t size = (size_t)(t->text_size - before);
-    *is_meta_out = false;
-    if (size == sizeof name) {
-        FAST_TRY(fast__json_string(&start, name, &size));
-        *is_meta_out = strcmp(name, "__metadata__") == 0;
-    }
-    return FAST_OK;
+    FAST_TRY(read_value(r, '{', ENTRY_SIZE_MAX, &entry));
+    const char *why = take_entry(t, entry, tensor);
+    json_decref(entry);
+    return why ? fail(r, why) : FAST_OK;
 }
 
-static fast_err read_header(fast_tensors *t, fast_json json)
+static fast_err read_header(fast_tensors *t, header_reader r)
 {
     bool more, seen_meta = false;
+
     t->count = t->meta_count = t->text_size = 0;
-    if (json.at == json.end || *json.at != '{')
-        return fast__json_fail(&json, "the header does not begin with '{'");
-    json.at++;
+    if (r.at == r.end || *r.at != '{')
+        return fail(&r, "the header does not begin with '{'");
+    r.at++;
     for (bool first = true;; first = false) {
-        FAST_TRY(fast__json_next(&json, '}', first, &more));
-        if (!more)
-            break;
         fast_tensor tensor = { 0 };
         bool is_meta;
-        FAST_TRY(read_name(t, &json, &tensor.name, &is_meta));
-        FAST_TRY(fast__json_expect(&json, ':'));
+
+        FAST_TRY(next_member(&r, first, &more));
+        if (!more)
+            break;
+        FAST_TRY(read_text(t, &r, &tensor.name, &is_meta));
+        FAST_TRY(expect(&r, ':'));
         if (is_meta) {
             if (seen_meta)
-                return fast__json_fail(&json, "a second __metadata__");
+                return fail(&r, "a second __metadata__");
             seen_meta = true;
-            FAST_TRY(read_meta(t, &json));
+            FAST_TRY(read_meta(t, &r));
             continue;
         }
-        FAST_TRY(read_tensor(t, &json, &tensor));
+        FAST_TRY(read_tensor(t, &r, &tensor));
         if (t->tensors)
             t->tensors[t->count] = tensor;
         t->count++;
     }
-    for (; json.at < json.end; json.at++) {
-        if (*json.at != ' ')
-            return fast__json_fail(&json, "only spaces may follow the header");
-    }
+    for (; r.at < r.end; r.at++)
+        if (*r.at != ' ')
+            return fail(&r, "only spaces may follow the header");
     return FAST_OK;
 }
 
@@ -276,14 +301,14 @@ static fast_err check_order(fast_tensors *t, const char *where)
     return FAST_OK;
 }
 
-static fast_err store_header(fast_tensors *t, const fast_json *json)
+static fast_err store_header(fast_tensors *t, const header_reader *r)
 {
     FAST_TRY(fast__alloc("tensor names", t->text_size, 1, &t->text));
     FAST_TRY(fast__alloc("tensors", t->count, sizeof *t->tensors, &t->tensors));
     FAST_TRY(fast__alloc("tensor index", t->count, sizeof *t->sorted, &t->sorted));
     FAST_TRY(fast__alloc("tensor metadata", t->meta_count, sizeof *t->meta, &t->meta));
-    FAST_TRY(read_header(t, *json));
-    return check_order(t, json->where);
+    FAST_TRY(read_header(t, *r));
+    return check_order(t, r->where);
 }
 
 static fast_err tensors_new(const char *where, const unsigned char *bytes, size_t size,
@@ -303,12 +328,12 @@ static fast_err tensors_new(const char *where, const unsigned char *bytes, size_
     fast_tensors *t;
     FAST_TRY(fast__alloc("tensors", 1, sizeof *t, &t));
     const char *text = (const char *)bytes + sizeof header_size;
-    const fast_json json = { where, text, text, text + header_size };
+    const header_reader reader = { where, text, text, text + header_size };
     t->data = bytes + sizeof header_size + header_size;
     t->data_size = (int64_t)(size - sizeof header_size - header_size);
-    fast_err err = read_header(t, json);
+    fast_err err = read_header(t, reader);
     if (!err)
-        err = store_header(t, &json);
+        err = store_header(t, &reader);
     if (err) {
         fast__tensors_close(t);
         return err;

@@ -2,132 +2,107 @@
 /*
  * Writing safetensors (safetensors.c has the format), whole or not at all.
  *
- * The header is made twice with the same code: once to learn its size, which stands before it, once
- * into the file. Spaces pad it to a multiple of 8, so that tensors of one element type are aligned
- * for whoever maps the file. The same tensors give the same bytes. Cost: one pass over the data.
+ * Spaces pad the header to a multiple of 8, so that tensors of one element type are aligned for a
+ * program that maps the file. The same tensors give the same bytes. Cost: one pass over the data.
  */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
-#include "tensor/json.h"
 #include "tensor/safetensors.h"
 
-#include <stdio.h>
 #include <string.h>
 
-/* What is written, and how far it got. */
+/* A file to be written. */
 typedef struct tensors_writer {
     const fast_tensor *tensors; /* in the order of the file */
-    int64_t count;              /* of them */
-    const char *const *meta;    /* key, value, ..., NULL; or NULL */
-    void *stream;               /* NULL: measure only */
-    uint64_t size;              /* bytes of header so far */
+    int64_t count;              /* number of tensors */
+    char *header;               /* padded with spaces */
+    uint64_t header_size;       /* bytes of the header, a multiple of 8 */
 } tensors_writer;
 
-static fast_err put(tensors_writer *w, const char *bytes, size_t size)
+/* FAST_EINVAL if a name or a value is not UTF-8: a replaced one would be another name. */
+static fast_err check_text(const char *text)
 {
-    w->size += size;
-    return w->stream ? fast__file_put(w->stream, bytes, size) : FAST_OK;
+    if (fast_text_utf8(text, NULL, 0) != strlen(text))
+        return fast__fail(FAST_EINVAL, "\"%.64s\" is not UTF-8; it cannot be saved", text);
+    return FAST_OK;
 }
 
-static fast_err put_text(tensors_writer *w, const char *text)
+static json_t *entry_of(const fast_tensor *tensor, int64_t begin, int64_t size)
 {
-    return put(w, text, strlen(text));
+    json_t *entry = json_object(), *shape = json_array(), *offsets = json_array();
+
+    for (int i = 0; i < tensor->rank; i++)
+        fast__json_append(&shape, json_integer(tensor->shape[i]));
+    fast__json_append(&offsets, json_integer(begin));
+    fast__json_append(&offsets, json_integer(begin + size));
+    fast__json_set(&entry, "dtype", json_string(fast__dtype_name(tensor->dtype)));
+    fast__json_set(&entry, "shape", shape);
+    fast__json_set(&entry, "data_offsets", offsets);
+    return entry;
 }
 
-static fast_err put_count(tensors_writer *w, int64_t count)
+static fast_err make_tree(const tensors_writer *w, const char *const *meta, json_t **tree)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)count);
-    return put_text(w, text);
-}
-
-static fast_err put_string(tensors_writer *w, const char *text)
-{
-    FAST_TRY(put(w, "\"", 1));
-    for (const char *c = text; *c;) {
-        const int length = fast__utf8_length(c, strlen(c));
-        if (length == 0)
-            return fast__fail(FAST_EINVAL, "\"%.64s\" is not UTF-8; it cannot be saved", text);
-        if (*c == '"' || *c == '\\') {
-            const char escape[2] = { '\\', *c };
-            FAST_TRY(put(w, escape, 2));
-        } else if ((unsigned char)*c < ' ') {
-            char escape[8];
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*c);
-            FAST_TRY(put_text(w, escape));
-        } else {
-            FAST_TRY(put(w, c, (size_t)length));
-        }
-        c += length;
-    }
-    return put(w, "\"", 1);
-}
-
-static fast_err put_tensor(tensors_writer *w, const fast_tensor *tensor, int64_t begin,
-                           int64_t size)
-{
-    FAST_TRY(put_string(w, tensor->name));
-    FAST_TRY(put_text(w, ":{\"dtype\":\""));
-    FAST_TRY(put_text(w, fast__dtype_name(tensor->dtype)));
-    FAST_TRY(put_text(w, "\",\"shape\":["));
-    for (int i = 0; i < tensor->rank; i++) {
-        FAST_TRY(put_text(w, i ? "," : ""));
-        FAST_TRY(put_count(w, tensor->shape[i]));
-    }
-    FAST_TRY(put_text(w, "],\"data_offsets\":["));
-    FAST_TRY(put_count(w, begin));
-    FAST_TRY(put_text(w, ","));
-    FAST_TRY(put_count(w, begin + size));
-    return put_text(w, "]}");
-}
-
-static fast_err put_meta(tensors_writer *w)
-{
-    FAST_TRY(put_text(w, "\"__metadata__\":{"));
-    for (const char *const *pair = w->meta; *pair; pair += 2) {
-        FAST_ASSERT(pair[1] != NULL);
-        FAST_TRY(put_text(w, pair == w->meta ? "" : ","));
-        FAST_TRY(put_string(w, pair[0]));
-        FAST_TRY(put_text(w, ":"));
-        FAST_TRY(put_string(w, pair[1]));
-    }
-    return put_text(w, "}");
-}
-
-static fast_err put_header(tensors_writer *w)
-{
-    const bool has_meta = w->meta && w->meta[0];
-    w->size = 0;
-    FAST_TRY(put_text(w, "{"));
-    if (has_meta)
-        FAST_TRY(put_meta(w));
+    json_t *pairs = json_object();
+    fast_err err = FAST_OK;
     int64_t begin = 0;
-    for (int64_t i = 0; i < w->count; i++) {
+
+    for (const char *const *pair = meta; !err && pair && *pair; pair += 2) {
+        FAST_ASSERT(pair[1] != NULL);
+        err = check_text(pair[0]);
+        if (!err)
+            err = check_text(pair[1]);
+        if (!err)
+            fast__json_set(&pairs, pair[0], json_string(pair[1]));
+    }
+    if (meta && meta[0])
+        fast__json_set(tree, "__metadata__", pairs);
+    else
+        json_decref(pairs);
+    for (int64_t i = 0; !err && i < w->count; i++) {
         const int64_t size = (int64_t)fast__tensor_size(&w->tensors[i]);
-        FAST_TRY(put_text(w, i || has_meta ? "," : ""));
-        FAST_TRY(put_tensor(w, &w->tensors[i], begin, size));
+
+        err = check_text(w->tensors[i].name);
+        if (!err)
+            fast__json_set(tree, w->tensors[i].name, entry_of(&w->tensors[i], begin, size));
         begin += size;
     }
-    FAST_TRY(put_text(w, "}"));
-    while (w->size % 8 != 0)
-        FAST_TRY(put_text(w, " "));
-    return FAST_OK;
+    return err;
+}
+
+static fast_err make_header(tensors_writer *w, const char *const *meta)
+{
+    json_t *tree = json_object();
+    fast_err err = make_tree(w, meta, &tree);
+
+    if (!err) {
+        const size_t size = tree ? json_dumpb(tree, NULL, 0, JSON_COMPACT) : 0;
+
+        w->header_size = (size + 7) / 8 * 8;
+        err = size > 0 ? fast__alloc("header", (int64_t)w->header_size, 1, &w->header)
+                       : fast__fail(FAST_ENOMEM, "no memory for a header of safetensors");
+        if (!err) {
+            memset(w->header, ' ', w->header_size);
+            json_dumpb(tree, w->header, size, JSON_COMPACT);
+        }
+    }
+    json_decref(tree);
+    return err;
 }
 
 static fast_err write_file(void *ctx, void *stream)
 {
-    tensors_writer *w = ctx;
-    const uint64_t header_size = w->size;
-    FAST_TRY(fast__file_put(stream, &header_size, sizeof header_size));
-    w->stream = stream;
-    FAST_TRY(put_header(w));
-    FAST_ASSERT(w->size == header_size);
+    const tensors_writer *w = ctx;
+
+    FAST_TRY(fast__file_put(stream, &w->header_size, sizeof w->header_size));
+    FAST_TRY(fast__file_put(stream, w->header, w->header_size));
     for (int64_t i = 0; i < w->count; i++)
         FAST_TRY(fast__file_put(stream, w->tensors[i].data, fast__tensor_size(&w->tensors[i])));
     return FAST_OK;
 }
 
-/* What a reader would refuse is not written. */
+/* Refuse a tensor that a reader would refuse; add its bytes to *total. */
 static fast_err check_tensor(const fast_tensor *tensor, int64_t *total)
 {
     FAST_ASSERT(tensor->name != NULL);
@@ -157,7 +132,10 @@ fast_err fast__tensors_save(const char *path, const fast_tensor *tensors, int64_
                 return fast__fail(FAST_EINVAL, "two tensors are named \"%s\"", tensors[i].name);
         }
     }
-    tensors_writer writer = { tensors, count, meta, NULL, 0 };
-    FAST_TRY(put_header(&writer));
-    return fast__file_replace(path, write_file, &writer);
+    tensors_writer writer = { tensors, count, NULL, 0 };
+    fast_err err = make_header(&writer, meta);
+    if (!err)
+        err = fast__file_replace(path, write_file, &writer);
+    fast__free(writer.header);
+    return err;
 }

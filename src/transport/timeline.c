@@ -28,7 +28,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "tensor/json.h"
+#include "base/utf8.h"
 #include "transport/transport.h"
 
 #include <inttypes.h>

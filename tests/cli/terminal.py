@@ -82,6 +82,6 @@ def main():
         check(f"no colours with {env}", code == 0 and not re.search(r"\033\[[0-9;]*m", text))
     code, text, _ = run(fast, 100, JOB + ["--steps", "100000000"], interrupt=True, TERM="xterm")
     check(f"exit code {code} after Ctrl-C:\n{text}", code == 75)
-    check(f"how to go on:\n{text}", "go on with: fast train" in text)
+    check(f"how to go on:\n{text}", "continue with: fast train" in text)
 
 main()

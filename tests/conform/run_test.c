@@ -5,6 +5,7 @@
  * reason, before anything is written. Method: small models on small data, compared by
  * params_hash, by the running means and by the last evaluation.
  */
+#include "fast/lab.h"
 #include "fast/run.h"
 
 #include <math.h>

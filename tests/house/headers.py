@@ -28,7 +28,7 @@ headers = glob.glob(os.path.join(root, "src", "**", "*.h"), recursive=True)
 public = glob.glob(os.path.join(root, "include", "fast", "*.h"))
 # Headers of ours that need a library's, which may be missing.
 for needed, part in (("mpi.h", "/transport/mpi/"), ("sqlite3.h", "/store/sql.h"),
-                     ("microhttpd.h", "/serve/request.h")):
+                     ("microhttpd.h", "/serve/serve_request.h")):
     if not any(os.path.exists(os.path.join(folder, needed)) for folder in folders):
         headers = [header for header in headers if part not in header]
 assert len(headers) > 10 and len(public) >= 3

@@ -17,7 +17,7 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "run/simulate.h"
+#include "lab/simulate.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

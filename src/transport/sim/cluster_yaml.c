@@ -32,7 +32,7 @@
 #include "transport/sim/cluster.h"
 
 #include "base/memory.h"
-#include "tensor/json.h"
+#include "base/utf8.h"
 #include "transport/sim/fault.h"
 
 #include <stdio.h>

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast bench`: how fast is this machine?
+ *
+ * Alone it trains the canonical workload, lenet with batch 64, for a few hundred steps and prints
+ * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
+ * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
+ * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
+ * the simulator; `fast bench allreduce` and `fast bench codec` are in files of their own.
+ */
+#include "busy.h"
+#include "cli_json.h"
+#include "cli_tables.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One command line, read. */
+typedef struct bench_line {
+    cli_list options; /* for the library */
+    bool json;        /* print objects */
+    const char *kind; /* fast bench KIND; NULL: the canonical workload */
+    bool model;       /* a model was named */
+} bench_line;
+
+static const char *const kinds[] = { "engine", "allreduce", "codec", "sim" };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const char *bench_name_at(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    return kinds[i];
+}
+
+/* The kind of that name, or a usage error that names the nearest, or all. */
+static int set_kind(bench_line *line, const char *name)
+{
+    const char *nearest = fast_text_nearest(name, bench_name_at, NULL, KINDS);
+
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(name, kinds[i]) == 0) {
+            line->kind = kinds[i];
+            return CLI_DONE;
+        }
+    if (nearest)
+        return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
+    return cli_fail(CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce, codec and sim",
+                    name);
+}
+
+static int set(void *ctx, const fast_option *option, const char *value)
+{
+    bench_line *line = ctx;
+
+    if (!option)
+        return set_kind(line, value);
+    if (strcmp(option->name, "json") == 0) {
+        line->json = strcmp(value, "no") != 0;
+        return CLI_DONE;
+    }
+    line->model |= strcmp(option->name, "model") == 0;
+    return cli_list_add(&line->options, option->name, value);
+}
+
+/* How measurements are shown. */
+typedef struct bench_show {
+    bool json;     /* print objects */
+    bool head;     /* the head of the table was printed */
+    cli_busy busy; /* a sign of life between two rows */
+} bench_show;
+
+static void show_measure(void *ctx, const fast_measure *measure)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (!show->json) {
+        if (!show->head)
+            printf("%-12s %-16s %-36s %12s %10s %8s\n", "model", "layer", "method", "samples/s",
+                   "GFLOP/s", "of bound");
+        show->head = true;
+        printf("%-12s %-16s %-36s %12.0f %10.1f %7.0f%%\n", measure->model,
+               measure->layer ? measure->layer : "(all)", measure->method ? measure->method : "",
+               measure->samples_per_s, measure->gflops, 100 * measure->bound_fraction);
+    } else {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "model", measure->model);
+        cli_json_text(&json, "layer", measure->layer);
+        cli_json_text(&json, "method", measure->method);
+        cli_json_real(&json, "samples_per_s", measure->samples_per_s);
+        cli_json_real(&json, "gflops", measure->gflops);
+        cli_json_real(&json, "bound_fraction", measure->bound_fraction);
+        cli_json_end(&json);
+    }
+    fflush(stdout);
+}
+
+static void show_sim(void *ctx, const fast_sim_measure *measure)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (!show->json) {
+        if (!show->head)
+            printf("%-12s %8s %12s %14s %10s %14s\n", "program", "actors", "events", "events/s",
+                   "seconds", "virtual ms");
+        show->head = true;
+        printf("%-12s %8lld %12lld %14.0f %10.3f %14.3f\n", measure->program,
+               (long long)measure->actors, (long long)measure->events, measure->events_per_s,
+               measure->time_s, 1e3 * measure->virtual_time_s);
+    } else {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "program", measure->program);
+        cli_json_int(&json, "actors", measure->actors);
+        cli_json_int(&json, "events", measure->events);
+        cli_json_real(&json, "events_per_s", measure->events_per_s);
+        cli_json_real(&json, "time_s", measure->time_s);
+        cli_json_real(&json, "virtual_time_s", measure->virtual_time_s);
+        cli_json_end(&json);
+    }
+    fflush(stdout);
+}
+
+/* The columns of the usual benchmarks of MPI, and the prediction of the model behind `auto`. */
+static void allreduce_line(const fast_allreduce_measure *measure)
+{
+    printf("%-9s %-20s %7" PRId64 " %12" PRId64 " %12.2f %10.3f", measure->transport,
+           measure->algorithm, measure->workers, measure->bytes, 1e6 * measure->seconds,
+           measure->gb_per_s);
+    if (isfinite(measure->predicted_s))
+        printf(" %12.2f\n", 1e6 * measure->predicted_s);
+    else
+        printf(" %12s\n", "-");
+}
+
+static void show_allreduce(void *ctx, const fast_allreduce_measure *measure)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (show->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "transport", measure->transport);
+        cli_json_text(&json, "algorithm", measure->algorithm);
+        cli_json_int(&json, "workers", measure->workers);
+        cli_json_int(&json, "bytes", measure->bytes);
+        cli_json_real(&json, "us", 1e6 * measure->seconds);
+        cli_json_real(&json, "gb_per_s", measure->gb_per_s);
+        cli_json_real(&json, "predicted_us", 1e6 * measure->predicted_s);
+        cli_json_end(&json);
+    } else {
+        if (!show->head)
+            printf("%-9s %-20s %7s %12s %12s %10s %12s\n", "transport", "algorithm", "workers",
+                   "bytes", "us", "GB/s", "predicted us");
+        show->head = true;
+        allreduce_line(measure);
+    }
+    fflush(stdout);
+}
+
+/* How much smaller, how fast beside memcpy(), how wrong, and the link below which it pays. */
+static void codec_line(const fast_codec_measure *m)
+{
+    printf("%-28s %9.2f %10.2f %10.2f %9.2f %9.2f %10.2e %14.0f\n", m->codec,
+           (double)m->bytes_in / (double)m->bytes_out, m->encode_gb_per_s, m->decode_gb_per_s,
+           m->copy_s / m->encode_s, m->copy_s / m->decode_s, m->error, m->break_even_mbit_per_s);
+}
+
+static void show_codec(void *ctx, const fast_codec_measure *m)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (show->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "codec", m->codec);
+        cli_json_int(&json, "bytes_in", m->bytes_in);
+        cli_json_int(&json, "bytes_out", m->bytes_out);
+        cli_json_real(&json, "encode_gb_per_s", m->encode_gb_per_s);
+        cli_json_real(&json, "decode_gb_per_s", m->decode_gb_per_s);
+        cli_json_real(&json, "copy_gb_per_s", m->copy_gb_per_s);
+        cli_json_real(&json, "error", m->error);
+        cli_json_real(&json, "break_even_mbit_per_s", m->break_even_mbit_per_s);
+        cli_json_end(&json);
+    } else {
+        if (!show->head)
+            printf("%-28s %9s %10s %10s %9s %9s %10s %14s\n", "codec", "smaller", "enc GB/s",
+                   "dec GB/s", "of memcpy", "of memcpy", "error", "pays below Mb/s");
+        show->head = true;
+        codec_line(m);
+    }
+    fflush(stdout);
+}
+
+/* The models that the table shows where none is named. */
+static fast_err bench_models(const bench_line *line, bench_show *show)
+{
+    static const char *const models[] = { "model=mlp", "model=lenet", "model=resnet8" };
+    const char **options = calloc((size_t)line->options.count + 2, sizeof *options);
+    fast_err err = options ? FAST_OK : FAST_ENOMEM;
+
+    for (size_t i = 0; !err && i < sizeof models / sizeof models[0]; i++) {
+        options[0] = models[i];
+        memcpy(options + 1, line->options.items, (size_t)line->options.count * sizeof *options);
+        err = fast_bench_engine(options, show_measure, show);
+    }
+    free(options);
+    return err;
+}
+
+/* Measure sums, codecs, the simulator or engines. Under mpirun every rank runs this, and only the
+ * first one reports. */
+static int bench_parts(const bench_line *line)
+{
+    const char *const *options = (const char *const *)line->options.items;
+    bench_show show = { .json = line->json };
+    fast_err err;
+
+    if (strcmp(line->kind, "allreduce") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring sums over workers", 0);
+        err = fast_bench_allreduce(options, show_allreduce, &show);
+    } else if (strcmp(line->kind, "codec") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring codecs", 0);
+        err = fast_bench_codec(options, show_codec, &show);
+    } else if (strcmp(line->kind, "sim") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
+        err = fast_bench_sim(options, show_sim, &show);
+    } else {
+        cli_busy_begin(&show.busy, stderr, "measuring models and their layers",
+                       line->model ? 0 : 5);
+        err = line->model ? fast_bench_engine(options, show_measure, &show)
+                          : bench_models(line, &show);
+    }
+    cli_busy_end(&show.busy);
+    return err ? cli_fail_err(err) : CLI_DONE;
+}
+
+/* The canonical workload; what the user gives comes after it and wins. */
+static int bench_canonical(const bench_line *line)
+{
+    static const char *const workload[] = { "model=lenet", "batch=64", "steps=300", "evaluate=no" };
+    enum { COUNT = sizeof workload / sizeof workload[0] };
+    const char **options = calloc((size_t)line->options.count + COUNT + 1, sizeof *options);
+    const double wait_fraction = 0; /* one worker waits for nobody */
+    const fast_result *result;
+    fast_run *run = NULL;
+    cli_busy busy;
+    cli_json json;
+    fast_err err;
+
+    if (!options)
+        return cli_fail(CLI_FAILED, "out of memory");
+    cli_busy_begin(&busy, stderr, "training a few hundred steps", 5);
+    memcpy(options, workload, sizeof workload);
+    memcpy(options + COUNT, line->options.items, (size_t)line->options.count * sizeof *options);
+    err = fast_run_open(options, &run);
+    free(options);
+    if (!err)
+        err = fast_run_train(run);
+    cli_busy_end(&busy);
+    if (err) {
+        const int code = cli_fail_err(err);
+
+        fast_run_close(run);
+        return code;
+    }
+    result = fast_run_result(run);
+    if (line->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "model", fast_run_option(run, "model"));
+        cli_json_text(&json, "data", fast_run_option(run, "data"));
+        cli_json_int(&json, "batch", strtoll(fast_run_option(run, "batch"), NULL, 10));
+        cli_json_real(&json, "samples_per_s", result->samples_per_s);
+        cli_json_real(&json, "wait_fraction", wait_fraction);
+        cli_json_end(&json);
+    } else {
+        printf("%.0f samples/s, %.0f%% of the step spent waiting (%s, batch %s, %s)\n",
+               result->samples_per_s, 100 * wait_fraction, fast_run_option(run, "model"),
+               fast_run_option(run, "batch"), fast_run_option(run, "data"));
+    }
+    fast_run_close(run);
+    return CLI_DONE;
+}
+
+int cli_bench(int argc, char **argv)
+{
+    bench_line line = { .json = false };
+    int code;
+
+    code = cli_flags_read(cli_command_find("bench"), argc, argv, set, &line);
+    if (code == CLI_DONE && !line.kind)
+        code = bench_canonical(&line);
+    else if (code == CLI_DONE)
+        code = bench_parts(&line);
+    else if (code == CLI_HELPED)
+        code = CLI_DONE;
+    cli_list_free(&line.options);
+    return code;
+}

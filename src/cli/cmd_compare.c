@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast compare`: flags to a sweep, a display of how far it is, then a table, curves in characters
+ * on a terminal, a verdict, and the report. The flags are those of `fast train`, whose values may
+ * be lists and ranges, and a few of its own.
+ *
+ * The table, the curves and the verdict go to standard output, or with --json one object a line of
+ * the table; talk goes to standard error. The first Ctrl-C ends the runs and reports what there is;
+ * the second one ends the program.
+ */
+#include "fast/lab.h"
+
+#include "cli.h"
+#include "cli_json.h"
+#include "cli_page.h"
+#include "cli_tables.h"
+#include "plot.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One command line, read. */
+typedef struct compare_line {
+    cli_list options;   /* of the job and its axes */
+    cli_list tune;      /* "lr=0.1,0.2": values to tune */
+    int64_t seeds;      /* runs of a line; 0: the default */
+    int64_t jobs;       /* runs at a time; 0: the default */
+    const char *report; /* path of the HTML file; "": none */
+    bool json;          /* print objects */
+    bool quiet;         /* print only the result */
+} compare_line;
+
+/* How the comparison is shown while it runs. */
+typedef struct compare_show {
+    cli_bar bar; /* the bar of progress */
+    bool quiet;  /* draw nothing */
+} compare_show;
+
+static void cancel_compare(void *compare)
+{
+    fast_compare_cancel(compare);
+}
+
+static int read_count(const char *name, const char *value, int64_t *out)
+{
+    char *end = NULL;
+    const long long number = strtoll(value, &end, 10);
+
+    if (end == value || *end || number < 1 || number > 1000)
+        return cli_fail(CLI_USAGE, "--%s %s: write a number from 1 to 1000", name, value);
+    *out = number;
+    return CLI_DONE;
+}
+
+static int set_flag(void *ctx, const fast_option *option, const char *value)
+{
+    compare_line *line = ctx;
+
+    if (!option)
+        return cli_fail(CLI_USAGE, "\"%s\" is not an option; options begin with --", value);
+    if (strcmp(option->name, "json") == 0 || strcmp(option->name, "quiet") == 0) {
+        *(option->name[0] == 'j' ? &line->json : &line->quiet) = strcmp(value, "yes") == 0;
+        return CLI_DONE;
+    }
+    if (strcmp(option->name, "report") == 0) {
+        line->report = value;
+        return CLI_DONE;
+    }
+    if (strcmp(option->name, "seeds") == 0)
+        return read_count("seeds", value, &line->seeds);
+    if (strcmp(option->name, "jobs") == 0)
+        return read_count("jobs", value, &line->jobs);
+    if (strcmp(option->name, "tune") == 0)
+        return cli_list_add(&line->tune, NULL, value);
+    return cli_list_add(&line->options, option->name, value);
+}
+
+/* The outcome of a run, in a few words. */
+static void run_text(const fast_compare_progress *p, char text[160])
+{
+    const fast_compare_measures *m = &p->run->measures;
+    char what[96];
+
+    if (p->run->error)
+        snprintf(what, sizeof what, "%s", p->run->status);
+    else if (isfinite(m->time_to_target_s))
+        snprintf(what, sizeof what, "target after %.3g s", m->time_to_target_s);
+    else if (isfinite(m->test_accuracy))
+        snprintf(what, sizeof what, "%.1f%%", 100 * m->test_accuracy);
+    else
+        snprintf(what, sizeof what, "loss %.4g", m->test_loss);
+    snprintf(text, 160, "%.60s %s%.40s: %.40s", p->line, p->trial ? "trial " : "",
+             p->trial ? p->run->tuned : "", what);
+}
+
+static void on_progress(void *ctx, const fast_compare_progress *p)
+{
+    compare_show *show = ctx;
+    char text[160] = "";
+
+    if (p->run) {
+        run_text(p, text);
+        if (p->run->error && strcmp(p->run->status, "canceled") != 0 && !show->quiet) {
+            cli_bar_clear(&show->bar);
+            if (p->trial)
+                fprintf(show->bar.file, "%.200s, trial %s: %s\n", p->line, p->run->tuned,
+                        p->run->error);
+            else
+                fprintf(show->bar.file, "%.200s, seed %lld: %s\n", p->line, (long long)p->run->seed,
+                        p->run->error);
+        }
+    }
+    if (!show->quiet)
+        cli_bar_show(&show->bar, "runs", p->runs_done, p->runs_count, p->seconds_left, text);
+}
+
+/* Columns of the table; the first one is the name. */
+enum { COLUMNS = 10, CELL_MAX = 64 };
+
+static void time_text(double seconds, char text[32])
+{
+    if (isnan(seconds))
+        snprintf(text, 32, "-");
+    else if (isinf(seconds))
+        snprintf(text, 32, "never");
+    else
+        snprintf(text, 32, seconds < 1 ? "%.3f" : seconds < 100 ? "%.2f" : "%.0f", seconds);
+}
+
+static void spread_text(const fast_compare_spread *s, double unit, const char *format,
+                        char text[CELL_MAX])
+{
+    char values[3][32];
+    const double numbers[3] = { s->median, s->min, s->max };
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(format, "time") == 0)
+            time_text(numbers[i], values[i]);
+        else if (isnan(numbers[i]))
+            snprintf(values[i], 32, "-");
+        else
+            snprintf(values[i], 32,
+                     strcmp(format, "fine") == 0  ? "%.2f"
+                     : unit * numbers[i] >= 999.5 ? "%.0f"
+                                                  : "%.3g",
+                     unit * numbers[i]);
+    }
+    if (strcmp(values[1], values[2]) == 0)
+        snprintf(text, CELL_MAX, "%.31s", values[0]);
+    else
+        snprintf(text, CELL_MAX, "%.18s (%.18s..%.18s)", values[0], values[1], values[2]);
+}
+
+/* The model's word beside the clock's: "46.3 ms, x1.02". */
+static void model_text(const fast_compared *line, char text[CELL_MAX])
+{
+    const double ratio = line->step_s.median / line->predicted_step_s.median;
+
+    if (isfinite(ratio))
+        snprintf(text, CELL_MAX, "%.3g, x%.2f%s", 1e3 * line->predicted_step_s.median, ratio,
+                 ratio > 1.25 || ratio < 0.8 ? " !" : "");
+    else
+        snprintf(text, CELL_MAX, "-");
+}
+
+static void fill_row(const fast_compared *line, int64_t number, char cells[COLUMNS][CELL_MAX])
+{
+    const bool loss = isnan(line->accuracy.median);
+
+    snprintf(cells[0], CELL_MAX, "%c %.50s", (char)(number < 26 ? 'a' + number : ' '), line->name);
+    if (!line->shown)
+        return;
+    snprintf(cells[1], CELL_MAX, "%lld", (long long)line->place);
+    spread_text(&line->time_to_target_s, 1, "time", cells[2]);
+    spread_text(loss ? &line->test_loss : &line->accuracy, loss ? 1 : 100, "fine", cells[3]);
+    spread_text(&line->bytes_sent, 1e-6, "", cells[4]);
+    snprintf(cells[5], CELL_MAX, "%.0f%%", 100 * line->wait_share.median);
+    if (isnan(line->wait_share.median))
+        snprintf(cells[5], CELL_MAX, "-");
+    spread_text(&line->staleness, 1, "", cells[6]);
+    snprintf(cells[7], CELL_MAX, "%.3g", 1e3 * line->step_s.median);
+    model_text(line, cells[8]);
+    snprintf(cells[9], CELL_MAX, "%.60s", line->tuned[0] ? line->tuned : "-");
+}
+
+/* The table, as wide as it is: a terminal that is too narrow wraps it, a file takes it whole. */
+static void print_table(const fast_compared *lines, int64_t count)
+{
+    static const char *const titles[COLUMNS] = { "  way",       "place",    "time to target, s",
+                                                 "accuracy, %", "MB sent",  "waiting",
+                                                 "staleness",   "step, ms", "predicted, ms",
+                                                 "chosen" };
+    char(*cells)[COLUMNS][CELL_MAX] = calloc((size_t)count + 1, sizeof *cells);
+    int widths[COLUMNS] = { 0 };
+
+    for (int k = 0; cells && k < COLUMNS; k++)
+        snprintf(cells[0][k], CELL_MAX, "%s", titles[k]);
+    for (int64_t i = 0; cells && i < count; i++) {
+        fill_row(&lines[i], i, cells[i + 1]);
+        if (isnan(lines[i].accuracy.median) && isfinite(lines[i].test_loss.median))
+            snprintf(cells[0][3], CELL_MAX, "test loss");
+    }
+    for (int64_t i = 0; cells && i <= count; i++)
+        for (int k = 0; k < COLUMNS; k++)
+            if ((int)strlen(cells[i][k]) > widths[k])
+                widths[k] = (int)strlen(cells[i][k]);
+    for (int64_t i = 0; cells && i <= count; i++) {
+        printf("%-*s", widths[0], cells[i][0]);
+        if (i > 0 && !lines[i - 1].shown)
+            printf("  no result: %s", lines[i - 1].error ? lines[i - 1].error : "stopped");
+        else
+            for (int k = 1; k < COLUMNS; k++)
+                printf("  %*s", widths[k], cells[i][k]);
+        putchar('\n');
+    }
+    free(cells);
+}
+
+static void json_spread(cli_json *json, const char *name, const fast_compare_spread *s)
+{
+    char key[64];
+
+    cli_json_real(json, name, s->median);
+    snprintf(key, sizeof key, "%s_min", name);
+    cli_json_real(json, key, s->min);
+    snprintf(key, sizeof key, "%s_max", name);
+    cli_json_real(json, key, s->max);
+}
+
+static void print_json(const fast_compared *line)
+{
+    cli_json json;
+
+    cli_json_begin(&json, stdout);
+    cli_json_text(&json, "name", line->name);
+    cli_json_int(&json, "place", line->place);
+    cli_json_int(&json, "seeds", line->run_count);
+    cli_json_int(&json, "reached", line->reached_count);
+    cli_json_int(&json, "failed", line->failed_count);
+    cli_json_text(&json, "error", line->error);
+    cli_json_int(&json, "trials", line->trial_count);
+    cli_json_text(&json, "tuned", line->tuned[0] ? line->tuned : NULL);
+    json_spread(&json, "time_to_target_s", &line->time_to_target_s);
+    json_spread(&json, "test_accuracy", &line->accuracy);
+    json_spread(&json, "test_loss", &line->test_loss);
+    json_spread(&json, "time_s", &line->time_s);
+    json_spread(&json, "samples", &line->samples);
+    json_spread(&json, "samples_per_s", &line->samples_per_s);
+    json_spread(&json, "bytes_sent", &line->bytes_sent);
+    json_spread(&json, "compute_share", &line->compute_share);
+    json_spread(&json, "codec_share", &line->codec_share);
+    json_spread(&json, "exchange_share", &line->exchange_share);
+    json_spread(&json, "wait_share", &line->wait_share);
+    json_spread(&json, "staleness_mean", &line->staleness);
+    json_spread(&json, "staleness_max", &line->staleness_max);
+    json_spread(&json, "divergence", &line->divergence);
+    json_spread(&json, "step_s", &line->step_s);
+    json_spread(&json, "predicted_step_s", &line->predicted_step_s);
+    cli_json_text(&json, "command", line->runs[0].command);
+    cli_json_end(&json);
+}
+
+/* The job, before it runs. */
+static void say_plan(const fast_compare *compare, FILE *file)
+{
+    const char *const *job = fast_compare_job(compare);
+    int64_t count = 0;
+    const fast_compared *lines = fast_compare_lines(compare, &count);
+
+    fprintf(file, "%lld way%s of training", (long long)count, count == 1 ? "" : "s");
+    for (int64_t i = 0; job && job[i]; i++)
+        fprintf(file, "%s%s", i ? ", " : ": ", job[i]);
+    fprintf(file, "\neach with %lld trial%s to tune it and %lld seed%s: %lld runs\n",
+            (long long)lines->trial_count, lines->trial_count == 1 ? "" : "s",
+            (long long)lines->run_count, lines->run_count == 1 ? "" : "s",
+            (long long)(count * (lines->trial_count + lines->run_count)));
+}
+
+/* True if this build has a run store. */
+static bool has_store(void)
+{
+    int64_t count = 0;
+    const fast_feature *features = fast_feature_list(&count);
+
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(features[i].name, "SQLite") == 0)
+            return features[i].present;
+    return false;
+}
+
+/* Where the runs are stored, and how to continue a comparison that was stopped. */
+static void say_stored(const fast_compare *compare, const char *command, bool stopped)
+{
+    const char *name = fast_compare_name(compare);
+
+    if (!name || !has_store())
+        return;
+    fprintf(stderr, "runs stored as %s\n", name);
+    if (stopped)
+        fprintf(stderr, "continue with: %s%s%s\n", command,
+                strstr(command, " --name") ? "" : " --name ",
+                strstr(command, " --name") ? "" : name);
+}
+
+/* Everything that is told at the end. */
+static int show_result(const fast_compare *compare, const compare_line *line, const char *command)
+{
+    int64_t count = 0;
+    const fast_compared *lines = fast_compare_lines(compare, &count);
+    cli_page page;
+
+    if (line->json) {
+        for (int64_t i = 0; i < count; i++)
+            print_json(&lines[i]);
+    } else {
+        print_table(lines, count);
+        if (isatty(STDOUT_FILENO))
+            cli_plot(lines, count, fast_compare_target(compare), stdout);
+        cli_page_init(&page, stdout);
+        putchar('\n');
+        cli_page_text(&page, 0, fast_compare_verdict(compare));
+    }
+    if (line->report[0]) {
+        const fast_err err = fast_compare_report(compare, line->report, command);
+        if (err)
+            return cli_fail_err(err);
+        if (!line->quiet)
+            fprintf(stderr, "report written to %s\n", line->report);
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (lines[i].shown)
+            return CLI_DONE;
+    return CLI_FAILED;
+}
+
+/* Hours of runs must not end with a report that has no place. What is there stays. */
+static int check_report(const char *path)
+{
+    if (!path[0])
+        return CLI_DONE;
+    const bool there = access(path, F_OK) == 0;
+    FILE *file = fopen(path, "ab");
+    if (!file)
+        return cli_fail(CLI_USAGE, "cannot write \"%s\": %s", path, strerror(errno));
+    fclose(file);
+    if (!there)
+        remove(path);
+    return CLI_DONE;
+}
+
+static int compare_all(const compare_line *line, const char *command)
+{
+    char program[4096];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    fast_compare *compare = NULL;
+    compare_show show = { .quiet = line->quiet };
+    int code = check_report(line->report);
+
+    if (code != CLI_DONE)
+        return code;
+    program[length > 0 ? length : 0] = '\0';
+    const fast_compare_config config = {
+        .program = length > 0 ? program : NULL,
+        .options = (const char *const *)line->options.items,
+        .tune = (const char *const *)line->tune.items,
+        .seeds = line->seeds,
+        .jobs = line->jobs,
+    };
+    fast_err err = fast_compare_open(&config, &compare);
+    if (err)
+        return cli_fail_err(err);
+    cli_on_interrupt(cancel_compare, compare);
+    if (!line->quiet)
+        say_plan(compare, stderr);
+    cli_bar_init(&show.bar, stderr);
+    fast_compare_watch(compare, on_progress, &show);
+    err = fast_compare_run(compare);
+    cli_on_interrupt(NULL, NULL);
+    cli_bar_clear(&show.bar);
+    if (err && err != FAST_ECANCELED) {
+        code = cli_fail_err(err);
+    } else {
+        code = show_result(compare, line, command);
+        if (!line->quiet)
+            say_stored(compare, command, err != FAST_OK);
+        if (err)
+            code = CLI_CANCELED;
+    }
+    fast_compare_close(compare);
+    return code;
+}
+
+int cli_compare(int argc, char **argv)
+{
+    compare_line line = { .report = "" };
+    char *command = NULL;
+    size_t size = 0;
+    FILE *text = open_memstream(&command, &size);
+    int code = text ? cli_flags_read(cli_command_find("compare"), argc, argv, set_flag, &line)
+                    : cli_fail(CLI_FAILED, "out of memory");
+
+    for (int i = 0; text && i < argc; i++) {
+        fputs(i ? " " : "fast ", text);
+        cli_put_quoted(text, argv[i]);
+    }
+    if (text && fclose(text) == 0 && code == CLI_DONE)
+        code = compare_all(&line, command);
+    free(command);
+    cli_list_free(&line.options);
+    cli_list_free(&line.tune);
+    return code == CLI_HELPED ? CLI_DONE : code;
+}

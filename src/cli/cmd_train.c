@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `fast train`: flags to options, a run, and what a person and a program want to know of it. The
+ * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
+ * goes to standard error; with --json one object is the last line of standard output.
+ *
+ * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go
+ * on, and the program exits 75. A second one ends the program at once; files are replaced
+ * atomically, so the last checkpoint stays whole.
+ */
+#include "busy.h"
+#include "cli.h"
+#include "cli_tables.h"
+#include "progress.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One command line, read. */
+typedef struct train_line {
+    cli_list options;  /* for fast_run_open() */
+    bool json;         /* print the object */
+    bool quiet;        /* say only what cannot be left out */
+    long metrics_port; /* of --metrics-port; -1: none */
+} train_line;
+
+/* A run and how it is shown. */
+typedef struct train_show {
+    fast_run *run;           /* the run */
+    cli_progress progress;   /* its line on the terminal */
+    char checkpoint[4096];   /* where the last one was saved; "" */
+    bool first;              /* this process speaks for the run */
+    fast_exporter *exporter; /* of --metrics-port; or NULL */
+} train_show;
+
+static void cancel_run(void *run)
+{
+    fast_run_cancel(run);
+}
+
+static int set_port(train_line *line, const char *value)
+{
+    char *end = NULL;
+
+    line->metrics_port = strtol(value, &end, 10);
+    if (end == value || *end || line->metrics_port < 0 || line->metrics_port > 65535)
+        return cli_fail(CLI_USAGE, "--metrics-port takes a number from 0 to 65535, not \"%.60s\"",
+                        value);
+    return CLI_DONE;
+}
+
+/* Take a flag: those of the run become options of the library. */
+static int set_flag(void *ctx, const fast_option *option, const char *value)
+{
+    train_line *line = ctx;
+    if (!option)
+        return cli_fail(CLI_USAGE, "\"%s\" is not an option; options begin with --", value);
+    bool *own = strcmp(option->name, "json") == 0    ? &line->json
+                : strcmp(option->name, "quiet") == 0 ? &line->quiet
+                                                     : NULL;
+    if (own) {
+        *own = strcmp(value, "yes") == 0;
+        return CLI_DONE;
+    }
+    if (strcmp(option->name, "metrics_port") == 0)
+        return set_port(line, value);
+    return cli_list_add(&line->options, option->name, value);
+}
+
+/* Several workers, or one that was asked to take part in a strategy. */
+static bool has_team(const fast_run *run)
+{
+    return strcmp(fast_run_option(run, "transport"), "auto") != 0;
+}
+
+static void say_header(const train_show *show, const fast_event *event)
+{
+    const fast_run *run = show->run;
+    FILE *file = show->progress.file;
+    char params[32];
+    cli_group_digits(event->result->param_count, params);
+    fprintf(file, "%s (%s parameters) on %s: engine %s, batch %s, %s with lr %s %s, ",
+            fast_run_option(run, "model"), params, fast_run_option(run, "data"),
+            fast_run_option(run, "engine"), fast_run_option(run, "batch"),
+            fast_run_option(run, "optimizer"), fast_run_option(run, "lr"),
+            fast_run_option(run, "schedule"));
+    const char *epochs = fast_run_option(run, "epochs");
+    if (event->step_count == 0)
+        fputs("evaluation only", file);
+    else if (strcmp(fast_run_option(run, "steps"), "0") == 0)
+        fprintf(file, "%s epoch%s", epochs, strcmp(epochs, "1") == 0 ? "" : "s");
+    else
+        fprintf(file, "%s steps", fast_run_option(run, "steps"));
+    fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
+    if (has_team(run))
+        fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
+                fast_run_option(run, "strategy"), fast_run_option(run, "then")[0] ? ", then " : "",
+                fast_run_option(run, "then"), fast_run_option(run, "transport"),
+                fast_run_option(run, "cluster")[0] ? ", cluster " : "",
+                fast_run_option(run, "cluster"));
+    if (event->step > 0)
+        fprintf(file, "going on after step %lld of %lld\n", (long long)event->step,
+                (long long)event->step_count);
+}
+
+static void on_event(void *ctx, const fast_event *event)
+{
+    train_show *show = ctx;
+    if (show->exporter)
+        fast_exporter_update(show->exporter, event->result);
+    switch (event->kind) {
+    case FAST_EVENT_START:
+        if (!show->progress.quiet)
+            say_header(show, event);
+        break;
+    case FAST_EVENT_SAVE:
+        cli_progress_clear(&show->progress);
+        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0)
+            snprintf(show->checkpoint, sizeof show->checkpoint, "%s", event->text);
+        else if (!show->progress.quiet)
+            fprintf(show->progress.file, "weights saved in %s\n", event->text);
+        break;
+    case FAST_EVENT_PROGRESS:
+    case FAST_EVENT_EVALUATE:
+    case FAST_EVENT_NOTE:
+        cli_progress_show(&show->progress, event);
+        break;
+    }
+}
+
+/* Write the command that continues from `checkpoint`: this one, with --resume. */
+static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
+{
+    fputs("continue with: fast train", file);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--resume") == 0 || strcmp(argv[i], "--load") == 0) {
+            i++;
+            continue;
+        }
+        if (strncmp(argv[i], "--resume=", 9) == 0 || strncmp(argv[i], "--load=", 7) == 0)
+            continue;
+        fputc(' ', file);
+        cli_put_quoted(file, argv[i]);
+    }
+    fputs(" --resume ", file);
+    cli_put_quoted(file, checkpoint);
+    fputc('\n', file);
+}
+
+/* 12345 bytes as "12.3 kB". */
+static void say_bytes(FILE *file, double bytes)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+    int unit = 0;
+
+    while (bytes >= 1000 && unit < 4) {
+        bytes /= 1000;
+        unit++;
+    }
+    fprintf(file, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
+}
+
+/* Where the workers' time went, what they sent, and what became of their updates. */
+static void say_team(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+    const double all = r->compute_s + r->exchange_s + r->wait_s;
+    const double part = all > 0 ? 100 / all : 0;
+
+    fprintf(file, "%s workers (%s on %s): computing %.0f%%, exchanging %.0f%%, waiting %.0f%%",
+            fast_run_option(show->run, "workers"), fast_run_option(show->run, "strategy"),
+            fast_run_option(show->run, "transport"), part * r->compute_s, part * r->exchange_s,
+            part * r->wait_s);
+    if (r->waited_for && part * r->wait_s >= 1)
+        fprintf(file, " (%.0f%% of it for %s)", 100 * r->waited_share, r->waited_for);
+    fputs(", ", file);
+    if (isfinite(r->bytes_per_step))
+        say_bytes(file, r->bytes_per_step);
+    fputs(" sent a step\n", file);
+    fputs("updates:", file);
+    if (r->staleness_max >= 0)
+        fprintf(file, " staleness %.2f (p95 %lld, at most %lld)", r->staleness_mean,
+                (long long)r->staleness_p95, (long long)r->staleness_max);
+    else
+        fputs(" staleness unknown", file);
+    if (isfinite(r->completeness))
+        fprintf(file, ", completeness %.3f", r->completeness);
+    if (isfinite(r->divergence))
+        fprintf(file, ", divergence %.3g", r->divergence);
+    if (isfinite(r->momentum))
+        fprintf(file, ", implicit momentum %.2f (+- %.2f)", r->momentum, r->momentum_error);
+    fputc('\n', file);
+}
+
+static bool is_coded(const fast_run *run)
+{
+    return strcmp(fast_run_option(run, "codec"), "none") != 0 ||
+           strcmp(fast_run_option(run, "codec_down"), "none") != 0 ||
+           strstr(fast_run_option(run, "then"), "codec=");
+}
+
+/* How many times smaller encodings were; NAN before one. */
+static double codec_ratio(const fast_result *r)
+{
+    return r->codec_bytes_out > 0 ? (double)r->codec_bytes_in / (double)r->codec_bytes_out : NAN;
+}
+
+/* The codec's savings and costs, and the links on which it pays. */
+static void say_codec(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+
+    fprintf(file, "codec: %s", fast_run_option(show->run, "codec"));
+    if (strcmp(fast_run_option(show->run, "codec_down"), "none") != 0)
+        fprintf(file, ", back %s", fast_run_option(show->run, "codec_down"));
+    if (r->codec_bytes_out == 0) {
+        fputs(", nothing was encoded\n", file);
+        return;
+    }
+    fprintf(file, ", %.3g times smaller (%.4g MB to %.4g MB), encode %.3g s, decode %.3g s",
+            codec_ratio(r), (double)r->codec_bytes_in * 1e-6, (double)r->codec_bytes_out * 1e-6,
+            r->encode_s, r->decode_s);
+    if (isfinite(r->break_even_mbit_per_s) && r->break_even_mbit_per_s > 0)
+        fprintf(file, ", pays on links below %.3g Mbit/s", r->break_even_mbit_per_s);
+    fputc('\n', file);
+}
+
+/* The cost model's prediction of a step beside the measured time. */
+static void say_step(FILE *file, const fast_result *r)
+{
+    const double unit = r->step_s < 1e-3 ? 1e6 : r->step_s < 1 ? 1e3 : 1;
+    const char *name = r->step_s < 1e-3 ? "us" : r->step_s < 1 ? "ms" : "s";
+
+    fprintf(file, "step: predicted %.3g %s", unit * r->predicted_step_s, name);
+    if (r->predicted_exchange_s + r->predicted_straggler_s > 0)
+        fprintf(file, " (compute %.3g, exchange %.3g, straggler %.3g)",
+                unit * r->predicted_compute_s, unit * r->predicted_exchange_s,
+                unit * r->predicted_straggler_s);
+    fprintf(file, ", measured %.3g %s\n", unit * r->step_s, name);
+}
+
+static void say_summary(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+    char time[32];
+    if (r->time_s < 60)
+        snprintf(time, sizeof time, "%.1f s", r->time_s);
+    else
+        cli_progress_time(r->time_s, time);
+    if (strcmp(r->stop, "target") == 0)
+        fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
+    else
+        fprintf(file, "%s: ", r->stop);
+    fprintf(file, "%lld steps in %s%s", (long long)r->steps,
+            isfinite(r->virtual_time_s) ? "a virtual " : "", time);
+    if (isfinite(r->samples_per_s))
+        fprintf(file, ", %.0f samples/s", r->samples_per_s);
+    if (isfinite(r->loss))
+        fprintf(file, ", loss %.4f", r->loss);
+    if (isfinite(r->test_accuracy))
+        fprintf(file, ", test accuracy %.2f%%", 100 * r->test_accuracy);
+    else if (isfinite(r->test_loss))
+        fprintf(file, ", test loss %.4f", r->test_loss);
+    fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+    if (has_team(show->run))
+        say_team(show, r);
+    if (is_coded(show->run))
+        say_codec(show, r);
+    const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0;
+    if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
+        say_step(file, r);
+    const int64_t id = fast_run_id(show->run);
+    const char *store = fast_run_option(show->run, "store");
+    if (id)
+        fprintf(file, "stored: fast runs show %lld", (long long)id);
+    if (id && strcmp(store, "auto") != 0) {
+        fputs(" --store ", file);
+        cli_put_quoted(file, store);
+    }
+    fputs(id ? "\n" : "", file);
+}
+
+/* After a cancel: where the run is saved, and how to continue it. */
+static int finish_canceled(train_show *show, int argc, char **argv)
+{
+    const fast_result *r = fast_run_result(show->run);
+    if (!show->first)
+        return CLI_AGAIN;
+    if (!show->checkpoint[0]) {
+        const fast_err err = fast_run_checkpoint(show->run, NULL);
+        if (err == FAST_ENOTSUP) { /* nobody asked for one */
+            fprintf(show->progress.file,
+                    "stopped after step %lld; the strategy has more state than a checkpoint holds: "
+                    "the run "
+                    "cannot be resumed\n",
+                    (long long)r->steps);
+            return CLI_CANCELED;
+        }
+        if (err) {
+            fprintf(show->progress.file, "stopped after step %lld\n", (long long)r->steps);
+            cli_fail_err(err);
+            return CLI_FAILED;
+        }
+    }
+    fprintf(show->progress.file, "stopped after step %lld, saved in %s\n", (long long)r->steps,
+            show->checkpoint);
+    say_again(show->progress.file, argc, argv, show->checkpoint);
+    return CLI_AGAIN;
+}
+
+/* Serve what is measured, where --metrics-port asks for it. */
+static int open_exporter(const train_line *line, train_show *show)
+{
+    if (line->metrics_port < 0 || !show->first)
+        return CLI_DONE;
+    const fast_err err = fast_exporter_open(show->run, line->metrics_port, &show->exporter);
+    if (err)
+        return cli_fail_err(err);
+    if (!line->quiet)
+        fprintf(show->progress.file, "metrics at http://127.0.0.1:%lld/metrics\n",
+                (long long)fast_exporter_port(show->exporter));
+    return CLI_DONE;
+}
+
+static int train(const train_line *line, int argc, char **argv)
+{
+    train_show show = { .run = NULL };
+    cli_busy busy = { .runs = false };
+    if (!line->quiet)
+        cli_busy_begin(&busy, stderr, "reading data and preparing to train", 0);
+    fast_err err = fast_run_open((const char *const *)line->options.items, &show.run);
+    cli_busy_end(&busy);
+    if (err)
+        return cli_fail_err(err);
+    const bool by_steps = strcmp(fast_run_option(show.run, "steps"), "0") != 0;
+    const int64_t epochs = strtoll(fast_run_option(show.run, "epochs"), NULL, 10);
+    show.first = fast_run_is_first(show.run);
+    cli_progress_init(&show.progress, stderr, line->quiet || !show.first, by_steps ? 0 : epochs);
+    int code = open_exporter(line, &show);
+    if (code != CLI_DONE) {
+        fast_run_close(show.run);
+        return code;
+    }
+    if (show.first)
+        fast_run_watch(show.run, on_event, &show);
+    cli_on_interrupt(cancel_run, show.run);
+    err = fast_run_train(show.run);
+    cli_progress_clear(&show.progress);
+    if (show.exporter)
+        fast_exporter_update(show.exporter, fast_run_result(show.run));
+    if (err) {
+        cli_fail_err(err);
+        code = CLI_FAILED;
+        /* A checkpoint that cannot be saved where the user asked goes into FAST's own folder. */
+        show.checkpoint[0] = '\0';
+        if (fast_run_result(show.run)->canceled)
+            code = finish_canceled(&show, argc, argv);
+    } else {
+        const fast_result *result = fast_run_result(show.run);
+        if (!line->quiet && show.first)
+            say_summary(&show, result);
+        if (strcmp(result->stop, "diverged") == 0)
+            code = CLI_FAILED;
+        else if (result->canceled)
+            code = finish_canceled(&show, argc, argv);
+        const char *json = line->json && show.first ? fast_run_json(show.run) : NULL;
+        if (json)
+            printf("%s\n", json);
+    }
+    cli_on_interrupt(NULL, NULL);
+    fast_exporter_close(show.exporter);
+    fast_run_close(show.run);
+    return code;
+}
+
+int cli_train(int argc, char **argv)
+{
+    train_line line = { .metrics_port = -1 };
+    /* Unless another store is given: the last one counts. */
+    int code = set_flag(&line, &(fast_option){ .name = "store" }, "auto");
+    if (code == CLI_DONE)
+        code = cli_flags_read(cli_command_find("train"), argc, argv, set_flag, &line);
+    if (code == CLI_DONE)
+        code = train(&line, argc, argv);
+    cli_list_free(&line.options);
+    return code == CLI_HELPED ? CLI_DONE : code;
+}

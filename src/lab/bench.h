@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/err.h"
+#include "fast/lab.h"
+
+/*
+ * Measurements of the parts: bench_engine.c (a model and its layers), bench_sim.c (the simulator),
+ * bench_codec.c (codecs), bench_allreduce.c (sums over all workers).
+ */
+
+/* The options of fast_bench_allreduce(). */
+extern const fast_part fast__bench_allreduce_part;
+
+/* Measure the multiply-adds that this core does at most, in operations (two each) per second.
+ * Takes about a tenth of a second. */
+double fast__peak_flops(void);
+
+/* Set `config` to the defaults of a table, then to "name=value", ..., NULL. A value may hold commas
+ * and equals signs. FAST_EINVAL, with `where` in the detail. */
+fast_err fast__lab_options(const char *where, const fast_option *table, const char *const *options,
+                           void *config);

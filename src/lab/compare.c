@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A comparison: lines become trials and runs, each with the command that repeats it.
+ *
+ * Fair means: every line gets the same trials, evaluated on one fraction of the training set that
+ * is held out, with one seed that no run has; what reached the target first, else what ended with
+ * the best accuracy (the smallest loss for regression), is run with every seed on the test set.
+ *
+ * On transports other than sim runs come one after the other, or they would take each other's
+ * time.
+ */
+#include "lab/compare.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static fast_err text_copy(const char *text, char **out)
+{
+    const size_t size = strlen(text) + 1;
+
+    FAST_TRY(fast__alloc("a text", (int64_t)size, 1, out));
+    memcpy(*out, text, size);
+    return FAST_OK;
+}
+
+/* "lr=0.1" of "lr=0.1", NULL; several with spaces. */
+static fast_err join(const fast_words *words, char **out)
+{
+    char text[1024] = "";
+
+    for (int64_t i = 0; words && i < words->count; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "", words->items[i]);
+    }
+    return text_copy(text, out);
+}
+
+/* Add "name=value" as "--name" and "value". */
+static fast_err add_flag(fast_words *argv, const char *option)
+{
+    char flag[128];
+    const char *equals = strchr(option, '=');
+
+    snprintf(flag, sizeof flag, "--%.*s", (int)(equals - option), option);
+    for (char *c = flag; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    FAST_TRY(fast__words_add(argv, flag));
+    return fast__words_add(argv, equals + 1);
+}
+
+static fast_err add_flags(fast_words *argv, const fast_words *options)
+{
+    for (int64_t i = 0; options && i < options->count; i++)
+        FAST_TRY(add_flag(argv, options->items[i]));
+    return FAST_OK;
+}
+
+/* "fast" and the words from the second on, quoted for a shell. */
+static fast_err quote(const fast_words *argv, char **out)
+{
+    static const char program[] = "fast";
+    size_t size = sizeof program, used = sizeof program - 1;
+    char *text;
+
+    for (int64_t i = 1; i < argv->count; i++)
+        size += 1 + fast_text_quote(argv->items[i], NULL, 0);
+    FAST_TRY(fast__alloc("a command", (int64_t)size, 1, &text));
+    memcpy(text, program, sizeof program);
+    for (int64_t i = 1; i < argv->count; i++) {
+        text[used++] = ' ';
+        used += fast_text_quote(argv->items[i], text + used, size - used);
+    }
+    FAST_ASSERT(used + 1 == size);
+    *out = text;
+    return FAST_OK;
+}
+
+/* Add the flags that repeat nothing: where the run's lines go, and how it is stored. */
+static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
+{
+    fast_words *argv = &task->argv;
+    char name[128];
+
+    FAST_TRY(add_flag(argv, "log=/dev/stdout"));
+    if (strcmp(compare->store, "none") != 0) {
+        const char *line = compare->lines[task->line].name;
+
+        FAST_TRY(fast__words_add(argv, "--batch-of"));
+        FAST_TRY(fast__words_add(argv, compare->name));
+        if (task->trial)
+            snprintf(name, sizeof name, "%.70s, trial %.40s", line, task->tuned);
+        else
+            snprintf(name, sizeof name, "%.100s", line);
+        FAST_TRY(fast__words_add(argv, "--name"));
+        FAST_TRY(fast__words_add(argv, name));
+    }
+    if (strcmp(compare->store, "auto") != 0) {
+        FAST_TRY(fast__words_add(argv, "--store"));
+        FAST_TRY(fast__words_add(argv, compare->store));
+    }
+    if (strcmp(compare->store, "none") != 0)
+        FAST_TRY(quote(argv, &task->key));
+    FAST_TRY(fast__words_add(argv, "--quiet"));
+    return fast__words_add(argv, "--json");
+}
+
+fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const fast_words *tuned,
+                         int64_t seed)
+{
+    const fast_sweep *sweep = &compare->sweep;
+    fast_words *argv = &task->argv;
+    char number[64];
+
+    FAST_ASSERT(argv->count == 0);
+    FAST_TRY(fast__words_add(argv, compare->program));
+    FAST_TRY(fast__words_add(argv, "train"));
+    FAST_TRY(add_flags(argv, &sweep->lines[task->line].options));
+    FAST_TRY(add_flags(argv, &sweep->job));
+    FAST_TRY(add_flags(argv, tuned));
+    if (task->trial) {
+        snprintf(number, sizeof number, "holdout=%g", compare->holdout);
+        FAST_TRY(add_flag(argv, number));
+    }
+    snprintf(number, sizeof number, "seed=%lld", (long long)seed);
+    FAST_TRY(add_flag(argv, number));
+    task->view->seed = seed;
+    FAST_TRY(join(tuned, &task->tuned));
+    task->view->tuned = task->tuned;
+    FAST_TRY(quote(argv, &task->command));
+    task->view->command = task->command;
+    return add_own_flags(compare, task);
+}
+
+/* Is trial `a` better than `b`? The first of equals wins. */
+static bool trial_beats(const fast_compared_run *a, const fast_compared_run *b)
+{
+    const fast_compare_measures *x = &a->measures;
+    const fast_compare_measures *y = &b->measures;
+
+    if (!fast__run_is_whole(a) || !fast__run_is_whole(b))
+        return fast__run_is_whole(a) && !fast__run_is_whole(b);
+    if (isfinite(x->time_to_target_s) || isfinite(y->time_to_target_s))
+        return isfinite(x->time_to_target_s) &&
+               !(x->time_to_target_s >= y->time_to_target_s); /* NAN: never */
+    if (isfinite(x->test_accuracy) || isfinite(y->test_accuracy))
+        return isfinite(x->test_accuracy) && !(x->test_accuracy <= y->test_accuracy);
+    return isfinite(x->test_loss) && !(x->test_loss >= y->test_loss);
+}
+
+static fast_compare_task *first_run(fast_compare *compare, int64_t line)
+{
+    return compare->tasks + compare->line_count * compare->trial_count + line * compare->seed_count;
+}
+
+fast_err fast__compare_choose(fast_compare *compare, int64_t line)
+{
+    fast_compared *l = &compare->lines[line];
+    fast_compare_task *run = first_run(compare, line);
+    int64_t best = -1;
+
+    for (int64_t i = 0; i < l->trial_count; i++)
+        if (fast__run_is_whole(&l->trials[i]) &&
+            (best < 0 || trial_beats(&l->trials[i], &l->trials[best])))
+            best = i;
+    if (best >= 0)
+        l->tuned = l->trials[best].tuned;
+    for (int64_t i = 0; i < compare->seed_count; i++) {
+        const char *reason = l->trials[0].error;
+
+        if (best >= 0) {
+            FAST_TRY(
+                fast__task_make(compare, &run[i], &compare->sweep.trials[best], run[i].view->seed));
+            continue;
+        }
+        run[i].view->status = "failed";
+        snprintf(run[i].error, sizeof run[i].error, "no trial worked: %.230s",
+                 reason ? reason : "no result");
+        run[i].view->error = run[i].error;
+    }
+    return FAST_OK;
+}
+
+/* Some options are the comparison's own: take one out of the job, and give its value. */
+static fast_err take_text(fast_words *job, const char *name, const char *standard, char *out,
+                          size_t out_size)
+{
+    const char *value = fast__words_value(job, name);
+    const size_t length = strlen(name);
+    int64_t left = 0;
+
+    if (strlen(value ? value : standard) >= out_size)
+        return fast__fail(FAST_EINVAL, "%s is longer than %zu bytes", name, out_size - 1);
+    snprintf(out, out_size, "%s", value ? value : standard);
+    for (int64_t i = 0; i < job->count; i++) {
+        if (strncmp(job->items[i], name, length) == 0 && job->items[i][length] == '=')
+            fast__free(job->items[i]);
+        else
+            job->items[left++] = job->items[i];
+    }
+    job->count = left;
+    if (job->items)
+        job->items[left] = NULL;
+    return FAST_OK;
+}
+
+static fast_err take_number(fast_words *job, const char *name, const char *standard, double *out)
+{
+    char text[64];
+
+    FAST_TRY(take_text(job, name, standard, text, sizeof text));
+    return fast__parse_real(name, text, out);
+}
+
+/* The name under which runs are stored; without one of the user's the date and the process give
+ * one that nothing else has. */
+static fast_err read_name(fast_compare *compare)
+{
+    char standard[64];
+    time_t now = time(NULL);
+    struct tm date = { 0 };
+
+    gmtime_r(&now, &date);
+    strftime(standard, sizeof standard, "compare-%Y%m%d-%H%M%S", &date);
+    FAST_TRY(take_text(&compare->sweep.job, "name", "", compare->name, sizeof compare->name));
+    compare->named = compare->name[0] != '\0';
+    if (!compare->named)
+        snprintf(compare->name, sizeof compare->name, "%.40s-%d", standard, (int)getpid());
+    if (strchr(compare->name, ','))
+        return fast__fail(FAST_EINVAL, "name=%s: a comparison's name has no comma", compare->name);
+    return take_text(&compare->sweep.job, "store", "auto", compare->store, sizeof compare->store);
+}
+
+/* True if all lines run on sim. */
+static bool is_simulated(const fast_sweep *sweep)
+{
+    const char *job = fast__words_value(&sweep->job, "transport");
+
+    for (int64_t i = 0; i < sweep->line_count; i++) {
+        const char *own = fast__words_value(&sweep->lines[i].options, "transport");
+
+        if (strcmp(own ? own : job ? job : "", "sim") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Read what the sweep leaves to the comparison itself. */
+static fast_err read_config(fast_compare *compare, const fast_compare_config *config)
+{
+    static const char *const own[] = { "seed", "holdout", "name", "store", NULL };
+    fast_sweep *sweep = &compare->sweep;
+    double seed, target;
+
+    for (int64_t i = 0; i < sweep->line_count; i++)
+        for (int k = 0; own[k]; k++)
+            if (fast__words_value(&sweep->lines[i].options, own[k]))
+                return fast__fail(FAST_EINVAL,
+                                  "%s is the same for all lines; the number of seeds is --seeds",
+                                  own[k]);
+    FAST_TRY(take_number(&sweep->job, "seed", "1", &seed));
+    FAST_TRY(take_number(&sweep->job, "holdout", "0.1", &compare->holdout));
+    FAST_TRY(read_name(compare));
+    if (!(compare->holdout > 0))
+        return fast__fail(FAST_EINVAL, "holdout=0: trials need a part of the training set; "
+                                       "leave it out, or tune nothing");
+    const char *text = fast__words_value(&sweep->job, "target");
+    target = 0;
+    if (text)
+        FAST_TRY(fast__parse_real("target", text, &target));
+    compare->target = target;
+    compare->line_count = sweep->line_count;
+    compare->trial_count = sweep->trial_count;
+    compare->seed_count = config->seeds > 0 ? config->seeds : 3;
+    compare->trial_seed = FAST_COMPARE_TRIAL_SEED;
+    if ((double)compare->trial_seed >= seed &&
+        (double)compare->trial_seed < seed + (double)compare->seed_count)
+        compare->trial_seed = (int64_t)seed + compare->seed_count;
+    const int64_t each = compare->trial_count + compare->seed_count;
+    if (config->seeds < 0 || each > FAST_COMPARE_RUNS_MAX / compare->line_count)
+        return fast__fail(FAST_EINVAL,
+                          "%lld lines of %lld trials and %lld seeds are more than %d "
+                          "runs; leave some out",
+                          (long long)compare->line_count, (long long)compare->trial_count,
+                          (long long)compare->seed_count, FAST_COMPARE_RUNS_MAX);
+    if (seed + (double)compare->seed_count > 9007199254740992.0)
+        return fast__fail(FAST_EINVAL, "seed=%.0f leaves no room for more", seed);
+    compare->seed = (int64_t)seed;
+    compare->task_count = compare->line_count * each;
+    compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
+    if (compare->jobs > FAST_COMPARE_JOBS_MAX)
+        compare->jobs = FAST_COMPARE_JOBS_MAX;
+    if (!is_simulated(sweep))
+        compare->jobs = 1;
+    return FAST_OK;
+}
+
+/* Lines, their trials and their runs; commands of trials at once, those of runs when something was
+ * chosen. */
+static fast_err make_bouts(fast_compare *compare)
+{
+    const int64_t trials = compare->trial_count;
+    const int64_t seeds = compare->seed_count;
+    const int64_t lines = compare->line_count;
+
+    FAST_TRY(fast__alloc("lines", lines, sizeof *compare->lines, &compare->lines));
+    FAST_TRY(fast__alloc("runs", compare->task_count, sizeof *compare->tasks, &compare->tasks));
+    FAST_TRY(fast__alloc("runs", compare->task_count, sizeof *compare->views, &compare->views));
+    for (int64_t i = 0; i < lines; i++)
+        compare->lines[i].name = compare->sweep.lines[i].name;
+    for (int64_t i = 0; i < compare->task_count; i++) {
+        fast_compare_task *b = &compare->tasks[i];
+        const bool trial = i < lines * trials;
+        const int64_t at = trial ? i : i - lines * trials;
+        const int64_t number = at % (trial ? trials : seeds);
+
+        b->view = &compare->views[i];
+        b->trial = trial;
+        b->line = at / (trial ? trials : seeds);
+        b->view->status = "waiting";
+        b->view->tuned = "";
+        b->view->seed = trial ? compare->trial_seed : compare->seed + number;
+        fast__read_measures(NULL, &b->view->measures); /* nothing yet */
+        if (trial || trials == 0)
+            FAST_TRY(fast__task_make(compare, b, trial ? &compare->sweep.trials[number] : NULL,
+                                     b->view->seed));
+    }
+    for (int64_t i = 0; i < lines; i++) {
+        fast_compared *line = &compare->lines[i];
+
+        line->tuned = "";
+        line->trials = compare->views + i * trials;
+        line->trial_count = trials;
+        line->runs = compare->views + lines * trials + i * seeds;
+        line->run_count = seeds;
+    }
+    return FAST_OK;
+}
+
+fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out)
+{
+    fast_compare *compare;
+    fast_err err;
+
+    FAST_TRY(fast__alloc("a comparison", 1, sizeof *compare, &compare));
+    err = fast__sweep_open(config, &compare->sweep);
+    if (!err)
+        err = text_copy(config->program ? config->program : "fast", &compare->program);
+    if (!err)
+        err = read_config(compare, config);
+    if (!err)
+        err = make_bouts(compare);
+    if (!err)
+        err = fast__compare_rank(compare);
+    if (err) {
+        fast_compare_close(compare);
+        return err;
+    }
+    *out = compare;
+    return FAST_OK;
+}
+
+void fast_compare_watch(fast_compare *compare, fast_compare_fn *watch, void *ctx)
+{
+    compare->watch = watch;
+    compare->watch_ctx = ctx;
+}
+
+fast_err fast_compare_run(fast_compare *compare)
+{
+    const fast_err err = fast__pool_run(compare);
+
+    if (err && err != FAST_ECANCELED)
+        return err;
+    FAST_TRY(fast__compare_rank(compare));
+    return err ? fast__fail(err, "the comparison was stopped") : FAST_OK;
+}
+
+void fast_compare_cancel(fast_compare *compare)
+{
+    compare->canceled = 1;
+}
+
+const fast_compared *fast_compare_lines(const fast_compare *compare, int64_t *count_out)
+{
+    *count_out = compare->line_count;
+    return compare->lines;
+}
+
+const char *fast_compare_verdict(const fast_compare *compare)
+{
+    return compare->verdict;
+}
+
+const char *const *fast_compare_job(const fast_compare *compare)
+{
+    return (const char *const *)compare->sweep.job.items;
+}
+
+const char *fast_compare_name(const fast_compare *compare)
+{
+    return strcmp(compare->store, "none") == 0 ? NULL : compare->name;
+}
+
+double fast_compare_target(const fast_compare *compare)
+{
+    return compare->target;
+}
+
+/* The page, and where it goes. */
+typedef struct report_page {
+    char *text;  /* of open_memstream() */
+    size_t size; /* bytes of text */
+} report_page;
+
+static fast_err put_page(void *ctx, void *stream)
+{
+    const report_page *p = ctx;
+
+    return fast__file_put(stream, p->text, p->size);
+}
+
+fast_err fast_compare_report(const fast_compare *compare, const char *path, const char *command)
+{
+    report_page p = { NULL, 0 };
+    FILE *out = open_memstream(&p.text, &p.size);
+    fast_err err;
+
+    if (!out)
+        return fast__fail(FAST_ENOMEM, "no memory for the report");
+    fast__report_write(compare, command, out);
+    const bool failed = ferror(out) != 0;
+    err = fclose(out) != 0 || failed ? fast__fail(FAST_ENOMEM, "no memory for the report")
+                                     : fast__file_replace(path, put_page, &p);
+    free(p.text);
+    return err;
+}
+
+void fast_compare_close(fast_compare *compare)
+{
+    if (!compare)
+        return;
+    for (int64_t i = 0; compare->tasks && i < compare->task_count; i++) {
+        fast__words_fini(&compare->tasks[i].argv);
+        fast__free(compare->tasks[i].tuned);
+        fast__free(compare->tasks[i].command);
+        fast__free(compare->tasks[i].key);
+        fast__free(compare->tasks[i].points);
+    }
+    fast__free(compare->tasks);
+    fast__free(compare->views);
+    fast__free(compare->lines);
+    fast__free(compare->program);
+    free(compare->verdict); /* of open_memstream() */
+    fast__sweep_close(&compare->sweep);
+    fast__free(compare);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "base/child.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "fast/lab.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+/*
+ * The parts of a comparison, in the order in which it goes through them:
+ *
+ *   sweep.c           options of a user -> axes, and their combinations: the lines
+ *   compare.c         lines -> trials and runs, each with its command; the public calls
+ *   compare_pool.c    runs -> processes, their output -> measures and points
+ *   compare_stored.c  runs that the store has from an earlier call
+ *   compare_read.c    JSON of a run -> numbers
+ *   compare_rank.c    measures -> spreads and places
+ *   verdict.c         places -> one paragraph
+ *   compare_report.c  everything -> one HTML file; chart.c draws its pictures
+ */
+enum {
+    FAST_COMPARE_LINES_MAX = 256,
+    FAST_COMPARE_RUNS_MAX = 10000, /* runs and trials of all lines together */
+    FAST_COMPARE_JOBS_MAX = 64,
+    FAST_COMPARE_POINTS_MAX = 256, /* of a run: when they are all taken, every other goes */
+    FAST_COMPARE_TRIAL_SEED = 1000 /* of trials, and never of a run that is reported */
+};
+
+/* A list of texts that it owns; `items` ends with NULL. */
+typedef struct fast_words {
+    char **items;  /* the texts, ended by NULL */
+    int64_t count; /* number of texts */
+    int64_t size;  /* places of `items` */
+} fast_words;
+
+fast_err fast__words_add(fast_words *words, const char *text);
+fast_err fast__words_format(fast_words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void fast__words_fini(fast_words *words);
+/* The value of the last "name=value", or NULL. */
+const char *fast__words_value(const fast_words *words, const char *name);
+
+/* Append the values that a text stands for to `out`: a list at its commas, ranges spelled out.
+ * `option` says whether its values may hold commas of their own. FAST_EINVAL. */
+fast_err fast__sweep_values(const fast_option *option, const char *text, fast_words *out);
+
+/* One line: a value for each axis. */
+typedef struct fast_sweep_line {
+    char *name;         /* its values: "ssp, workers 8" */
+    fast_words options; /* "name=value" of the axes alone */
+} fast_sweep_line;
+
+/* The lines and trials that a user's options stand for. */
+typedef struct fast_sweep {
+    fast_words job;         /* "name=value": what all lines have in common */
+    fast_sweep_line *lines; /* at least one */
+    int64_t line_count;     /* number of lines */
+    fast_words *trials;     /* each: "name=value" of the tuned options */
+    int64_t trial_count;    /* number of trials of a line */
+} fast_sweep;
+
+fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
+void fast__sweep_close(fast_sweep *sweep);
+
+/* A run and what belongs to it. */
+typedef struct fast_compare_task {
+    fast_compared_run *view;    /* in the line's `runs` or `trials` */
+    int64_t line;               /* index */
+    bool trial;                 /* a trial, not a reported run */
+    fast_words argv;            /* of the process */
+    char *tuned;                /* "lr=0.1" */
+    char *command;              /* for people */
+    char *key;                  /* the command as the store has it; NULL if runs are not stored */
+    char error[256];            /* the last line of trouble; "" */
+    fast_compare_point *points; /* the curve that `view` lends; NULL before the first evaluation */
+    int64_t thinned;            /* every 2^thinned-th evaluation is a point */
+    int64_t seen;               /* evaluations */
+    const char *outcome;        /* what its result said: "done", ...; NULL before */
+} fast_compare_task;
+
+struct fast_compare {
+    fast_sweep sweep;               /* the expanded options */
+    fast_compared *lines;           /* the lines that callers see */
+    int64_t line_count;             /* number of lines */
+    fast_compare_task *tasks;       /* trials of all lines, then runs of all lines */
+    int64_t task_count;             /* number of trials and runs */
+    fast_compared_run *views;       /* in the same order: what callers see of them */
+    int64_t trial_count;            /* of a line */
+    int64_t seed_count;             /* runs of a line */
+    int64_t seed;                   /* the first */
+    int64_t trial_seed;             /* of trials */
+    double holdout;                 /* fraction of the training set that evaluates trials */
+    char *program;                  /* path of the program fast */
+    char name[128];                 /* of the comparison: batch_of of its runs */
+    char store[4096];               /* of the runs: "auto", "none" or a path */
+    bool named;                     /* by the user: complete runs of this name are not run again */
+    int64_t jobs;                   /* processes at a time */
+    double target;                  /* 0: none */
+    char *verdict;                  /* the paragraph; NULL before it ran */
+    fast_compare_fn *watch;         /* NULL: nobody does */
+    void *watch_ctx;                /* argument of the watcher */
+    volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
+};
+
+/* Make the command of a task, with what was tuned for its line. */
+fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const fast_words *tuned,
+                         int64_t seed);
+/* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
+fast_err fast__compare_choose(fast_compare *compare, int64_t line);
+
+/* Complete runs of this comparison that the store has already, by their command. */
+typedef struct fast_compare_stored fast_compare_stored;
+/* *out is NULL if the comparison has no name or no store. */
+fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_stored **out);
+/* Read a task's result and curve if the store has its command; *found_out tells. */
+fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_task *task,
+                                   bool *found_out);
+void fast__compare_stored_close(fast_compare_stored *stored); /* NULL is allowed */
+
+/* Run all tasks. FAST_ECANCELED. */
+fast_err fast__pool_run(fast_compare *compare);
+/* Read a line of a process: a point, or the result. */
+fast_err fast__task_read(fast_compare_task *task, const char *line);
+fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *point);
+
+/* Read all measures, or a point, from a JSON object; NULL gives NAN everywhere. */
+void fast__read_measures(const json_t *object, fast_compare_measures *out);
+void fast__read_point(const json_t *object, fast_compare_point *out);
+
+/* True for a run that was measured to its end. */
+bool fast__run_is_whole(const fast_compared_run *run);
+/* Median, least and largest of values that are not NAN. */
+fast_compare_spread fast__spread_of(double *values, int64_t count);
+/* True if `a` is better than `b` beyond their spreads. */
+bool fast__line_beats(const fast_compared *a, const fast_compared *b);
+/* Spreads, order and places of all lines; then the verdict. */
+fast_err fast__compare_rank(fast_compare *compare);
+fast_err fast__verdict(fast_compare *compare);
+
+/* Numbers for people: "3.2 s", "41.0 ms", "1.2 GB", "never", "-". */
+void fast__people_time(double seconds, char text[32]);
+void fast__people_bytes(double bytes, char text[32]);
+/* Times as "median (min to max)"; the median alone where all are equal. */
+void fast__people_times(const fast_compare_spread *spread, char text[96]);
+
+/* Text with the characters that HTML knows replaced; control characters become spaces. */
+void fast__html_text(FILE *out, const char *text);
+/* The whole page. */
+void fast__report_write(const fast_compare *compare, const char *command, FILE *out);

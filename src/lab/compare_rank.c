@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measures of runs -> spreads, places and a verdict in words.
+ *
+ *   time of a run        until the target, INFINITY if it was not reached or the run failed
+ *   a beats b            every run of a was earlier than every run of b; where no run of either
+ *                        reached the target: every run of a ended more accurate than every one of b
+ *   place of a line      1 + the lines that beat it: lines whose spreads overlap tie
+ *
+ * Spreads are the least and the largest of a few seeds, so "beats" is a rank test: with three seeds
+ * against three, it happens at random in 1 of 20 cases for a given pair and direction.
+ *
+ * Why one line is faster is told as a product, which is exact for each run:
+ *   time to target = samples until the target * time of a sample
+ */
+#include "lab/compare.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool fast__run_is_whole(const fast_compared_run *run)
+{
+    return strcmp(run->status, "done") == 0 || strcmp(run->status, "target") == 0;
+}
+
+fast_compare_spread fast__spread_of(double *values, int64_t count)
+{
+    int64_t used = 0;
+
+    for (int64_t i = 0; i < count; i++) { /* insertion: a few seeds */
+        const double value = values[i];
+        int64_t at = used;
+
+        if (isnan(value))
+            continue;
+        for (; at > 0 && values[at - 1] > value; at--)
+            values[at] = values[at - 1];
+        values[at] = value;
+        used++;
+    }
+    if (used == 0)
+        return (fast_compare_spread){ NAN, NAN, NAN };
+    const double low = values[(used - 1) / 2], high = values[used / 2];
+    return (fast_compare_spread){ low == high ? low : (low + high) / 2, values[0],
+                                  values[used - 1] };
+}
+
+/* A number of a run for the spreads. */
+typedef double value_fn(const fast_compared_run *run, size_t offset);
+
+static double plain(const fast_compared_run *run, size_t offset)
+{
+    return fast__run_is_whole(run)
+               ? *(const double *)(const void *)((const char *)&run->measures + offset)
+               : NAN;
+}
+
+static double time_of(const fast_compared_run *run, size_t offset)
+{
+    const double time = plain(run, offset);
+
+    return isfinite(time) ? time : INFINITY;
+}
+
+/* A run that diverged has learned nothing; one that failed says nothing. */
+static double accuracy_of(const fast_compared_run *run, size_t offset)
+{
+    return strcmp(run->status, "diverged") == 0 ? 0 : plain(run, offset);
+}
+
+/* The part of a worker's time that a measure is. */
+static double share_of(const fast_compared_run *run, size_t offset)
+{
+    const fast_compare_measures *m = &run->measures;
+    const double all = m->compute_s + m->exchange_s + m->wait_s + m->codec_s;
+
+    return all > 0 ? plain(run, offset) / all : NAN;
+}
+
+/* Where a spread comes from. */
+static const struct {
+    size_t to;   /* the spread in the line */
+    size_t from; /* the measure of a run */
+    value_fn *value;
+} rows[] = {
+#define ROW(to, from, value)                                                      \
+    {                                                                             \
+        offsetof(fast_compared, to), offsetof(fast_compare_measures, from), value \
+    }
+    ROW(time_to_target_s, time_to_target_s, time_of),
+    ROW(accuracy, test_accuracy, accuracy_of),
+    ROW(test_loss, test_loss, plain),
+    ROW(time_s, time_s, plain),
+    ROW(samples, samples, plain),
+    ROW(bytes_sent, bytes_sent, plain),
+    ROW(compute_share, compute_s, share_of),
+    ROW(codec_share, codec_s, share_of),
+    ROW(exchange_share, exchange_s, share_of),
+    ROW(wait_share, wait_s, share_of),
+    ROW(staleness, staleness_mean, plain),
+    ROW(staleness_max, staleness_max, plain),
+    ROW(divergence, divergence, plain),
+    ROW(step_s, step_s, plain),
+    ROW(predicted_step_s, predicted_step_s, plain),
+    ROW(samples_per_s, samples_per_s, plain),
+#undef ROW
+};
+
+/* The run that stands for a line: whose time, else whose accuracy, is next to the median. */
+static const fast_compared_run *find_shown(const fast_compared *line)
+{
+    const bool timed = isfinite(line->time_to_target_s.median);
+    const fast_compared_run *best = NULL;
+    double best_distance = INFINITY;
+
+    for (int64_t i = 0; i < line->run_count; i++) {
+        const fast_compared_run *run = &line->runs[i];
+        const fast_compare_measures *m = &run->measures;
+        const double distance = timed ? fabs(m->time_to_target_s - line->time_to_target_s.median)
+                                : isfinite(line->accuracy.median)
+                                    ? fabs(m->test_accuracy - line->accuracy.median)
+                                    : fabs(m->test_loss - line->test_loss.median);
+
+        if (fast__run_is_whole(run) && (!best || distance < best_distance)) {
+            best = run;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+static void judge_line(fast_compared *line, double *values)
+{
+    line->reached_count = line->failed_count = 0;
+    line->error = NULL;
+    for (int64_t i = 0; i < line->run_count; i++) {
+        const fast_compared_run *run = &line->runs[i];
+
+        line->reached_count +=
+            isfinite(time_of(run, offsetof(fast_compare_measures, time_to_target_s)));
+        line->failed_count += !fast__run_is_whole(run) && strcmp(run->status, "waiting") != 0;
+        if (!line->error && run->error)
+            line->error = run->error;
+    }
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int64_t i = 0; i < line->run_count; i++)
+            values[i] = rows[k].value(&line->runs[i], rows[k].from);
+        *(fast_compare_spread *)(void *)((char *)line + rows[k].to) =
+            fast__spread_of(values, line->run_count);
+    }
+    line->shown = find_shown(line);
+}
+
+/* Accuracy, or the negative loss for regression. */
+static fast_compare_spread score_of(const fast_compared *line)
+{
+    const fast_compare_spread *l = &line->test_loss;
+
+    return isnan(line->accuracy.median) ? (fast_compare_spread){ -l->median, -l->max, -l->min }
+                                        : line->accuracy;
+}
+
+bool fast__line_beats(const fast_compared *a, const fast_compared *b)
+{
+    const fast_compare_spread x = score_of(a), y = score_of(b);
+
+    if (!a->shown || !b->shown) /* a line without a result is behind all others */
+        return a->shown != NULL;
+    if (a->time_to_target_s.max < b->time_to_target_s.min)
+        return true;
+    if (isfinite(a->time_to_target_s.min) || isfinite(b->time_to_target_s.min))
+        return false;
+    return x.min > y.max;
+}
+
+/* Should `a` stand before `b`? */
+static bool is_before(const fast_compared *a, const fast_compared *b)
+{
+    const double s = a->time_to_target_s.median, t = b->time_to_target_s.median;
+    const fast_compare_spread x = score_of(a), y = score_of(b);
+
+    if (isfinite(s) || isfinite(t))
+        return s < t;
+    if (a->reached_count != b->reached_count)
+        return a->reached_count > b->reached_count;
+    return isnan(y.median) ? !isnan(x.median) : x.median > y.median;
+}
+
+/* Median first; lines that are equal stay in the order of the sweep. */
+static void sort_lines(fast_compared *lines, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++) {
+        const fast_compared line = lines[i];
+        int64_t at = i;
+
+        for (; at > 0 && is_before(&line, &lines[at - 1]); at--)
+            lines[at] = lines[at - 1];
+        lines[at] = line;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        lines[i].place = 1;
+        for (int64_t k = 0; k < count; k++)
+            lines[i].place += fast__line_beats(&lines[k], &lines[i]);
+    }
+}
+
+fast_err fast__compare_rank(fast_compare *compare)
+{
+    double *values;
+
+    FAST_TRY(fast__alloc("values of seeds", compare->seed_count, sizeof *values, &values));
+    for (int64_t i = 0; i < compare->line_count; i++)
+        judge_line(&compare->lines[i], values);
+    fast__free(values);
+    sort_lines(compare->lines, compare->line_count);
+    return fast__verdict(compare);
+}
