@@ -14,6 +14,7 @@ LEVELS = [
     ["tensor"],
     ["codec", "rule", "learner", "transport", "engine", "data", "store"],
     ["comm", "model"],
+    ["space"],
     ["strategy"],
     ["run"],
     ["cli", "compare", "serve"],

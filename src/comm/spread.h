@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "comm/comm.h"
+#include "comm/collective.h"
 
 /*
  * One buffer of each member to all the others, of any size: an all-gather in two halves, so that

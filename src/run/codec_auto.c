@@ -26,7 +26,7 @@
  * run begins; the steps that the longer one takes more count, for the first one differs.
  */
 #include "base/memory.h"
-#include "comm/model.h"
+#include "comm/cost_model.h"
 #include "run/team.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "run/simulate.h"
 
 #include "base/memory.h"
-#include "comm/allreduce.h"
+#include "comm/allreduces.h"
 #include "transport/sim/shrink.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "base/pack.h"
 #include "base/thread.h"
 #include "comm/flow.h"
-#include "comm/space_keep.h"
+#include "space/space_checkpoint.h"
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"

@@ -25,7 +25,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
-#include "comm/allreduce.h"
+#include "comm/allreduces.h"
 #include "tensor/stream.h"
 
 #include <string.h>

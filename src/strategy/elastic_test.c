@@ -10,7 +10,7 @@
 #include "strategy/elastic.h"
 
 #include "base/err.h"
-#include "comm/space.h"
+#include "space/space.h"
 #include "fast/run.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
  * on threads and in the simulator, there with several seeds. Under mpirun the program takes "mpi"
  * as its argument and runs the same over MPI.
  */
-#include "comm/space_visit.h"
+#include "space/space_visit.h"
 
 #include "base/memory.h"
 

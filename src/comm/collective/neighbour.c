@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Neighbour exchange: everyone sends its vector to the ranks that it names and receives one from
+ * each of those that name it, as the edges of a topology do (MPI's neighbourhood collectives). The
+ * vector is copied once, to a frozen buffer that all neighbours share. All members of the group
+ * call it, also those without a neighbour.
+ */
+#include "base/memory.h"
+#include "comm/collective/moves.h"
+
+/* The lists, where the schedule finds them. */
+typedef struct neighbours {
+    const int64_t *to;   /* lent */
+    int64_t to_count;    /* of them */
+    const int64_t *from; /* lent */
+    int64_t from_count;  /* of them */
+} neighbours;
+
+static int neighbour_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
+{
+    const neighbours *lists = ask->state;
+    if (round < lists->to_count) {
+        const unsigned flags = FAST_MOVE_KEEP | (round == 0 ? 0 : FAST_MOVE_KEPT);
+        moves[0] = (fast_move){ FAST_MOVE_SEND, flags, lists->to[round], 0, ask->count };
+        return 1;
+    }
+    const int64_t i = round - lists->to_count;
+    if (i >= lists->from_count)
+        return FAST_ROUNDS_END;
+    moves[0] = (fast_move){ FAST_MOVE_COPY, 0, lists->from[i], i * ask->count, ask->count };
+    return 1;
+}
+
+fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to, int64_t to_count,
+                                 const int64_t *from, int64_t from_count, const float *x,
+                                 int64_t count, float *y, int64_t deadline)
+{
+    FAST_ASSERT(group != NULL);
+    FAST_ASSERT(to_count >= 0 && from_count >= 0);
+    FAST_TRY(fast__group_check_count("neighbour_exchange", count));
+    int64_t total = INT64_MAX;
+    (void)fast__mul_size(count, from_count, &total);
+    FAST_TRY(fast__group_check_count("neighbour_exchange", total));
+    for (int64_t i = 0; i < to_count; i++)
+        FAST_TRY(fast__group_check_rank(group, "neighbour", to[i]));
+    for (int64_t i = 0; i < from_count; i++)
+        FAST_TRY(fast__group_check_rank(group, "neighbour", from[i]));
+    const neighbours lists = { to, to_count, from, from_count };
+    fast_collective collective = { .group = group,
+                                   .doing = "neighbour_exchange",
+                                   .ask = { group->rank, group->size, count, 0, NULL, &lists },
+                                   .rounds = neighbour_rounds,
+                                   .x = x,
+                                   .y = y,
+                                   .element = sizeof *x };
+    return fast__collective_run(&collective, deadline);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and leaving a space. Nobody waits in open: an owner fills its store, everyone else finds
+ * out with its first operation whether the owner is there, and greets far owners. A name is used
+ * once in a run by each life of an actor.
+ *
+ * Leaving is orderly: what was sent is applied, and an owner stays until all others have left, as
+ * they may still read what it holds. All tell before they wait, so those who are owners and writers
+ * at once do not wait for each other in a ring.
+ */
+#include "space/space_checkpoint.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "transport/peers.h"
+
+#include <string.h>
+
+enum { IS_OWNER = 1, IS_WRITER = 2 };
+
+static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
+{
+    fast_space *space = (fast_space *)task;
+    (void)actor;
+    (void)done;
+    FAST_ASSERT(space->actor == actor);
+    if (space->far_count > 0)
+        FAST_TRY(fast__far_advance(space));
+    if (space->service)
+        FAST_TRY(fast__service_advance(space));
+    if (space->watched)
+        fast__space_told(space);
+    return FAST_OK;
+}
+
+static int64_t explain(fast_actor *actor, fast_task *task, int64_t origin)
+{
+    fast_space *space = (fast_space *)task;
+    FAST_ASSERT(space->actor == actor);
+    return space->service ? fast__service_explain(space, origin) : -1;
+}
+
+/* Two open spaces of one actor must differ in their tags, not only in their names. */
+static fast_err check_name(fast_actor *actor, const char *name, uint64_t key)
+{
+    for (const fast_task *task = actor->tasks; task; task = task->next) {
+        const fast_space *other = (const fast_space *)task;
+        if (task->advance != advance || other->key != key)
+            continue;
+        if (strcmp(other->name, name) == 0)
+            return fast__fail(FAST_EINVAL, "space \"%s\" is open already", name);
+        return fast__fail(FAST_EINVAL,
+                          "the names \"%s\" and \"%s\" collide: call the space otherwise", name,
+                          other->name);
+    }
+    return FAST_OK;
+}
+
+/* Mark a list of actors in `marks`: each is one, and is named once. */
+static fast_err mark(const fast_actor *actor, const char *what, const int64_t *ids, int64_t count,
+                     uint8_t bit, uint8_t *marks)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || ids[i] >= fast_actor_count(actor))
+            return fast__fail(FAST_EINVAL, "%s %lld of a space is not one of %lld actors", what,
+                              (long long)ids[i], (long long)fast_actor_count(actor));
+        if (marks[ids[i]] & bit)
+            return fast__fail(FAST_EINVAL, "actor %lld is twice among the %ss of a space",
+                              (long long)ids[i], what);
+        marks[ids[i]] |= bit;
+    }
+    return FAST_OK;
+}
+
+static fast_err check_tensors(const fast_space_options *options)
+{
+    if (options->tensor_count < 1 || options->tensor_count > FAST_SPACE_TENSORS_MAX)
+        return fast__fail(FAST_EINVAL, "a space has 1 to %d tensors, not %lld",
+                          FAST_SPACE_TENSORS_MAX, (long long)options->tensor_count);
+    for (int64_t t = 0; t < options->tensor_count; t++) {
+        const fast_space_tensor *tensor = &options->tensors[t];
+        if (!tensor->name || strlen(tensor->name) >= FAST_SPACE_NAME_MAX)
+            return fast__fail(FAST_EINVAL,
+                              "tensor %lld of space \"%s\" needs a name of less than %d "
+                              "bytes",
+                              (long long)t, options->name, FAST_SPACE_NAME_MAX);
+        if (tensor->count < 1)
+            return fast__fail(FAST_EINVAL, "tensor \"%s\" of space \"%s\" has %lld floats",
+                              tensor->name, options->name, (long long)tensor->count);
+        for (int64_t i = 0; i < t; i++)
+            if (strcmp(options->tensors[i].name, tensor->name) == 0)
+                return fast__fail(FAST_EINVAL, "space \"%s\" has two tensors called \"%s\"",
+                                  options->name, tensor->name);
+    }
+    return FAST_OK;
+}
+
+/* Of everything that must be the same at everyone. */
+static uint64_t sign(const fast_space_options *o)
+{
+    uint64_t h = fast__hash(o->name, strlen(o->name), (uint64_t)o->tensor_count);
+    for (int64_t t = 0; t < o->tensor_count; t++) {
+        h = fast__hash(o->tensors[t].name, strlen(o->tensors[t].name), h);
+        h = fast__hash(&o->tensors[t].count, sizeof o->tensors[t].count, h);
+    }
+    h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
+                   h + o->whole + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache);
+    if (o->codec)
+        h = fast__hash(o->codec, strlen(o->codec), h + 3);
+    if (o->codec_down)
+        h = fast__hash(o->codec_down, strlen(o->codec_down), h + 5);
+    if (o->layer_count > 0)
+        h = fast__hash(o->layers, (size_t)o->layer_count * sizeof *o->layers, h + 7);
+    if (o->writers)
+        h = fast__hash(o->writers, (size_t)o->writer_count * sizeof *o->writers, h + 1);
+    return h;
+}
+
+/* Writers: those named; or all that are no owners; or all. */
+static fast_err list_writers(fast_space *space, const fast_space_options *options, uint8_t *marks)
+{
+    const int64_t actors = fast_actor_count(space->actor), me = fast_actor_id(space->actor);
+    const bool all = options->owner_count == actors;
+    int64_t count = 0;
+    if (options->writers)
+        FAST_TRY(mark(space->actor, "writer", options->writers, options->writer_count, IS_WRITER,
+                      marks));
+    for (int64_t id = 0; id < actors; id++) {
+        if (!options->writers && (all || !(marks[id] & IS_OWNER)))
+            marks[id] |= IS_WRITER;
+        count += (marks[id] & IS_WRITER) != 0;
+    }
+    space->writer = (marks[me] & IS_WRITER) != 0;
+    if (space->far_count == space->owner_count)
+        return FAST_OK; /* Only who looks into a store needs the list. */
+    FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->writers, &space->writers));
+    FAST_TRY(
+        fast__alloc("the actors of a space", actors, sizeof *space->expected, &space->expected));
+    for (int64_t id = 0; id < actors; id++) {
+        space->expected[id] = marks[id] != 0;
+        if (marks[id] & IS_WRITER)
+            space->writers[space->writer_count++] = id;
+    }
+    return FAST_OK;
+}
+
+static fast_err list_tensors(fast_space *space, const fast_space_options *options)
+{
+    const int64_t count = options->tensor_count;
+    space->tensor_count = count;
+    FAST_TRY(fast__alloc("the tensors of a space", count, sizeof *space->counts, &space->counts));
+    FAST_TRY(fast__alloc("the tensors of a space", count, FAST_SPACE_NAME_MAX, &space->names));
+    for (int64_t t = 0; t < count; t++) {
+        space->counts[t] = options->tensors[t].count;
+        memcpy(space->names + t * FAST_SPACE_NAME_MAX, options->tensors[t].name,
+               strlen(options->tensors[t].name) + 1);
+    }
+    int64_t cells;
+    if (!fast__mul_size(count, options->owner_count, &cells))
+        return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
+    FAST_TRY(fast__alloc("the versions of a space", cells, sizeof *space->read, &space->read));
+    return fast__alloc("the versions of a space", cells, sizeof *space->told, &space->told);
+}
+
+/* Is there someone else in this actor's memory, or outside of it? */
+static void look_around(const fast_actor *actor, bool *near_out, bool *far_out)
+{
+    *near_out = *far_out = false;
+    for (int64_t id = 0; id < fast_actor_count(actor); id++) {
+        if (id == fast_actor_id(actor))
+            continue;
+        const bool near = fast_actor_is_near(actor, id);
+        *near_out |= near;
+        *far_out |= !near;
+    }
+}
+
+static fast_err list_owners(fast_space *space, const fast_space_options *options)
+{
+    fast_actor *actor = space->actor;
+    FAST_TRY(fast__alloc("the owners of a space", options->owner_count, sizeof *space->owners,
+                         &space->owners));
+    space->owner_count = options->owner_count;
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        space->owners[i].id = options->owners[i];
+        space->far_count += !fast_actor_is_near(actor, options->owners[i]);
+        if (options->owners[i] == fast_actor_id(actor))
+            space->me = i;
+    }
+    /* Actors that are in step would meet at every lock. Where time is simulated they do not run
+     * side by side. */
+    if (space->far_count == 0 && !actor->world->transport->virtual_clock)
+        space->first = fast_actor_id(actor) % space->owner_count;
+    return FAST_OK;
+}
+
+/* The memory of near owners: shared, unless this actor is alone with its own. */
+static fast_err map_stores(fast_space *space, bool near)
+{
+    fast_actor *actor = space->actor;
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        fast_space_owner *owner = &space->owners[i];
+        int64_t size;
+        void *memory;
+        if (!fast_actor_is_near(actor, owner->id))
+            continue;
+        if (!fast__space_store_size(space, i, &size))
+            return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
+        if (i == space->me && !near) {
+            FAST_TRY(fast__alloc("a space", size, 1, &space->memory));
+            memory = space->memory;
+        } else {
+            const uint64_t key = fast__hash(space->name, strlen(space->name), (uint64_t)i + 1);
+            const fast_err err = fast_actor_share(actor, key, (size_t)size, &memory);
+            if (err == FAST_EINVAL)
+                return fast__fail(FAST_EINVAL,
+                                  "space \"%s\" is open elsewhere with other tensors or owners",
+                                  space->name);
+            FAST_TRY(err);
+        }
+        fast__space_store_map(space, memory, &owner->store);
+    }
+    return FAST_OK;
+}
+
+/* Enter the stores of near owners: once in a life. */
+static fast_err enter(fast_space *space)
+{
+    const uint32_t mine = 2 * ((uint32_t)fast_actor_life(space->actor) + 1);
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        fast_space_store *store = &space->owners[i].store;
+        if (!store->head)
+            continue;
+        fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
+        /* Only this actor writes here, so that the answer needs no turn. */
+        if (atomic_load(&slot->member) >= mine)
+            return fast__fail(FAST_EINVAL,
+                              "this actor has opened space \"%s\" before: use another name",
+                              space->name);
+        fast__space_begin(space, i);
+        atomic_store(&slot->clock, 0);
+        atomic_store(&slot->member, mine);
+        fast__space_end(space);
+    }
+    return FAST_OK;
+}
+
+/* On transports that tell of an end only whom it concerns: it concerns an owner. */
+static void meet(fast_space *space)
+{
+    fast_actor *actor = space->actor;
+    for (int64_t id = 0; actor->met && id < fast_actor_count(actor); id++) {
+        fast_actor *other = actor->world->actors[id];
+        if (!other || id == fast_actor_id(actor) || !space->expected[id])
+            continue;
+        fast__peers_ask(actor, id);
+        if (!other->ended && other->met)
+            other->met[actor->id / 64] |= (uint64_t)1 << (actor->id % 64);
+    }
+}
+
+/* Floats of this owner's largest range. */
+static int64_t largest_range(const fast_space *space)
+{
+    int64_t largest = 1;
+    for (int64_t t = 0; t < space->tensor_count; t++) {
+        int64_t offset, count;
+        fast__space_range(space, space->me, t, &offset, &count);
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
+
+static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
+                      fast_space_first_fn *first, void *ctx)
+{
+    bool near, far;
+    fast_actor *actor = space->actor;
+    look_around(actor, &near, &far);
+    FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
+    FAST_TRY(list_owners(space, options));
+    FAST_TRY(list_writers(space, options, marks));
+    FAST_TRY(list_tensors(space, options));
+    if (options->codec || options->codec_down)
+        FAST_TRY(fast__space_codec_new(space, options));
+    if (options->pieces && (options->sparse || options->layer_count > 0))
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\": pieces are added as they are; leave out sparse and layers",
+                          options->name);
+    if (options->pieces && fast__space_is_coded(space, FAST_SPACE_UP, 0))
+        FAST_TRY(fast__space_pieces_new(space));
+    if (options->layer_count > 0)
+        FAST_TRY(fast__space_layers_new(space, options));
+    FAST_TRY(map_stores(space, near));
+    if (space->me >= 0 && far)
+        FAST_TRY(fast__service_new(space));
+    if (space->me >= 0 && far && (space->sparse || space->layers))
+        FAST_TRY(
+            fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
+    space->shared = near;
+    FAST_TRY(enter(space));
+    if (first)
+        FAST_TRY(first(ctx, space));
+    if (space->me >= 0) {
+        fast__space_store_fill(space, options);
+        meet(space);
+    }
+    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor), 0 };
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        if (space->owners[i].store.head)
+            continue;
+        const fast_err err =
+            fast__space_tell(space, space->owners[i].id, FAST_SPACE_HELLO, 0, i, words);
+        if (err && err != FAST_EPEER) /* Who needs that owner finds out. */
+            return err;
+    }
+    return FAST_OK;
+}
+
+static void destroy(fast_space *space)
+{
+    fast__service_free(space);
+    for (int64_t i = 0; i < space->owner_count; i++)
+        fast_msg_free(space->owners[i].pushed);
+    fast__space_pieces_free(space);
+    fast__space_codec_free(space);
+    fast__space_places_free(space);
+    fast__free(space->dense);
+    fast__free(space->layers);
+    fast__free(space->counts);
+    fast__free(space->names);
+    fast__free(space->owners);
+    fast__free(space->writers);
+    fast__free(space->expected);
+    fast__free(space->read);
+    fast__free(space->told);
+    fast__free(space->watched);
+    fast__free(space->memory);
+    fast__free(space);
+}
+
+fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
+                          fast_space_first_fn *first, void *ctx, fast_space **out)
+{
+    FAST_ASSERT(actor && options && out);
+    if (!options->name || options->name[0] == 0 || strlen(options->name) >= FAST_SPACE_NAME_MAX)
+        return fast__fail(FAST_EINVAL, "a space needs a name of 1 to %d bytes",
+                          FAST_SPACE_NAME_MAX - 1);
+    FAST_TRY(check_tensors(options));
+    if (options->owner_count < 1 || options->owner_count > fast_actor_count(actor) ||
+        (options->writers && options->writer_count < 0))
+        return fast__fail(FAST_EINVAL, "space \"%s\" has %lld owners among %lld actors",
+                          options->name, (long long)options->owner_count,
+                          (long long)fast_actor_count(actor));
+    const uint64_t key = fast__hash(options->name, strlen(options->name), 0) >> 16;
+    FAST_TRY(check_name(actor, options->name, key));
+
+    fast_space *space;
+    uint8_t *marks = NULL;
+    FAST_TRY(fast__alloc("a space", 1, sizeof *space, &space));
+    space->actor = actor;
+    space->key = key;
+    space->me = -1;
+    space->whole = options->whole;
+    space->eager = options->eager;
+    space->stalest = options->stalest;
+    space->sparse = options->sparse;
+    space->cache = options->cache;
+    space->follows = options->follows;
+    space->pieces = options->pieces;
+    space->operations = options->operations > 0 ? options->operations : 1;
+    space->bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
+    space->signature = sign(options);
+    memcpy(space->name, options->name, strlen(options->name) + 1);
+    fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);
+    if (!err)
+        err = build(space, options, marks, first, ctx);
+    fast__free(marks);
+    if (err) {
+        destroy(space);
+        return err;
+    }
+    space->task = (fast_task){ .advance = advance, .explain = explain, .background = true };
+    fast__post(actor, &space->task);
+    *out = space;
+    return FAST_OK;
+}
+
+fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
+{
+    return fast__space_open(actor, options, NULL, NULL, out);
+}
+
+/* Say goodbye to every owner; far ones have applied everything when they answer. */
+static fast_err leave(fast_space *space)
+{
+    if (space->actor->stopped) /* It reaches nobody; others hear that it is down. */
+        return fast__fail(FAST_ECANCELED, "this actor was stopped");
+    for (int64_t i = 0; i < space->owner_count; i++) {
+        if (!space->owners[i].store.head)
+            continue;
+        fast__space_begin(space, i);
+        fast__space_left(space, i, fast_actor_id(space->actor));
+        fast__space_end(space);
+    }
+    return space->far_count > 0 ? fast__far_leave(space) : FAST_OK;
+}
+
+/* Someone else who is still in. An owner is woken when that changes, and not by updates: where it
+ * does nothing else it would keep the writers from their cores. */
+static int64_t look_for_others(fast_space *space, fast_space_store *store, int64_t me)
+{
+    fast__space_begin(space, space->me);
+    const int64_t other = fast__space_hope(space, store, me);
+    fast__space_end(space);
+    return other;
+}
+
+fast_err fast_space_serve(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(space);
+    fast_actor *actor = space->actor;
+    const int64_t me = fast_actor_id(actor);
+    const fast_wait wait = { .waiting = true,
+                             .whom = FAST_ANY,
+                             .tag = fast__space_tag(space, false),
+                             .since = fast_now(actor),
+                             .deadline = fast__deadline(actor, deadline),
+                             .doing = "space serve" };
+    if (space->me < 0)
+        return fast__fail(FAST_EINVAL, "only an owner serves space \"%s\"", space->name);
+    FAST_TRY(leave(space));
+    fast_space_store *store = &space->owners[space->me].store;
+    for (;;) {
+        FAST_TRY(space->task.err);
+        const int64_t other = look_for_others(space, store, me);
+        if (other < 0)
+            return FAST_OK;
+        const fast_err err = fast__wait_once(actor, &wait);
+        if (err == FAST_ETIMEDOUT) {
+            char name[64];
+            fast__actor_name(actor->world, other, name, sizeof name);
+            actor->culprit = other;
+            return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
+        }
+        if (err && err != FAST_EPEER)
+            return err;
+        if (err && look_for_others(space, store, me) == other)
+            return err;
+    }
+}
+
+void fast__space_abandon(fast_space *space)
+{
+    if (!space)
+        return;
+    fast__unpost(space->actor, &space->task);
+    destroy(space);
+}
+
+void fast_space_close(fast_space *space)
+{
+    if (!space)
+        return;
+    if (space->me >= 0) {
+        /* That others stay too long, or that this actor was stopped, is not this call's error. */
+        const fast_err err = fast_space_serve(space, FAST_SOON);
+        fast__space_begin(space, space->me);
+        atomic_store(&space->owners[space->me].store.head->state, FAST_SPACE_CLOSED);
+        if (err != FAST_ECANCELED)
+            fast__space_changed(space, &space->owners[space->me].store);
+        fast__space_end(space);
+        if (err != FAST_ECANCELED && space->service)
+            fast__service_close(space);
+    } else {
+        const fast_err err = leave(space);
+        (void)err;
+    }
+    fast__space_abandon(space);
+}
