@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Spaces: put, get and add on named tensors that some actors own and all reach: the tensor-moving
- * interface. A tensor is cut into one range for each owner, as equal as possible, or lives whole at
- * one. Every operation treats the ranges one by one: near ones in memory (space_store.c), far ones
- * by messages (space_far.c); a get asks all far owners first and copies from the near ones while
- * their answers travel.
+ * Spaces: get, put and add on named tensors that some actors own and all can reach. A tensor is cut
+ * into one range for each owner, as equal as possible, or lives whole at one owner. Each call fills
+ * in one fast_space_operation; fast__space_execute() carries it out range by range: local ranges in
+ * memory (space_store.c), remote ones by messages (space_remote.c). A get asks all remote owners
+ * first and copies from the local ones while the answers travel.
  *
  * Bounded staleness is a read with a clock: clock_min = own clock - s lets the fastest writer be at
  * most s rounds ahead of the slowest (Ho et al. 2013, stale synchronous parallel).
  */
-#include "space/space_visit.h"
+#include "space/space_form.h"
+#include "space/space_store.h"
 
 #include "base/memory.h"
 
@@ -18,146 +19,357 @@
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out)
 {
-    FAST_ASSERT(owner >= 0 && owner < space->owner_count);
-    FAST_ASSERT(tensor >= 0 && tensor < space->tensor_count);
-    const int64_t count = space->counts[tensor], parts = space->owner_count;
-    if (space->whole) {
+    const fast_space_map *map = &space->map;
+    FAST_ASSERT(owner >= 0 && owner < map->owner_count);
+    FAST_ASSERT(tensor >= 0 && tensor < map->tensor_count);
+    const int64_t count = map->counts[tensor], owners = map->owner_count;
+    if (map->whole) {
         *offset_out = 0;
-        *count_out = tensor % parts == owner ? count : 0;
+        *count_out = tensor % owners == owner ? count : 0;
         return;
     }
-    const int64_t part = count / parts, more = count % parts;
-    *offset_out = owner * part + (owner < more ? owner : more);
-    *count_out = part + (owner < more);
+    const int64_t each = count / owners, longer = count % owners;
+    *offset_out = owner * each + (owner < longer ? owner : longer);
+    *count_out = each + (owner < longer);
+}
+
+fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
+                                      int64_t owner)
+{
+    fast_space_operation part = *op;
+    part.owner = owner;
+    fast__space_range(space, owner, op->tensor, &part.offset, &part.count);
+    part.version_read = *fast__space_at(space, space->clocks.read, owner, op->tensor);
+    if (op->x)
+        part.x = op->x + part.offset;
+    if (op->result)
+        part.result = op->result + part.offset;
+    return part;
+}
+
+bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version)
+{
+    const bool applied = version >= op->version_min;
+    return op->flags & FAST_SPACE_EITHER ? in_time || applied : in_time && applied;
+}
+
+void fast__space_saw(fast_space_operation *get, int64_t version, int64_t clock)
+{
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
+    get->version_seen = version < get->version_seen ? version : get->version_seen;
+    get->clock_seen = clock < get->clock_seen ? clock : get->clock_seen;
 }
 
 int64_t fast_space_find(const fast_space *space, const char *tensor)
 {
     FAST_ASSERT(space && tensor);
-    for (int64_t t = 0; t < space->tensor_count; t++)
-        if (strcmp(space->names + t * FAST_SPACE_NAME_MAX, tensor) == 0)
+    for (int64_t t = 0; t < space->map.tensor_count; t++)
+        if (strcmp(space->map.names + t * FAST_SPACE_NAME_MAX, tensor) == 0)
             return t;
     return -1;
 }
 
-/* Every operation begins with a look at what has arrived: who uses near memory alone would never
- * wait, and not hear that an owner ended or that the run was canceled. */
-static fast_err begin(fast_space *space, int64_t tensor)
+/* Every operation starts by handling what has arrived: an actor that only uses local memory would
+ * never wait, and not learn that an owner ended or that the run was canceled. */
+static fast_err check_open(fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(space);
     fast__progress(space->actor);
     if (space->actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    if (tensor < 0 || tensor >= space->tensor_count)
+    if (tensor < 0 || tensor >= space->map.tensor_count)
         return fast__fail(FAST_EINVAL, "space \"%s\" has no tensor %lld of %lld", space->name,
-                          (long long)tensor, (long long)space->tensor_count);
+                          (long long)tensor, (long long)space->map.tensor_count);
     return space->task.err;
 }
 
-/* Take a near range that is locked, and count it. */
-static void near_take(fast_space *space, int64_t owner, int64_t tensor, float *x)
+/* Let remote actors have what this owner changed, if they wait for it. */
+static fast_err answer_remote(fast_space *space)
 {
-    fast_space_range *range = &space->owners[owner].store.ranges[tensor];
-    int64_t offset, count;
-    fast__space_range(space, owner, tensor, &offset, &count);
-    if (x)
-        memcpy(x + offset, fast__space_values(space, owner, tensor), (size_t)count * sizeof *x);
-    *fast__space_at(space, space->read, owner, tensor) = atomic_load(&range->version);
-    atomic_fetch_add(&range->gets, 1);
-}
-
-/* Update a near range: in place, in this thread. */
-static fast_err near_update(fast_space *space, int64_t owner, bool put, int64_t tensor,
-                            const float *x, int64_t deadline)
-{
-    fast_space_update update = { .tensor = tensor,
-                                 .from = fast_actor_id(space->actor),
-                                 .clock = space->clock,
-                                 .read = *fast__space_at(space, space->read, owner, tensor) };
-    fast__space_range(space, owner, tensor, &update.offset, &update.count);
-    update.x = x ? x + update.offset : NULL;
-    FAST_TRY(fast__space_ready(space, owner, deadline));
-    if (x && !put && fast__space_is_coded(space, FAST_SPACE_UP, tensor))
-        FAST_TRY(fast__space_recode(space, FAST_SPACE_UP, owner, update.x, &update.x));
-    fast__space_begin(space, owner);
-    const fast_err err = fast__space_lock(space, owner, tensor, true, deadline);
-    if (!err) {
-        fast__space_apply(space, owner, put, &update);
-        if (space->back)
-            near_take(space, owner, tensor, space->back);
-        fast__space_unlock(space, owner, tensor, true);
-        fast__space_changed(space, &space->owners[owner].store);
-    }
-    fast__space_end(space);
-    FAST_TRY(err);
-    return fast__space_charge(space, put, update.count);
-}
-
-/* What an owner changed may be what far actors wait for. */
-static fast_err answer_far(fast_space *space)
-{
-    if (space->service) {
+    if (space->owned.service) {
         fast__service_touch(space);
         fast__progress(space->actor);
     }
     return space->task.err;
 }
 
-static fast_err update(fast_space *space, fast_space_kind kind, int64_t tensor, const float *x,
-                       int64_t deadline)
+/* Copy a local range, which is locked, to op->result, and count it as read. */
+static void copy_local(fast_space *space, const fast_space_operation *op)
 {
-    FAST_TRY(begin(space, tensor));
-    const int64_t until = fast__deadline(space->actor, deadline);
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        const int64_t owner = (space->first + i) % space->owner_count;
-        int64_t offset, count;
-        fast__space_range(space, owner, tensor, &offset, &count);
-        if (count == 0)
-            continue;
-        if (space->owners[owner].store.head)
-            FAST_TRY(near_update(space, owner, kind == FAST_SPACE_PUT, tensor, x, until));
-        else
-            FAST_TRY(fast__far_update(space, owner, kind, tensor, x, until));
+    fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
+    if (op->result)
+        memcpy(op->result, fast__space_values(space, op->owner, op->tensor),
+               (size_t)op->count * sizeof *op->result);
+    *fast__space_at(space, space->clocks.read, op->owner, op->tensor) =
+        atomic_load(&range->version);
+    atomic_fetch_add(&range->gets, 1);
+}
+
+/* Put or add to a local range: in place, in this thread. */
+static fast_err update_local(fast_space *space, fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_PUT || op->kind == FAST_SPACE_ADD);
+    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
+    if (op->x && op->kind == FAST_SPACE_ADD &&
+        fast__space_is_coded(space, FAST_SPACE_UP, op->tensor))
+        FAST_TRY(fast__space_recode(space, FAST_SPACE_UP, op->owner, op->x, &op->x));
+    fast__space_begin(space, op->owner);
+    const fast_err err = fast__space_lock(space, op->owner, op->tensor, true, op->deadline);
+    if (!err) {
+        fast__space_apply(space, op);
+        if (op->result)
+            copy_local(space, op);
+        fast__space_unlock(space, op->owner, op->tensor, true);
+        fast__space_changed(space, &space->map.owners[op->owner].store);
     }
-    return answer_far(space);
+    fast__space_end(space);
+    FAST_TRY(err);
+    return fast__space_charge(space, op);
+}
+
+/* PUT and ADD. */
+static fast_err execute_update(fast_space *space, fast_space_operation *op)
+{
+    const fast_space_map *map = &space->map;
+    op->clock = space->clocks.own;
+    for (int64_t i = 0; i < map->owner_count; i++) {
+        const int64_t owner = (map->first + i) % map->owner_count;
+        fast_space_operation part = fast__space_part(space, op, owner);
+        if (part.count > 0)
+            FAST_TRY(map->owners[owner].store.head ? update_local(space, &part)
+                                                   : fast__remote_update(space, &part));
+    }
+    return answer_remote(space);
+}
+
+static fast_err execute_tick(fast_space *space, fast_space_operation *op)
+{
+    if (!space->clocks.writer)
+        return fast__fail(FAST_EINVAL,
+                          "this actor is not a writer of space \"%s\": it has no clock",
+                          space->name);
+    if (op->clock < space->clocks.own)
+        return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
+                          (long long)space->clocks.own, (long long)op->clock);
+    space->clocks.own = op->clock;
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        fast_space_store *store = &space->map.owners[owner].store;
+        if (!store->head) {
+            fast_space_operation part = fast__space_part(space, op, owner);
+            FAST_TRY(fast__remote_update(space, &part));
+            continue;
+        }
+        fast__space_begin(space, owner);
+        atomic_store(&store->slots[op->from].clock, op->clock);
+        fast__space_changed(space, store);
+        fast__space_end(space);
+    }
+    return answer_remote(space);
+}
+
+/* Return true if a local range, with its owner's clocks, satisfies the conditions of a get. */
+static bool is_new_enough(fast_space *space, const fast_space_operation *op, int64_t *clock_out)
+{
+    fast_space_store *store = &space->map.owners[op->owner].store;
+    /* The clock first: what was added before a tick is in what is read after it. */
+    const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
+    return fast__space_satisfies(op, in_time, atomic_load(&store->ranges[op->tensor].version));
+}
+
+/* Wait until a local range is new enough. */
+static fast_err wait_local(fast_space *space, const fast_space_operation *op, int64_t *clock_out)
+{
+    fast_actor *actor = space->actor;
+    fast_space_store *store = &space->map.owners[op->owner].store;
+    fast_space_range *range = &store->ranges[op->tensor];
+    fast_wait wait = fast__space_wait(space, -1, "space get", op->deadline);
+    atomic_fetch_add(&range->waited, 1);
+    for (;;) {
+        fast__space_begin(space, op->owner);
+        fast__space_arm(space, store);
+        const bool done = is_new_enough(space, op, clock_out);
+        if (!done)
+            wait.whom = fast__space_slowest(space, store, op->from);
+        if (!done && wait.whom < 0)
+            wait.whom = fast__space_active(space, store, op->from);
+        fast__space_end(space);
+        if (done)
+            return FAST_OK;
+        if (wait.whom < 0)
+            return fast__fail(FAST_EPEER,
+                              "nobody is left in space \"%s\" who could bring tensor %lld from "
+                              "version %lld to %lld",
+                              space->name, (long long)op->tensor,
+                              (long long)atomic_load(&range->version), (long long)op->version_min);
+        const fast_err err = fast__wait_once(actor, &wait);
+        /* An actor that went down no longer holds anybody back: look again. */
+        if (err && (err != FAST_EPEER || !fast_member_is_down(actor, wait.whom)))
+            return err;
+    }
+}
+
+static fast_err get_local(fast_space *space, const fast_space_operation *op)
+{
+    int64_t clock;
+    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
+    fast__space_begin(space, op->owner);
+    const bool ready = is_new_enough(space, op, &clock);
+    fast__space_end(space);
+    if (!ready)
+        FAST_TRY(wait_local(space, op, &clock));
+    fast__space_begin(space, op->owner);
+    const fast_err err = fast__space_lock(space, op->owner, op->tensor, false, op->deadline);
+    if (!err) {
+        copy_local(space, op);
+        fast__space_unlock(space, op->owner, op->tensor, false);
+    }
+    fast__space_end(space);
+    FAST_TRY(err);
+    fast__space_saw(&space->reader.get,
+                    *fast__space_at(space, space->clocks.read, op->owner, op->tensor), clock);
+    if (op->result && fast__space_is_coded(space, FAST_SPACE_DOWN, op->tensor)) {
+        const float *coded;
+        if (op->flags & FAST_SPACE_WHOLE)
+            fast__space_drop(space, op->owner);
+        FAST_TRY(fast__space_recode(space, FAST_SPACE_DOWN, op->owner, op->result, &coded));
+        memcpy(op->result, coded, (size_t)op->count * sizeof *op->result);
+    }
+    return fast_charge(space->actor, 0, 8.0 * (double)op->count);
+}
+
+/* First half of a get: ask remote owners, copy from local ones. */
+static fast_err start_get(fast_space *space, const fast_space_operation *op)
+{
+    const fast_space_map *map = &space->map;
+    fast_space_operation *get = &space->reader.get;
+    const int64_t id = get->id + 1;
+    if (space->clocks.writer && op->clock_min > space->clocks.own)
+        return fast__fail(FAST_EINVAL,
+                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
+                          "at %lld: it would wait for itself",
+                          space->name, (long long)op->clock_min, (long long)space->clocks.own);
+    *get = *op;
+    get->id = id;
+    get->version_seen = get->clock_seen = INT64_MAX;
+    space->reader.missing = 0;
+    space->reader.never = false;
+    for (int64_t owner = 0; map->remote_count > 0 && owner < map->owner_count; owner++) {
+        int64_t offset, count;
+        fast__space_range(space, owner, get->tensor, &offset, &count);
+        if (count > 0 && !map->owners[owner].store.head)
+            FAST_TRY(fast__remote_get_start(space, owner));
+    }
+    for (int64_t i = 0; i < map->owner_count; i++) {
+        const int64_t owner = (map->first + i) % map->owner_count;
+        const fast_space_operation part = fast__space_part(space, get, owner);
+        if (part.count > 0 && map->owners[owner].store.head)
+            FAST_TRY(get_local(space, &part));
+    }
+    return FAST_OK;
+}
+
+/* Second half of a get: wait for remote owners' answers, and charge for them. */
+static fast_err end_get(fast_space *space)
+{
+    const fast_space_operation *get = &space->reader.get;
+    if (space->reader.missing > 0)
+        FAST_TRY(fast__remote_get_wait(space));
+    for (int64_t owner = 0; get->result && owner < space->map.owner_count; owner++)
+        if (!space->map.owners[owner].store.head &&
+            fast__space_is_coded(space, FAST_SPACE_DOWN, get->tensor))
+            FAST_TRY(fast__space_pay(space, FAST_SPACE_DOWN, owner, 0));
+    return FAST_OK;
+}
+
+/* Forget the get under way: answers that still travel are dropped, and its memory is the caller's
+ * again. */
+static void leave_get(fast_space *space)
+{
+    space->reader.missing = 0;
+    space->reader.get.result = NULL;
+}
+
+static fast_err execute_get(fast_space *space, fast_space_operation *op)
+{
+    fast_err err = start_get(space, op);
+    if (!err)
+        err = end_get(space);
+    leave_get(space);
+    op->version_seen = space->reader.get.version_seen;
+    op->clock_seen = space->reader.get.clock_seen;
+    return err;
+}
+
+/* What carries out an operation, by its kind. */
+static fast_err (*const executors[FAST_SPACE_KINDS])(fast_space *, fast_space_operation *) = {
+    [FAST_SPACE_PUT] = execute_update,
+    [FAST_SPACE_ADD] = execute_update,
+    [FAST_SPACE_TICK] = execute_tick,
+    [FAST_SPACE_GET] = execute_get,
+};
+
+/* The part of an operation that is the same for all kinds. */
+static fast_err begin_operation(fast_space *space, fast_space_operation *op)
+{
+    FAST_TRY(check_open(space, op->tensor));
+    op->from = fast_actor_id(space->actor);
+    op->deadline = fast__deadline(space->actor, op->deadline);
+    return FAST_OK;
+}
+
+fast_err fast__space_execute(fast_space *space, fast_space_operation *op)
+{
+    FAST_ASSERT(executors[op->kind] != NULL);
+    FAST_TRY(begin_operation(space, op));
+    return executors[op->kind](space, op);
 }
 
 fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
-    return update(space, FAST_SPACE_PUT, tensor, x, deadline);
+    return fast__space_execute(
+        space, &(fast_space_operation){
+                   .kind = FAST_SPACE_PUT, .tensor = tensor, .x = x, .deadline = deadline });
 }
 
 fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
-    return update(space, FAST_SPACE_ADD, tensor, x, deadline);
+    return fast__space_execute(
+        space, &(fast_space_operation){
+                   .kind = FAST_SPACE_ADD, .tensor = tensor, .x = x, .deadline = deadline });
 }
 
 fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
 {
+    FAST_ASSERT(space);
     FAST_TRY(fast__space_pieces_end(space));
-    space->ending = true;
-    const fast_err err = update(space, FAST_SPACE_ADD, 0, x, deadline);
-    space->ending = false;
-    return err;
+    return fast__space_execute(space, &(fast_space_operation){ .kind = FAST_SPACE_ADD,
+                                                               .flags = FAST_SPACE_ENDS,
+                                                               .x = x,
+                                                               .deadline = deadline });
+}
+
+fast_err fast_space_tick(fast_space *space, int64_t clock)
+{
+    return fast__space_execute(
+        space,
+        &(fast_space_operation){ .kind = FAST_SPACE_TICK, .clock = clock, .deadline = FAST_SOON });
 }
 
 bool fast__space_is_at_hand(const fast_space *space)
 {
-    return space->far_count == 0 && !space->actor->world->transport->virtual_clock &&
+    return space->map.remote_count == 0 && !space->actor->world->transport->virtual_clock &&
            !fast__space_is_coded(space, FAST_SPACE_DOWN, 0);
 }
 
 fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_t *version_out,
                              int64_t deadline)
 {
+    fast_space_operation op = { .kind = FAST_SPACE_ADD, .x = x, .result = w, .deadline = deadline };
     FAST_ASSERT(x && w && fast__space_is_at_hand(space));
-    space->back = w;
-    const fast_err err = update(space, FAST_SPACE_ADD, 0, x, deadline);
-    space->back = NULL;
-    FAST_TRY(err);
+    FAST_TRY(fast__space_execute(space, &op));
     *version_out = INT64_MAX;
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        const int64_t version = *fast__space_at(space, space->read, owner, 0);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const int64_t version = *fast__space_at(space, space->clocks.read, owner, 0);
         int64_t offset, count;
         fast__space_range(space, owner, 0, &offset, &count);
         if (count > 0 && version < *version_out)
@@ -166,265 +378,115 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
     return FAST_OK;
 }
 
-fast_err fast_space_tick(fast_space *space, int64_t clock)
+/* The get of these conditions. */
+static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_read *read,
+                                   int64_t deadline)
 {
-    FAST_TRY(begin(space, 0));
-    if (!space->writer)
-        return fast__fail(FAST_EINVAL,
-                          "this actor is not a writer of space \"%s\": it has no clock",
-                          space->name);
-    if (clock < space->clock)
-        return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
-                          (long long)space->clock, (long long)clock);
-    space->clock = clock;
-    const int64_t until = fast__deadline(space->actor, FAST_SOON);
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        fast_space_store *store = &space->owners[owner].store;
-        if (!store->head) {
-            FAST_TRY(fast__far_update(space, owner, FAST_SPACE_TICK, 0, NULL, until));
-            continue;
-        }
-        fast__space_begin(space, owner);
-        atomic_store(&store->slots[fast_actor_id(space->actor)].clock, clock);
-        fast__space_changed(space, store);
-        fast__space_end(space);
-    }
-    return answer_far(space);
-}
-
-/* Is a near range, with its owner's clocks, as new as it is wanted? */
-static bool is_new(fast_space *space, int64_t owner, int64_t tensor, const fast_space_read *read,
-                   int64_t *clock_out)
-{
-    fast_space_store *store = &space->owners[owner].store;
-    /* The clock first: what was added before a tick is in what is read after it. */
-    const bool in_time = fast__space_clock(space, store, read->clock_min, clock_out);
-    const bool applied = atomic_load(&store->ranges[tensor].version) >= read->version_min;
-    return read->either ? in_time || applied : in_time && applied;
-}
-
-static fast_err near_wait(fast_space *space, int64_t owner, int64_t tensor,
-                          const fast_space_read *read, int64_t deadline, int64_t *clock_out)
-{
-    fast_actor *actor = space->actor;
-    fast_space_store *store = &space->owners[owner].store;
-    fast_space_range *range = &store->ranges[tensor];
-    const int64_t me = fast_actor_id(actor);
-    fast_wait wait = { .waiting = true,
-                       .tag = fast__space_tag(space, true),
-                       .since = fast_now(actor),
-                       .deadline = deadline,
-                       .doing = "space get" };
-    atomic_fetch_add(&range->waited, 1);
-    for (;;) {
-        fast__space_begin(space, owner);
-        fast__space_arm(space, store);
-        const bool done = is_new(space, owner, tensor, read, clock_out);
-        if (!done)
-            wait.whom = fast__space_behind(space, store, me);
-        if (!done && wait.whom < 0)
-            wait.whom = fast__space_hope(space, store, me);
-        fast__space_end(space);
-        if (done)
-            return FAST_OK;
-        if (wait.whom < 0)
-            return fast__fail(FAST_EPEER,
-                              "nobody is left in space \"%s\" who could bring tensor %lld from "
-                              "version %lld to %lld",
-                              space->name, (long long)tensor,
-                              (long long)atomic_load(&range->version),
-                              (long long)read->version_min);
-        const fast_err err = fast__wait_once(actor, &wait);
-        /* Who went down no longer holds anybody back: look again. */
-        if (err && (err != FAST_EPEER || !fast_member_is_down(actor, wait.whom)))
-            return err;
-    }
-}
-
-static fast_err near_get(fast_space *space, int64_t owner, int64_t tensor, float *x,
-                         fast_space_read *read, int64_t deadline)
-{
-    int64_t offset, count, clock;
-    fast__space_range(space, owner, tensor, &offset, &count);
-    FAST_TRY(fast__space_ready(space, owner, deadline));
-    fast__space_begin(space, owner);
-    const bool ready = is_new(space, owner, tensor, read, &clock);
-    fast__space_end(space);
-    if (!ready)
-        FAST_TRY(near_wait(space, owner, tensor, read, deadline, &clock));
-    fast__space_begin(space, owner);
-    const fast_err err = fast__space_lock(space, owner, tensor, false, deadline);
-    if (!err) {
-        near_take(space, owner, tensor, x);
-        fast__space_unlock(space, owner, tensor, false);
-    }
-    fast__space_end(space);
-    FAST_TRY(err);
-    const int64_t version = *fast__space_at(space, space->read, owner, tensor);
-    read->version = version < read->version ? version : read->version;
-    read->clock = clock < read->clock ? clock : read->clock;
-    if (x && fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)) {
-        const float *coded;
-        if (read->whole)
-            fast__space_drop(space, owner);
-        FAST_TRY(fast__space_recode(space, FAST_SPACE_DOWN, owner, x + offset, &coded));
-        memcpy(x + offset, coded, (size_t)count * sizeof *x);
-    }
-    return fast_charge(space->actor, 0, 8.0 * (double)count);
-}
-
-/* The first half of a get: far owners are asked, near ones copied from. */
-static fast_err start_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
-                          bool sliced, int64_t deadline)
-{
-    int64_t offset, count;
-    space->get = (fast_space_get_state){ .id = space->get.id + 1,
-                                         .tensor = tensor,
-                                         .x = x,
-                                         .version = INT64_MAX,
-                                         .clock = INT64_MAX,
-                                         .sliced = sliced,
-                                         .deadline = deadline };
-    for (int64_t owner = 0; space->far_count > 0 && owner < space->owner_count; owner++) {
-        fast__space_range(space, owner, tensor, &offset, &count);
-        if (count > 0 && !space->owners[owner].store.head)
-            FAST_TRY(fast__far_get_start(space, owner, read));
-    }
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        const int64_t owner = (space->first + i) % space->owner_count;
-        fast__space_range(space, owner, tensor, &offset, &count);
-        if (count > 0 && space->owners[owner].store.head)
-            FAST_TRY(near_get(space, owner, tensor, x, read, deadline));
-    }
-    return FAST_OK;
-}
-
-/* The second: what far owners answer. */
-static fast_err end_get(fast_space *space, fast_space_read *read)
-{
-    const int64_t tensor = space->get.tensor;
-    if (space->get.missing > 0)
-        FAST_TRY(fast__far_get_wait(space, space->get.deadline));
-    for (int64_t owner = 0; space->get.x && owner < space->owner_count; owner++)
-        if (!space->owners[owner].store.head &&
-            fast__space_is_coded(space, FAST_SPACE_DOWN, tensor))
-            FAST_TRY(fast__space_pay(space, FAST_SPACE_DOWN, owner, 0));
-    read->version = read->version < space->get.version ? read->version : space->get.version;
-    read->clock = read->clock < space->get.clock ? read->clock : space->get.clock;
-    return FAST_OK;
-}
-
-/* Answers that are still on their way belong to nobody, and x is the caller's again. */
-static void leave_get(fast_space *space)
-{
-    space->get.missing = 0;
-    space->get.x = NULL;
-}
-
-/* May this actor ask for so much? */
-static fast_err begin_get(fast_space *space, int64_t tensor, fast_space_read *read)
-{
-    FAST_TRY(begin(space, tensor));
-    if (space->writer && read->clock_min > space->clock)
-        return fast__fail(FAST_EINVAL,
-                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
-                          "at %lld: it would wait for itself",
-                          space->name, (long long)read->clock_min, (long long)space->clock);
-    read->version = read->clock = INT64_MAX;
-    return FAST_OK;
+    return (fast_space_operation){ .kind = FAST_SPACE_GET,
+                                   .flags = (x ? 0u : FAST_SPACE_SIZES) |
+                                            (read && read->whole ? FAST_SPACE_WHOLE : 0u) |
+                                            (read && read->either ? FAST_SPACE_EITHER : 0u),
+                                   .tensor = tensor,
+                                   .version_min = read ? read->version_min : 0,
+                                   .clock_min = read ? read->clock_min : 0,
+                                   .result = x,
+                                   .deadline = deadline };
 }
 
 fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
                         int64_t deadline)
 {
-    fast_space_read seen = read ? *read : (fast_space_read){ 0 };
-    FAST_TRY(begin_get(space, tensor, &seen));
-    fast_err err =
-        start_get(space, tensor, x, &seen, false, fast__deadline(space->actor, deadline));
-    if (!err)
-        err = end_get(space, &seen);
-    leave_get(space);
-    FAST_TRY(err);
-    if (read)
-        *read = seen;
+    fast_space_operation op = get_of(tensor, x, read, deadline);
+    FAST_TRY(fast__space_execute(space, &op));
+    if (read) {
+        read->version = op.version_seen;
+        read->clock = op.clock_seen;
+    }
     return FAST_OK;
 }
 
 fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
                                int64_t deadline)
 {
-    fast_space_read seen = *read;
+    fast_space_operation op = get_of(0, x, read, deadline);
     FAST_ASSERT(x != NULL);
     if (fast__space_is_coded(space, FAST_SPACE_DOWN, 0))
         return fast__fail(FAST_EINVAL,
                           "space \"%s\": slices are read as they are; leave out codec_down",
                           space->name);
-    FAST_TRY(begin_get(space, 0, &seen));
-    const fast_err err =
-        start_get(space, 0, x, &seen, true, fast__deadline(space->actor, deadline));
+    op.flags |= FAST_SPACE_SLICES;
+    FAST_TRY(begin_operation(space, &op));
+    const fast_err err = start_get(space, &op);
     if (err)
         leave_get(space);
-    space->get.read = seen;
     return err;
 }
 
 fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count)
 {
-    FAST_ASSERT(space->get.sliced);
-    return space->get.missing > 0 ? fast__far_get_need(space, offset, count) : FAST_OK;
+    FAST_ASSERT(space->reader.get.flags & FAST_SPACE_SLICES);
+    return space->reader.missing > 0 ? fast__remote_get_need(space, offset, count) : FAST_OK;
 }
 
 fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
 {
-    FAST_ASSERT(space->get.sliced);
-    const fast_err err = end_get(space, &space->get.read);
+    fast_space_operation *get = &space->reader.get;
+    FAST_ASSERT(get->flags & FAST_SPACE_SLICES);
+    const fast_err err = end_get(space);
     leave_get(space);
-    space->get.sliced = false;
+    get->flags &= ~(unsigned)FAST_SPACE_SLICES;
     FAST_TRY(err);
-    *read = space->get.read;
+    *read = (fast_space_read){ .version_min = get->version_min,
+                               .clock_min = get->clock_min,
+                               .either = (get->flags & FAST_SPACE_EITHER) != 0,
+                               .whole = (get->flags & FAST_SPACE_WHOLE) != 0,
+                               .version = get->version_seen,
+                               .clock = get->clock_seen };
     return FAST_OK;
 }
 
 fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn *watch, void *ctx)
 {
-    FAST_TRY(begin(space, tensor));
-    if (!space->watched)
-        FAST_TRY(fast__alloc("the watchers of a space", space->tensor_count, sizeof *space->watched,
-                             &space->watched));
-    space->watched[tensor] = (fast_space_watched){ .watch = watch, .ctx = ctx };
-    for (int64_t owner = 0; watch && owner < space->owner_count; owner++) {
+    FAST_TRY(check_open(space, tensor));
+    if (!space->reader.watched)
+        FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
+                             sizeof *space->reader.watched, &space->reader.watched));
+    space->reader.watched[tensor] = (fast_space_watched){ .watch = watch, .ctx = ctx };
+    for (int64_t owner = 0; watch && owner < space->map.owner_count; owner++) {
+        fast_space_store *store = &space->map.owners[owner].store;
         int64_t offset, count;
         fast__space_range(space, owner, tensor, &offset, &count);
-        if (count > 0 && !space->owners[owner].store.head)
-            FAST_TRY(fast__far_watch(space, owner, tensor));
-        if (count > 0 && space->owners[owner].store.head) {
+        if (count > 0 && !store->head)
+            FAST_TRY(fast__remote_watch(space, owner, tensor));
+        if (count > 0 && store->head) {
             fast__space_begin(space, owner);
-            fast__space_arm(space, &space->owners[owner].store);
+            fast__space_arm(space, store);
             fast__space_end(space);
         }
     }
     return FAST_OK;
 }
 
-/* Look whether near ranges of a watched tensor changed, and what all of them are at. */
+/* Note whether local ranges of a watched tensor changed; set the smallest version and clock over
+ * all of its ranges. */
 static void look(fast_space *space, int64_t tensor, int64_t *version_out, int64_t *clock_out)
 {
     *version_out = *clock_out = INT64_MAX;
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        int64_t offset, count, clock = space->owners[owner].clock;
-        fast_space_store *store = &space->owners[owner].store;
-        int64_t *told = fast__space_at(space, space->told, owner, tensor);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t offset, count, clock = space->map.owners[owner].clock;
+        fast_space_store *store = &space->map.owners[owner].store;
+        int64_t *told = fast__space_at(space, space->clocks.told, owner, tensor);
         fast__space_range(space, owner, tensor, &offset, &count);
         if (count == 0)
             continue;
         if (store->head) {
-            /* Armed first: what changes after the look wakes this actor. */
+            /* Armed first: a change after the look wakes this actor. */
             fast__space_begin(space, owner);
             fast__space_arm(space, store);
             (void)fast__space_clock(space, store, 0, &clock);
             const int64_t version = atomic_load(&store->ranges[tensor].version);
             fast__space_end(space);
-            space->watched[tensor].changed |= version > *told;
+            space->reader.watched[tensor].changed |= version > *told;
             *told = version;
         }
         *version_out = *told < *version_out ? *told : *version_out;
@@ -434,9 +496,10 @@ static void look(fast_space *space, int64_t tensor, int64_t *version_out, int64_
 
 void fast__space_told(fast_space *space)
 {
-    for (int64_t t = 0; t < space->tensor_count; t++) {
+    FAST_ASSERT(space->reader.watched != NULL);
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t version, clock;
-        fast_space_watched *watched = &space->watched[t];
+        fast_space_watched *watched = &space->reader.watched[t];
         if (!watched->watch)
             continue;
         look(space, t, &version, &clock);
@@ -449,21 +512,23 @@ void fast__space_told(fast_space *space)
 
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor)
 {
-    FAST_ASSERT(space->owner_count == leader->owner_count);
-    FAST_ASSERT(tensor < space->tensor_count && tensor < leader->tensor_count);
-    for (int64_t owner = 0; owner < space->owner_count; owner++)
-        *fast__space_at(space, space->read, owner, tensor) =
-            leader->read[owner * leader->tensor_count + tensor];
+    FAST_ASSERT(space->map.owner_count == leader->map.owner_count);
+    FAST_ASSERT(tensor < space->map.tensor_count && tensor < leader->map.tensor_count);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++)
+        *fast__space_at(space, space->clocks.read, owner, tensor) =
+            *fast__space_at(leader, leader->clocks.read, owner, tensor);
 }
 
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {
     FAST_ASSERT(space && out);
+    const int64_t me = space->map.me;
     *out = (fast_space_counters){ .refused = fast__service_refused(space) };
-    if (space->me >= 0)
-        fast_turn_begin(space->actor, space->key + (uint64_t)space->me);
-    for (int64_t t = 0; space->me >= 0 && t < space->tensor_count; t++) {
-        fast_space_range *range = &space->owners[space->me].store.ranges[t];
+    if (me < 0)
+        return;
+    fast_turn_begin(space->actor, space->key + (uint64_t)me);
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
+        fast_space_range *range = &space->map.owners[me].store.ranges[t];
         out->gets += atomic_load(&range->gets);
         out->waited += atomic_load(&range->waited);
         out->applied += atomic_load(&range->applied);
@@ -472,6 +537,5 @@ void fast_space_count(const fast_space *space, fast_space_counters *out)
         const int64_t largest = atomic_load(&range->staleness_max);
         out->staleness_max = largest > out->staleness_max ? largest : out->staleness_max;
     }
-    if (space->me >= 0)
-        fast_turn_end(space->actor);
+    fast_turn_end(space->actor);
 }

@@ -16,6 +16,7 @@
  * is read here changes then. Cost: a copy.
  */
 #include "space/space_checkpoint.h"
+#include "space/space_store.h"
 
 #include <string.h>
 
@@ -41,13 +42,13 @@ static void put(fast_pack *pack, int64_t kind, int64_t number, const int64_t wor
 
 static void put_values(const fast_space *space, fast_pack *pack)
 {
-    for (int64_t tensor = 0; space->me >= 0 && tensor < space->tensor_count; tensor++) {
+    for (int64_t tensor = 0; space->map.me >= 0 && tensor < space->map.tensor_count; tensor++) {
         int64_t offset, count;
 
-        fast__space_range(space, space->me, tensor, &offset, &count);
+        fast__space_range(space, space->map.me, tensor, &offset, &count);
         if (count > 0)
             put(pack, VALUES, tensor, (const int64_t[WORDS]){ [WORD_A] = offset },
-                fast__space_values(space, space->me, tensor), count);
+                fast__space_values(space, space->map.me, tensor), count);
     }
 }
 
@@ -69,22 +70,22 @@ void fast__space_save(const fast_space *space, fast_pack *pack)
     if (!fast__space_flows(space, &flows))
         return;
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
-        for (int64_t i = 0; flows.coders[way] && i < space->owner_count; i++) {
+        for (int64_t i = 0; flows.coders[way] && i < space->map.owner_count; i++) {
             fast_coder *coder = flows.coders[way][i];
             int64_t count = 0;
 
-            if (!coder || (way == FAST_SPACE_UP && !space->writer))
+            if (!coder || (way == FAST_SPACE_UP && !space->clocks.writer))
                 continue; /* who only decodes owes nothing */
             const float *floats = fast__coder_state(coder, &count);
-            put(pack, CODER, way * space->owner_count + i,
+            put(pack, CODER, way * space->map.owner_count + i,
                 (const int64_t[WORDS]){ [WORD_A] = fast__coder_encodings(coder) }, floats, count);
         }
-    for (int64_t i = 0; flows.held && i < space->owner_count; i++)
+    for (int64_t i = 0; flows.held && i < space->map.owner_count; i++)
         if (flows.held[i].values)
             put_shadow(pack, HELD, i, flows.shadows[i], &flows.held[i]);
     for (int64_t i = 0; flows.readers && i < flows.actors; i++)
         if (flows.readers[i].values)
-            put_shadow(pack, READER, i, flows.shadows[space->me], &flows.readers[i]);
+            put_shadow(pack, READER, i, flows.shadows[space->map.me], &flows.readers[i]);
 }
 
 /* A record's floats, if it has the words and `count` of them; NULL: it has not. */
@@ -108,7 +109,7 @@ static fast_err damaged(const fast_space *space, const fast_record *record)
 static fast_err take_coder(const fast_space *space, const fast_space_flows *flows,
                            const fast_record *record)
 {
-    const int64_t owners = space->owner_count, number = record->number;
+    const int64_t owners = space->map.owner_count, number = record->number;
     int64_t words[WORDS], count = 0;
     fast_coder *coder = NULL;
 
@@ -153,7 +154,7 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
     case CODER:
         return take_coder(space, flows, record);
     case HELD:
-        if (i < 0 || i >= space->owner_count || !flows->held)
+        if (i < 0 || i >= space->map.owner_count || !flows->held)
             return damaged(space, record);
         return take_shadow(space, flows->shadows[i], &flows->held[i], record);
     case READER: /* who is near now has it itself */
@@ -161,7 +162,7 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
             return damaged(space, record);
         return fast_actor_is_near(space->actor, i)
                    ? FAST_OK
-                   : take_shadow(space, flows->shadows[space->me], &flows->readers[i], record);
+                   : take_shadow(space, flows->shadows[space->map.me], &flows->readers[i], record);
     default:
         return damaged(space, record);
     }
@@ -171,14 +172,14 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
 static fast_err take_others(const fast_space *space, const fast_space_flows *flows, int64_t from,
                             const fast_record *record)
 {
-    if (record->kind == HELD && space->me >= 0 && record->number == space->me && flows->readers &&
-        from < flows->actors && !fast_actor_is_near(space->actor, from) &&
+    if (record->kind == HELD && space->map.me >= 0 && record->number == space->map.me &&
+        flows->readers && from < flows->actors && !fast_actor_is_near(space->actor, from) &&
         !flows->readers[from].whole)
-        return take_shadow(space, flows->shadows[space->me], &flows->readers[from], record);
+        return take_shadow(space, flows->shadows[space->map.me], &flows->readers[from], record);
     if (record->kind != READER || record->number != fast_actor_id(space->actor) || !flows->held)
         return FAST_OK;
-    for (int64_t i = 0; i < space->owner_count; i++)
-        if (space->owners[i].id == from && space->owners[i].store.head)
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        if (space->map.owners[i].id == from && space->map.owners[i].store.head)
             return take_shadow(space, flows->shadows[i], &flows->held[i], record);
     return FAST_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "base/pack.h"
 #include "codec/shadow.h"
-#include "space/space.h"
+#include "space/space_form.h"
 
 /* What an actor's view of a space keeps between rounds, for checkpoints; space_keep.c says what. */
 

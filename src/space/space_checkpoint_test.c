@@ -6,6 +6,7 @@
  * and come out again; then every word and the size of each record is changed.
  */
 #include "space/space_checkpoint.h"
+#include "space/space_store.h"
 
 #include "base/memory.h"
 
@@ -27,7 +28,7 @@ typedef union block {
 /* Nobody else can use the space yet. */
 static fast_err has_it_first(void *ctx, fast_space *space)
 {
-    assert_true(atomic_load(&space->owners[0].store.head->state) != FAST_SPACE_OPEN);
+    assert_true(atomic_load(&space->map.owners[0].store.head->state) != FAST_SPACE_OPEN);
     *(fast_space **)ctx = space;
     return FAST_OK;
 }

@@ -5,7 +5,7 @@
  * must give exact totals, near and far; error feedback must deliver the rest in time; the bytes
  * that were sent are compared with those without a codec; what makes no sense is refused.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Updates of a space whose layers are factors: the owner multiplies them out (Project Adam:
- * Chilimbi et al. 2014). To an owner of [from, to) of the first tensor goes a message of two parts:
+ * The factored form: updates whose layers are given as factors, which the owner multiplies out
+ * (Project Adam: Chilimbi et al. 2014). A message to the owner of [from, to) of the first tensor has
+ * two parts:
  *
- *     0   the floats of its range that are of no layer, in their order
- *     1   the rows of each layer (int64), 0 for those that it has nothing of; then for each of the
- *         others u, rows x (the outputs that it has something of), and v, rows x inputs
+ *     0   the floats of its range that belong to no layer, in their order
+ *     1   the number of rows of each layer (int64), 0 for layers outside the range; then for each
+ *         other layer u, rows x (the outputs that the range touches), and v, rows x inputs
  *
- * so that a layer of O x C costs rows (O + s C) floats where it is cut over s owners, instead of
- * O C. Near owners share memory with the writer: there the product is made in its own vector. The
- * order of the sum is that of the rows, so an update has the same bits either way.
+ * A layer of O x C that is cut over s owners costs rows (O + s C) floats instead of O C. Local
+ * owners share memory with the writer: there the product is made in the writer's vector. The sum
+ * follows the order of the rows, so an update has the same bits either way.
  *
- * Simulated time: 2 rows operations for each element, at the owner; a near writer has paid for them
- * with its gradient.
+ * Simulated time: 2 rows operations for each element, at the owner; a local writer has been charged
+ * for them with its gradient.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include "base/memory.h"
 #include "tensor/factors.h"
 
 #include <string.h>
 
-/* What an owner has of a layer. */
-typedef struct piece {
-    int64_t begin, end;  /* of the matrix, in elements; empty: nothing */
-    int64_t first, last; /* its rows, with those that are cut */
-} piece;
+/* The part of a layer that lies in an owner's range. */
+typedef struct layer_part {
+    int64_t begin, end;  /* elements of the matrix; equal: none */
+    int64_t first, last; /* rows of the matrix, including those that are cut */
+} layer_part;
 
-static piece piece_of(const fast_space *space, int64_t owner, const fast_space_layer *layer)
+static layer_part part_of(const fast_space *space, int64_t owner, const fast_space_layer *layer)
 {
     const int64_t size = layer->outputs * layer->inputs;
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
     const int64_t from = offset - layer->offset, to = offset + count - layer->offset;
-    piece p = { .begin = from > 0 ? from : 0, .end = to < size ? to : size };
+    layer_part p = { .begin = from > 0 ? from : 0, .end = to < size ? to : size };
     if (p.begin >= p.end)
-        return (piece){ 0 };
+        return (layer_part){ 0 };
     p.first = p.begin / layer->inputs;
     p.last = (p.end + layer->inputs - 1) / layer->inputs;
     return p;
@@ -60,39 +61,50 @@ fast_err fast__space_layers_new(fast_space *space, const fast_space_options *o)
                               (long long)i, o->tensors[0].name);
         at = layer->offset + size;
     }
-    FAST_TRY(
-        fast__alloc("layers of a space", o->layer_count, sizeof *space->layers, &space->layers));
-    memcpy(space->layers, o->layers, (size_t)o->layer_count * sizeof *space->layers);
-    space->layer_count = o->layer_count;
+    FAST_TRY(fast__alloc("layers of a space", o->layer_count, sizeof *space->layers.list,
+                         &space->layers.list));
+    memcpy(space->layers.list, o->layers, (size_t)o->layer_count * sizeof *space->layers.list);
+    space->layers.count = o->layer_count;
     return FAST_OK;
 }
 
-/* Floats of both parts, rows given. */
+/* Set the floats of both parts for these rows. */
 static void measure(const fast_space *space, int64_t owner, const int64_t *rows, int64_t *plain_out,
                     int64_t *thin_out)
 {
     int64_t offset;
     fast__space_range(space, owner, 0, &offset, plain_out);
     *thin_out = 0;
-    for (int64_t i = 0; i < space->layer_count; i++) {
-        const piece p = piece_of(space, owner, &space->layers[i]);
+    for (int64_t i = 0; i < space->layers.count; i++) {
+        const layer_part p = part_of(space, owner, &space->layers.list[i]);
         *plain_out -= p.end - p.begin;
         if (p.end > p.begin)
-            *thin_out += rows[i] * (p.last - p.first + space->layers[i].inputs);
+            *thin_out += rows[i] * (p.last - p.first + space->layers.list[i].inputs);
     }
+    FAST_ASSERT(*plain_out >= 0 && *thin_out >= 0);
 }
 
-/* Copy what is of no layer between x, the owner's range, and `plain`. */
+/* Set the bytes of both parts for these rows. */
+static void size_parts(const fast_space *space, int64_t owner, const int64_t *rows, size_t sizes[2])
+{
+    int64_t plain, thin;
+    measure(space, owner, rows, &plain, &thin);
+    sizes[0] = (size_t)plain * sizeof(float);
+    sizes[1] = (size_t)space->layers.count * sizeof *rows + (size_t)thin * sizeof(float);
+}
+
+/* Copy the floats that belong to no layer from x, the owner's range, to `plain`, or back. */
 static void copy_plain(const fast_space *space, int64_t owner, float *x, float *plain, bool pack)
 {
     int64_t offset, count, at = 0;
     fast__space_range(space, owner, 0, &offset, &count);
-    for (int64_t i = 0; i <= space->layer_count; i++) {
-        const bool last = i == space->layer_count;
-        const piece p = last ? (piece){ 0 } : piece_of(space, owner, &space->layers[i]);
+    for (int64_t i = 0; i <= space->layers.count; i++) {
+        const bool last = i == space->layers.count;
+        const layer_part p =
+            last ? (layer_part){ 0 } : part_of(space, owner, &space->layers.list[i]);
         if (!last && p.end == p.begin)
             continue;
-        const int64_t end = last ? count : space->layers[i].offset + p.begin - offset;
+        const int64_t end = last ? count : space->layers.list[i].offset + p.begin - offset;
         if (end > at)
             memcpy(pack ? plain : x + at, pack ? x + at : plain, (size_t)(end - at) * sizeof *x);
         plain += end - at;
@@ -100,108 +112,126 @@ static void copy_plain(const fast_space *space, int64_t owner, float *x, float *
     }
 }
 
-fast_err fast__space_pack_factors(fast_space *space, fast_msg *msg, int64_t owner, const float *x)
+static size_t factored_bound(const fast_space *space, const fast_space_operation *op)
 {
-    const size_t head = (size_t)space->layer_count * sizeof(int64_t);
-    int64_t plain, thin;
-    fast_buffer *parts[2];
-    measure(space, owner, space->rows, &plain, &thin);
-    FAST_TRY(fast_buffer_new(space->actor, (size_t)plain * sizeof *x, &parts[0]));
-    const fast_err err = fast_buffer_new(space->actor, head + (size_t)thin * sizeof *x, &parts[1]);
+    size_t sizes[2];
+    size_parts(space, op->owner, op->factors->rows, sizes);
+    return sizes[0] + sizes[1];
+}
+
+static fast_err factored_pack(fast_space *space, const fast_space_operation *op,
+                              fast_space_packed *out)
+{
+    const fast_space_layers *layers = &space->layers;
+    size_parts(space, op->owner, op->factors->rows, out->sizes);
+    FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
+    const fast_err err = fast_buffer_new(space->actor, out->sizes[1], &out->buffers[1]);
     if (err) {
-        fast_buffer_free(parts[0]);
+        fast_buffer_free(out->buffers[0]);
         return err;
     }
-    /* It only reads x. */
-    copy_plain(space, owner, (float *)x, fast_buffer_data(parts[0]), true);
-    int64_t *rows = fast_buffer_data(parts[1]);
-    float *to = (float *)(void *)(rows + space->layer_count);
-    for (int64_t i = 0; i < space->layer_count; i++) {
-        const fast_space_layer *layer = &space->layers[i];
-        const piece p = piece_of(space, owner, layer);
-        const int64_t wide = p.last - p.first, n = space->rows[i];
-        rows[i] = p.end > p.begin ? n : 0;
+    /* With `pack` it only reads x. */
+    copy_plain(space, op->owner, (float *)op->x, fast_buffer_data(out->buffers[0]), true);
+    int64_t *rows = fast_buffer_data(out->buffers[1]);
+    float *to = (float *)(void *)(rows + layers->count);
+    for (int64_t i = 0; i < layers->count; i++) {
+        const fast_space_layer *layer = &layers->list[i];
+        const float *u = op->factors->values[i], *v = u + op->factors->rows[i] * layer->outputs;
+        const layer_part p = part_of(space, op->owner, layer);
+        const int64_t wide = p.last - p.first;
+        rows[i] = p.end > p.begin ? op->factors->rows[i] : 0;
         for (int64_t r = 0; r < rows[i]; r++, to += wide)
-            memcpy(to, space->factors[i] + r * layer->outputs + p.first, (size_t)wide * sizeof *to);
+            memcpy(to, u + r * layer->outputs + p.first, (size_t)wide * sizeof *to);
         const size_t size = (size_t)(rows[i] * layer->inputs) * sizeof *to;
         if (size > 0)
-            memcpy(to, space->factors[i] + n * layer->outputs, size);
+            memcpy(to, v, size);
         to += rows[i] * layer->inputs;
     }
-    fast_msg_add(msg, &parts[0]);
-    msg->parts[0].size = (size_t)plain * sizeof *x;
-    fast_msg_add(msg, &parts[1]);
-    msg->parts[1].size = head + (size_t)thin * sizeof *x;
     return FAST_OK;
 }
 
-/* Are the parts what their rows say? */
-static bool is_sane(const fast_space *space, const fast_msg *msg, const int64_t *rows)
+/* Return true if the parts have the sizes that their rows say. */
+static bool is_consistent(const fast_space *space, const fast_msg *msg, const int64_t *rows)
 {
-    const size_t head = (size_t)space->layer_count * sizeof *rows;
-    int64_t plain, thin;
-    if (!space->dense || msg->declared != 0 || msg->parts[1].size < head ||
+    size_t sizes[2];
+    if (!space->dense || msg->declared != 0 ||
+        msg->parts[1].size < (size_t)space->layers.count * sizeof *rows ||
         (uintptr_t)rows % sizeof *rows != 0 ||
         (uintptr_t)fast_msg_data(msg, 0) % sizeof(float) != 0)
         return false;
-    for (int64_t i = 0; i < space->layer_count; i++)
-        if (rows[i] < 0 || rows[i] > space->layers[i].rows)
+    for (int64_t i = 0; i < space->layers.count; i++)
+        if (rows[i] < 0 || rows[i] > space->layers.list[i].rows)
             return false;
-    measure(space, space->me, rows, &plain, &thin);
-    return msg->parts[0].size == (size_t)plain * sizeof(float) &&
-           msg->parts[1].size == head + (size_t)thin * sizeof(float);
+    size_parts(space, space->map.me, rows, sizes);
+    return msg->parts[0].size == sizes[0] && msg->parts[1].size == sizes[1];
 }
 
-bool fast__space_unpack_factors(fast_space *space, const fast_msg *msg, const float **x_out)
+static bool factored_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    const fast_space_layers *layers = &space->layers;
     const int64_t *rows = fast_msg_data(msg, 1);
-    int64_t offset, count;
-    if (!is_sane(space, msg, rows))
+    FAST_ASSERT(msg->part_count == 2 && op->owner == space->map.me);
+    if (!is_consistent(space, msg, rows))
         return false;
-    fast__space_range(space, space->me, 0, &offset, &count);
-    /* It only reads the message. */
-    copy_plain(space, space->me, space->dense, (float *)(uintptr_t)fast_msg_data(msg, 0), false);
-    const float *from = (const float *)(const void *)(rows + space->layer_count);
-    for (int64_t i = 0; i < space->layer_count; i++) {
-        const fast_space_layer *layer = &space->layers[i];
-        const piece p = piece_of(space, space->me, layer);
+    /* Without `pack` it only reads the message. */
+    copy_plain(space, op->owner, space->dense, (float *)(uintptr_t)fast_msg_data(msg, 0), false);
+    const float *from = (const float *)(const void *)(rows + layers->count);
+    for (int64_t i = 0; i < layers->count; i++) {
+        const fast_space_layer *layer = &layers->list[i];
+        const layer_part p = part_of(space, op->owner, layer);
         const int64_t wide = p.last - p.first;
         const fast_outer part = { from, from + rows[i] * wide, rows[i], wide };
         if (p.end == p.begin)
             continue;
         fast__factors_compose(&part, 1, layer->inputs, p.begin, p.end,
-                              space->dense + (layer->offset + p.begin - offset));
+                              space->dense + (layer->offset + p.begin - op->offset));
         from += rows[i] * (wide + layer->inputs);
-        space->composed += 2 * (double)rows[i] * (double)(p.end - p.begin);
+        op->work += 2 * (double)rows[i] * (double)(p.end - p.begin);
     }
-    *x_out = space->dense;
+    op->x = space->dense;
     return true;
 }
+
+/* Charge for the products. */
+static fast_err factored_cost(fast_space *space, const fast_msg *msg,
+                              const fast_space_operation *op)
+{
+    (void)msg;
+    return op->work > 0 ? fast_charge(space->actor, op->work, 0) : FAST_OK;
+}
+
+const fast_space_form fast__space_form_factored = {
+    .name = "factored",
+    .bound = factored_bound,
+    .pack = factored_pack,
+    .unpack = factored_unpack,
+    .cost = factored_cost,
+};
 
 fast_err fast_space_add_factors(fast_space *space, float *x, const float *const *factors,
                                 const int64_t *rows, int64_t deadline)
 {
     FAST_ASSERT(space && x && factors && rows);
-    if (!space->layers)
+    if (!space->layers.list)
         return fast__fail(FAST_EINVAL, "space \"%s\" has no layers to be added to as factors",
                           space->name);
-    for (int64_t i = 0; i < space->layer_count; i++)
-        if (rows[i] < 0 || rows[i] > space->layers[i].rows)
+    for (int64_t i = 0; i < space->layers.count; i++)
+        if (rows[i] < 0 || rows[i] > space->layers.list[i].rows)
             return fast__fail(FAST_EINVAL,
                               "layer %lld of space \"%s\" takes up to %lld rows, not "
                               "%lld",
-                              (long long)i, space->name, (long long)space->layers[i].rows,
+                              (long long)i, space->name, (long long)space->layers.list[i].rows,
                               (long long)rows[i]);
-    for (int64_t i = 0; i < space->layer_count && space->far_count < space->owner_count; i++) {
-        const fast_space_layer *layer = &space->layers[i];
+    for (int64_t i = 0; i < space->layers.count && space->map.remote_count < space->map.owner_count;
+         i++) {
+        const fast_space_layer *layer = &space->layers.list[i];
         const fast_outer part = { factors[i], factors[i] + rows[i] * layer->outputs, rows[i],
                                   layer->outputs };
         fast__factors_compose(&part, 1, layer->inputs, 0, layer->outputs * layer->inputs,
                               x + layer->offset);
     }
-    space->factors = factors;
-    space->rows = rows;
-    const fast_err err = fast_space_add(space, 0, x, deadline);
-    space->factors = NULL;
-    return err;
+    const fast_space_factored factored = { .values = factors, .rows = rows };
+    return fast__space_execute(
+        space, &(fast_space_operation){
+                   .kind = FAST_SPACE_ADD, .x = x, .factors = &factored, .deadline = deadline });
 }

@@ -4,7 +4,7 @@
  * however layers are cut over owners; fewer bytes travel; parts that make no sense are refused.
  * Method: a writer and three owners in the simulator, and messages made by hand.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 #include "tensor/factors.h"
 
 #include <setjmp.h>

@@ -9,6 +9,8 @@
  * at once do not wait for each other in a ring.
  */
 #include "space/space_checkpoint.h"
+#include "space/space_form.h"
+#include "space/space_store.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -24,11 +26,11 @@ static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
     (void)actor;
     (void)done;
     FAST_ASSERT(space->actor == actor);
-    if (space->far_count > 0)
-        FAST_TRY(fast__far_advance(space));
-    if (space->service)
+    if (space->map.remote_count > 0)
+        FAST_TRY(fast__remote_advance(space));
+    if (space->owned.service)
         FAST_TRY(fast__service_advance(space));
-    if (space->watched)
+    if (space->reader.watched)
         fast__space_told(space);
     return FAST_OK;
 }
@@ -37,7 +39,7 @@ static int64_t explain(fast_actor *actor, fast_task *task, int64_t origin)
 {
     fast_space *space = (fast_space *)task;
     FAST_ASSERT(space->actor == actor);
-    return space->service ? fast__service_explain(space, origin) : -1;
+    return space->owned.service ? fast__service_explain(space, origin) : -1;
 }
 
 /* Two open spaces of one actor must differ in their tags, not only in their names. */
@@ -130,16 +132,17 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
             marks[id] |= IS_WRITER;
         count += (marks[id] & IS_WRITER) != 0;
     }
-    space->writer = (marks[me] & IS_WRITER) != 0;
-    if (space->far_count == space->owner_count)
+    space->clocks.writer = (marks[me] & IS_WRITER) != 0;
+    if (space->map.remote_count == space->map.owner_count)
         return FAST_OK; /* Only who looks into a store needs the list. */
-    FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->writers, &space->writers));
-    FAST_TRY(
-        fast__alloc("the actors of a space", actors, sizeof *space->expected, &space->expected));
+    FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->clocks.writers,
+                         &space->clocks.writers));
+    FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.expected,
+                         &space->clocks.expected));
     for (int64_t id = 0; id < actors; id++) {
-        space->expected[id] = marks[id] != 0;
+        space->clocks.expected[id] = marks[id] != 0;
         if (marks[id] & IS_WRITER)
-            space->writers[space->writer_count++] = id;
+            space->clocks.writers[space->clocks.writer_count++] = id;
     }
     return FAST_OK;
 }
@@ -147,19 +150,22 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
 static fast_err list_tensors(fast_space *space, const fast_space_options *options)
 {
     const int64_t count = options->tensor_count;
-    space->tensor_count = count;
-    FAST_TRY(fast__alloc("the tensors of a space", count, sizeof *space->counts, &space->counts));
-    FAST_TRY(fast__alloc("the tensors of a space", count, FAST_SPACE_NAME_MAX, &space->names));
+    space->map.tensor_count = count;
+    FAST_TRY(fast__alloc("the tensors of a space", count, sizeof *space->map.counts,
+                         &space->map.counts));
+    FAST_TRY(fast__alloc("the tensors of a space", count, FAST_SPACE_NAME_MAX, &space->map.names));
     for (int64_t t = 0; t < count; t++) {
-        space->counts[t] = options->tensors[t].count;
-        memcpy(space->names + t * FAST_SPACE_NAME_MAX, options->tensors[t].name,
+        space->map.counts[t] = options->tensors[t].count;
+        memcpy(space->map.names + t * FAST_SPACE_NAME_MAX, options->tensors[t].name,
                strlen(options->tensors[t].name) + 1);
     }
     int64_t cells;
     if (!fast__mul_size(count, options->owner_count, &cells))
         return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
-    FAST_TRY(fast__alloc("the versions of a space", cells, sizeof *space->read, &space->read));
-    return fast__alloc("the versions of a space", cells, sizeof *space->told, &space->told);
+    FAST_TRY(fast__alloc("the versions of a space", cells, sizeof *space->clocks.read,
+                         &space->clocks.read));
+    return fast__alloc("the versions of a space", cells, sizeof *space->clocks.told,
+                       &space->clocks.told);
 }
 
 /* Is there someone else in this actor's memory, or outside of it? */
@@ -178,19 +184,19 @@ static void look_around(const fast_actor *actor, bool *near_out, bool *far_out)
 static fast_err list_owners(fast_space *space, const fast_space_options *options)
 {
     fast_actor *actor = space->actor;
-    FAST_TRY(fast__alloc("the owners of a space", options->owner_count, sizeof *space->owners,
-                         &space->owners));
-    space->owner_count = options->owner_count;
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        space->owners[i].id = options->owners[i];
-        space->far_count += !fast_actor_is_near(actor, options->owners[i]);
+    FAST_TRY(fast__alloc("the owners of a space", options->owner_count, sizeof *space->map.owners,
+                         &space->map.owners));
+    space->map.owner_count = options->owner_count;
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        space->map.owners[i].id = options->owners[i];
+        space->map.remote_count += !fast_actor_is_near(actor, options->owners[i]);
         if (options->owners[i] == fast_actor_id(actor))
-            space->me = i;
+            space->map.me = i;
     }
     /* Actors that are in step would meet at every lock. Where time is simulated they do not run
      * side by side. */
-    if (space->far_count == 0 && !actor->world->transport->virtual_clock)
-        space->first = fast_actor_id(actor) % space->owner_count;
+    if (space->map.remote_count == 0 && !actor->world->transport->virtual_clock)
+        space->map.first = fast_actor_id(actor) % space->map.owner_count;
     return FAST_OK;
 }
 
@@ -198,17 +204,17 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
 static fast_err map_stores(fast_space *space, bool near)
 {
     fast_actor *actor = space->actor;
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        fast_space_owner *owner = &space->owners[i];
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        fast_space_owner *owner = &space->map.owners[i];
         int64_t size;
         void *memory;
         if (!fast_actor_is_near(actor, owner->id))
             continue;
         if (!fast__space_store_size(space, i, &size))
             return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
-        if (i == space->me && !near) {
-            FAST_TRY(fast__alloc("a space", size, 1, &space->memory));
-            memory = space->memory;
+        if (i == space->map.me && !near) {
+            FAST_TRY(fast__alloc("a space", size, 1, &space->owned.memory));
+            memory = space->owned.memory;
         } else {
             const uint64_t key = fast__hash(space->name, strlen(space->name), (uint64_t)i + 1);
             const fast_err err = fast_actor_share(actor, key, (size_t)size, &memory);
@@ -227,8 +233,8 @@ static fast_err map_stores(fast_space *space, bool near)
 static fast_err enter(fast_space *space)
 {
     const uint32_t mine = 2 * ((uint32_t)fast_actor_life(space->actor) + 1);
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        fast_space_store *store = &space->owners[i].store;
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        fast_space_store *store = &space->map.owners[i].store;
         if (!store->head)
             continue;
         fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
@@ -251,7 +257,7 @@ static void meet(fast_space *space)
     fast_actor *actor = space->actor;
     for (int64_t id = 0; actor->met && id < fast_actor_count(actor); id++) {
         fast_actor *other = actor->world->actors[id];
-        if (!other || id == fast_actor_id(actor) || !space->expected[id])
+        if (!other || id == fast_actor_id(actor) || !space->clocks.expected[id])
             continue;
         fast__peers_ask(actor, id);
         if (!other->ended && other->met)
@@ -263,9 +269,9 @@ static void meet(fast_space *space)
 static int64_t largest_range(const fast_space *space)
 {
     int64_t largest = 1;
-    for (int64_t t = 0; t < space->tensor_count; t++) {
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
-        fast__space_range(space, space->me, t, &offset, &count);
+        fast__space_range(space, space->map.me, t, &offset, &count);
         largest = count > largest ? count : largest;
     }
     return largest;
@@ -292,25 +298,25 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     if (options->layer_count > 0)
         FAST_TRY(fast__space_layers_new(space, options));
     FAST_TRY(map_stores(space, near));
-    if (space->me >= 0 && far)
+    if (space->map.me >= 0 && far)
         FAST_TRY(fast__service_new(space));
-    if (space->me >= 0 && far && (space->sparse || space->layers))
+    if (space->map.me >= 0 && far && (space->sparse.enabled || space->layers.list))
         FAST_TRY(
             fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
-    space->shared = near;
+    space->owned.shared = near;
     FAST_TRY(enter(space));
     if (first)
         FAST_TRY(first(ctx, space));
-    if (space->me >= 0) {
+    if (space->map.me >= 0) {
         fast__space_store_fill(space, options);
         meet(space);
     }
     const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor), 0 };
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        if (space->owners[i].store.head)
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        if (space->map.owners[i].store.head)
             continue;
         const fast_err err =
-            fast__space_tell(space, space->owners[i].id, FAST_SPACE_HELLO, 0, i, words);
+            fast__space_tell(space, space->map.owners[i].id, FAST_SPACE_HELLO, 0, i, words);
         if (err && err != FAST_EPEER) /* Who needs that owner finds out. */
             return err;
     }
@@ -320,22 +326,22 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
 static void destroy(fast_space *space)
 {
     fast__service_free(space);
-    for (int64_t i = 0; i < space->owner_count; i++)
-        fast_msg_free(space->owners[i].pushed);
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        fast_msg_free(space->map.owners[i].pushed);
     fast__space_pieces_free(space);
     fast__space_codec_free(space);
-    fast__space_places_free(space);
+    fast__space_sparse_free(space);
     fast__free(space->dense);
-    fast__free(space->layers);
-    fast__free(space->counts);
-    fast__free(space->names);
-    fast__free(space->owners);
-    fast__free(space->writers);
-    fast__free(space->expected);
-    fast__free(space->read);
-    fast__free(space->told);
-    fast__free(space->watched);
-    fast__free(space->memory);
+    fast__free(space->layers.list);
+    fast__free(space->map.counts);
+    fast__free(space->map.names);
+    fast__free(space->map.owners);
+    fast__free(space->clocks.writers);
+    fast__free(space->clocks.expected);
+    fast__free(space->clocks.read);
+    fast__free(space->clocks.told);
+    fast__free(space->reader.watched);
+    fast__free(space->owned.memory);
     fast__free(space);
 }
 
@@ -360,16 +366,16 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     FAST_TRY(fast__alloc("a space", 1, sizeof *space, &space));
     space->actor = actor;
     space->key = key;
-    space->me = -1;
-    space->whole = options->whole;
-    space->eager = options->eager;
-    space->stalest = options->stalest;
-    space->sparse = options->sparse;
-    space->cache = options->cache;
-    space->follows = options->follows;
-    space->pieces = options->pieces;
-    space->operations = options->operations > 0 ? options->operations : 1;
-    space->bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
+    space->map.me = -1;
+    space->map.whole = options->whole;
+    space->reader.eager = options->eager;
+    space->owned.stalest = options->stalest;
+    space->sparse.enabled = options->sparse;
+    space->sparse.cache = options->cache;
+    space->owned.follows = options->follows;
+    space->pieces.enabled = options->pieces;
+    space->owned.operations = options->operations > 0 ? options->operations : 1;
+    space->owned.bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
     space->signature = sign(options);
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);
@@ -396,22 +402,22 @@ static fast_err leave(fast_space *space)
 {
     if (space->actor->stopped) /* It reaches nobody; others hear that it is down. */
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    for (int64_t i = 0; i < space->owner_count; i++) {
-        if (!space->owners[i].store.head)
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        if (!space->map.owners[i].store.head)
             continue;
         fast__space_begin(space, i);
         fast__space_left(space, i, fast_actor_id(space->actor));
         fast__space_end(space);
     }
-    return space->far_count > 0 ? fast__far_leave(space) : FAST_OK;
+    return space->map.remote_count > 0 ? fast__remote_leave(space) : FAST_OK;
 }
 
 /* Someone else who is still in. An owner is woken when that changes, and not by updates: where it
  * does nothing else it would keep the writers from their cores. */
 static int64_t look_for_others(fast_space *space, fast_space_store *store, int64_t me)
 {
-    fast__space_begin(space, space->me);
-    const int64_t other = fast__space_hope(space, store, me);
+    fast__space_begin(space, space->map.me);
+    const int64_t other = fast__space_active(space, store, me);
     fast__space_end(space);
     return other;
 }
@@ -427,10 +433,10 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
                              .since = fast_now(actor),
                              .deadline = fast__deadline(actor, deadline),
                              .doing = "space serve" };
-    if (space->me < 0)
+    if (space->map.me < 0)
         return fast__fail(FAST_EINVAL, "only an owner serves space \"%s\"", space->name);
     FAST_TRY(leave(space));
-    fast_space_store *store = &space->owners[space->me].store;
+    fast_space_store *store = &space->map.owners[space->map.me].store;
     for (;;) {
         FAST_TRY(space->task.err);
         const int64_t other = look_for_others(space, store, me);
@@ -462,15 +468,15 @@ void fast_space_close(fast_space *space)
 {
     if (!space)
         return;
-    if (space->me >= 0) {
+    if (space->map.me >= 0) {
         /* That others stay too long, or that this actor was stopped, is not this call's error. */
         const fast_err err = fast_space_serve(space, FAST_SOON);
-        fast__space_begin(space, space->me);
-        atomic_store(&space->owners[space->me].store.head->state, FAST_SPACE_CLOSED);
+        fast__space_begin(space, space->map.me);
+        atomic_store(&space->map.owners[space->map.me].store.head->state, FAST_SPACE_CLOSED);
         if (err != FAST_ECANCELED)
-            fast__space_changed(space, &space->owners[space->me].store);
+            fast__space_changed(space, &space->map.owners[space->map.me].store);
         fast__space_end(space);
-        if (err != FAST_ECANCELED && space->service)
+        if (err != FAST_ECANCELED && space->owned.service)
             fast__service_close(space);
     } else {
         const fast_err err = leave(space);

@@ -5,7 +5,7 @@
  * allocation of open fails once; options that cannot be are refused. Actors are threads, placed
  * apart from each other so that they use messages, or together.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include "base/hash.h"
 #include "base/memory.h"

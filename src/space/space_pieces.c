@@ -1,58 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Updates that travel in pieces while the rest of them is computed. A piece is a message to each
- * far owner that it concerns, which keeps it until all of its range is there and the update ends.
+ * Updates that travel in pieces while the rest of the gradient is computed, and the staged form of
+ * the ADD that ends them. A piece is a message to each remote owner whose range it touches. The
+ * owner stages it until the update ends; the update is applied if all of its range has arrived.
  *
- *     plain   any stretch of floats: its place and its length, and the floats
+ *     plain   any stretch of floats: its offset, its count, and the floats
  *     coded   whole blocks of the writer's coder of the range, a layer each: the number of the
- *             first and how many, and their encoding. A block goes when all of it has been given
+ *             first block, their count, and their encoding. A block is sent when all of it has
+ *             been given
  *
  * A block's encoding depends on its layer, its residual and the number of the update, so that the
- * bits are those of the whole (comm/coded_early.c does the same with sums). Near owners have no way
- * to go: they take the update when it ends.
+ * bits are those of the whole update (comm/coded/coded_early.c does the same with sums). Local
+ * owners get the update when it ends.
  *
- * Cost: a message for each piece and owner. Time for encoding is charged when the update ends: what
- * is posted inside a gradient must not take simulated time there. Memory: at an owner a range for
- * each writer.
+ * Cost: a message for each piece and owner. Time for encoding is charged when the update ends: a
+ * piece is posted inside a backward pass and must not take simulated time there. Memory: at an owner
+ * a range for each writer.
  */
 #include "base/memory.h"
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include <string.h>
 
+/* Note that all of each block is missing. */
+static void reset(fast_space *space)
+{
+    for (int64_t owner = 0; space->pieces.missing && owner < space->map.owner_count; owner++) {
+        const fast_coder *coder = fast__space_coder(space, owner, NULL, NULL);
+        int64_t at;
+        for (int64_t i = 0; coder && i < fast__coder_block_count(coder); i++)
+            fast__coder_block_at(coder, i, &at, &space->pieces.missing[owner][i]);
+    }
+}
+
 fast_err fast__space_pieces_new(fast_space *space)
 {
-    FAST_TRY(fast__alloc("blocks of pieces", space->owner_count, sizeof *space->missing,
-                         &space->missing));
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
+    FAST_TRY(fast__alloc("blocks of pieces", space->map.owner_count, sizeof *space->pieces.missing,
+                         &space->pieces.missing));
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         fast_coder *coder = fast__space_coder(space, owner, NULL, NULL);
         if (!coder)
             continue;
         FAST_TRY(fast__alloc("blocks of pieces", fast__coder_block_count(coder),
-                             sizeof **space->missing, &space->missing[owner]));
+                             sizeof **space->pieces.missing, &space->pieces.missing[owner]));
     }
-    fast__space_pieces_reset(space);
+    reset(space);
     return FAST_OK;
 }
 
 void fast__space_pieces_free(fast_space *space)
 {
-    for (int64_t owner = 0; space->missing && owner < space->owner_count; owner++)
-        fast__free(space->missing[owner]);
-    fast__free(space->missing);
+    for (int64_t owner = 0; space->pieces.missing && owner < space->map.owner_count; owner++)
+        fast__free(space->pieces.missing[owner]);
+    fast__free(space->pieces.missing);
 }
 
-void fast__space_pieces_reset(fast_space *space)
-{
-    for (int64_t owner = 0; space->missing && owner < space->owner_count; owner++) {
-        const fast_coder *coder = fast__space_coder(space, owner, NULL, NULL);
-        int64_t at;
-        for (int64_t i = 0; coder && i < fast__coder_block_count(coder); i++)
-            fast__coder_block_at(coder, i, &at, &space->missing[owner][i]);
-    }
-}
-
-/* Send a piece: its two words, and its bytes. That the owner is gone the end finds out. */
+/* Send a piece: its two words, and its bytes. That the owner has gone is found at the end of the
+ * update. */
 static fast_err post(fast_space *space, int64_t owner, int64_t a, int64_t b, fast_buffer **move,
                      size_t size)
 {
@@ -68,21 +72,23 @@ static fast_err post(fast_space *space, int64_t owner, int64_t a, int64_t b, fas
     fast_msg_add_view(msg, *move, 0, size);
     fast_buffer_free(*move);
     *move = NULL;
-    err = fast_send(space->actor, space->owners[owner].id, &msg);
+    err = fast_send(space->actor, space->map.owners[owner].id, &msg);
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
+/* Send floats [low, high) of the tensor x. */
 static fast_err post_floats(fast_space *space, int64_t owner, const float *x, int64_t low,
                             int64_t high)
 {
     const size_t size = (size_t)(high - low) * sizeof *x;
     fast_buffer *buffer;
+    FAST_ASSERT(low < high);
     FAST_TRY(fast_buffer_new(space->actor, size, &buffer));
     memcpy(fast_buffer_data(buffer), x + low, size);
     return post(space, owner, low, high - low, &buffer, size);
 }
 
-/* Encode blocks of an owner's range and send them; x is the range. */
+/* Encode blocks of an owner's range x and send them. */
 static fast_err post_blocks(fast_space *space, int64_t owner, const float *x, int64_t first,
                             int64_t count)
 {
@@ -93,35 +99,35 @@ static fast_err post_blocks(fast_space *space, int64_t owner, const float *x, in
     fast_buffer *buffer;
     FAST_TRY(fast_buffer_new(space->actor, fast__coder_bound(coder), &buffer));
     const size_t bytes =
-        fast__coder_encode_part(coder, first, count, space->clock, fast__space_progress(space), x,
-                                fast_buffer_data(buffer));
+        fast__coder_encode_part(coder, first, count, space->clocks.own, fast__space_progress(space),
+                                x, fast_buffer_data(buffer));
     for (int64_t i = first; i < first + count; i++, floats += size)
         fast__coder_block_at(coder, i, &at, &size);
     fast__count(&figures->bytes_in, floats * (int64_t)sizeof *x);
     fast__count(&figures->bytes_out, (int64_t)bytes);
-    space->spent_ns += fast_now(space->actor) - begin;
-    space->spent_floats += floats;
-    space->spent_bytes += bytes;
+    space->pieces.spent_ns += fast_now(space->actor) - begin;
+    space->pieces.spent_floats += floats;
+    space->pieces.spent_bytes += bytes;
     return post(space, owner, first, count, &buffer, bytes);
 }
 
-/* Floats low..high of an owner's range are there: send the blocks that this completes, neighbours
- * together. */
-static fast_err give_blocks(fast_space *space, int64_t owner, const float *x, int64_t low,
+/* Floats [low, high) of an owner's range are final: send the blocks that this completes,
+ * neighbours together. */
+static fast_err send_blocks(fast_space *space, int64_t owner, const float *x, int64_t low,
                             int64_t high)
 {
     const fast_coder *coder = fast__space_coder(space, owner, NULL, NULL);
     const int64_t count = fast__coder_block_count(coder);
-    int64_t *missing = space->missing[owner], ready = 0;
+    int64_t *missing = space->pieces.missing[owner], ready = 0;
     for (int64_t i = 0; i < count; i++) {
         int64_t at, size;
         fast__coder_block_at(coder, i, &at, &size);
         const int64_t from = low > at ? low : at, to = high < at + size ? high : at + size;
-        const bool part = from < to;
-        if (part)
+        const bool touches = from < to;
+        if (touches)
             missing[i] -= to - from;
         FAST_ASSERT(missing[i] >= 0);
-        if (part && missing[i] == 0) {
+        if (touches && missing[i] == 0) {
             ready++;
             continue;
         }
@@ -135,37 +141,39 @@ static fast_err give_blocks(fast_space *space, int64_t owner, const float *x, in
 fast_err fast_space_add_piece(fast_space *space, const float *x, int64_t offset, int64_t count)
 {
     FAST_ASSERT(space && x && offset >= 0 && count >= 0);
-    if (!space->pieces)
+    FAST_ASSERT(offset + count <= space->map.counts[0]);
+    if (!space->pieces.enabled)
         return fast__fail(FAST_EINVAL, "space \"%s\" takes no pieces", space->name);
     FAST_TRY(space->task.err);
-    for (int64_t owner = 0; owner < space->owner_count; owner++) {
-        const fast_space_owner *o = &space->owners[owner];
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const fast_space_owner *o = &space->map.owners[owner];
         int64_t base, size;
         fast__space_range(space, owner, 0, &base, &size);
         const int64_t low = base > offset ? base : offset;
         const int64_t high = base + size < offset + count ? base + size : offset + count;
         if (low >= high || o->store.head || o->gone || o->refused)
             continue;
-        FAST_TRY(space->missing ? give_blocks(space, owner, x + base, low - base, high - base)
-                                : post_floats(space, owner, x, low, high));
+        FAST_TRY(space->pieces.missing
+                     ? send_blocks(space, owner, x + base, low - base, high - base)
+                     : post_floats(space, owner, x, low, high));
     }
     return FAST_OK;
 }
 
 fast_err fast__space_pieces_end(fast_space *space)
 {
-    const int64_t ns = space->spent_ns, floats = space->spent_floats;
-    const size_t bytes = space->spent_bytes;
+    const int64_t ns = space->pieces.spent_ns, floats = space->pieces.spent_floats;
+    const size_t bytes = space->pieces.spent_bytes;
     const fast_chain *chain = NULL;
     fast_coded_figures *figures = NULL;
-    for (int64_t owner = 0; space->missing && owner < space->owner_count; owner++) {
+    for (int64_t owner = 0; space->pieces.missing && owner < space->map.owner_count; owner++) {
         fast_coder *coder = fast__space_coder(space, owner, &chain, &figures);
-        if (coder && !space->owners[owner].store.head)
+        if (coder && !space->map.owners[owner].store.head)
             fast__coder_encode_end(coder);
     }
-    fast__space_pieces_reset(space);
-    space->spent_ns = space->spent_floats = 0;
-    space->spent_bytes = 0;
+    reset(space);
+    space->pieces.spent_ns = space->pieces.spent_floats = 0;
+    space->pieces.spent_bytes = 0;
     return floats > 0 ? fast__charge_encode(space->actor, chain, fast_now(space->actor) - ns,
                                             floats, bytes, figures)
                       : FAST_OK;
@@ -175,12 +183,12 @@ bool fast__space_is_piece(const fast_space *space, const fast_msg *msg)
 {
     const int64_t at = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
     int64_t offset, count;
-    if (!space->pieces || msg->words[FAST_SPACE_W_TENSOR] != 0 || n <= 0 || at < 0 ||
+    if (!space->pieces.enabled || msg->words[FAST_SPACE_W_TENSOR] != 0 || n <= 0 || at < 0 ||
         msg->part_count != 1 || msg->declared != 0)
         return false;
-    fast__space_range(space, space->me, 0, &offset, &count);
-    if (space->missing) { /* blocks */
-        const fast_coder *coder = fast__space_coder(space, space->me, NULL, NULL);
+    fast__space_range(space, space->map.me, 0, &offset, &count);
+    if (space->pieces.missing) { /* blocks */
+        const fast_coder *coder = fast__space_coder(space, space->map.me, NULL, NULL);
         count = coder ? fast__coder_block_count(coder) : 0;
         return n <= count && at <= count - n;
     }
@@ -188,11 +196,11 @@ bool fast__space_is_piece(const fast_space *space, const fast_msg *msg)
            msg->parts[0].size == (size_t)n * sizeof(float);
 }
 
-/* Blocks of the range at `stage`; the floats of them, or 0 if they make no sense. */
+/* Decode blocks to the range at `stage`; return their floats, or 0 if they make no sense. */
 static int64_t take_blocks(fast_space *space, const fast_msg *msg, float *stage)
 {
     const int64_t first = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
-    fast_coder *coder = fast__space_coder(space, space->me, NULL, NULL);
+    fast_coder *coder = fast__space_coder(space, space->map.me, NULL, NULL);
     int64_t floats = 0, at, size;
     if (fast__coder_decode_part(coder, first, n, fast_msg_data(msg, 0), msg->parts[0].size,
                                 FAST_DECODE_SET, 1, stage) != FAST_OK)
@@ -210,14 +218,43 @@ fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *s
     const fast_chain *chain;
     fast_coded_figures *figures;
     int64_t offset, count;
-    if (space->missing) {
-        (void)fast__space_coder(space, space->me, &chain, &figures);
+    if (space->pieces.missing) {
+        (void)fast__space_coder(space, space->map.me, &chain, &figures);
         *floats_out = take_blocks(space, msg, stage);
         fast__count(&figures->bytes_dec, *floats_out * (int64_t)sizeof *stage);
         return fast__charge_decode(space->actor, chain, begin, *floats_out, bytes, figures);
     }
-    fast__space_range(space, space->me, 0, &offset, &count);
+    fast__space_range(space, space->map.me, 0, &offset, &count);
     memcpy(stage + (at - offset), fast_msg_data(msg, 0), bytes);
     *floats_out = msg->words[FAST_SPACE_W_B];
     return fast_charge(space->actor, 0, 2.0 * (double)bytes);
 }
+
+static size_t staged_bound(const fast_space *space, const fast_space_operation *op)
+{
+    (void)space;
+    (void)op;
+    return 0;
+}
+
+static fast_err staged_pack(fast_space *space, const fast_space_operation *op,
+                            fast_space_packed *out)
+{
+    (void)space;
+    (void)out;
+    FAST_ASSERT(op->flags & FAST_SPACE_ENDS);
+    return FAST_OK;
+}
+
+static bool staged_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
+{
+    FAST_ASSERT(msg->part_count == 0);
+    return fast__service_staged(space, msg->from, &op->x) == op->count;
+}
+
+const fast_space_form fast__space_form_staged = {
+    .name = "staged",
+    .bound = staged_bound,
+    .pack = staged_pack,
+    .unpack = staged_unpack,
+};

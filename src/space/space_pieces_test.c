@@ -4,7 +4,7 @@
  * owners; what is no piece, and an end without all of them, is refused. Method: a writer and three
  * owners in the simulator and on threads, and messages made by hand.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

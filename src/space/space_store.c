@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store: the ranges of one owner in memory that near actors share. They copy straight between
+ * A store: the ranges of one owner in memory that local actors share. They copy straight between
  * their vectors and it, under a phase-fair lock for each range: a get costs one copy, an add one
- * pass, and no message. What was added is visible when the call returns.
+ * pass, and neither sends a message. An add is visible when the call returns.
  *
- * Sleeping. Who waits for a lock marks the lock in its slot (`wants`), who waits for a version, a
- * clock or an owner arms its slot; then it looks once more and sleeps in fast__wait_once(), so that
- * deadlines, canceling and blame work as for messages. Who releases or changes something looks for
- * marks afterwards. All of it is sequentially consistent: one of the two sees the other, hence no
- * wake is lost. A lock is held for one copy or one call of the owner's function, never in a wait.
+ * Sleeping. An actor that waits for a lock marks the lock in its slot (`wants`); one that waits for
+ * a version, a clock or an owner arms its slot. Then it looks once more and sleeps in
+ * fast__wait_once(), so that deadlines, canceling and blame work as for messages. An actor that
+ * releases or changes something looks for marks afterwards. All of it is sequentially consistent:
+ * one of the two sees the other, hence no wake is lost. A lock is held for one copy or one call of
+ * the owner's function, never in a wait.
  *
  *     | head | slots, one an actor | ranges, one a tensor | floats of each range ... |
  */
-#include "space/space.h"
+#include "space/space_store.h"
+#include "space/space_wire.h"
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -21,34 +23,36 @@
 
 #include <string.h>
 
-/* Marks in fast_space_slot.wants. */
+/* Low bits of the marks in fast_space_slot.wants; the tensor's number is above them. */
 enum { WANTS_READ = 1, WANTS_WRITE = 2 };
 
 static uint64_t mark_of(int64_t tensor, bool write)
 {
+    FAST_ASSERT(tensor >= 0 && tensor < FAST_SPACE_TENSORS_MAX);
     return (uint64_t)tensor << 2 | (write ? WANTS_WRITE : WANTS_READ);
 }
 
-/* The place of the next piece of a store, and where the one after it begins. */
+/* Return the offset of the next piece of a store, and advance *at past it, aligned. */
 static int64_t lay(int64_t *at, int64_t count, size_t size)
 {
     const int64_t here = *at, bytes = count * (int64_t)size;
+    FAST_ASSERT(here % FAST_ALIGN == 0 && bytes >= 0);
     *at = here + (bytes + FAST_ALIGN - 1) / FAST_ALIGN * FAST_ALIGN;
     return here;
 }
 
-/* Floats of a range with the gap to the next. */
+/* Return the floats of a range, padded to whole cache lines. */
 static int64_t padded(int64_t count)
 {
     const int64_t line = FAST_ALIGN / (int64_t)sizeof(float);
     return (count + line - 1) / line * line;
 }
 
-/* Floats of all ranges of an owner; sets where each begins, if there is a store. */
+/* Return the floats of all ranges of an owner, padded; set where each starts if `ranges` is given. */
 static int64_t place(const fast_space *space, int64_t owner, fast_space_range *ranges)
 {
     int64_t floats = 0;
-    for (int64_t t = 0; t < space->tensor_count; t++) {
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
         fast__space_range(space, owner, t, &offset, &count);
         if (ranges)
@@ -61,9 +65,9 @@ static int64_t place(const fast_space *space, int64_t owner, fast_space_range *r
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out)
 {
     int64_t total = 0, bytes;
-    /* The floats of all tensors bound what an owner has, with its gaps. */
-    for (int64_t t = 0; t < space->tensor_count; t++)
-        if (!fast__add_size(total, space->counts[t], &total) ||
+    /* The floats of all tensors, each with its padding, bound those of one owner. */
+    for (int64_t t = 0; t < space->map.tensor_count; t++)
+        if (!fast__add_size(total, space->map.counts[t], &total) ||
             !fast__add_size(total, FAST_ALIGN, &total))
             return false;
     if (!fast__mul_size(total, (int64_t)sizeof(float), &bytes) || bytes > INT64_MAX / 4)
@@ -81,49 +85,50 @@ void fast__space_store_map(const fast_space *space, void *memory, fast_space_sto
     const int64_t actors = fast_actor_count(space->actor);
     int64_t at = 0;
     FAST_ASSERT(base % FAST_ALIGN == 0);
-    *store = (fast_space_store){ .low = -1, .hope = -1 };
+    *store = (fast_space_store){ .slowest = -1, .active = -1 };
     store->head = (void *)(base + (uintptr_t)lay(&at, 1, sizeof *store->head));
     store->slots = (void *)(base + (uintptr_t)lay(&at, actors, sizeof *store->slots));
     store->ranges =
-        (void *)(base + (uintptr_t)lay(&at, space->tensor_count, sizeof *store->ranges));
+        (void *)(base + (uintptr_t)lay(&at, space->map.tensor_count, sizeof *store->ranges));
     store->values = (void *)(base + (uintptr_t)at);
 }
 
 float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor)
 {
-    const fast_space_store *store = &space->owners[owner].store;
+    const fast_space_store *store = &space->map.owners[owner].store;
     FAST_ASSERT(store->head);
     return store->values + store->ranges[tensor].at;
 }
 
 void fast__space_store_fill(fast_space *space, const fast_space_options *options)
 {
-    fast_space_store *store = &space->owners[space->me].store;
-    (void)place(space, space->me, store->ranges);
+    fast_space_store *store = fast__space_own_store(space);
+    FAST_ASSERT(atomic_load(&store->head->state) != FAST_SPACE_OPEN);
+    (void)place(space, space->map.me, store->ranges);
     store->head->signature = space->signature;
     store->head->apply = options->apply;
     store->head->ctx = options->ctx;
-    for (int64_t t = 0; t < space->tensor_count; t++) {
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
-        fast__space_range(space, space->me, t, &offset, &count);
-        float *w = fast__space_values(space, space->me, t);
+        fast__space_range(space, space->map.me, t, &offset, &count);
+        float *w = fast__space_values(space, space->map.me, t);
         const float *initial = options->tensors[t].initial;
         if (initial)
             memcpy(w, initial + offset, (size_t)count * sizeof *w);
         else
             memset(w, 0, (size_t)count * sizeof *w);
     }
-    fast__space_begin(space, space->me);
+    fast__space_begin(space, space->map.me);
     atomic_store(&store->head->state, FAST_SPACE_OPEN);
     fast__space_changed(space, store);
     fast__space_end(space);
 }
 
-/* What an owner's store is: FAST_SPACE_OPEN, ... */
+/* Return the state of an owner's store: 0, FAST_SPACE_OPEN or FAST_SPACE_CLOSED. */
 static int state_of(fast_space *space, int64_t owner)
 {
     fast__space_begin(space, owner);
-    const int state = atomic_load(&space->owners[owner].store.head->state);
+    const int state = atomic_load(&space->map.owners[owner].store.head->state);
     fast__space_end(space);
     return state;
 }
@@ -131,13 +136,9 @@ static int state_of(fast_space *space, int64_t owner)
 /* Wait until the owner has filled its store. */
 static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
 {
-    fast_space_store *store = &space->owners[owner].store;
-    const fast_wait wait = { .waiting = true,
-                             .whom = space->owners[owner].id,
-                             .tag = fast__space_tag(space, true),
-                             .since = fast_now(space->actor),
-                             .deadline = deadline,
-                             .doing = "space open" };
+    fast_space_store *store = &space->map.owners[owner].store;
+    const fast_wait wait =
+        fast__space_wait(space, space->map.owners[owner].id, "space open", deadline);
     for (;;) {
         fast__space_begin(space, owner);
         fast__space_arm(space, store);
@@ -151,22 +152,22 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
 
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
-    const int64_t id = space->owners[owner].id;
-    fast_space_head *head = space->owners[owner].store.head;
+    const int64_t id = space->map.owners[owner].id;
+    fast_space_head *head = space->map.owners[owner].store.head;
     int state = state_of(space, owner);
     if (state == 0) {
         FAST_TRY(wait_open(space, owner, deadline));
         state = state_of(space, owner);
     }
-    /* Where only those are told of an actor's end whom it concerns: it concerns this one. */
-    if (space->actor->met && owner != space->me)
+    /* Some transports tell only actors that asked of another's end: ask for the owner's. */
+    if (space->actor->met && owner != space->map.me)
         fast__peers_ask(space->actor, id);
     if (head->signature != space->signature)
         return fast__fail(FAST_EINVAL,
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
     if (state == FAST_SPACE_CLOSED ||
-        (owner != space->me && fast_member_is_down(space->actor, id))) {
+        (owner != space->map.me && fast_member_is_down(space->actor, id))) {
         space->actor->culprit = fast__peers_culprit(space->actor, id);
         return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
                           (long long)id, space->name);
@@ -174,7 +175,7 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
     return FAST_OK;
 }
 
-/* Wake sleepers that want this lock: all readers, or the first writer after this actor. */
+/* Wake the actors that sleep for this lock: all readers, or the first writer after this actor. */
 static void wake(fast_space *space, fast_space_store *store, int64_t tensor, fast_space_wake whom)
 {
     const int64_t count = fast_actor_count(space->actor), id = fast_actor_id(space->actor);
@@ -198,7 +199,7 @@ static void wake(fast_space *space, fast_space_store *store, int64_t tensor, fas
 bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,
                          bool *queued)
 {
-    fast_space_store *store = &space->owners[owner].store;
+    fast_space_store *store = &space->map.owners[owner].store;
     fast_space_lock *lock = &store->ranges[tensor].lock;
     fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
     if (!*queued) {
@@ -218,10 +219,10 @@ bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool 
     return true;
 }
 
-void fast__space_give_up(fast_space *space, int64_t owner, int64_t tensor, bool write, int who)
+void fast__space_cancel(fast_space *space, int64_t owner, int64_t tensor, bool write, int who)
 {
-    fast_space_store *store = &space->owners[owner].store;
-    /* A wake that was meant for this actor goes on to the next. */
+    fast_space_store *store = &space->map.owners[owner].store;
+    /* A wake-up that was meant for this actor is passed on to the next. */
     atomic_store(&store->slots[fast_actor_id(space->actor)].wants[who], 0);
     wake(space, store, tensor, fast__space_lock_leave(&store->ranges[tensor].lock, write));
 }
@@ -232,17 +233,13 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
     bool queued = false;
     if (fast__space_attempt(space, owner, tensor, write, FAST_SPACE_PROGRAM, &queued))
         return FAST_OK;
-    FAST_ASSERT(!space->actor->tape); /* in a turn it is free */
-    const fast_wait wait = { .waiting = true,
-                             .whom = space->owners[owner].id,
-                             .tag = fast__space_tag(space, true),
-                             .since = fast_now(space->actor),
-                             .deadline = deadline,
-                             .doing = "space lock" };
+    FAST_ASSERT(!space->actor->tape); /* between begin and end of a recorded run it is free */
+    const fast_wait wait =
+        fast__space_wait(space, space->map.owners[owner].id, "space lock", deadline);
     do {
         const fast_err err = fast__wait_once(space->actor, &wait);
         if (err) {
-            fast__space_give_up(space, owner, tensor, write, FAST_SPACE_PROGRAM);
+            fast__space_cancel(space, owner, tensor, write, FAST_SPACE_PROGRAM);
             return err;
         }
     } while (!fast__space_attempt(space, owner, tensor, write, FAST_SPACE_PROGRAM, &queued));
@@ -251,51 +248,65 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
 
 void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write)
 {
-    fast_space_store *store = &space->owners[owner].store;
+    fast_space_store *store = &space->map.owners[owner].store;
     wake(space, store, tensor, fast__space_lock_release(&store->ranges[tensor].lock, write));
 }
 
-void fast__space_apply(fast_space *space, int64_t owner, bool put, fast_space_update *update)
+void fast__space_apply(fast_space *space, const fast_space_operation *op)
 {
-    fast_space_store *store = &space->owners[owner].store;
-    fast_space_range *range = &store->ranges[update->tensor];
-    float *w = fast__space_values(space, owner, update->tensor);
-    update->version = atomic_load(&range->version);
-    if (update->read > update->version) /* of a copy that is behind the one that was read */
-        update->read = update->version;
-    atomic_fetch_add(&store->slots[update->from].updates, 1);
-    if (!update->x) {
+    fast_space_store *store = &space->map.owners[op->owner].store;
+    fast_space_range *range = &store->ranges[op->tensor];
+    const bool put = op->kind == FAST_SPACE_PUT;
+    const int64_t version = atomic_load(&range->version);
+    /* A replica may be behind the one that the writer has read. */
+    const int64_t read = op->version_read < version ? op->version_read : version;
+    float *w = fast__space_values(space, op->owner, op->tensor);
+    FAST_ASSERT(put || op->kind == FAST_SPACE_ADD);
+    atomic_fetch_add(&store->slots[op->from].updates, 1);
+    if (!op->x) {
         /* Sizes only: it counts, and changes nothing. */
     } else if (put) {
-        memcpy(w, update->x, (size_t)update->count * sizeof *w);
+        memcpy(w, op->x, (size_t)op->count * sizeof *w);
     } else if (!store->head->apply) {
-        fast__vector_add(update->count, update->x, w);
-    } else if (!store->head->apply(store->head->ctx, update, w)) {
-        atomic_fetch_add(&range->rejected, 1);
-        return;
+        fast__vector_add(op->count, op->x, w);
+    } else {
+        const fast_space_update update = { .tensor = op->tensor,
+                                           .offset = op->offset,
+                                           .count = op->count,
+                                           .x = op->x,
+                                           .from = op->from,
+                                           .clock = op->clock,
+                                           .version = version,
+                                           .read = read };
+        if (!store->head->apply(store->head->ctx, &update, w)) {
+            atomic_fetch_add(&range->rejected, 1);
+            return;
+        }
     }
     if (!put) {
-        const int64_t stale = update->version - update->read;
-        atomic_fetch_add(&range->staleness_sum, stale);
-        if (stale > atomic_load(&range->staleness_max))
-            atomic_store(&range->staleness_max, stale);
+        atomic_fetch_add(&range->staleness_sum, version - read);
+        if (version - read > atomic_load(&range->staleness_max))
+            atomic_store(&range->staleness_max, version - read);
     }
     atomic_fetch_add(&range->applied, 1);
-    atomic_store(&range->version, update->version + 1);
+    atomic_store(&range->version, version + 1);
 }
 
-fast_err fast__space_charge(fast_space *space, bool put, int64_t count)
+fast_err fast__space_charge(fast_space *space, const fast_space_operation *op)
 {
-    const double n = (double)count;
-    FAST_ASSERT(count >= 0);
-    return put ? fast_charge(space->actor, 0, 2 * sizeof(float) * n)
-               : fast_charge(space->actor, space->operations * n, space->bytes * n);
+    const double n = (double)op->count;
+    FAST_ASSERT(op->count >= 0);
+    return op->kind == FAST_SPACE_PUT
+               ? fast_charge(space->actor, 0, 2 * sizeof(float) * n)
+               : fast_charge(space->actor, space->owned.operations * n, space->owned.bytes * n);
 }
 
 void fast__space_arm(fast_space *space, fast_space_store *store)
 {
     fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
-    /* Counted before it is armed: who sees no one waiting has changed things early enough. */
+    /* Counted before it is armed: an actor that sees none waiting changed the store before this
+     * actor looks at it. */
+    FAST_ASSERT(store->head != NULL);
     if (atomic_load(&slot->armed))
         return;
     atomic_fetch_add(&store->head->waiting, 1);
@@ -315,11 +326,11 @@ void fast__space_changed(fast_space *space, fast_space_store *store)
     }
 }
 
-/* Is the actor in the space, or expected to come? */
+/* Return true if an actor is in the space, or is expected to join. */
 static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
 {
     const uint32_t member = atomic_load(&store->slots[id].member);
-    if ((member & 1) || (member == 0 && !space->expected[id]))
+    if ((member & 1) || (member == 0 && !space->clocks.expected[id]))
         return false;
     return id == fast_actor_id(space->actor) || !fast_member_is_down(space->actor, id);
 }
@@ -327,18 +338,20 @@ static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
 bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
                        int64_t *clock_out)
 {
-    const int64_t count = space->writer_count, start = store->low < 0 ? 0 : store->low;
+    const int64_t count = space->clocks.writer_count,
+                  start = store->slowest < 0 ? 0 : store->slowest;
     int64_t smallest = INT64_MAX, largest = clock_min;
-    /* Clocks only rise: a writer that is as late as the latest was is the latest, and the search
-     * ends. It begins with the one found last, so that most searches are one look. */
+    /* Clocks only rise: a writer whose clock is not above the smallest one found last time has the
+     * smallest now, and the search ends. It starts with the writer found last, so that most
+     * searches look at one. */
     for (int64_t k = 0; k < count; k++) {
-        const int64_t i = (start + k) % count, id = space->writers[i];
+        const int64_t i = (start + k) % count, id = space->clocks.writers[i];
         const int64_t clock = atomic_load(&store->slots[id].clock);
         largest = clock > largest ? clock : largest;
         if (clock >= smallest || !is_in(space, store, id))
             continue;
         smallest = clock;
-        store->low = i;
+        store->slowest = i;
         if (clock <= store->clock)
             break;
     }
@@ -351,11 +364,11 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
     return smallest >= clock_min;
 }
 
-int64_t fast__space_behind(fast_space *space, fast_space_store *store, int64_t reader)
+int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader)
 {
     int64_t behind = -1, clock_least = 0, updates_least = 0;
-    for (int64_t i = 0; i < space->writer_count; i++) {
-        const int64_t id = space->writers[i];
+    for (int64_t i = 0; i < space->clocks.writer_count; i++) {
+        const int64_t id = space->clocks.writers[i];
         const int64_t clock = atomic_load(&store->slots[id].clock);
         const int64_t updates = atomic_load(&store->slots[id].updates);
         if (id == reader || !is_in(space, store, id))
@@ -370,22 +383,23 @@ int64_t fast__space_behind(fast_space *space, fast_space_store *store, int64_t r
     return behind;
 }
 
-int64_t fast__space_hope(fast_space *space, fast_space_store *store, int64_t reader)
+int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t reader)
 {
-    if (store->hope >= 0 && store->hope != reader && is_in(space, store, store->hope))
-        return store->hope;
-    store->hope = -1;
-    for (int64_t id = 0; id < fast_actor_count(space->actor) && store->hope < 0; id++)
+    if (store->active >= 0 && store->active != reader && is_in(space, store, store->active))
+        return store->active;
+    store->active = -1;
+    for (int64_t id = 0; id < fast_actor_count(space->actor) && store->active < 0; id++)
         if (id != reader && is_in(space, store, id))
-            store->hope = id;
-    return store->hope;
+            store->active = id;
+    return store->active;
 }
 
 void fast__space_left(fast_space *space, int64_t owner, int64_t id)
 {
-    fast_space_store *store = &space->owners[owner].store;
+    fast_space_store *store = &space->map.owners[owner].store;
+    FAST_ASSERT(store->head && id >= 0 && id < fast_actor_count(space->actor));
     atomic_fetch_or(&store->slots[id].member, 1);
     fast__space_changed(space, store);
-    if (owner != space->me) /* it may serve until all have left */
-        space->actor->world->transport->wake(space->actor, space->owners[owner].id);
+    if (owner != space->map.me) /* it may serve until all actors have left */
+        space->actor->world->transport->wake(space->actor, space->map.owners[owner].id);
 }

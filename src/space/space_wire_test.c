@@ -5,7 +5,7 @@
  * spare a read its way, and are as new as it asks for; updates take their time. Method: three
  * actors in the simulator, each on a node of its own, with clocks that are set by hand.
  */
-#include "space/space.h"
+#include "space/space_form.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

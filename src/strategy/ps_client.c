@@ -19,7 +19,7 @@
  * there is no deadlock.
  */
 #include "base/memory.h"
-#include "space/space_visit.h"
+#include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 
