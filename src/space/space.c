@@ -36,6 +36,7 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
 fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
                                       int64_t owner)
 {
+    FAST_ASSERT(op->tensor >= 0 && op->tensor < space->map.tensor_count);
     fast_space_operation part = *op;
     part.owner = owner;
     fast__space_range(space, owner, op->tensor, &part.offset, &part.count);
@@ -49,6 +50,7 @@ fast_space_operation fast__space_part(const fast_space *space, const fast_space_
 
 bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version)
 {
+    FAST_ASSERT(version >= 0);
     const bool applied = version >= op->version_min;
     return op->flags & FAST_SPACE_EITHER ? in_time || applied : in_time && applied;
 }
@@ -86,6 +88,7 @@ static fast_err check_open(fast_space *space, int64_t tensor)
 /* Let remote actors have what this owner changed, if they wait for it. */
 static fast_err answer_remote(fast_space *space)
 {
+    FAST_ASSERT(!space->owned.service || space->map.me >= 0);
     if (space->owned.service) {
         fast__service_touch(space);
         fast__progress(space->actor);
@@ -96,6 +99,7 @@ static fast_err answer_remote(fast_space *space)
 /* Copy a local range, which is locked, to op->result, and count it as read. */
 static void copy_local(fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->count > 0);
     fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
     if (op->result)
         memcpy(op->result, fast__space_values(space, op->owner, op->tensor),
@@ -130,6 +134,7 @@ static fast_err update_local(fast_space *space, fast_space_operation *op)
 /* PUT and ADD. */
 static fast_err execute_update(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->from == fast_actor_id(space->actor));
     const fast_space_map *map = &space->map;
     op->clock = space->clocks.own;
     for (int64_t i = 0; i < map->owner_count; i++) {
@@ -142,8 +147,10 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
     return answer_remote(space);
 }
 
+/* TICK: this actor has finished op->clock rounds. */
 static fast_err execute_tick(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->tensor == 0);
     if (!space->clocks.writer)
         return fast__fail(FAST_EINVAL,
                           "this actor is not a writer of space \"%s\": it has no clock",
@@ -170,6 +177,7 @@ static fast_err execute_tick(fast_space *space, fast_space_operation *op)
 /* Return true if a local range, with its owner's clocks, satisfies the conditions of a get. */
 static bool is_new_enough(fast_space *space, const fast_space_operation *op, int64_t *clock_out)
 {
+    FAST_ASSERT(space->map.owners[op->owner].store.head != NULL);
     fast_space_store *store = &space->map.owners[op->owner].store;
     /* The clock first: what was added before a tick is in what is read after it. */
     const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
@@ -179,6 +187,7 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
 /* Wait until a local range is new enough. */
 static fast_err wait_local(fast_space *space, const fast_space_operation *op, int64_t *clock_out)
 {
+    FAST_ASSERT(op->from == fast_actor_id(space->actor));
     fast_actor *actor = space->actor;
     fast_space_store *store = &space->map.owners[op->owner].store;
     fast_space_range *range = &store->ranges[op->tensor];
@@ -208,8 +217,10 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
     }
 }
 
+/* Copy a local range to op->result, once it is new enough. */
 static fast_err get_local(fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->count > 0);
     int64_t clock;
     FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
     fast__space_begin(space, op->owner);
@@ -240,6 +251,7 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
 /* First half of a get: ask remote owners, copy from local ones. */
 static fast_err start_get(fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
     const fast_space_map *map = &space->map;
     fast_space_operation *get = &space->reader.get;
     const int64_t id = get->id + 1;
@@ -271,6 +283,7 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
 /* Second half of a get: wait for remote owners' answers, and charge for them. */
 static fast_err end_get(fast_space *space)
 {
+    FAST_ASSERT(space->reader.missing >= 0);
     const fast_space_operation *get = &space->reader.get;
     if (space->reader.missing > 0)
         FAST_TRY(fast__remote_get_wait(space));
@@ -285,12 +298,15 @@ static fast_err end_get(fast_space *space)
  * again. */
 static void leave_get(fast_space *space)
 {
+    FAST_ASSERT(space->reader.missing >= 0);
     space->reader.missing = 0;
     space->reader.get.result = NULL;
 }
 
+/* GET: copy the whole tensor. */
 static fast_err execute_get(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->x == NULL);
     fast_err err = start_get(space, op);
     if (!err)
         err = end_get(space);
@@ -311,6 +327,7 @@ static fast_err (*const executors[FAST_SPACE_KINDS])(fast_space *, fast_space_op
 /* The part of an operation that is the same for all kinds. */
 static fast_err begin_operation(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind < FAST_SPACE_KINDS);
     FAST_TRY(check_open(space, op->tensor));
     op->from = fast_actor_id(space->actor);
     op->deadline = fast__deadline(space->actor, op->deadline);
@@ -326,6 +343,7 @@ fast_err fast__space_execute(fast_space *space, fast_space_operation *op)
 
 fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
+    FAST_ASSERT(space);
     return fast__space_execute(
         space, &(fast_space_operation){
                    .kind = FAST_SPACE_PUT, .tensor = tensor, .x = x, .deadline = deadline });
@@ -333,6 +351,7 @@ fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x, int64
 
 fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
+    FAST_ASSERT(space);
     return fast__space_execute(
         space, &(fast_space_operation){
                    .kind = FAST_SPACE_ADD, .tensor = tensor, .x = x, .deadline = deadline });
@@ -350,6 +369,7 @@ fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
 
 fast_err fast_space_tick(fast_space *space, int64_t clock)
 {
+    FAST_ASSERT(space);
     return fast__space_execute(
         space,
         &(fast_space_operation){ .kind = FAST_SPACE_TICK, .clock = clock, .deadline = FAST_SOON });
@@ -357,6 +377,7 @@ fast_err fast_space_tick(fast_space *space, int64_t clock)
 
 bool fast__space_is_at_hand(const fast_space *space)
 {
+    FAST_ASSERT(space);
     return space->map.remote_count == 0 && !space->actor->world->transport->virtual_clock &&
            !fast__space_is_coded(space, FAST_SPACE_DOWN, 0);
 }
@@ -396,6 +417,7 @@ static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_re
 fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
                         int64_t deadline)
 {
+    FAST_ASSERT(space);
     fast_space_operation op = get_of(tensor, x, read, deadline);
     FAST_TRY(fast__space_execute(space, &op));
     if (read) {
@@ -447,6 +469,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
 
 fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn *watch, void *ctx)
 {
+    FAST_ASSERT(space);
     FAST_TRY(check_open(space, tensor));
     if (!space->reader.watched)
         FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
@@ -471,6 +494,7 @@ fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn
  * all of its ranges. */
 static void look(fast_space *space, int64_t tensor, int64_t *version_out, int64_t *clock_out)
 {
+    FAST_ASSERT(space->reader.watched && space->reader.watched[tensor].watch);
     *version_out = *clock_out = INT64_MAX;
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         int64_t offset, count, clock = space->map.owners[owner].clock;

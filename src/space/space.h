@@ -13,7 +13,7 @@
  *   space_open.c        open, serve, close
  *   space_store.c       memory that local actors share; space_lock.c its lock
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
- *   space_owner.c       the owner's side: a table of message kinds
+ *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
  *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
  *                       space_factors.c, space_codec.c, space_pieces.c
  *   space_checkpoint.h  what a checkpoint holds of a space

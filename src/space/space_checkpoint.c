@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one actor's view of a space is made of between two rounds, in records (base/pack.h), so that
- * a space that is opened later goes on where this one was left:
+ * The state of one actor's view of a space between two rounds, in records (base/pack.h), so that a
+ * space that is opened later continues where this one was closed:
  *
  *   VALUES   an owner's range of a tensor
- *   CODER    a flow: how many vectors it has encoded, what it owes, its codec's own vectors
- *   HELD     what this reader holds of an owner's range, where differences are read
- *   READER   what a far reader holds, as the owner knows it: the codec's vectors are there
+ *   CODER    a flow: the number of vectors it has encoded, its residual, its codec's own vectors
+ *   HELD     the values of an owner's range that this reader holds, where differences are read
+ *   READER   the values that a remote reader holds, as the owner knows them
  *
- * Versions and clocks begin anew. Where both ends are in one memory a reader has what the owner has
- * elsewhere: records of the other end are taken where the own ones lack something, so that a space
- * may be left on one transport and be opened on another.
+ * Versions and clocks start anew. Where both ends share memory the reader holds what a remote owner
+ * would: records of the other end are used where the actor's own lack something, so that a space
+ * may be saved on one transport and restored on another.
  *
- * An owner's records may be made by another thread, while nobody can complete a round: nothing that
- * is read here changes then. Cost: a copy.
+ * An owner's records may be made by another thread while no actor can complete a round: nothing
+ * that is read here changes then. Cost: a copy.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_store.h"
@@ -22,10 +22,15 @@
 
 enum { VALUES = 1, CODER, HELD, READER };
 
-/* What precedes the floats of a record. */
-enum { WORD_A, WORD_WHOLE, WORD_KEPT, WORDS };
+/* Words that precede the floats of a record. */
+enum {
+    WORD_A,        /* VALUES: offset of the range; CODER: encodings; HELD, READER: messages */
+    WORD_WHOLE,    /* HELD, READER: 1 if values were ever received */
+    WORD_FRACTION, /* HELD, READER: bits of the fraction of a difference that was sent */
+    WORDS
+};
 
-/* A record of words and floats. */
+/* Append a record of words and floats. */
 static void put(fast_pack *pack, int64_t kind, int64_t number, const int64_t words[WORDS],
                 const float *floats, int64_t count)
 {
@@ -40,8 +45,10 @@ static void put(fast_pack *pack, int64_t kind, int64_t number, const int64_t wor
         memcpy(at + head, floats, size);
 }
 
+/* Append the ranges that this actor owns. */
 static void put_values(const fast_space *space, fast_pack *pack)
 {
+    FAST_ASSERT(pack);
     for (int64_t tensor = 0; space->map.me >= 0 && tensor < space->map.tensor_count; tensor++) {
         int64_t offset, count;
 
@@ -52,12 +59,14 @@ static void put_values(const fast_space *space, fast_pack *pack)
     }
 }
 
+/* Append the values that a reader holds. */
 static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast_shadows *shadows,
                        const fast_shadow *shadow)
 {
+    FAST_ASSERT(shadow->values);
     int64_t words[WORDS] = { [WORD_A] = shadow->number, [WORD_WHOLE] = shadow->whole };
 
-    memcpy(&words[WORD_KEPT], &shadow->kept, sizeof shadow->kept);
+    memcpy(&words[WORD_FRACTION], &shadow->kept, sizeof shadow->kept);
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
@@ -75,7 +84,7 @@ void fast__space_save(const fast_space *space, fast_pack *pack)
             int64_t count = 0;
 
             if (!coder || (way == FAST_SPACE_UP && !space->clocks.writer))
-                continue; /* who only decodes owes nothing */
+                continue; /* an actor that only decodes has no residual */
             const float *floats = fast__coder_state(coder, &count);
             put(pack, CODER, way * space->map.owner_count + i,
                 (const int64_t[WORDS]){ [WORD_A] = fast__coder_encodings(coder) }, floats, count);
@@ -88,9 +97,10 @@ void fast__space_save(const fast_space *space, fast_pack *pack)
             put_shadow(pack, READER, i, flows.shadows[space->map.me], &flows.readers[i]);
 }
 
-/* A record's floats, if it has the words and `count` of them; NULL: it has not. */
+/* Read a record's words and return its floats; NULL if it does not have `count` floats. */
 static const uint8_t *open_record(const fast_record *record, int64_t words[WORDS], int64_t count)
 {
+    FAST_ASSERT(count >= 0);
     const size_t head = WORDS * sizeof *words;
 
     if (record->size != head + (size_t)count * sizeof(float))
@@ -99,16 +109,20 @@ static const uint8_t *open_record(const fast_record *record, int64_t words[WORDS
     return (const uint8_t *)record->data + head;
 }
 
+/* The error for a record that does not fit this space. */
 static fast_err damaged(const fast_space *space, const fast_record *record)
 {
+    FAST_ASSERT(record);
     return fast__fail(FAST_EFORMAT, "record %lld of kind %lld, %zu bytes, is none of space \"%s\"",
                       (long long)record->number, (long long)record->kind, record->size,
                       space->name);
 }
 
+/* Restore a flow: its encodings, residual and codec's vectors. */
 static fast_err take_coder(const fast_space *space, const fast_space_flows *flows,
                            const fast_record *record)
 {
+    FAST_ASSERT(record->kind == CODER);
     const int64_t owners = space->map.owner_count, number = record->number;
     int64_t words[WORDS], count = 0;
     fast_coder *coder = NULL;
@@ -125,9 +139,11 @@ static fast_err take_coder(const fast_space *space, const fast_space_flows *flow
     return FAST_OK;
 }
 
+/* Restore the values that a reader holds. */
 static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows,
                             fast_shadow *shadow, const fast_record *record)
 {
+    FAST_ASSERT(record->kind == HELD || record->kind == READER);
     const int64_t count = shadows ? fast__shadows_floats(shadows) : 0;
     int64_t words[WORDS];
     const uint8_t *from = shadows ? open_record(record, words, count) : NULL;
@@ -136,20 +152,21 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
         return damaged(space, record);
     FAST_TRY(fast__shadow_reserve(shadows, shadow));
     memcpy(shadow->values, from, (size_t)count * sizeof *shadow->values);
-    memcpy(&shadow->kept, &words[WORD_KEPT], sizeof shadow->kept);
+    memcpy(&shadow->kept, &words[WORD_FRACTION], sizeof shadow->kept);
     shadow->number = (uint32_t)words[WORD_A];
     shadow->whole = words[WORD_WHOLE] != 0;
     return FAST_OK;
 }
 
-/* A record of this actor's own. */
+/* Restore from a record of this actor's own. */
 static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
                          const fast_record *record)
 {
     const int64_t i = record->number;
 
+    FAST_ASSERT(record->data != NULL || record->size == 0);
     switch (record->kind) {
-    case VALUES: /* before it was opened */
+    case VALUES: /* used before the space was opened */
         return FAST_OK;
     case CODER:
         return take_coder(space, flows, record);
@@ -157,7 +174,7 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
         if (i < 0 || i >= space->map.owner_count || !flows->held)
             return damaged(space, record);
         return take_shadow(space, flows->shadows[i], &flows->held[i], record);
-    case READER: /* who is near now has it itself */
+    case READER: /* a reader that is local now has its own record */
         if (i < 0 || i >= flows->actors || !flows->readers)
             return damaged(space, record);
         return fast_actor_is_near(space->actor, i)
@@ -168,10 +185,11 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
     }
 }
 
-/* A record of the other end `from`. */
+/* Restore from a record of the other end `from`. */
 static fast_err take_others(const fast_space *space, const fast_space_flows *flows, int64_t from,
                             const fast_record *record)
 {
+    FAST_ASSERT(from >= 0 && from != fast_actor_id(space->actor));
     if (record->kind == HELD && space->map.me >= 0 && record->number == space->map.me &&
         flows->readers && from < flows->actors && !fast_actor_is_near(space->actor, from) &&
         !flows->readers[from].whole)

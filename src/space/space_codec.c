@@ -43,6 +43,7 @@ struct fast_space_codec {
 
 void fast__space_figures(fast_space *space, fast_coded_figures *figures)
 {
+    FAST_ASSERT(figures);
     if (space->codec)
         space->codec->figures = figures;
 }
@@ -65,17 +66,20 @@ bool fast__space_flows(const fast_space *space, fast_space_flows *out)
 
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
 {
+    FAST_ASSERT(way < FAST_SPACE_WAYS);
     return tensor == 0 && space->codec && space->codec->chains[way];
 }
 
 bool fast__space_differs(const fast_space *space, int64_t tensor)
 {
+    FAST_ASSERT(space);
     return tensor == 0 && space->codec && space->codec->shadows;
 }
 
 /* Describe the first tensor as matrices, or as one vector. */
 static fast_err lay_out(fast_space_codec *codec, const fast_space_options *o)
 {
+    FAST_ASSERT(o->tensor_count > 0 && o->matrix_count >= 0);
     const fast_space_tensor *tensor = &o->tensors[0];
     const int64_t count = o->matrix_count > 0 ? o->matrix_count : 1;
     int64_t at = 0;
@@ -100,8 +104,10 @@ static fast_err lay_out(fast_space_codec *codec, const fast_space_options *o)
     return FAST_OK;
 }
 
+/* Open the chains that the options name; "none" counts as no codec. */
 static fast_err open_chains(fast_space *space, const fast_space_options *o)
 {
+    FAST_ASSERT(space->codec);
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         fast_chain **chain = &space->codec->chains[way];
@@ -120,6 +126,7 @@ static fast_err open_chains(fast_space *space, const fast_space_options *o)
 /* Make the state of differences: how they are read, and which values each reader holds. */
 static fast_err make_shadows(fast_space *space)
 {
+    FAST_ASSERT(space->codec && !space->codec->shadows);
     fast_space_codec *codec = space->codec;
     const int64_t owners = space->map.owner_count;
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->shadows, &codec->shadows));
@@ -135,6 +142,7 @@ static fast_err make_shadows(fast_space *space)
 static fast_err make_coders(fast_space *space, const fast_space_options *o, fast_space_way way,
                             uint64_t seed, size_t *bound, int64_t *largest)
 {
+    FAST_ASSERT(space->codec->chains[way]);
     fast_space_codec *codec = space->codec;
     FAST_TRY(fast__alloc("codecs of a space", space->map.owner_count, sizeof(fast_coder *),
                          &codec->coders[way]));
@@ -166,6 +174,7 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
 
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
 {
+    FAST_ASSERT(!space->codec);
     size_t bound = 0;
     int64_t largest = 0;
     FAST_TRY(fast__alloc("codecs of a space", 1, sizeof *space->codec, &space->codec));
@@ -217,6 +226,7 @@ void fast__space_codec_free(fast_space *space)
 
 double fast__space_progress(const fast_space *space)
 {
+    FAST_ASSERT(space->codec);
     const int64_t rounds = space->codec->epoch_rounds;
     return rounds > 0 ? (double)space->clocks.own / (double)rounds : 0;
 }
@@ -259,6 +269,7 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
                   : FAST_OK;
 }
 
+/* Return the direction in which the operation's values travel. */
 static fast_space_way way_of(const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_ADD || op->kind == FAST_SPACE_VALUE);
@@ -268,11 +279,13 @@ static fast_space_way way_of(const fast_space_operation *op)
 /* Return true if the operation's values are differences to those that a reader holds. */
 static bool sends_differences(const fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(space->codec);
     return op->kind == FAST_SPACE_VALUE && space->codec->shadows;
 }
 
 static size_t encoded_bound(const fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->tensor == 0);
     const fast_space_codec *codec = space->codec;
     return sends_differences(space, op) ? fast__shadows_bound(codec->shadows[op->owner])
                                         : fast__coder_bound(codec->coders[way_of(op)][op->owner]);
@@ -306,6 +319,7 @@ static fast_err encoded_pack(fast_space *space, const fast_space_operation *op,
 static bool decode(fast_space *space, fast_space_way way, int64_t owner, const void *in,
                    size_t size, const float **x_out)
 {
+    FAST_ASSERT(in && x_out);
     fast_space_codec *codec = space->codec;
     fast_coder *coder = codec->coders[way][owner];
     const int64_t begin = fast_now(space->actor);
@@ -318,6 +332,7 @@ static bool decode(fast_space *space, fast_space_way way, int64_t owner, const v
 
 static bool encoded_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->tensor == 0);
     if (sends_differences(space, op)) {
         /* They were added to the held values when they arrived. */
         const fast_shadow *held = &space->codec->held[op->owner];
@@ -351,6 +366,7 @@ void fast__space_forget(fast_space *space, int64_t id)
 
 const float *fast__space_owed(const fast_space *space, int64_t owner)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_codec *codec = space->codec;
     fast_coder *coder =
         codec && codec->coders[FAST_SPACE_UP] ? codec->coders[FAST_SPACE_UP][owner] : NULL;
@@ -359,12 +375,14 @@ const float *fast__space_owed(const fast_space *space, int64_t owner)
 
 void fast__space_drop(fast_space *space, int64_t owner)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     if (space->codec && space->codec->held)
         space->codec->held[owner].whole = false;
 }
 
 bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size)
 {
+    FAST_ASSERT(space->codec && space->codec->shadows);
     fast_space_codec *codec = space->codec;
     const int64_t begin = fast_now(space->actor);
     if (!codec->shadows[owner] ||
@@ -376,6 +394,7 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
 
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
+    FAST_ASSERT(space->codec && space->codec->chains[way]);
     fast_space_codec *codec = space->codec;
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);

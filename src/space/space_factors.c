@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The factored form: updates whose layers are given as factors, which the owner multiplies out
- * (Project Adam: Chilimbi et al. 2014). A message to the owner of [from, to) of the first tensor has
+ * (Project Adam: Chilimbi et al. 2014). A message to the owner of a range of the first tensor has
  * two parts:
  *
  *     0   the floats of its range that belong to no layer, in their order
@@ -28,8 +28,10 @@ typedef struct layer_part {
     int64_t first, last; /* rows of the matrix, including those that are cut */
 } layer_part;
 
+/* Return the part of a layer that lies in an owner's range. */
 static layer_part part_of(const fast_space *space, int64_t owner, const fast_space_layer *layer)
 {
+    FAST_ASSERT(layer->inputs > 0);
     const int64_t size = layer->outputs * layer->inputs;
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
@@ -44,6 +46,7 @@ static layer_part part_of(const fast_space *space, int64_t owner, const fast_spa
 
 fast_err fast__space_layers_new(fast_space *space, const fast_space_options *o)
 {
+    FAST_ASSERT(o->layer_count > 0 && !space->layers.list);
     int64_t at = 0;
     if (o->codec || o->sparse)
         return fast__fail(FAST_EINVAL,
@@ -87,6 +90,7 @@ static void measure(const fast_space *space, int64_t owner, const int64_t *rows,
 /* Set the bytes of both parts for these rows. */
 static void size_parts(const fast_space *space, int64_t owner, const int64_t *rows, size_t sizes[2])
 {
+    FAST_ASSERT(rows);
     int64_t plain, thin;
     measure(space, owner, rows, &plain, &thin);
     sizes[0] = (size_t)plain * sizeof(float);
@@ -96,6 +100,7 @@ static void size_parts(const fast_space *space, int64_t owner, const int64_t *ro
 /* Copy the floats that belong to no layer from x, the owner's range, to `plain`, or back. */
 static void copy_plain(const fast_space *space, int64_t owner, float *x, float *plain, bool pack)
 {
+    FAST_ASSERT(x && plain);
     int64_t offset, count, at = 0;
     fast__space_range(space, owner, 0, &offset, &count);
     for (int64_t i = 0; i <= space->layers.count; i++) {
@@ -114,6 +119,7 @@ static void copy_plain(const fast_space *space, int64_t owner, float *x, float *
 
 static size_t factored_bound(const fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->factors);
     size_t sizes[2];
     size_parts(space, op->owner, op->factors->rows, sizes);
     return sizes[0] + sizes[1];
@@ -122,6 +128,7 @@ static size_t factored_bound(const fast_space *space, const fast_space_operation
 static fast_err factored_pack(fast_space *space, const fast_space_operation *op,
                               fast_space_packed *out)
 {
+    FAST_ASSERT(op->x && op->factors);
     const fast_space_layers *layers = &space->layers;
     size_parts(space, op->owner, op->factors->rows, out->sizes);
     FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
@@ -153,6 +160,7 @@ static fast_err factored_pack(fast_space *space, const fast_space_operation *op,
 /* Return true if the parts have the sizes that their rows say. */
 static bool is_consistent(const fast_space *space, const fast_msg *msg, const int64_t *rows)
 {
+    FAST_ASSERT(msg->part_count == 2);
     size_t sizes[2];
     if (!space->dense || msg->declared != 0 ||
         msg->parts[1].size < (size_t)space->layers.count * sizeof *rows ||
@@ -196,6 +204,7 @@ static bool factored_unpack(fast_space *space, const fast_msg *msg, fast_space_o
 static fast_err factored_cost(fast_space *space, const fast_msg *msg,
                               const fast_space_operation *op)
 {
+    FAST_ASSERT(op->work >= 0);
     (void)msg;
     return op->work > 0 ? fast_charge(space->actor, op->work, 0) : FAST_OK;
 }

@@ -18,12 +18,14 @@ static size_t dense_bound(const fast_space *space, const fast_space_operation *o
 static fast_err sizes_pack(fast_space *space, const fast_space_operation *op,
                            fast_space_packed *out)
 {
+    FAST_ASSERT(!op->x);
     out->declared = dense_bound(space, op);
     return FAST_OK;
 }
 
 static bool sizes_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(msg->part_count == 0);
     op->x = NULL;
     return msg->declared == dense_bound(space, op);
 }
@@ -38,6 +40,7 @@ const fast_space_form fast__space_form_sizes = {
 static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
                            fast_space_packed *out)
 {
+    FAST_ASSERT(op->x);
     out->sizes[0] = dense_bound(space, op);
     FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
     memcpy(fast_buffer_data(out->buffers[0]), op->x, out->sizes[0]);
@@ -46,6 +49,7 @@ static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
 
 static bool dense_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind != FAST_SPACE_GET);
     if (msg->part_count != 1 || msg->parts[0].size != dense_bound(space, op) || msg->declared != 0)
         return false;
     op->x = fast_msg_data(msg, 0);
@@ -87,6 +91,7 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
 const fast_space_form *fast__space_form_in(const fast_space *space, const fast_msg *msg,
                                            const fast_space_operation *op)
 {
+    FAST_ASSERT(op->count > 0);
     const bool adds = op->kind == FAST_SPACE_ADD, read = op->kind == FAST_SPACE_VALUE;
     const fast_space_way way = adds ? FAST_SPACE_UP : FAST_SPACE_DOWN;
     if (msg->part_count == 0 && msg->declared == dense_bound(space, op))

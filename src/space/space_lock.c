@@ -3,13 +3,13 @@
  * A phase-fair reader-writer lock (Brandenburg and Anderson 2010) whose queue can be left, so that
  * waits may have deadlines. All of it is one word:
  *
- *     0..15 readers inside | 16..31 readers that queue | 32..46 writers that queue
- *     47 a writer is inside | 48..63 turns: readers that go before the next writer
+ *     0..15 readers inside | 16..31 readers in the queue | 32..46 writers in the queue
+ *     47 a writer is inside | 48..63 grants: readers that enter before the next writer
  *
- * A reader goes in if no writer is inside and none queues. When a writer leaves, the readers that
- * queue at that moment have their turn before any other writer; readers that come later queue
- * behind that writer. So nobody waits for more than one phase of the other kind.
- * Writers may overtake each other: on few cores a lock that is handed to a sleeper is an idle lock.
+ * A reader enters if no writer is inside and none queues. When a writer leaves, the readers that
+ * queue at that moment are granted entry before any other writer; readers that arrive later queue
+ * behind that writer. So no actor waits for more than one phase of the other kind.
+ * Writers may overtake each other: on few cores a lock that is handed to a sleeping actor is idle.
  */
 #include "space/space_lock.h"
 
@@ -21,40 +21,47 @@ enum { FIELD = 0xffff, WRITERS_FIELD = 0x7fff };
 #define READER_QUEUED ((uint64_t)1 << 16)
 #define WRITER_QUEUED ((uint64_t)1 << 32)
 #define WRITER        ((uint64_t)1 << 47)
-#define TURN          ((uint64_t)1 << 48)
+#define GRANT         ((uint64_t)1 << 48)
 
+/* Readers inside. */
 static uint64_t readers(uint64_t word)
 {
     return word & FIELD;
 }
 
+/* Readers in the queue. */
 static uint64_t readers_queued(uint64_t word)
 {
     return word >> 16 & FIELD;
 }
 
+/* Writers in the queue. */
 static uint64_t writers_queued(uint64_t word)
 {
     return word >> 32 & WRITERS_FIELD;
 }
 
-static uint64_t turns(uint64_t word)
+/* Readers that enter before the next writer. */
+static uint64_t grants(uint64_t word)
 {
     return word >> 48;
 }
 
-/* May one who comes, or one who queues, go in? */
+/* Return true if a new, or a queued, actor may enter. */
 static bool is_open(uint64_t word, bool write, bool queued)
 {
+    FAST_ASSERT(grants(word) <= readers_queued(word));
     if (word & WRITER)
         return false;
     if (write)
-        return readers(word) == 0 && turns(word) == 0;
-    return writers_queued(word) == 0 || (queued && turns(word) > 0);
+        return readers(word) == 0 && grants(word) == 0;
+    return writers_queued(word) == 0 || (queued && grants(word) > 0);
 }
 
-static fast_space_wake whose_turn(uint64_t word)
+/* Return which queued actors may enter now. */
+static fast_space_wake next_to_wake(uint64_t word)
 {
+    FAST_ASSERT(!(word & WRITER) || readers(word) == 0);
     if (readers_queued(word) > 0 && is_open(word, false, true))
         return FAST_SPACE_WAKE_READERS;
     if (writers_queued(word) > 0 && is_open(word, true, true))
@@ -62,6 +69,7 @@ static fast_space_wake whose_turn(uint64_t word)
     return FAST_SPACE_WAKE_NONE;
 }
 
+/* Take the lock if the actor may enter, and leave the queue with it. */
 static bool enter(fast_space_lock *lock, bool write, bool queued)
 {
     uint64_t word = atomic_load(&lock->word);
@@ -72,8 +80,8 @@ static bool enter(fast_space_lock *lock, bool write, bool queued)
         if (queued) {
             FAST_ASSERT((write ? writers_queued(word) : readers_queued(word)) > 0);
             next -= write ? WRITER_QUEUED : READER_QUEUED;
-            if (!write && turns(word) > 0)
-                next -= TURN;
+            if (!write && grants(word) > 0)
+                next -= GRANT;
         }
         FAST_ASSERT(readers(word) < FIELD);
         if (atomic_compare_exchange_weak(&lock->word, &word, next))
@@ -83,11 +91,13 @@ static bool enter(fast_space_lock *lock, bool write, bool queued)
 
 bool fast__space_lock_try(fast_space_lock *lock, bool write)
 {
+    FAST_ASSERT(lock);
     return enter(lock, write, false);
 }
 
 bool fast__space_lock_queued(fast_space_lock *lock, bool write)
 {
+    FAST_ASSERT(lock);
     return enter(lock, write, true);
 }
 
@@ -104,10 +114,10 @@ fast_space_wake fast__space_lock_leave(fast_space_lock *lock, bool write)
     do {
         FAST_ASSERT((write ? writers_queued(word) : readers_queued(word)) > 0);
         next = word - (write ? WRITER_QUEUED : READER_QUEUED);
-        if (turns(next) > readers_queued(next))
-            next -= TURN;
+        if (grants(next) > readers_queued(next))
+            next -= GRANT;
     } while (!atomic_compare_exchange_weak(&lock->word, &word, next));
-    return whose_turn(next);
+    return next_to_wake(next);
 }
 
 fast_space_wake fast__space_lock_release(fast_space_lock *lock, bool write)
@@ -117,7 +127,7 @@ fast_space_wake fast__space_lock_release(fast_space_lock *lock, bool write)
         FAST_ASSERT(write ? (word & WRITER) != 0 : readers(word) > 0);
         next = word - (write ? WRITER : READER);
         if (write)
-            next += readers_queued(word) * TURN;
+            next += readers_queued(word) * GRANT;
     } while (!atomic_compare_exchange_weak(&lock->word, &word, next));
-    return whose_turn(next);
+    return next_to_wake(next);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and leaving a space. Nobody waits in open: an owner fills its store, everyone else finds
- * out with its first operation whether the owner is there, and greets far owners. A name is used
- * once in a run by each life of an actor.
+ * Opening, serving and closing a space. Opening does not wait: an owner fills its store; any other
+ * actor sends HELLO to remote owners and learns with its first operation whether an owner is there.
+ * A name is used once in a run by each life of an actor.
  *
- * Leaving is orderly: what was sent is applied, and an owner stays until all others have left, as
- * they may still read what it holds. All tell before they wait, so those who are owners and writers
- * at once do not wait for each other in a ring.
+ * Closing is orderly: updates that were sent are applied, and an owner stays until all other actors
+ * have left, as they may still read its ranges. All actors send LEAVE before they wait, so that
+ * actors that are owners and writers at once do not wait for each other in a ring.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
@@ -20,6 +20,7 @@
 
 enum { IS_OWNER = 1, IS_WRITER = 2 };
 
+/* The task of an open space: handle messages that have arrived; never blocks. */
 static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
 {
     fast_space *space = (fast_space *)task;
@@ -35,6 +36,7 @@ static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
     return FAST_OK;
 }
 
+/* Return the actor that a waiting `origin` is held back by; -1 if this space does not hold it. */
 static int64_t explain(fast_actor *actor, fast_task *task, int64_t origin)
 {
     fast_space *space = (fast_space *)task;
@@ -45,6 +47,7 @@ static int64_t explain(fast_actor *actor, fast_task *task, int64_t origin)
 /* Two open spaces of one actor must differ in their tags, not only in their names. */
 static fast_err check_name(fast_actor *actor, const char *name, uint64_t key)
 {
+    FAST_ASSERT(name);
     for (const fast_task *task = actor->tasks; task; task = task->next) {
         const fast_space *other = (const fast_space *)task;
         if (task->advance != advance || other->key != key)
@@ -58,10 +61,11 @@ static fast_err check_name(fast_actor *actor, const char *name, uint64_t key)
     return FAST_OK;
 }
 
-/* Mark a list of actors in `marks`: each is one, and is named once. */
+/* Set `bit` in `marks` for a list of actors. FAST_EINVAL if one is unknown or named twice. */
 static fast_err mark(const fast_actor *actor, const char *what, const int64_t *ids, int64_t count,
                      uint8_t bit, uint8_t *marks)
 {
+    FAST_ASSERT(count == 0 || ids);
     for (int64_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= fast_actor_count(actor))
             return fast__fail(FAST_EINVAL, "%s %lld of a space is not one of %lld actors", what,
@@ -74,8 +78,10 @@ static fast_err mark(const fast_actor *actor, const char *what, const int64_t *i
     return FAST_OK;
 }
 
+/* Refuse lists of tensors that no space can have. */
 static fast_err check_tensors(const fast_space_options *options)
 {
+    FAST_ASSERT(options->name);
     if (options->tensor_count < 1 || options->tensor_count > FAST_SPACE_TENSORS_MAX)
         return fast__fail(FAST_EINVAL, "a space has 1 to %d tensors, not %lld",
                           FAST_SPACE_TENSORS_MAX, (long long)options->tensor_count);
@@ -97,9 +103,10 @@ static fast_err check_tensors(const fast_space_options *options)
     return FAST_OK;
 }
 
-/* Of everything that must be the same at everyone. */
+/* Return the hash of the options that all actors must agree on. */
 static uint64_t sign(const fast_space_options *o)
 {
+    FAST_ASSERT(o->tensors && o->owners);
     uint64_t h = fast__hash(o->name, strlen(o->name), (uint64_t)o->tensor_count);
     for (int64_t t = 0; t < o->tensor_count; t++) {
         h = fast__hash(o->tensors[t].name, strlen(o->tensors[t].name), h);
@@ -118,9 +125,10 @@ static uint64_t sign(const fast_space_options *o)
     return h;
 }
 
-/* Writers: those named; or all that are no owners; or all. */
+/* List the writers: the actors that are named; or all that are not owners; or all. */
 static fast_err list_writers(fast_space *space, const fast_space_options *options, uint8_t *marks)
 {
+    FAST_ASSERT(space->map.owner_count > 0);
     const int64_t actors = fast_actor_count(space->actor), me = fast_actor_id(space->actor);
     const bool all = options->owner_count == actors;
     int64_t count = 0;
@@ -134,7 +142,7 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
     }
     space->clocks.writer = (marks[me] & IS_WRITER) != 0;
     if (space->map.remote_count == space->map.owner_count)
-        return FAST_OK; /* Only who looks into a store needs the list. */
+        return FAST_OK; /* Only actors that use a store need the list. */
     FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->clocks.writers,
                          &space->clocks.writers));
     FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.expected,
@@ -147,8 +155,10 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
     return FAST_OK;
 }
 
+/* Copy the tensors' names and sizes. */
 static fast_err list_tensors(fast_space *space, const fast_space_options *options)
 {
+    FAST_ASSERT(!space->map.counts);
     const int64_t count = options->tensor_count;
     space->map.tensor_count = count;
     FAST_TRY(fast__alloc("the tensors of a space", count, sizeof *space->map.counts,
@@ -168,21 +178,24 @@ static fast_err list_tensors(fast_space *space, const fast_space_options *option
                        &space->clocks.told);
 }
 
-/* Is there someone else in this actor's memory, or outside of it? */
-static void look_around(const fast_actor *actor, bool *near_out, bool *far_out)
+/* Find out if any other actor shares this actor's memory, and if any does not. */
+static void find_neighbours(const fast_actor *actor, bool *local_out, bool *remote_out)
 {
-    *near_out = *far_out = false;
+    FAST_ASSERT(local_out && remote_out);
+    *local_out = *remote_out = false;
     for (int64_t id = 0; id < fast_actor_count(actor); id++) {
         if (id == fast_actor_id(actor))
             continue;
-        const bool near = fast_actor_is_near(actor, id);
-        *near_out |= near;
-        *far_out |= !near;
+        const bool local = fast_actor_is_near(actor, id);
+        *local_out |= local;
+        *remote_out |= !local;
     }
 }
 
+/* List the owners, and find this actor among them. */
 static fast_err list_owners(fast_space *space, const fast_space_options *options)
 {
+    FAST_ASSERT(!space->map.owners);
     fast_actor *actor = space->actor;
     FAST_TRY(fast__alloc("the owners of a space", options->owner_count, sizeof *space->map.owners,
                          &space->map.owners));
@@ -193,16 +206,17 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
         if (options->owners[i] == fast_actor_id(actor))
             space->map.me = i;
     }
-    /* Actors that are in step would meet at every lock. Where time is simulated they do not run
-     * side by side. */
+    /* Actors that run in step would contend for every lock: each starts with another owner. Where
+     * time is simulated they do not run side by side. */
     if (space->map.remote_count == 0 && !actor->world->transport->virtual_clock)
         space->map.first = fast_actor_id(actor) % space->map.owner_count;
     return FAST_OK;
 }
 
-/* The memory of near owners: shared, unless this actor is alone with its own. */
-static fast_err map_stores(fast_space *space, bool near)
+/* Map the memory of local owners: shared, unless no other actor is local. */
+static fast_err map_stores(fast_space *space, bool shared)
 {
+    FAST_ASSERT(space->map.owners);
     fast_actor *actor = space->actor;
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_space_owner *owner = &space->map.owners[i];
@@ -212,7 +226,7 @@ static fast_err map_stores(fast_space *space, bool near)
             continue;
         if (!fast__space_store_size(space, i, &size))
             return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
-        if (i == space->map.me && !near) {
+        if (i == space->map.me && !shared) {
             FAST_TRY(fast__alloc("a space", size, 1, &space->owned.memory));
             memory = space->owned.memory;
         } else {
@@ -229,16 +243,17 @@ static fast_err map_stores(fast_space *space, bool near)
     return FAST_OK;
 }
 
-/* Enter the stores of near owners: once in a life. */
+/* Enter the stores of local owners: once in a life. */
 static fast_err enter(fast_space *space)
 {
+    FAST_ASSERT(space->map.owners);
     const uint32_t mine = 2 * ((uint32_t)fast_actor_life(space->actor) + 1);
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_space_store *store = &space->map.owners[i].store;
         if (!store->head)
             continue;
         fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
-        /* Only this actor writes here, so that the answer needs no turn. */
+        /* Only this actor writes its slot, so that the answer needs no order. */
         if (atomic_load(&slot->member) >= mine)
             return fast__fail(FAST_EINVAL,
                               "this actor has opened space \"%s\" before: use another name",
@@ -251,9 +266,11 @@ static fast_err enter(fast_space *space)
     return FAST_OK;
 }
 
-/* On transports that tell of an end only whom it concerns: it concerns an owner. */
-static void meet(fast_space *space)
+/* Some transports tell only actors that asked of another's end: an owner asks for all, and all ask
+ * for it. */
+static void exchange_interest(fast_space *space)
 {
+    FAST_ASSERT(space->map.me >= 0);
     fast_actor *actor = space->actor;
     for (int64_t id = 0; actor->met && id < fast_actor_count(actor); id++) {
         fast_actor *other = actor->world->actors[id];
@@ -265,9 +282,10 @@ static void meet(fast_space *space)
     }
 }
 
-/* Floats of this owner's largest range. */
+/* Return the floats of this owner's largest range. */
 static int64_t largest_range(const fast_space *space)
 {
+    FAST_ASSERT(space->map.me >= 0);
     int64_t largest = 1;
     for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
@@ -277,12 +295,14 @@ static int64_t largest_range(const fast_space *space)
     return largest;
 }
 
+/* Make all parts of a space, let other actors in, and send HELLO to remote owners. */
 static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
                       fast_space_first_fn *first, void *ctx)
 {
-    bool near, far;
+    FAST_ASSERT(marks);
+    bool local, remote;
     fast_actor *actor = space->actor;
-    look_around(actor, &near, &far);
+    find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
     FAST_TRY(list_writers(space, options, marks));
@@ -297,19 +317,19 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
         FAST_TRY(fast__space_pieces_new(space));
     if (options->layer_count > 0)
         FAST_TRY(fast__space_layers_new(space, options));
-    FAST_TRY(map_stores(space, near));
-    if (space->map.me >= 0 && far)
+    FAST_TRY(map_stores(space, local));
+    if (space->map.me >= 0 && remote)
         FAST_TRY(fast__service_new(space));
-    if (space->map.me >= 0 && far && (space->sparse.enabled || space->layers.list))
+    if (space->map.me >= 0 && remote && (space->sparse.enabled || space->layers.list))
         FAST_TRY(
             fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
-    space->owned.shared = near;
+    space->owned.shared = local;
     FAST_TRY(enter(space));
     if (first)
         FAST_TRY(first(ctx, space));
     if (space->map.me >= 0) {
         fast__space_store_fill(space, options);
-        meet(space);
+        exchange_interest(space);
     }
     const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor), 0 };
     for (int64_t i = 0; i < space->map.owner_count; i++) {
@@ -317,14 +337,16 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
             continue;
         const fast_err err =
             fast__space_tell(space, space->map.owners[i].id, FAST_SPACE_HELLO, 0, i, words);
-        if (err && err != FAST_EPEER) /* Who needs that owner finds out. */
+        if (err && err != FAST_EPEER) /* The first operation that needs that owner fails. */
             return err;
     }
     return FAST_OK;
 }
 
+/* Free a space, as much of it as was made. */
 static void destroy(fast_space *space)
 {
+    FAST_ASSERT(space);
     fast__service_free(space);
     for (int64_t i = 0; i < space->map.owner_count; i++)
         fast_msg_free(space->map.owners[i].pushed);
@@ -394,13 +416,15 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
 
 fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
 {
+    FAST_ASSERT(actor && options && out);
     return fast__space_open(actor, options, NULL, NULL, out);
 }
 
-/* Say goodbye to every owner; far ones have applied everything when they answer. */
+/* Leave every owner; remote ones have applied everything when they answer. */
 static fast_err leave(fast_space *space)
 {
-    if (space->actor->stopped) /* It reaches nobody; others hear that it is down. */
+    FAST_ASSERT(space->map.owner_count > 0);
+    if (space->actor->stopped) /* It can send nothing; the other actors learn that it is down. */
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         if (!space->map.owners[i].store.head)
@@ -412,34 +436,29 @@ static fast_err leave(fast_space *space)
     return space->map.remote_count > 0 ? fast__remote_leave(space) : FAST_OK;
 }
 
-/* Someone else who is still in. An owner is woken when that changes, and not by updates: where it
- * does nothing else it would keep the writers from their cores. */
-static int64_t look_for_others(fast_space *space, fast_space_store *store, int64_t me)
+/* Return another actor that is still in, or -1. An owner is woken when one leaves, and not by
+ * updates: where it does nothing else it would keep the writers from their cores. */
+static int64_t find_active(fast_space *space, fast_space_store *store, int64_t me)
 {
+    FAST_ASSERT(store->head);
     fast__space_begin(space, space->map.me);
     const int64_t other = fast__space_active(space, store, me);
     fast__space_end(space);
     return other;
 }
 
-fast_err fast_space_serve(fast_space *space, int64_t deadline)
+/* SERVE: answer in waits until all other actors have left. */
+static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
-    FAST_ASSERT(space);
     fast_actor *actor = space->actor;
-    const int64_t me = fast_actor_id(actor);
-    const fast_wait wait = { .waiting = true,
-                             .whom = FAST_ANY,
-                             .tag = fast__space_tag(space, false),
-                             .since = fast_now(actor),
-                             .deadline = fast__deadline(actor, deadline),
-                             .doing = "space serve" };
-    if (space->map.me < 0)
-        return fast__fail(FAST_EINVAL, "only an owner serves space \"%s\"", space->name);
+    fast_space_store *store = fast__space_own_store(space);
+    fast_wait wait = fast__space_wait(space, FAST_ANY, "space serve", op->deadline);
+    wait.tag = fast__space_tag(space, false);
+    FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
     FAST_TRY(leave(space));
-    fast_space_store *store = &space->map.owners[space->map.me].store;
     for (;;) {
         FAST_TRY(space->task.err);
-        const int64_t other = look_for_others(space, store, me);
+        const int64_t other = find_active(space, store, op->from);
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
@@ -451,9 +470,20 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
         }
         if (err && err != FAST_EPEER)
             return err;
-        if (err && look_for_others(space, store, me) == other)
+        if (err && find_active(space, store, op->from) == other)
             return err;
     }
+}
+
+fast_err fast_space_serve(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(space);
+    if (space->map.me < 0)
+        return fast__fail(FAST_EINVAL, "only an owner serves space \"%s\"", space->name);
+    return execute_serve(
+        space, &(fast_space_operation){ .kind = FAST_SPACE_SERVE,
+                                        .from = fast_actor_id(space->actor),
+                                        .deadline = fast__deadline(space->actor, deadline) });
 }
 
 void fast__space_abandon(fast_space *space)
@@ -469,7 +499,7 @@ void fast_space_close(fast_space *space)
     if (!space)
         return;
     if (space->map.me >= 0) {
-        /* That others stay too long, or that this actor was stopped, is not this call's error. */
+        /* That other actors stay too long, or that this one was stopped, is no error of close. */
         const fast_err err = fast_space_serve(space, FAST_SOON);
         fast__space_begin(space, space->map.me);
         atomic_store(&space->map.owners[space->map.me].store.head->state, FAST_SPACE_CLOSED);

@@ -2,76 +2,21 @@
 /*
  * The service of an owner for remote actors: in the owner's waits it does what local actors do by
  * themselves. A table maps each kind of request to its check and its handler. Updates are applied
- * straight from their messages. A get whose conditions do not hold yet stays pending until they do;
- * so does a watcher's request to be notified. Answers to several readers of one version share one
- * frozen snapshot, made when the first of them asks.
+ * straight from their messages; gets are answered, or stay pending, in space_answer.c.
  *
  * Nothing here blocks: a range that a local actor has locked is tried again when it is released,
  * and requests wait in their order meanwhile. Messages that are not valid requests of an actor that
  * opened the same space are dropped and counted.
  */
-#include "space/space_form.h"
-#include "space/space_store.h"
+#include "space/space_service.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-/* One remote actor, as the service knows it. */
-typedef struct space_caller {
-    int64_t sequence; /* number of its last update or tick */
-    int64_t version;  /* version that its last update made */
-    int64_t tensor;   /* tensor of that update */
-    int64_t pending;  /* its requests that are pending */
-    bool greeted;     /* it opened the same space */
-    bool announced;   /* its next update of tensor 0 was announced: other actors' gets wait */
-    bool unacked;     /* it is to be sent an acknowledgement */
-    int64_t staged;   /* floats of its next update that have arrived in pieces */
-    float *stage;     /* those floats, in a copy of the range; NULL: none ever arrived */
-    bool reads;       /* it has read tensor 0: an eager owner sends it new values */
-} space_caller;
-
-/* The copy of a range that is sent to readers. */
-typedef struct space_snapshot {
-    fast_buffer *buffer; /* frozen; or NULL */
-    size_t size;         /* bytes of it that are used */
-    int64_t version;     /* of the range when it was copied */
-} space_snapshot;
-
-/* Gets and watches whose conditions do not hold yet, in the order of their arrival. */
-typedef struct space_pending {
-    fast_space_operation *list; /* [capacity] */
-    int64_t count;              /* number of operations */
-    int64_t capacity;           /* room for them */
-} space_pending;
-
-/* Requests that have arrived, where the stalest is handled first. */
-typedef struct space_arrivals {
-    fast_msg **list;  /* [capacity] */
-    int64_t count;    /* number of messages */
-    int64_t capacity; /* room for them */
-} space_arrivals;
-
-typedef struct fast_space_service {
-    space_caller *callers;     /* [actors] */
-    int64_t *unacked;          /* [actors]: those that are to be sent an acknowledgement */
-    int64_t unacked_count;     /* number of them */
-    space_pending pending;     /* gets and watches */
-    space_snapshot *snapshots; /* [tensors] */
-    fast_msg *deferred;        /* an update whose range is locked; or NULL */
-    bool queued;               /* its range's lock is queued for */
-    int64_t queued_read;       /* tensor whose lock is queued for reading; or -1 */
-    int64_t refused;           /* requests that were dropped */
-    int64_t clock;             /* clock of the space when pending requests were last tried */
-    int64_t active;            /* an actor that was in then */
-    bool dirty;                /* something changed since then */
-    bool announces;            /* some actor has ever announced an update */
-    int64_t pushed;            /* eager: the clock at which values were last sent unasked */
-    space_arrivals arrivals;   /* requests, stalest first */
-} fast_space_service;
-
 fast_err fast__service_new(fast_space *space)
 {
+    FAST_ASSERT(space->map.me >= 0 && !space->owned.service);
     const int64_t actors = fast_actor_count(space->actor);
     fast_space_service *s;
     FAST_TRY(fast__alloc("the service of a space", 1, sizeof *s, &s));
@@ -114,279 +59,16 @@ void fast__service_free(fast_space *space)
 
 int64_t fast__service_refused(const fast_space *space)
 {
+    FAST_ASSERT(space);
     return space->owned.service ? space->owned.service->refused : 0;
 }
 
 int64_t fast__service_staged(const fast_space *space, int64_t from, const float **x_out)
 {
     FAST_ASSERT(space->owned.service && from >= 0 && from < fast_actor_count(space->actor));
-    const space_caller *c = &space->owned.service->callers[from];
+    const fast_space_caller *c = &space->owned.service->callers[from];
     *x_out = c->stage;
     return c->staged;
-}
-
-/* Send an answer without values. That the receiver has gone meanwhile is no error here. */
-static fast_err answer(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
-                       int64_t a, int64_t b, int64_t c)
-{
-    const int64_t words[3] = { a, b, c };
-    FAST_ASSERT(kind >= FAST_SPACE_ACK);
-    const fast_err err = fast__space_tell(space, to, kind, tensor, space->map.me, words);
-    return err == FAST_EPEER ? FAST_OK : err;
-}
-
-static fast_space_range *range_of(fast_space *space, int64_t tensor)
-{
-    return &fast__space_own_store(space)->ranges[tensor];
-}
-
-/* Copy a range that is locked to a new frozen snapshot, as `reader` is to receive it. */
-static fast_err copy_range(fast_space *space, int64_t tensor, int64_t reader, space_snapshot *shot)
-{
-    fast_space_operation op = { .kind = FAST_SPACE_VALUE,
-                                .tensor = tensor,
-                                .owner = space->map.me,
-                                .from = reader,
-                                .x = fast__space_values(space, space->map.me, tensor) };
-    fast_space_packed packed;
-    fast__space_range(space, op.owner, tensor, &op.offset, &op.count);
-    FAST_TRY(fast__space_pack(space, &op, &packed));
-    FAST_ASSERT(packed.buffers[0] && !packed.buffers[1] && packed.declared == 0);
-    if (!fast_buffer_is_frozen(packed.buffers[0]))
-        fast_buffer_freeze(packed.buffers[0]);
-    fast_buffer_free(shot->buffer);
-    *shot = (space_snapshot){ .buffer = packed.buffers[0],
-                              .size = packed.sizes[0],
-                              .version = atomic_load(&range_of(space, tensor)->version) };
-    return FAST_OK;
-}
-
-/* Set *out to a snapshot of the newest version of a range; where differences are read, to the one
- * that `reader` lacks, which must then be sent to it (-1: only the lock is wanted). *out is NULL
- * while another actor has the range locked. */
-static fast_err take_snapshot(fast_space *space, int64_t tensor, int64_t reader,
-                              space_snapshot **out)
-{
-    fast_space_service *s = space->owned.service;
-    space_snapshot *shot = &s->snapshots[tensor];
-    const bool differs = fast__space_differs(space, tensor);
-    *out = NULL;
-    if (!differs && shot->buffer &&
-        shot->version == atomic_load(&range_of(space, tensor)->version)) {
-        *out = shot;
-        return FAST_OK;
-    }
-    /* One lock is queued for at a time; other ranges are tried after it was released. */
-    if ((s->queued_read >= 0 && s->queued_read != tensor) || s->deferred)
-        return FAST_OK;
-    bool queued = s->queued_read >= 0;
-    const bool locked =
-        fast__space_attempt(space, space->map.me, tensor, false, FAST_SPACE_SERVICE, &queued);
-    s->queued_read = queued ? tensor : -1;
-    if (!locked)
-        return FAST_OK;
-    const bool wanted = !differs || reader >= 0;
-    const fast_err err = wanted ? copy_range(space, tensor, reader, shot) : FAST_OK;
-    fast__space_unlock(space, space->map.me, tensor, false);
-    FAST_TRY(err);
-    *out = shot;
-    return wanted && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
-               ? fast_charge(space->actor, 0, 2.0 * (double)shot->size)
-               : FAST_OK;
-}
-
-/* Return another actor, still in, whose announced update has not arrived; or -1. */
-static int64_t announcer(fast_space *space, int64_t reader)
-{
-    const fast_space_service *s = space->owned.service;
-    for (int64_t id = 0; s->announces && id < fast_actor_count(space->actor); id++)
-        if (s->callers[id].announced && id != reader && !fast_member_is_down(space->actor, id))
-            return id;
-    return -1;
-}
-
-/* Send the slices of an answer, which precede its end. */
-static fast_err send_slices(fast_space *space, const fast_space_operation *get,
-                            const space_snapshot *shot)
-{
-    for (int64_t at = 0; at < get->count; at += FAST_SPACE_SLICE) {
-        const int64_t n = get->count - at < FAST_SPACE_SLICE ? get->count - at : FAST_SPACE_SLICE;
-        const int64_t words[3] = { get->id, at, 0 };
-        fast_msg *msg;
-        FAST_TRY(fast__space_message(space, FAST_SPACE_SLICED, 0, space->map.me, words, &msg));
-        fast_msg_add_view(msg, shot->buffer, (size_t)at * sizeof(float), (size_t)n * sizeof(float));
-        const fast_err err = fast_send(space->actor, get->from, &msg);
-        if (err)
-            return err == FAST_EPEER ? FAST_OK : err;
-    }
-    return FAST_OK;
-}
-
-/* Answer a get whose conditions hold; *done_out is false while its range is locked. */
-static fast_err send_value(fast_space *space, const fast_space_operation *get, int64_t version,
-                           int64_t clock, bool *done_out)
-{
-    const bool sliced = (get->flags & FAST_SPACE_SLICES) != 0;
-    space_snapshot *shot = NULL;
-    if (get->flags & FAST_SPACE_WHOLE)
-        fast__space_forget(space, get->from);
-    if (!(get->flags & FAST_SPACE_SIZES)) {
-        FAST_TRY(take_snapshot(space, get->tensor, get->from, &shot));
-        *done_out = shot != NULL;
-        if (!shot) {
-            space->owned.service->dirty = true;
-            return FAST_OK;
-        }
-        version = shot->version;
-    }
-    if (sliced)
-        FAST_TRY(send_slices(space, get, shot));
-    fast_msg *msg;
-    const int64_t words[3] = { get->id, version, clock };
-    FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, get->tensor, space->map.me, words, &msg));
-    if (shot && !sliced)
-        fast_msg_add_view(msg, shot->buffer, 0, shot->size);
-    else if (!shot)
-        msg->declared = (size_t)get->count * sizeof(float);
-    atomic_fetch_add(&range_of(space, get->tensor)->gets, 1);
-    const fast_err err = fast_send(space->actor, get->from, &msg);
-    return err == FAST_EPEER ? FAST_OK : err;
-}
-
-/* Answer a get or a watcher if its conditions hold, or never can; *done_out says if it did. */
-static fast_err try_pending(fast_space *space, fast_space_operation *op, bool *done_out)
-{
-    fast_space_store *store = fast__space_own_store(space);
-    fast_space_range *range = range_of(space, op->tensor);
-    int64_t clock;
-    const bool in_time = fast__space_clock(space, store, op->clock_min, &clock);
-    const int64_t version = atomic_load(&range->version);
-    *done_out = fast__space_satisfies(op, in_time, version);
-    if (*done_out && op->id != 0 && op->tensor == 0 && !(op->flags & FAST_SPACE_SIZES) &&
-        announcer(space, op->from) >= 0) {
-        *done_out = false;
-        return FAST_OK;
-    }
-    if (op->id == 0)
-        return *done_out ? answer(space, op->from, FAST_SPACE_NOTIFY, op->tensor, 0, version, clock)
-                         : FAST_OK;
-    if (*done_out)
-        return send_value(space, op, version, clock, done_out);
-    if (!(op->flags & FAST_SPACE_WAITED))
-        atomic_fetch_add(&range->waited, 1);
-    op->flags |= FAST_SPACE_WAITED;
-    *done_out = version < op->version_min && fast__space_active(space, store, op->from) < 0;
-    return *done_out ? answer(space, op->from, FAST_SPACE_NEVER, op->tensor, op->id, 0, 0)
-                     : FAST_OK;
-}
-
-/* Drop pending requests of an actor: all, or those that a newer one replaces. */
-static void drop_pending(fast_space_service *s, int64_t from, const fast_space_operation *newer)
-{
-    int64_t left = 0;
-    if (s->callers[from].pending == 0)
-        return;
-    for (int64_t i = 0; i < s->pending.count; i++) {
-        const fast_space_operation *p = &s->pending.list[i];
-        const bool replaced = !newer || (newer->id != 0 && p->id != 0) ||
-                              (newer->id == 0 && p->id == 0 && p->tensor == newer->tensor);
-        if (p->from != from || !replaced)
-            s->pending.list[left++] = *p;
-    }
-    s->callers[from].pending -= s->pending.count - left;
-    s->pending.count = left;
-    FAST_ASSERT(s->callers[from].pending >= 0);
-}
-
-/* Make room for one more element of `size` bytes in a list. */
-static fast_err reserve(const char *what, size_t size, int64_t count, int64_t *capacity,
-                        void **list)
-{
-    const int64_t more = *capacity > 0 ? 2 * *capacity : 64;
-    void *larger;
-    FAST_ASSERT(count <= *capacity);
-    if (count < *capacity)
-        return FAST_OK;
-    FAST_TRY(fast__alloc(what, more, size, &larger));
-    if (count > 0)
-        memcpy(larger, *list, (size_t)count * size);
-    fast__free(*list);
-    *list = larger;
-    *capacity = more;
-    return FAST_OK;
-}
-
-/* Answer a get or a watcher now, or add it to the pending ones. */
-static fast_err answer_or_wait(fast_space *space, fast_space_operation *op)
-{
-    fast_space_service *s = space->owned.service;
-    space_pending *p = &s->pending;
-    bool done;
-    drop_pending(s, op->from, op);
-    FAST_TRY(try_pending(space, op, &done));
-    if (done)
-        return FAST_OK;
-    void *list = p->list;
-    FAST_TRY(
-        reserve("pending requests of a space", sizeof *p->list, p->count, &p->capacity, &list));
-    p->list = list;
-    p->list[p->count++] = *op;
-    s->callers[op->from].pending++;
-    return FAST_OK;
-}
-
-/* Try all pending requests, in the order of their arrival, if anything changed: an update, a clock,
- * which actors are in. Changes by local actors are not announced. */
-static fast_err advance_pending(fast_space *space)
-{
-    fast_space_service *s = space->owned.service;
-    fast_space_store *store = fast__space_own_store(space);
-    int64_t clock;
-    (void)fast__space_clock(space, store, 0, &clock);
-    if (s->pending.count == 0 ||
-        (!s->dirty && clock == s->clock && !space->owned.shared && !s->announces &&
-         fast__space_active(space, store, -1) == s->active))
-        return FAST_OK;
-    s->dirty = false;
-    s->clock = clock;
-    s->active = fast__space_active(space, store, -1);
-    int64_t left = 0;
-    fast_err err = FAST_OK;
-    for (int64_t i = 0; i < s->pending.count; i++) {
-        fast_space_operation *p = &s->pending.list[i];
-        bool done = false;
-        if (!err)
-            err = try_pending(space, p, &done);
-        if (!done)
-            s->pending.list[left++] = *p;
-        else
-            s->callers[p->from].pending--;
-    }
-    s->pending.count = left;
-    return err;
-}
-
-/* Note that an actor's updates up to this one are applied: it is told after all that has arrived
- * was handled. */
-static void note_applied(fast_space_service *s, const fast_space_operation *op)
-{
-    space_caller *c = &s->callers[op->from];
-    c->sequence = op->id;
-    if (!c->unacked)
-        s->unacked[s->unacked_count++] = op->from;
-    c->unacked = true;
-}
-
-static fast_err send_acks(fast_space *space)
-{
-    fast_space_service *s = space->owned.service;
-    for (; s->unacked_count > 0; s->unacked_count--) {
-        const int64_t to = s->unacked[s->unacked_count - 1];
-        space_caller *c = &s->callers[to];
-        c->unacked = false;
-        FAST_TRY(answer(space, to, FAST_SPACE_ACK, c->tensor, c->sequence, c->version, 0));
-    }
-    return FAST_OK;
 }
 
 /* Requests: the operation of each has kind, tensor, owner, range, sender and the first word (id)
@@ -395,12 +77,13 @@ static fast_err send_acks(fast_space *space)
 /* PUT, ADD. */
 static bool update_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_PUT || op->kind == FAST_SPACE_ADD);
     op->clock = msg->words[FAST_SPACE_W_B];
     op->version_read = msg->words[FAST_SPACE_W_C];
     return op->count > 0 && op->id == space->owned.service->callers[op->from].sequence + 1 &&
            op->clock >= 0 && op->version_read >= 0 &&
            (space->owned.follows ||
-            op->version_read <= atomic_load(&range_of(space, op->tensor)->version)) &&
+            op->version_read <= atomic_load(&fast__service_range(space, op->tensor)->version)) &&
            fast__space_unpack(space, msg, op);
 }
 
@@ -408,18 +91,19 @@ static bool update_is_valid(fast_space *space, const fast_msg *msg, fast_space_o
 static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                               bool *done_out)
 {
+    FAST_ASSERT(op->form);
     fast_space_service *s = space->owned.service;
-    space_caller *c = &s->callers[op->from];
+    fast_space_caller *c = &s->callers[op->from];
     *done_out =
         fast__space_attempt(space, op->owner, op->tensor, true, FAST_SPACE_SERVICE, &s->queued);
     if (!*done_out)
         return FAST_OK;
     fast__space_apply(space, op);
-    c->version = atomic_load(&range_of(space, op->tensor)->version);
+    c->version = atomic_load(&fast__service_range(space, op->tensor)->version);
     c->tensor = op->tensor;
     fast__space_unlock(space, op->owner, op->tensor, true);
     fast__space_changed(space, fast__space_own_store(space));
-    note_applied(s, op);
+    fast__service_note_applied(s, op);
     c->staged = 0;
     if (op->tensor == 0)
         c->announced = false;
@@ -431,6 +115,7 @@ static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space
 /* HELLO: an actor opens the space. Any actor may; the handler decides. */
 static bool hello_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->from >= 0);
     (void)space;
     (void)msg;
     (void)op;
@@ -441,8 +126,9 @@ static bool hello_is_valid(fast_space *space, const fast_msg *msg, fast_space_op
 static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                              bool *done_out)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_HELLO);
     fast_space_service *s = space->owned.service;
-    space_caller *c = &s->callers[op->from];
+    fast_space_caller *c = &s->callers[op->from];
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
     const int64_t life = msg->words[FAST_SPACE_W_B];
     const uint32_t member = atomic_load(&slot->member);
@@ -450,12 +136,12 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
         2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
-        return answer(space, op->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
+        return fast__service_answer(space, op->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
-    drop_pending(s, op->from, NULL);
+    fast__service_drop(s, op->from, NULL);
     if (life > 0) /* what it held before is gone; in its first life it may hold a checkpoint's */
         fast__space_forget(space, op->from);
-    *c = (space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
+    *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
     atomic_store(&slot->clock, 0);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
     return FAST_OK;
@@ -464,6 +150,7 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
 /* PIECE. */
 static bool piece_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_PIECE);
     (void)op;
     return fast__space_is_piece(space, msg);
 }
@@ -472,7 +159,7 @@ static bool piece_is_valid(fast_space *space, const fast_msg *msg, fast_space_op
 static fast_err handle_piece(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                              bool *done_out)
 {
-    space_caller *c = &space->owned.service->callers[op->from];
+    fast_space_caller *c = &space->owned.service->callers[op->from];
     int64_t floats;
     (void)done_out;
     FAST_ASSERT(op->tensor == 0);
@@ -487,19 +174,22 @@ static fast_err handle_piece(fast_space *space, const fast_msg *msg, fast_space_
 /* TICK. */
 static bool tick_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_TICK);
     op->clock = msg->words[FAST_SPACE_W_B];
     return op->id == space->owned.service->callers[op->from].sequence + 1 && op->clock >= 0;
 }
 
+/* Set the sender's clock. */
 static fast_err handle_tick(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                             bool *done_out)
 {
+    FAST_ASSERT(op->clock >= 0);
     fast_space_store *store = fast__space_own_store(space);
     (void)msg;
     (void)done_out;
     if (op->clock > atomic_load(&store->slots[op->from].clock))
         atomic_store(&store->slots[op->from].clock, op->clock);
-    note_applied(space->owned.service, op);
+    fast__service_note_applied(space->owned.service, op);
     fast__space_changed(space, store);
     return FAST_OK;
 }
@@ -507,6 +197,7 @@ static fast_err handle_tick(fast_space *space, const fast_msg *msg, fast_space_o
 /* GET. Flags that do not apply are dropped. */
 static bool get_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
     const unsigned asked = (unsigned)msg->declared;
     op->version_min = msg->words[FAST_SPACE_W_B];
     op->clock_min = msg->words[FAST_SPACE_W_C];
@@ -519,19 +210,22 @@ static bool get_is_valid(fast_space *space, const fast_msg *msg, fast_space_oper
     return op->count > 0 && op->id > 0;
 }
 
+/* Answer the get now or later. */
 static fast_err handle_get(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                            bool *done_out)
 {
+    FAST_ASSERT(op->id > 0);
     (void)msg;
     (void)done_out;
     space->owned.service->callers[op->from].reads |=
         op->tensor == 0 && !(op->flags & FAST_SPACE_SIZES);
-    return answer_or_wait(space, op);
+    return fast__service_answer_or_wait(space, op);
 }
 
 /* WATCH: pending like a get, with id 0. */
 static bool watch_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_WATCH);
     const int64_t known = msg->words[FAST_SPACE_W_B];
     (void)space;
     if (op->count == 0 || known < 0 || known == INT64_MAX)
@@ -541,25 +235,30 @@ static bool watch_is_valid(fast_space *space, const fast_msg *msg, fast_space_op
     return true;
 }
 
+/* Notify the watcher now or later. */
 static fast_err handle_watch(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                              bool *done_out)
 {
+    FAST_ASSERT(op->id == 0);
     (void)msg;
     (void)done_out;
-    return answer_or_wait(space, op);
+    return fast__service_answer_or_wait(space, op);
 }
 
 /* ANNOUNCE. */
 static bool announce_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_ANNOUNCE);
     (void)space;
     (void)msg;
     return op->count > 0 && op->tensor == 0;
 }
 
+/* Let gets of other actors wait for the sender's next update. */
 static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                                 bool *done_out)
 {
+    FAST_ASSERT(op->tensor == 0);
     fast_space_service *s = space->owned.service;
     (void)msg;
     (void)done_out;
@@ -571,15 +270,16 @@ static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_spa
 static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_operation *op,
                              bool *done_out)
 {
+    FAST_ASSERT(op->kind == FAST_SPACE_LEAVE);
     fast_space_service *s = space->owned.service;
     (void)msg;
     (void)done_out;
     s->callers[op->from].announced = false;
-    drop_pending(s, op->from, NULL);
+    fast__service_drop(s, op->from, NULL);
     s->callers[op->from].greeted = false;
     fast__space_left(space, space->map.me, op->from);
-    FAST_TRY(send_acks(space));
-    return answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
+    FAST_TRY(fast__service_send_acks(space));
+    return fast__service_answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
 }
 
 /* How a kind of request is checked and handled. */
@@ -608,6 +308,7 @@ static const space_request requests[FAST_SPACE_KINDS] = {
 /* Handle one request. *done_out is false if it must be tried again. */
 static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
 {
+    FAST_ASSERT(msg->from >= 0 && msg->from < fast_actor_count(space->actor));
     fast_space_service *s = space->owned.service;
     const int64_t *w = msg->words, kind = w[FAST_SPACE_W_KIND], tensor = w[FAST_SPACE_W_TENSOR];
     const bool known = kind >= 0 && kind < FAST_SPACE_KINDS && requests[kind].handle;
@@ -632,12 +333,13 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
     return requests[kind].handle(space, msg, &op, done_out);
 }
 
-/* Set *out to the next request: the oldest, or with `stalest` the oldest of the actor whose clock is
- * smallest; NULL if none has arrived. */
+/* Set *out to the next request: the oldest, or with `stalest` the oldest of the actor with the
+ * smallest clock; NULL if none has arrived. */
 static fast_err next_request(fast_space *space, fast_msg **out)
 {
+    FAST_ASSERT(out);
     fast_space_service *s = space->owned.service;
-    space_arrivals *a = &s->arrivals;
+    fast_space_arrivals *a = &s->arrivals;
     const uint64_t tag = fast__space_tag(space, false);
     const fast_space_slot *slots = fast__space_own_store(space)->slots;
     int64_t best = 0;
@@ -650,8 +352,8 @@ static fast_err next_request(fast_space *space, fast_msg **out)
     *out = NULL;
     while ((msg = fast__take(space->actor, FAST_ANY, tag))) {
         void *list = a->list;
-        const fast_err err =
-            reserve("requests to a space", sizeof *a->list, a->count, &a->capacity, &list);
+        const fast_err err = fast__service_reserve("requests to a space", sizeof *a->list, a->count,
+                                                   &a->capacity, &list);
         a->list = list;
         if (err) {
             fast_msg_free(msg);
@@ -671,48 +373,15 @@ static fast_err next_request(fast_space *space, fast_msg **out)
     return FAST_OK;
 }
 
-/* Eager: when the slowest writer has ticked, send the new values to every actor that has read
- * before and has no get pending. */
-static fast_err push_values(fast_space *space)
-{
-    fast_space_service *s = space->owned.service;
-    space_snapshot *shot;
-    int64_t clock, offset, count;
-    (void)fast__space_clock(space, fast__space_own_store(space), 0, &clock);
-    fast__space_range(space, space->map.me, 0, &offset, &count);
-    if (!space->reader.eager || clock <= s->pushed || count == 0)
-        return FAST_OK;
-    FAST_TRY(take_snapshot(space, 0, -1, &shot));
-    if (!shot)
-        return FAST_OK;
-    s->pushed = clock;
-    for (int64_t id = 0; id < fast_actor_count(space->actor); id++) {
-        const space_caller *c = &s->callers[id];
-        fast_msg *msg;
-        if (!c->greeted || !c->reads || c->pending > 0)
-            continue;
-        if (fast__space_differs(space, 0))
-            FAST_TRY(take_snapshot(space, 0, id, &shot));
-        if (!shot) /* locked meanwhile: the actors that are left out read by themselves */
-            return FAST_OK;
-        const int64_t words[3] = { 0, shot->version, clock };
-        FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->map.me, words, &msg));
-        fast_msg_add_view(msg, shot->buffer, 0, shot->size);
-        const fast_err err = fast_send(space->actor, id, &msg);
-        if (err && err != FAST_EPEER)
-            return err;
-    }
-    return FAST_OK;
-}
-
 fast_err fast__service_advance(fast_space *space)
 {
+    FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
         if (s->queued_read >= 0) {
-            space_snapshot *shot;
-            FAST_TRY(take_snapshot(space, s->queued_read, -1, &shot));
+            fast_space_snapshot *shot;
+            FAST_TRY(fast__service_snapshot(space, s->queued_read, -1, &shot));
             if (!shot)
                 break;
         }
@@ -729,12 +398,12 @@ fast_err fast__service_advance(fast_space *space)
         fast_msg_free(msg);
         FAST_TRY(err);
     }
-    FAST_TRY(send_acks(space));
+    FAST_TRY(fast__service_send_acks(space));
     /* Armed before it looks: local actors change things too. */
     if (s->pending.count > 0 || space->reader.eager)
         fast__space_arm(space, fast__space_own_store(space));
-    FAST_TRY(push_values(space));
-    return advance_pending(space);
+    FAST_TRY(fast__service_push(space));
+    return fast__service_try_all(space);
 }
 
 void fast__service_touch(fast_space *space)
@@ -745,10 +414,11 @@ void fast__service_touch(fast_space *space)
 
 int64_t fast__service_explain(fast_space *space, int64_t origin)
 {
+    FAST_ASSERT(space->owned.service);
     const fast_space_service *s = space->owned.service;
     for (int64_t i = 0; i < s->pending.count; i++)
         if (s->pending.list[i].from == origin && s->pending.list[i].id != 0) {
-            const int64_t id = announcer(space, origin);
+            const int64_t id = fast__service_announcer(space, origin);
             return id >= 0 ? id : fast__space_slowest(space, fast__space_own_store(space), origin);
         }
     return -1;
@@ -756,8 +426,9 @@ int64_t fast__service_explain(fast_space *space, int64_t origin)
 
 void fast__service_close(fast_space *space)
 {
+    FAST_ASSERT(space->owned.service);
     for (int64_t id = 0; id < fast_actor_count(space->actor); id++)
         if (space->owned.service->callers[id].greeted &&
-            answer(space, id, FAST_SPACE_GONE, 0, 0, 0, 0) != FAST_OK)
+            fast__service_answer(space, id, FAST_SPACE_GONE, 0, 0, 0, 0) != FAST_OK)
             return;
 }

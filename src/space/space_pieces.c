@@ -14,8 +14,8 @@
  * owners get the update when it ends.
  *
  * Cost: a message for each piece and owner. Time for encoding is charged when the update ends: a
- * piece is posted inside a backward pass and must not take simulated time there. Memory: at an owner
- * a range for each writer.
+ * piece is posted inside a backward pass and must not take simulated time there. Memory: at an
+ * owner a range for each writer.
  */
 #include "base/memory.h"
 #include "space/space_form.h"
@@ -25,6 +25,7 @@
 /* Note that all of each block is missing. */
 static void reset(fast_space *space)
 {
+    FAST_ASSERT(space->map.owner_count > 0);
     for (int64_t owner = 0; space->pieces.missing && owner < space->map.owner_count; owner++) {
         const fast_coder *coder = fast__space_coder(space, owner, NULL, NULL);
         int64_t at;
@@ -35,6 +36,7 @@ static void reset(fast_space *space)
 
 fast_err fast__space_pieces_new(fast_space *space)
 {
+    FAST_ASSERT(space->codec && !space->pieces.missing);
     FAST_TRY(fast__alloc("blocks of pieces", space->map.owner_count, sizeof *space->pieces.missing,
                          &space->pieces.missing));
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
@@ -60,6 +62,7 @@ void fast__space_pieces_free(fast_space *space)
 static fast_err post(fast_space *space, int64_t owner, int64_t a, int64_t b, fast_buffer **move,
                      size_t size)
 {
+    FAST_ASSERT(size <= fast_buffer_size(*move));
     const int64_t words[3] = { a, b, 0 };
     fast_msg *msg;
     fast_err err = fast__space_message(space, FAST_SPACE_PIECE, 0, owner, words, &msg);
@@ -92,6 +95,7 @@ static fast_err post_floats(fast_space *space, int64_t owner, const float *x, in
 static fast_err post_blocks(fast_space *space, int64_t owner, const float *x, int64_t first,
                             int64_t count)
 {
+    FAST_ASSERT(first >= 0 && count > 0);
     fast_coded_figures *figures;
     fast_coder *coder = fast__space_coder(space, owner, NULL, &figures);
     const int64_t begin = fast_now(space->actor);
@@ -162,6 +166,7 @@ fast_err fast_space_add_piece(fast_space *space, const float *x, int64_t offset,
 
 fast_err fast__space_pieces_end(fast_space *space)
 {
+    FAST_ASSERT(space->pieces.spent_floats >= 0);
     const int64_t ns = space->pieces.spent_ns, floats = space->pieces.spent_floats;
     const size_t bytes = space->pieces.spent_bytes;
     const fast_chain *chain = NULL;
@@ -181,6 +186,7 @@ fast_err fast__space_pieces_end(fast_space *space)
 
 bool fast__space_is_piece(const fast_space *space, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.me >= 0);
     const int64_t at = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
     int64_t offset, count;
     if (!space->pieces.enabled || msg->words[FAST_SPACE_W_TENSOR] != 0 || n <= 0 || at < 0 ||
@@ -199,6 +205,7 @@ bool fast__space_is_piece(const fast_space *space, const fast_msg *msg)
 /* Decode blocks to the range at `stage`; return their floats, or 0 if they make no sense. */
 static int64_t take_blocks(fast_space *space, const fast_msg *msg, float *stage)
 {
+    FAST_ASSERT(stage);
     const int64_t first = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
     fast_coder *coder = fast__space_coder(space, space->map.me, NULL, NULL);
     int64_t floats = 0, at, size;
@@ -213,6 +220,7 @@ static int64_t take_blocks(fast_space *space, const fast_msg *msg, float *stage)
 fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *stage,
                                 int64_t *floats_out)
 {
+    FAST_ASSERT(stage && floats_out);
     const int64_t at = msg->words[FAST_SPACE_W_A], begin = fast_now(space->actor);
     const size_t bytes = msg->parts[0].size;
     const fast_chain *chain;
@@ -230,8 +238,10 @@ fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *s
     return fast_charge(space->actor, 0, 2.0 * (double)bytes);
 }
 
+/* The pieces have been sent: nothing is left. */
 static size_t staged_bound(const fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->flags & FAST_SPACE_ENDS);
     (void)space;
     (void)op;
     return 0;

@@ -39,6 +39,7 @@ static fast_err check_owner(const fast_space *space, int64_t owner)
 /* Wait until an owner has room for one more update. */
 static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind != FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[op->owner];
     const fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
     FAST_TRY(check_owner(space, op->owner));
@@ -91,6 +92,7 @@ fast_err fast__space_announce(fast_space *space, const float *x)
 /* Record the range of the get under way that an answer brings. */
 static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
     const int64_t version = msg->words[FAST_SPACE_W_B];
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
@@ -102,6 +104,7 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
 static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
                           fast_space_operation *part)
 {
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
     *part = fast__space_part(space, &space->reader.get, owner);
     part->kind = FAST_SPACE_VALUE;
     return fast__space_unpack(space, msg, part);
@@ -110,6 +113,7 @@ static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
 /* Use the values that an eager owner sent, if they satisfy the get. */
 static bool take_pushed(fast_space *space, int64_t owner)
 {
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
     const fast_space_operation *get = &space->reader.get;
     const fast_msg *msg = get->tensor == 0 ? space->map.owners[owner].pushed : NULL;
     fast_space_operation part;
@@ -140,6 +144,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 
 fast_err fast__remote_get_start(fast_space *space, int64_t owner)
 {
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
     const fast_space_operation *get = &space->reader.get;
     fast_space_owner *o = &space->map.owners[owner];
     fast_msg *msg;
@@ -162,6 +167,7 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
 /* Wait for the first `floats` of an owner's range of the get. */
 static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
 {
+    FAST_ASSERT(floats > 0);
     const fast_space_operation *get = &space->reader.get;
     const fast_space_owner *o = &space->map.owners[owner];
     const fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
@@ -200,6 +206,7 @@ fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
 
 fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
 {
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
     FAST_TRY(check_owner(space, owner));
     const int64_t words[3] = { 0, *fast__space_at(space, space->clocks.told, owner, tensor), 0 };
     return fast__space_tell(space, space->map.owners[owner].id, FAST_SPACE_WATCH, tensor, owner,
@@ -209,6 +216,7 @@ fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
 /* Return true if a message answers this owner's part of the get under way. */
 static bool answers_get(const fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     const fast_space_operation *get = &space->reader.get;
     return space->map.owners[owner].asked == get->id && msg->words[FAST_SPACE_W_A] == get->id &&
            msg->words[FAST_SPACE_W_TENSOR] == get->tensor && space->reader.missing > 0;
@@ -236,6 +244,7 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
 /* VALUE: an owner's part of the get. Answers that make no sense are dropped. */
 static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &space->reader.get;
     fast_space_operation part;
@@ -274,6 +283,7 @@ static fast_err take_notice(fast_space *space, int64_t owner, const fast_msg *ms
 /* ACK: the owner has applied this actor's updates up to a sequence number. */
 static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t sequence = msg->words[FAST_SPACE_W_A];
     if (sequence > o->acked && sequence <= o->sent)
@@ -281,29 +291,37 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     return FAST_OK;
 }
 
+/* NEVER: no actor is left that could bring the version that the get waits for. */
 static fast_err take_never(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
     (void)owner;
     space->reader.never |= msg->words[FAST_SPACE_W_A] == space->reader.get.id;
     return FAST_OK;
 }
 
+/* LEFT: the owner has handled all of this actor's requests. */
 static fast_err take_left(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
     (void)msg;
     space->map.owners[owner].left = true;
     return FAST_OK;
 }
 
+/* GONE: the owner closed the space before this actor did. */
 static fast_err take_gone(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
     (void)msg;
     space->map.owners[owner].gone = true;
     return FAST_OK;
 }
 
+/* REFUSED: the owner opened the space with other options. */
 static fast_err take_refused(fast_space *space, int64_t owner, const fast_msg *msg)
 {
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
     (void)msg;
     space->map.owners[owner].refused = true;
     return FAST_OK;
@@ -361,6 +379,7 @@ fast_err fast__remote_advance(fast_space *space)
 
 fast_err fast__remote_leave(fast_space *space)
 {
+    FAST_ASSERT(space->map.remote_count > 0);
     const int64_t deadline = fast__deadline(space->actor, FAST_SOON);
     const int64_t words[3] = { 0 };
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {

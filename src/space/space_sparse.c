@@ -18,6 +18,7 @@
 
 #include <string.h>
 
+/* Return the bits of a float: -0 is an entry, +0 is not. */
 static uint32_t bits_of(float x)
 {
     uint32_t bits;
@@ -47,8 +48,10 @@ static fast_err reserve(const fast_space *space, fast_space_places **lists, int6
     return p->list ? FAST_OK : fast__alloc("a list of places", count, sizeof *p->list, &p->list);
 }
 
+/* Store the list of places that was sent or received last. */
 static void remember(fast_space_places *p, const uint32_t *list, int64_t entries)
 {
+    FAST_ASSERT(p->list && entries >= 0);
     const size_t size = (size_t)entries * sizeof *list;
     memcpy(p->list, list, size);
     p->count = entries;
@@ -58,6 +61,7 @@ static void remember(fast_space_places *p, const uint32_t *list, int64_t entries
 /* Return true if the places of x's entries are those that were sent last. */
 static bool is_known(const fast_space_places *p, const float *x, int64_t entries)
 {
+    FAST_ASSERT(entries > 0);
     if (entries <= 2 || p->count != entries)
         return false;
     for (int64_t i = 0; i < entries; i++)
@@ -119,6 +123,7 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
 static const uint32_t *places_of(fast_space *space, const fast_msg *msg, int64_t entries,
                                  const fast_space_operation *op)
 {
+    FAST_ASSERT(entries >= 0 && entries <= op->count);
     const int64_t actors = fast_actor_count(space->actor);
     const uint32_t *place = fast_msg_data(msg, 0);
     const size_t size = msg->parts[0].size;

@@ -67,7 +67,7 @@ typedef struct fast_space_factored {
 } fast_space_factored;
 
 /*
- * One operation on a space: on a whole tensor where an actor asks for it, on one range of it (owner,
+ * One operation on a space: on a whole tensor where an actor asks for it, on one range (owner,
  * offset, count) where it is carried out. A caller fills kind, tensor, the values and the
  * conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation of
  * the actor that sent it.
@@ -259,8 +259,8 @@ struct fast_space {
     float *dense; /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
 };
 
-/* Carry out a GET, PUT, ADD or TICK of this actor: fill in the rest of the operation, and wait until
- * its deadline (FAST_SOON and the like are allowed). FAST_EINVAL, FAST_ECANCELED, FAST_EPEER,
+/* Carry out a GET, PUT, ADD or TICK of this actor: fill in the rest of the operation, and wait
+ * until its deadline (FAST_SOON and the like are allowed). FAST_EINVAL, FAST_ECANCELED, FAST_EPEER,
  * FAST_ETIMEDOUT. space.c */
 fast_err fast__space_execute(fast_space *space, fast_space_operation *op);
 /* Return the operation restricted to an owner's range; its count is 0 if the owner has none. */

@@ -44,11 +44,13 @@ static int64_t lay(int64_t *at, int64_t count, size_t size)
 /* Return the floats of a range, padded to whole cache lines. */
 static int64_t padded(int64_t count)
 {
+    FAST_ASSERT(count >= 0);
     const int64_t line = FAST_ALIGN / (int64_t)sizeof(float);
     return (count + line - 1) / line * line;
 }
 
-/* Return the floats of all ranges of an owner, padded; set where each starts if `ranges` is given. */
+/* Return the floats of all ranges of an owner, padded; set where each starts if `ranges` is not
+ * NULL. */
 static int64_t place(const fast_space *space, int64_t owner, fast_space_range *ranges)
 {
     int64_t floats = 0;
@@ -64,6 +66,7 @@ static int64_t place(const fast_space *space, int64_t owner, fast_space_range *r
 
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out)
 {
+    FAST_ASSERT(size_out);
     int64_t total = 0, bytes;
     /* The floats of all tensors, each with its padding, bound those of one owner. */
     for (int64_t t = 0; t < space->map.tensor_count; t++)
@@ -127,6 +130,7 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
 /* Return the state of an owner's store: 0, FAST_SPACE_OPEN or FAST_SPACE_CLOSED. */
 static int state_of(fast_space *space, int64_t owner)
 {
+    FAST_ASSERT(space->map.owners[owner].store.head);
     fast__space_begin(space, owner);
     const int state = atomic_load(&space->map.owners[owner].store.head->state);
     fast__space_end(space);
@@ -136,6 +140,7 @@ static int state_of(fast_space *space, int64_t owner)
 /* Wait until the owner has filled its store. */
 static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
 {
+    FAST_ASSERT(space->map.owners[owner].store.head);
     fast_space_store *store = &space->map.owners[owner].store;
     const fast_wait wait =
         fast__space_wait(space, space->map.owners[owner].id, "space open", deadline);
@@ -152,6 +157,7 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
 
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
+    FAST_ASSERT(space->map.owners[owner].store.head);
     const int64_t id = space->map.owners[owner].id;
     fast_space_head *head = space->map.owners[owner].store.head;
     int state = state_of(space, owner);
@@ -178,6 +184,7 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 /* Wake the actors that sleep for this lock: all readers, or the first writer after this actor. */
 static void wake(fast_space *space, fast_space_store *store, int64_t tensor, fast_space_wake whom)
 {
+    FAST_ASSERT(store->head);
     const int64_t count = fast_actor_count(space->actor), id = fast_actor_id(space->actor);
     if (whom == FAST_SPACE_WAKE_NONE)
         return;
@@ -199,6 +206,7 @@ static void wake(fast_space *space, fast_space_store *store, int64_t tensor, fas
 bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,
                          bool *queued)
 {
+    FAST_ASSERT(who == FAST_SPACE_PROGRAM || who == FAST_SPACE_SERVICE);
     fast_space_store *store = &space->map.owners[owner].store;
     fast_space_lock *lock = &store->ranges[tensor].lock;
     fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
@@ -221,6 +229,7 @@ bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool 
 
 void fast__space_cancel(fast_space *space, int64_t owner, int64_t tensor, bool write, int who)
 {
+    FAST_ASSERT(who == FAST_SPACE_PROGRAM || who == FAST_SPACE_SERVICE);
     fast_space_store *store = &space->map.owners[owner].store;
     /* A wake-up that was meant for this actor is passed on to the next. */
     atomic_store(&store->slots[fast_actor_id(space->actor)].wants[who], 0);
@@ -248,6 +257,7 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
 
 void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write)
 {
+    FAST_ASSERT(space->map.owners[owner].store.head);
     fast_space_store *store = &space->map.owners[owner].store;
     wake(space, store, tensor, fast__space_lock_release(&store->ranges[tensor].lock, write));
 }
@@ -315,6 +325,7 @@ void fast__space_arm(fast_space *space, fast_space_store *store)
 
 void fast__space_changed(fast_space *space, fast_space_store *store)
 {
+    FAST_ASSERT(store->head);
     const int64_t count = fast_actor_count(space->actor), me = fast_actor_id(space->actor);
     for (int64_t i = 0; atomic_load(&store->head->waiting) > 0 && i < count; i++) {
         uint32_t expected = 1;
@@ -329,6 +340,7 @@ void fast__space_changed(fast_space *space, fast_space_store *store)
 /* Return true if an actor is in the space, or is expected to join. */
 static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
 {
+    FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
     const uint32_t member = atomic_load(&store->slots[id].member);
     if ((member & 1) || (member == 0 && !space->clocks.expected[id]))
         return false;
@@ -338,6 +350,7 @@ static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
 bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
                        int64_t *clock_out)
 {
+    FAST_ASSERT(store->head && clock_out);
     const int64_t count = space->clocks.writer_count,
                   start = store->slowest < 0 ? 0 : store->slowest;
     int64_t smallest = INT64_MAX, largest = clock_min;
@@ -366,6 +379,7 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
 
 int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader)
 {
+    FAST_ASSERT(store->head);
     int64_t behind = -1, clock_least = 0, updates_least = 0;
     for (int64_t i = 0; i < space->clocks.writer_count; i++) {
         const int64_t id = space->clocks.writers[i];
@@ -385,6 +399,7 @@ int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t 
 
 int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t reader)
 {
+    FAST_ASSERT(store->head);
     if (store->active >= 0 && store->active != reader && is_in(space, store, store->active))
         return store->active;
     store->active = -1;

@@ -19,6 +19,7 @@ uint64_t fast__space_tag(const fast_space *space, bool answer)
 
 fast_wait fast__space_wait(fast_space *space, int64_t whom, const char *doing, int64_t deadline)
 {
+    FAST_ASSERT(doing);
     return (fast_wait){ .waiting = true,
                         .whom = whom,
                         .tag = fast__space_tag(space, true),
@@ -44,6 +45,7 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
 fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
                           int64_t owner, const int64_t words[3])
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_msg *msg;
     FAST_TRY(fast__space_message(space, kind, tensor, owner, words, &msg));
     return fast_send(space->actor, to, &msg);
