@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sum over P members of vectors of n floats that codecs make shorter, c bytes each. All members
- * end with the same bits, on every transport: they decode the same bytes in the same order. The
- * ways, of which coded_way.c chooses one:
+ * The sum over P members of vectors of n floats, each encoded to c bytes. All members end with the
+ * same bits, on every transport: they decode the same bytes in the same order. The methods, of
+ * which coded_way.c chooses one:
  *
  *   rounds   the codec's messages can be summed: a dense allreduce for each of its rounds
  *            (PowerSGD, Vogels et al. 2019)
- *   sparse   entries of sparse codecs: the allreduce of streams, which turn dense (sparse.c)
- *   gather   encodings go round a ring, frozen, and everyone adds them up by rank:
+ *   sparse   entries of sparse codecs: the allreduce of streams, which become dense (sparse.c)
+ *   gather   encodings go around a ring, frozen, and each member adds them up by rank:
  *            P - 1 messages, (P - 1) c bytes
- *   striped  member r owns slice r. Encoded slices go to their owners, who add them up, encode the
- *            sum with a codec of its own and send that to all: 2 (P - 1) messages,
- *            (P - 1) / P (c + d) bytes, d those of the sum. The owner keeps what its encoding
- *            lost: error feedback on both sides (Seide et al. 2014, 1-bit SGD)
+ *   striped  member r owns slice r. Encoded slices go to their owners, which add them up, encode
+ *            the sum with a codec of its own and send that to all: 2 (P - 1) messages,
+ *            (P - 1) / P (c + d) bytes, d those of the sum. The owner has a residual of its own:
+ *            error feedback on both sides (Seide et al. 2014, 1-bit SGD)
  *
  * Votes: the sum's sign, P times, so that the mean over members is 1 or -1, and 0 for a tie.
  *
  * Simulated time: encoding takes the codec's `operations` for each element, and 16 bytes of memory;
  * decoding half of the operations and 8 bytes, of sparse codecs SPARSE_OPERATIONS and 8 bytes for
  * each byte of the encoding. Memory: P encodings, and where it is striped two coders for each of P
- * slices. Nothing is allocated after the first sum but what pools of messages need.
+ * slices. After the first sum only pools of messages allocate.
  */
 #include "comm/coded.h"
 
@@ -37,45 +37,47 @@ enum {
 };
 
 /* An encoding, in a frozen buffer. */
-typedef struct encoded {
+typedef struct coded_part {
     fast_buffer *buffer; /* held; NULL: none */
-    const uint8_t *data; /* at its begin */
+    const uint8_t *data; /* its first byte */
     size_t size;         /* bytes */
-} encoded;
+} coded_part;
 
 struct fast_coded {
-    fast_coded_way way;
-    int64_t size;                /* of the group */
-    int64_t rank;                /* in it */
-    int64_t count;               /* of floats */
-    unsigned traits;             /* of the codec of what is sent */
-    fast_coder *up;              /* of whole vectors; NULL where striped */
-    int64_t *cuts;               /* [size + 1]: where slices begin; NULL unless striped */
-    fast_coder **slices;         /* [size]: to each owner; NULL for empty slices */
-    fast_coder **downs;          /* [size]: from each owner, likewise; the own one encodes */
+    fast_coded_way way;  /* method of the sum */
+    int64_t size;        /* of the group */
+    int64_t rank;        /* in it */
+    int64_t count;       /* of floats */
+    unsigned traits;     /* of the codec of what is sent */
+    fast_coder *up;      /* of whole vectors; NULL where striped */
+    int64_t *cuts;       /* [size + 1]: first element of each slice; NULL unless striped */
+    fast_coder **slices; /* [size]: to each owner; NULL for empty slices */
+    fast_coder **downs;  /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
-    encoded *parts;              /* [size]: encodings, by rank */
+    coded_part *parts;           /* [size]: encodings, by rank */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
-    fast_coded_figures own;      /* what was done, where nobody asked */
-    fast_coded_figures *figures; /* or the asker's */
+    fast_coded_figures own;      /* figures, where the caller gave none */
+    fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
 
 /* One call under way. */
-typedef struct call {
+typedef struct coded_call {
     fast_collective collective; /* for its tag only */
-    fast_coded *c;
-    fast_group *group;
-    int64_t step;     /* of training */
-    double progress;  /* likewise, in epochs */
-    int64_t deadline; /* as a time */
-} call;
+    fast_coded *c;              /* the member's object */
+    fast_group *group;          /* the group of this call */
+    int64_t step;               /* of training */
+    double progress;            /* of training, in epochs */
+    int64_t deadline;           /* as a time */
+} coded_call;
 
 /* Making. */
 
-/* Where slice r begins: slices are as equal as rows allow, for codecs that look at rows. */
+/* Return the first element of slice r: slices are as equal as whole rows allow, for codecs that use
+ * rows. */
 static int64_t cut_at(const fast_layout *layout, int64_t size, int64_t r)
 {
+    FAST_ASSERT(r >= 0 && r <= size);
     const fast_segment *s = layout->segments;
     int64_t at = 0, count = 0;
 
@@ -88,10 +90,11 @@ static int64_t cut_at(const fast_layout *layout, int64_t size, int64_t r)
     return at;
 }
 
-/* Coders of all slices. Only the own one of those that come back encodes: the others keep no
- * residual. */
+/* Make the coders of all slices. Of those that decode sums only this rank's encodes too: the
+ * others have no residual. */
 static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
 {
+    FAST_ASSERT(c->size == o->size && !c->slices);
     const unsigned exact = FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
     const bool feeds = (fast__chain_traits(o->down) & exact) == 0;
 
@@ -117,8 +120,10 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
     return FAST_OK;
 }
 
+/* Make the coder of whole vectors, or those of slices where the sum is striped. */
 static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
 {
+    FAST_ASSERT(!c->up);
     const fast_coder_options options = fast__coded_coder(o, 0, c->count);
     int64_t longest = 0;
 
@@ -185,6 +190,7 @@ void fast__coded_free(fast_coded *c)
 fast_coder *fast__coded_whole(fast_coded *c, const fast_chain **chain_out,
                               fast_coded_figures **figures_out)
 {
+    FAST_ASSERT(chain_out && figures_out);
     *chain_out = c->chains[0];
     *figures_out = c->figures;
     return c->up;
@@ -192,14 +198,17 @@ fast_coder *fast__coded_whole(fast_coded *c, const fast_chain **chain_out,
 
 fast_coded_way fast__coded_way(const fast_coded *c)
 {
+    FAST_ASSERT(c->way != FAST_CODED_AUTO);
     return c->way;
 }
 
 const fast_coded_figures *fast__coded_figures(const fast_coded *c)
 {
+    FAST_ASSERT(c->figures);
     return c->figures;
 }
 
+/* Return true if a coder has a residual, or vectors of its codec. */
 static bool remembers(fast_coder *coder)
 {
     int64_t count = 0;
@@ -211,6 +220,7 @@ static bool remembers(fast_coder *coder)
 
 bool fast__coded_remembers(const fast_coded *c)
 {
+    FAST_ASSERT(c->size > 0);
     bool any = remembers(c->up);
 
     for (int64_t r = 0; r < c->size && c->slices; r++)
@@ -218,17 +228,19 @@ bool fast__coded_remembers(const fast_coded *c)
     return any;
 }
 
-/* The coders one after the other; NULL where there is none with that number. */
+/* Return coder k: of slices to owners, then from owners; NULL where there is none. */
 static fast_coder *coder_at(const fast_coded *c, int64_t k)
 {
+    FAST_ASSERT(k >= 0);
     if (!c->slices)
         return k == 0 ? c->up : NULL;
     return k < c->size ? c->slices[k] : k < 2 * c->size ? c->downs[k - c->size] : NULL;
 }
 
-/* Of each coder: its encodings so far, then its floats. */
+/* A record of each coder: the number of its encodings, then its floats. */
 void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
 {
+    FAST_ASSERT(c && pack);
     for (int64_t k = 0; k < 2 * c->size; k++) {
         fast_coder *coder = coder_at(c, k);
         int64_t count = 0;
@@ -247,6 +259,7 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
 
 fast_err fast__coded_unpack(fast_coded *c, const fast_record *record)
 {
+    FAST_ASSERT(c && record);
     fast_coder *coder =
         record->number >= 0 && record->number < 2 * c->size ? coder_at(c, record->number) : NULL;
     int64_t count = 0, encodings = 0;
@@ -254,7 +267,7 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_record *record)
     const size_t size = (size_t)count * sizeof *state;
 
     if (!coder || record->size != sizeof encodings + size)
-        return fast__fail(FAST_EFORMAT, "%zu bytes are not what the codec keeps for sum %lld",
+        return fast__fail(FAST_EFORMAT, "%zu bytes are not the codec's state of sum %lld",
                           record->size, (long long)record->number);
     memcpy(&encodings, record->data, sizeof encodings);
     fast__coder_restart(coder, encodings & INT64_MAX);
@@ -265,6 +278,7 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_record *record)
 
 void fast__coded_restart(fast_coded *c, int64_t sums)
 {
+    FAST_ASSERT(sums >= 0);
     if (c->up)
         fast__coder_restart(c->up, sums);
     for (int64_t r = 0; r < c->size && c->slices; r++) {
@@ -277,8 +291,10 @@ void fast__coded_restart(fast_coded *c, int64_t sums)
 
 /* Codecs at work. */
 
+/* Return the operations of a chain's encoding, for each element. */
 static double operations_of(const fast_chain *chain)
 {
+    FAST_ASSERT(chain);
     const fast_codec *codec = fast__chain_codec(chain);
 
     if (!codec)
@@ -289,6 +305,7 @@ static double operations_of(const fast_chain *chain)
 fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t begin,
                              int64_t count, size_t size, fast_coded_figures *figures)
 {
+    FAST_ASSERT(count >= 0 && figures);
     return fast__charge_codec(actor, "encode", begin, operations_of(chain) * (double)count,
                               16 * (double)count + (double)size, &figures->encode_ns);
 }
@@ -296,6 +313,7 @@ fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t
 fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t begin,
                              int64_t count, size_t size, fast_coded_figures *figures)
 {
+    FAST_ASSERT(count >= 0 && figures);
     const bool sparse = (fast__chain_traits(chain) & FAST_CODEC_SPARSE) != 0;
     const double bytes = (double)size;
 
@@ -306,8 +324,8 @@ fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t
 }
 
 /* Encode x, `count` floats, to a frozen buffer in *out. */
-static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       const float *x, encoded *out)
+static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
+                       const float *x, coded_part *out)
 {
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
@@ -319,16 +337,17 @@ static fast_err encode(call *k, const fast_chain *chain, fast_coder *coder, int6
     uint8_t *data = fast_buffer_data(buffer);
     const size_t size = fast__coder_encode(coder, k->step, k->progress, x, data);
     fast_buffer_freeze(buffer);
-    *out = (encoded){ buffer, data, size };
+    *out = (coded_part){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)size);
     return fast__charge_encode(actor, chain, begin, count, size, f);
 }
 
-/* y = the encoding, or y += it; then let go of it. */
-static fast_err decode(call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       fast_decode_mode mode, float *y, encoded *from)
+/* Decode to y, or add to y; then release the encoding. */
+static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
+                       fast_decode_mode mode, float *y, coded_part *from)
 {
+    FAST_ASSERT(from->buffer);
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
     const int64_t begin = fast_now(actor);
@@ -336,14 +355,15 @@ static fast_err decode(call *k, const fast_chain *chain, fast_coder *coder, int6
 
     FAST_TRY(fast__coder_decode(coder, from->data, from->size, mode, 1, y));
     fast_buffer_free(from->buffer);
-    *from = (encoded){ 0 };
+    *from = (coded_part){ 0 };
     fast__count(&f->bytes_dec, count * (int64_t)sizeof *y);
     return fast__charge_decode(actor, chain, begin, count, size, f);
 }
 
-/* The sum of signs becomes its sign; what is no number stays one. */
+/* NaN stays NaN. */
 void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 {
+    FAST_ASSERT(count >= 0 && y);
     const float all = (float)c->size;
 
     if (!(c->traits & FAST_CODEC_VOTES))
@@ -354,13 +374,14 @@ void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 
 /* Messages: words are the phase, the bytes of part 0, and the floats of the whole vector. */
 
-static fast_err send(call *k, int64_t rank, int phase, const encoded *what)
+/* Send an encoding to a rank. */
+static fast_err send(coded_call *k, int64_t rank, int phase, const coded_part *what)
 {
+    FAST_ASSERT(what->buffer && rank != k->c->rank);
     fast_actor *actor = k->group->actor;
     fast_msg *msg = NULL;
 
-    FAST_TRY(fast_msg_new(actor, k->collective.tag, &msg));
-    msg->generation = k->group->generation;
+    FAST_TRY(fast__collective_message(&k->collective, &msg));
     msg->words[0] = phase;
     msg->words[1] = (int64_t)what->size;
     msg->words[2] = k->c->count;
@@ -369,25 +390,12 @@ static fast_err send(call *k, int64_t rank, int phase, const encoded *what)
 }
 
 /* Wait for the message of a rank. */
-static fast_err receive(call *k, int64_t rank, int phase, encoded *out)
+static fast_err receive(coded_call *k, int64_t rank, int phase, coded_part *out)
 {
-    fast_actor *actor = k->group->actor;
-    const fast_wait wait = {
-        .whom = fast_group_member(k->group, rank),
-        .tag = k->collective.tag,
-        .since = fast_now(actor),
-        .deadline = k->deadline,
-        .doing = "coded sum",
-    };
-    fast_err err = FAST_OK;
-    fast_msg *msg = fast__take(actor, wait.whom, wait.tag);
+    FAST_ASSERT(rank != k->c->rank);
+    fast_msg *msg = NULL;
 
-    while (!msg && !err) {
-        err = fast__wait_once(actor, &wait);
-        msg = fast__take(actor, wait.whom, wait.tag);
-    }
-    if (!msg)
-        return err;
+    FAST_TRY(fast__collective_receive(&k->collective, rank, k->deadline, &msg));
     if (msg->words[0] == phase && msg->words[2] == k->c->count && msg->part_count == 1 &&
         msg->words[1] == (int64_t)msg->parts[0].size) {
         FAST_ASSERT(out->buffer == NULL);
@@ -397,26 +405,30 @@ static fast_err receive(call *k, int64_t rank, int phase, encoded *out)
         fast_msg_free(msg);
         return FAST_OK;
     }
-    err = fast__fail(FAST_EINVAL,
-                     "coded sum of %" PRId64 " floats here and %" PRId64 " at actor %" PRId64
-                     "; all members must make the same calls",
-                     k->c->count, msg->words[2], msg->from);
+    const fast_err err = fast__fail(FAST_EINVAL,
+                                    "coded sum of %" PRId64 " floats here and %" PRId64
+                                    " at actor %" PRId64 "; all members must make the same calls",
+                                    k->c->count, msg->words[2], msg->from);
     fast_msg_free(msg);
     return err;
 }
 
+/* Release the encodings of a call. */
 static void drop_parts(fast_coded *c)
 {
+    FAST_ASSERT(c->parts);
     for (int64_t r = 0; r < c->size; r++) {
         fast_buffer_free(c->parts[r].buffer);
-        c->parts[r] = (encoded){ 0 };
+        c->parts[r] = (coded_part){ 0 };
     }
 }
 
 /* The ways. */
 
-static fast_err sum_rounds(call *k, float *x)
+/* Rounds: the codec's dense vectors are summed, one allreduce each. */
+static fast_err sum_rounds(coded_call *k, float *x)
 {
+    FAST_ASSERT(k->c->up && k->c->value);
     fast_coded *c = k->c;
     fast_coded_figures *f = c->figures;
     fast_actor *actor = k->group->actor;
@@ -444,10 +456,12 @@ static fast_err sum_rounds(call *k, float *x)
     return FAST_OK;
 }
 
-static fast_err sum_sparse(call *k, float *x)
+/* Sparse: streams of entries are merged. */
+static fast_err sum_sparse(coded_call *k, float *x)
 {
+    FAST_ASSERT(k->c->up && k->c->index);
     fast_coded *c = k->c;
-    encoded *own = &c->parts[c->rank];
+    coded_part *own = &c->parts[c->rank];
     fast_sparse s = { c->count, 0, c->count, c->index, c->value };
 
     FAST_TRY(encode(k, c->chains[0], c->up, c->count, x, own));
@@ -460,8 +474,10 @@ static fast_err sum_sparse(call *k, float *x)
     return fast_allreduce_sparse(k->group, &s, x, k->deadline);
 }
 
-static fast_err sum_gather(call *k, float *x)
+/* Gather: encodings go around a ring, and all members decode all of them. */
+static fast_err sum_gather(coded_call *k, float *x)
 {
+    FAST_ASSERT(k->c->up);
     fast_coded *c = k->c;
     const int64_t n = c->size, right = (c->rank + 1) % n, left = (c->rank + n - 1) % n;
 
@@ -477,16 +493,17 @@ static fast_err sum_gather(call *k, float *x)
     return FAST_OK;
 }
 
-/* Slices go to their owners; the own one's sum is made in place. */
-static fast_err sum_own(call *k, float *x, int64_t own, int64_t own_count)
+/* Send slices to their owners; sum this rank's own in place. */
+static fast_err sum_own(coded_call *k, float *x, int64_t own, int64_t own_count)
 {
+    FAST_ASSERT(own_count >= 0);
     fast_coded *c = k->c;
     const int64_t n = c->size;
 
     for (int64_t i = 1; i <= n; i++) {
         const int64_t r = (c->rank + i) % n;
         const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
-        encoded slice = { 0 };
+        coded_part slice = { 0 };
 
         if (count == 0)
             continue;
@@ -510,8 +527,10 @@ static fast_err sum_own(call *k, float *x, int64_t own, int64_t own_count)
     return FAST_OK;
 }
 
-static fast_err sum_striped(call *k, float *x)
+/* Striped: each member sums its slice and sends it to all. */
+static fast_err sum_striped(coded_call *k, float *x)
 {
+    FAST_ASSERT(k->c->cuts && k->c->slices);
     fast_coded *c = k->c;
     const int64_t n = c->size;
     const int64_t own = c->cuts[c->rank], own_count = c->cuts[c->rank + 1] - own;
@@ -539,11 +558,11 @@ static fast_err sum_striped(call *k, float *x)
 fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double progress, float *x,
                          int64_t deadline)
 {
-    call k = { .collective = { .group = group, .doing = "coded sum", .element = 1 },
-               .c = c,
-               .group = group,
-               .step = step,
-               .progress = progress };
+    coded_call k = { .collective = { .group = group, .doing = "coded sum", .element = 1 },
+                     .c = c,
+                     .group = group,
+                     .step = step,
+                     .progress = progress };
     fast_err err;
 
     FAST_ASSERT(x != NULL && group->size == c->size && group->rank == c->rank);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Coded sums that begin before the vector is whole (wait-free back-propagation with codecs): where
- * each layer is a block of its own, a piece of some layers can be encoded and sent while earlier
- * layers are still computed. Encodings go straight to all other members (spread.c), and are decoded
- * by rank, as the way gather of coded.c does it: a block's encoding depends on its layer, its
- * residual and the number of the sum, so the bits do not depend on the pieces.
+ * Coded sums that start before the vector is complete (wait-free back-propagation with codecs):
+ * where each layer is a block of its own, a piece of some layers can be encoded and sent while
+ * earlier layers are still computed. Encodings go straight to all other members (allgatherv.c) and
+ * are decoded by rank, as with the method gather of coded.c: a block's encoding depends on its
+ * layer, its residual and the number of the sum, so the bits do not depend on the pieces.
  *
  * Cost: for each piece P - 1 messages, and a frame of its own. Time for encoding is charged when
- * the piece is waited for: what is posted inside a gradient must not take simulated time there.
+ * the piece is waited for: a piece is posted inside a backward pass and must not take simulated
+ * time there.
  */
 #include "base/memory.h"
 #include "comm/coded.h"
 
-/* From the last block to the first; with pieces NULL only count them. */
+/* Cut from the last block to the first; with pieces NULL only count them. */
 static int64_t cut(const fast_coder *coder, int64_t least, fast_coded_piece *pieces)
 {
+    FAST_ASSERT(least >= 0);
     int64_t count = 0, end = fast__coder_block_count(coder);
 
     while (end > 0) {
@@ -38,6 +40,7 @@ static int64_t cut(const fast_coder *coder, int64_t least, fast_coded_piece *pie
 fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_coded_piece **out,
                          int64_t *count_out)
 {
+    FAST_ASSERT(out && count_out);
     const fast_chain *chain;
     fast_coded_figures *figures;
     const fast_coder *coder = fast__coded_whole(c, &chain, &figures);
@@ -64,6 +67,7 @@ fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_c
 
 void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count)
 {
+    FAST_ASSERT(count >= 0);
     for (int64_t i = 0; pieces && i < count; i++)
         fast__spread_fini(&pieces[i].spread);
     fast__free(pieces);
@@ -72,6 +76,7 @@ void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count)
 fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, double progress,
                            const float *x)
 {
+    FAST_ASSERT(p->block_count > 0 && x);
     const fast_chain *chain;
     fast_coded_figures *f;
     fast_coder *coder = fast__coded_whole(c, &chain, &f);
@@ -90,6 +95,7 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
 
 fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_t deadline)
 {
+    FAST_ASSERT(p->size > 0 && x);
     const fast_chain *chain;
     fast_coded_figures *f;
     fast_coder *coder = fast__coded_whole(c, &chain, &f);
@@ -115,6 +121,7 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
 
 void fast__coded_end(fast_coded *c)
 {
+    FAST_ASSERT(fast__coded_way(c) == FAST_CODED_GATHER);
     const fast_chain *chain;
     fast_coded_figures *figures;
 

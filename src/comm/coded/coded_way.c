@@ -10,7 +10,7 @@
  * is what a member sends, where M bytes are what a message costs besides its own: about latency
  * times bandwidth, on networks as in memory. Entries of different members are taken to be
  * independent. All of it is the same at every member and on every transport, so the sum has the
- * same bits everywhere; a price that is measured would choose other ways, and other bits, from run
+ * same bits everywhere; a cost that is measured would choose other ways, and other bits, from run
  * to run. The least cost wins, before others in the order above.
  */
 #include "base/memory.h"
@@ -22,14 +22,15 @@
 
 enum { MESSAGE_BYTES = 8192, PROBE_MAX = 1 << 16 };
 
-/* What a normal vector becomes, for each element. */
+/* The encoding of a random normal vector, for each element. */
 typedef struct probe {
-    double bytes;   /* of its encoding */
-    double entries; /* of it; 0 where it has none */
+    double bytes;   /* bytes of its encoding */
+    double entries; /* entries of it; 0 where the codec has none */
 } probe;
 
 fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset, int64_t count)
 {
+    FAST_ASSERT(offset >= 0 && count > 0);
     return (fast_coder_options){ .chain = o->up,
                                  .layout = o->layout,
                                  .offset = offset,
@@ -42,9 +43,11 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
                                  .flow = (uint64_t)o->rank + 1 };
 }
 
+/* Encode a random normal vector and count its bytes and entries. */
 static fast_err probe_coder(fast_coder *coder, bool pairs, int64_t n, float *x, uint8_t *out,
                             probe *p)
 {
+    FAST_ASSERT(n > 0 && p);
     uint32_t *index = NULL;
     int64_t count = 0;
     fast_rng rng;
@@ -64,9 +67,10 @@ static fast_err probe_coder(fast_coder *coder, bool pairs, int64_t n, float *x, 
     return FAST_OK;
 }
 
-/* Encode a part of a vector as nobody's first one. */
+/* Encode part of a vector with a coder that no member uses. */
 static fast_err probe_chain(const fast_coded_options *o, bool pairs, probe *p)
 {
+    FAST_ASSERT(o->layout->count > 0);
     const int64_t n = o->layout->count < PROBE_MAX ? o->layout->count : PROBE_MAX;
     fast_coder_options options = fast__coded_coder(o, 0, n);
     fast_coder *coder = NULL;
@@ -87,9 +91,10 @@ static fast_err probe_chain(const fast_coded_options *o, bool pairs, probe *p)
     return err;
 }
 
-/* Bytes of streams that double, and turn dense. */
+/* Return the bytes of streams that double, and become dense. */
 static double cost_sparse(double members, double n, double entries)
 {
+    FAST_ASSERT(members >= 1 && entries >= 0 && entries <= 1);
     double cost = 0;
     double left = 1 - entries; /* of elements that no entry is for */
 
@@ -100,6 +105,7 @@ static double cost_sparse(double members, double n, double entries)
 
 fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_coded_way *out)
 {
+    FAST_ASSERT(blocks > 0 && out);
     const fast_codec *codec = fast__chain_codec(o->up);
     const bool pairs = codec && codec->pairs && blocks == 1;
     const double members = (double)o->size, n = (double)o->layout->count;
@@ -132,6 +138,7 @@ fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_co
 
 fast_err fast__coded_check_coder(const fast_coded_options *o)
 {
+    FAST_ASSERT(o->up);
     const fast_segment whole = { .name = "x", .count = 1, .shape = { 1 }, .rank = 1 };
     const fast_layout layout = { &whole, 1, 1 };
     fast_coder_options options = fast__coded_coder(o, 0, 1);
@@ -145,6 +152,7 @@ fast_err fast__coded_check_coder(const fast_coded_options *o)
 
 fast_err fast__coded_check(const fast_coded_options *o)
 {
+    FAST_ASSERT(o->up && o->down);
     const fast_codec *codec = fast__chain_codec(o->up);
     const char *text = fast__chain_text(o->up);
 

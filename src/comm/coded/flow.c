@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows: vectors that a strategy sends in messages of its own, to one or to many.
+ * Flows: vectors that a strategy sends encoded in messages of its own, to one actor or to many.
  *
  * Changes, which receivers add up. Only the sender's half has a state, so that a receiver decodes
  * what comes from anyone by one flow:
@@ -43,6 +43,7 @@ struct fast_flow {
 
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw)
 {
+    FAST_ASSERT(chain);
     const unsigned traits = fast__chain_traits(chain);
 
     if (raw && !(traits & (FAST_CODEC_RAW | FAST_CODEC_LOSSLESS)))
@@ -59,9 +60,10 @@ fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw)
     return values ? fast__shadow_check(chain, "codec") : FAST_OK;
 }
 
-/* What encodes and decodes: a coder, or the shadows that all values share. */
+/* Make the flow's coder, or the shadows that all flows of values share. */
 static fast_err open_codec(fast_flows *flows, const fast_coder_options *coder, fast_flow *flow)
 {
+    FAST_ASSERT(!flow->coder && !flow->shadows);
     fast_shadows **shadows = &flows->shadows[flow->options.down];
 
     if (!flow->options.values || (fast__chain_traits(coder->chain) & FAST_CODEC_LOSSLESS)) {
@@ -77,14 +79,17 @@ static fast_err open_codec(fast_flows *flows, const fast_coder_options *coder, f
     return fast__shadow_reserve(flow->shadows, &flow->shadow);
 }
 
+/* Free a flow, as much of it as was made. */
 static void flow_free(fast_flow *flow)
 {
+    FAST_ASSERT(flow);
     fast__coder_free(flow->coder);
     fast__shadow_fini(&flow->shadow);
     fast__free(flow->values);
     fast__free(flow);
 }
 
+/* Make the flow of these options. */
 static fast_err flow_new(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out)
 {
@@ -119,8 +124,10 @@ static fast_err flow_new(fast_flows *flows, const fast_coded_options *o,
     return err;
 }
 
+/* Return true if two requests are for the same flow. */
 static bool is_same(const fast_flow_options *a, const fast_flow_options *b)
 {
+    FAST_ASSERT(a && b);
     return a->number == b->number && a->values == b->values && a->raw == b->raw &&
            a->down == b->down && a->decodes == b->decodes && a->offset == b->offset &&
            a->count == b->count;
@@ -129,11 +136,12 @@ static bool is_same(const fast_flow_options *a, const fast_flow_options *b)
 fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out)
 {
+    FAST_ASSERT(flows && out);
     fast_flow **at = &flows->list;
 
     while (*at && !is_same(&(*at)->options, options))
         at = &(*at)->next;
-    if (!*at) /* at the end: that they are made in the same order matters to shadows' chance */
+    if (!*at) /* at the end: the order of creation decides the shadows' random numbers */
         FAST_TRY(flow_new(flows, o, options, at));
     *out = *at;
     return FAST_OK;
@@ -159,15 +167,16 @@ enum {
     WORD_WAY, /* bits: values, raw, down, decodes */
     WORD_OFFSET,
     WORD_COUNT,
-    WORD_SENT,  /* encodings; of differences: messages */
-    WORD_WHOLE, /* differences: something was sent */
-    WORD_KEPT,  /* differences: the bits of the part that was */
+    WORD_SENT,     /* encodings; of differences: messages */
+    WORD_WHOLE,    /* differences: something was sent */
+    WORD_FRACTION, /* differences: bits of the fraction that was sent */
     WORDS
 };
 
-/* What lasts of a flow; NULL: nothing. */
+/* Return the floats that a checkpoint saves of a flow; NULL: none. */
 static float *floats_of(const fast_flow *flow, int64_t *count_out)
 {
+    FAST_ASSERT(flow->coder || flow->shadows);
     if (!flow->shadows)
         return fast__coder_state(flow->coder, count_out);
     *count_out = fast__shadows_floats(flow->shadows);
@@ -176,6 +185,7 @@ static float *floats_of(const fast_flow *flow, int64_t *count_out)
 
 void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
 {
+    FAST_ASSERT(pack);
     for (const fast_flow *f = flows->list; f; f = f->next) {
         const fast_flow_options *o = &f->options;
         const int64_t sent =
@@ -192,16 +202,17 @@ void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
 
         if (!at)
             continue;
-        memcpy(&words[WORD_KEPT], &f->shadow.kept, sizeof f->shadow.kept);
+        memcpy(&words[WORD_FRACTION], &f->shadow.kept, sizeof f->shadow.kept);
         memcpy(at, words, sizeof words);
         if (count > 0)
             memcpy(at + sizeof words, floats, size);
     }
 }
 
-/* Options of a record that a flow can have. */
+/* Read the options of a flow from a record; false if no flow can have them. */
 static bool read_options(const int64_t *words, const fast_layout *layout, fast_flow_options *out)
 {
+    FAST_ASSERT(layout->count > 0);
     const int64_t way = words[WORD_WAY], count = words[WORD_COUNT], offset = words[WORD_OFFSET];
 
     *out = (fast_flow_options){ .number = words[WORD_NUMBER],
@@ -219,6 +230,7 @@ static bool read_options(const int64_t *words, const fast_layout *layout, fast_f
 fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
                             const fast_record *record)
 {
+    FAST_ASSERT(record);
     int64_t words[WORDS] = { 0 }, count = 0;
     fast_flow_options options;
     fast_flow *flow = NULL;
@@ -226,17 +238,17 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
     if (record->size >= sizeof words)
         memcpy(words, record->data, sizeof words);
     if (record->size < sizeof words || !read_options(words, o->layout, &options))
-        return fast__fail(FAST_EFORMAT, "%zu bytes are not what a flow keeps", record->size);
+        return fast__fail(FAST_EFORMAT, "%zu bytes are not the state of a flow", record->size);
     const size_t size = record->size - sizeof words;
     FAST_TRY(fast__flows_get(flows, o, &options, &flow));
     float *floats = floats_of(flow, &count);
     if (size != (size_t)count * sizeof *floats)
-        return fast__fail(FAST_EFORMAT, "flow %lld keeps %lld floats, not %zu bytes",
+        return fast__fail(FAST_EFORMAT, "flow %lld has %lld floats, not %zu bytes",
                           (long long)options.number, (long long)count, size);
     if (flow->shadows) {
         flow->shadow.number = (uint32_t)words[WORD_SENT];
         flow->shadow.whole = words[WORD_WHOLE] != 0;
-        memcpy(&flow->shadow.kept, &words[WORD_KEPT], sizeof flow->shadow.kept);
+        memcpy(&flow->shadow.kept, &words[WORD_FRACTION], sizeof flow->shadow.kept);
     } else {
         fast__coder_restart(flow->coder, words[WORD_SENT] & INT64_MAX);
     }
@@ -247,21 +259,25 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
 
 size_t fast_flow_bound(const fast_flow *flow)
 {
+    FAST_ASSERT(flow);
     return flow->shadows ? fast__shadows_bound(flow->shadows) : fast__coder_bound(flow->coder);
 }
 
 const float *fast_flow_held(const fast_flow *flow)
 {
+    FAST_ASSERT(flow);
     return flow->shadow.values;
 }
 
 const float *fast__flow_owed(const fast_flow *flow)
 {
+    FAST_ASSERT(flow);
     return flow->coder ? fast__coder_residual(flow->coder) : NULL;
 }
 
 double fast_flow_kept(const fast_flow *flow)
 {
+    FAST_ASSERT(flow);
     return flow->shadows ? flow->shadow.kept : 1;
 }
 
@@ -287,9 +303,10 @@ fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, dou
     return fast__charge_encode(actor, flow->chain, begin, work, *size_out, flow->figures);
 }
 
-/* Decoded, `size` bytes, since then. */
+/* Count and charge a decoding of `size` bytes that started at `begin`. */
 static fast_err count_decoding(const fast_flow *flow, fast_actor *actor, int64_t begin, size_t size)
 {
+    FAST_ASSERT(flow->figures);
     fast__count(&flow->figures->bytes_dec, flow->count * (int64_t)sizeof(float));
     return fast__charge_decode(actor, flow->chain, begin, flow->count, size, flow->figures);
 }

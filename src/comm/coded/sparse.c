@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allreduce of sparse vectors: streams of sorted indices and their values are merged pairwise by
- * recursive doubling, and a sum turns dense where that is shorter:
+ * recursive doubling, and a sum becomes dense where that is shorter:
  *
  *     8 bytes an entry > 4 bytes an element of all:   count > size / 2
  *
@@ -24,34 +24,37 @@
 #include <string.h>
 
 /* A partial sum in a buffer that is frozen once it is sent: dense, or a stream. */
-typedef struct stream {
+typedef struct sparse_stream {
     fast_buffer *buffer;   /* held */
     bool dense;            /* values of all elements, without indices */
     int64_t count;         /* of entries, or of elements */
     const uint32_t *index; /* in the buffer; NULL where it is dense */
     const float *value;    /* in the buffer */
-} stream;
+} sparse_stream;
 
 /* One call under way. */
-typedef struct sparse {
+typedef struct sparse_call {
     fast_collective collective; /* for its tag only */
     fast_group *group;          /* lent */
     int64_t size;               /* of the dense vector */
     int64_t deadline;           /* as a time */
-    stream sum;                 /* so far */
-} sparse;
+    sparse_stream sum;          /* partial sum */
+} sparse_call;
 
+/* Return the bytes of a stream, or of a dense vector. */
 static size_t stream_bytes(bool dense, int64_t count)
 {
+    FAST_ASSERT(count >= 0);
     return (size_t)count * (dense ? sizeof(float) : sizeof(uint32_t) + sizeof(float));
 }
 
 /* A stream over the bytes of a buffer. */
-static stream stream_of(fast_buffer *buffer, const void *data, bool dense, int64_t count)
+static sparse_stream stream_of(fast_buffer *buffer, const void *data, bool dense, int64_t count)
 {
+    FAST_ASSERT(count == 0 || data);
     const unsigned char *bytes = data;
     const size_t indices = dense ? 0 : (size_t)count * sizeof(uint32_t);
-    return (stream){
+    return (sparse_stream){
         .buffer = buffer,
         .dense = dense,
         .count = count,
@@ -60,14 +63,18 @@ static stream stream_of(fast_buffer *buffer, const void *data, bool dense, int64
     };
 }
 
-static void replace(stream *sum, stream by)
+/* Put another partial sum in the place of one. */
+static void replace(sparse_stream *sum, sparse_stream by)
 {
+    FAST_ASSERT(sum->buffer != by.buffer || !by.buffer);
     fast_buffer_free(sum->buffer);
     *sum = by;
 }
 
+/* Refuse vectors that are not sparse vectors. */
 static fast_err check(const fast_sparse *x)
 {
+    FAST_ASSERT(x);
     if (x->size < 0 || x->size > UINT32_MAX || x->count < 0 || x->count > x->size)
         return fast__fail(FAST_EINVAL,
                           "a sparse vector of %" PRId64 " entries and size %" PRId64
@@ -94,9 +101,10 @@ static fast_err check(const fast_sparse *x)
     return FAST_OK;
 }
 
-/* The indices that a has, b has, or both. */
-static int64_t count_union(const stream *a, const stream *b)
+/* Return the number of indices that a or b has. */
+static int64_t count_union(const sparse_stream *a, const sparse_stream *b)
 {
+    FAST_ASSERT(!a->dense && !b->dense);
     int64_t i = 0, j = 0, count = 0;
     for (; i < a->count && j < b->count; count++) {
         const uint32_t u = a->index[i], v = b->index[j];
@@ -106,8 +114,10 @@ static int64_t count_union(const stream *a, const stream *b)
     return count + (a->count - i) + (b->count - j);
 }
 
-static void merge(const stream *a, const stream *b, uint32_t *index, float *value)
+/* Write the sum of two streams. */
+static void merge(const sparse_stream *a, const sparse_stream *b, uint32_t *index, float *value)
 {
+    FAST_ASSERT(!a->dense && !b->dense);
     int64_t i = 0, j = 0, k = 0;
     for (; i < a->count || j < b->count; k++) {
         const bool from_a = i < a->count && (j == b->count || a->index[i] <= b->index[j]);
@@ -119,9 +129,10 @@ static void merge(const stream *a, const stream *b, uint32_t *index, float *valu
     }
 }
 
-/* y = x + the entries of `add`, where what it lacks is +0. */
-static void add_entries(int64_t size, const float *x, const stream *add, float *y)
+/* y = x + the entries of `add`; elements without an entry are +0. */
+static void add_entries(int64_t size, const float *x, const sparse_stream *add, float *y)
 {
+    FAST_ASSERT(!add->dense && size >= add->count);
     int64_t at = 0;
     for (int64_t k = 0; k <= add->count; k++) {
         const int64_t end = k < add->count ? (int64_t)add->index[k] : size;
@@ -135,8 +146,9 @@ static void add_entries(int64_t size, const float *x, const stream *add, float *
 }
 
 /* y = a + b, everywhere. */
-static void add_dense(int64_t size, const stream *a, const stream *b, float *y)
+static void add_dense(int64_t size, const sparse_stream *a, const sparse_stream *b, float *y)
 {
+    FAST_ASSERT(size >= 0 && y);
     if (a->dense && b->dense) {
         memcpy(y, a->value, (size_t)size * sizeof *y);
         fast__vector_add(size, b->value, y);
@@ -155,10 +167,11 @@ static void add_dense(int64_t size, const stream *a, const stream *b, float *y)
     }
 }
 
-/* The sum becomes itself and what came, in the shorter of the two forms. */
-static fast_err add(sparse *s, const stream *came)
+/* Add a stream that arrived to the partial sum, in the shorter of the two forms. */
+static fast_err add(sparse_call *s, const sparse_stream *came)
 {
-    const stream *sum = &s->sum;
+    FAST_ASSERT(came->dense || came->count <= s->size);
+    const sparse_stream *sum = &s->sum;
     int64_t count = s->size;
     bool dense = sum->dense || came->dense;
     if (!dense) {
@@ -179,14 +192,15 @@ static fast_err add(sparse *s, const stream *came)
     return fast_charge(s->group->actor, (double)count, 3.0 * (double)stream_bytes(dense, count));
 }
 
-static fast_err send(sparse *s, int64_t rank)
+/* Send the partial sum to a rank. */
+static fast_err send(sparse_call *s, int64_t rank)
 {
+    FAST_ASSERT(rank != s->group->rank);
     fast_actor *actor = s->group->actor;
-    const stream *sum = &s->sum;
+    const sparse_stream *sum = &s->sum;
     const size_t size = stream_bytes(sum->dense, sum->count);
     fast_msg *msg = NULL;
-    FAST_TRY(fast_msg_new(actor, s->collective.tag, &msg));
-    msg->generation = s->group->generation;
+    FAST_TRY(fast__collective_message(&s->collective, &msg));
     msg->words[0] = (int64_t)size;
     msg->words[1] = sum->count;
     msg->words[2] = s->size;
@@ -199,9 +213,10 @@ static fast_err send(sparse *s, int64_t rank)
     return fast_send(actor, fast_group_member(s->group, rank), &msg);
 }
 
-/* What came is what this member expects; else somebody calls something else. */
-static fast_err check_message(const sparse *s, const fast_msg *msg)
+/* Refuse a message of another call, or of another size. */
+static fast_err check_message(const sparse_call *s, const fast_msg *msg)
 {
+    FAST_ASSERT(msg);
     const int64_t count = msg->words[1];
     const bool dense = msg->words[3] == 1;
     const bool sane = count >= 0 && count <= s->size && (!dense || count == s->size);
@@ -216,25 +231,12 @@ static fast_err check_message(const sparse *s, const fast_msg *msg)
 }
 
 /* Wait for the message of a rank. */
-static fast_err receive(sparse *s, int64_t rank, fast_msg **out)
+static fast_err receive(sparse_call *s, int64_t rank, fast_msg **out)
 {
-    fast_actor *actor = s->group->actor;
-    const fast_wait wait = {
-        .whom = fast_group_member(s->group, rank),
-        .tag = s->collective.tag,
-        .since = fast_now(actor),
-        .deadline = s->deadline,
-        .doing = "sparse allreduce",
-    };
-    fast_err err = FAST_OK;
-    fast_msg *msg = fast__take(actor, wait.whom, wait.tag);
-    while (!msg && !err) {
-        err = fast__wait_once(actor, &wait);
-        msg = fast__take(actor, wait.whom, wait.tag);
-    }
-    if (!msg)
-        return err;
-    err = check_message(s, msg);
+    FAST_ASSERT(rank != s->group->rank);
+    fast_msg *msg = NULL;
+    FAST_TRY(fast__collective_receive(&s->collective, rank, s->deadline, &msg));
+    const fast_err err = check_message(s, msg);
     if (err) {
         fast_msg_free(msg);
         return err;
@@ -243,29 +245,33 @@ static fast_err receive(sparse *s, int64_t rank, fast_msg **out)
     return FAST_OK;
 }
 
-/* The stream of a message, which keeps its buffer. */
-static stream stream_in(const fast_msg *msg)
+/* Return the stream of a message, whose buffer stays the message's. */
+static sparse_stream stream_in(const fast_msg *msg)
 {
+    FAST_ASSERT(msg->words[1] >= 0);
     const void *data = msg->part_count > 0 ? fast_msg_data(msg, 0) : NULL;
     return stream_of(NULL, data, msg->words[3] == 1, msg->words[1]);
 }
 
-static fast_err receive_add(sparse *s, int64_t rank)
+/* Add the partial sum of a rank. */
+static fast_err receive_add(sparse_call *s, int64_t rank)
 {
+    FAST_ASSERT(s->sum.buffer);
     fast_msg *msg = NULL;
     FAST_TRY(receive(s, rank, &msg));
-    const stream came = stream_in(msg);
+    const sparse_stream came = stream_in(msg);
     const fast_err err = add(s, &came);
     fast_msg_free(msg);
     return err;
 }
 
-/* The sum is what a rank has. */
-static fast_err receive_all(sparse *s, int64_t rank)
+/* Replace the partial sum by that of a rank. */
+static fast_err receive_all(sparse_call *s, int64_t rank)
 {
+    FAST_ASSERT(s->sum.buffer);
     fast_msg *msg = NULL;
     FAST_TRY(receive(s, rank, &msg));
-    stream came = stream_in(msg);
+    sparse_stream came = stream_in(msg);
     if (msg->part_count > 0)
         came.buffer = fast_msg_take(msg, 0);
     fast_msg_free(msg);
@@ -274,8 +280,9 @@ static fast_err receive_all(sparse *s, int64_t rank)
 }
 
 /* Fold, double, unfold. */
-static fast_err exchange(sparse *s)
+static fast_err exchange(sparse_call *s)
 {
+    FAST_ASSERT(s->group->size >= 1);
     const int64_t n = s->group->size, rank = s->group->rank;
     int64_t power = 1;
     while (power * 2 <= n)
@@ -298,9 +305,10 @@ static fast_err exchange(sparse *s)
     return folded ? send(s, rank + 1) : FAST_OK;
 }
 
-/* The member's own vector, as it travels. */
-static fast_err start(sparse *s, const fast_sparse *x)
+/* Make the partial sum of the member's own vector. */
+static fast_err start(sparse_call *s, const fast_sparse *x)
 {
+    FAST_ASSERT(!s->sum.buffer);
     const bool dense = x->count > x->size / 2;
     const int64_t count = dense ? x->size : x->count;
     fast_buffer *buffer = NULL;
@@ -325,7 +333,7 @@ fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x, float *y
     FAST_ASSERT(group != NULL && x != NULL);
     FAST_TRY(check(x));
     FAST_ASSERT(y != NULL || x->size == 0);
-    sparse s = {
+    sparse_call s = {
         .collective = { .group = group, .doing = "sparse allreduce", .element = sizeof *y },
         .group = group,
         .size = x->size,

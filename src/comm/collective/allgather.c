@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allgather by Bruck's algorithm: in round k everyone sends all that it has, the ranges of 2^k
+ * Allgather by Bruck's algorithm: in round k each rank sends all that it has, the ranges of 2^k
  * ranks from its own on around the end, to the rank 2^k below, and doubles what it has. Any number
  * of members takes ceil(log2 P) rounds and m (P - 1) / P bytes each:
  *
@@ -15,6 +15,7 @@
 static int ranges(const fast_ask *ask, fast_move_kind kind, int64_t peer, int64_t rank, int64_t n,
                   fast_move *moves)
 {
+    FAST_ASSERT(n >= 0 && rank < ask->size);
     int moved = 0;
     while (n > 0) {
         const int64_t last = rank + n <= ask->size ? rank + n - 1 : ask->size - 1;
@@ -30,6 +31,7 @@ static int ranges(const fast_ask *ask, fast_move_kind kind, int64_t peer, int64_
 
 int fast__rounds_allgather(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
     const int64_t n = ask->size;
     if (round >= fast__log2_ceil(n))
         return FAST_ROUNDS_END;

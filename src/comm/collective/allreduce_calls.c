@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce: which algorithm a group uses, and the public calls, blocking and not. A group keeps
- * for each algorithm its parsed options and what the algorithm prepared, from its first use on, so
- * that `auto` may change from one to another from call to call at no cost.
+ * Allreduce: which algorithm a group uses, and the public calls, blocking and not. A group has
+ * for each algorithm its parsed options and the state that the algorithm prepared, from its first
+ * use on, so that `auto` may change from one to another from call to call at no cost.
  */
 #include "comm/allreduces.h"
 
@@ -11,12 +11,15 @@
 
 #include <string.h>
 
+/* The name of algorithm i, for lookups. */
 static const char *name_at(const void *ctx, int64_t i)
 {
+    FAST_ASSERT(fast__allreduces[i]);
     (void)ctx;
     return fast__allreduces[i]->name;
 }
 
+/* Return the number of algorithms. */
 static int64_t algorithm_count(void)
 {
     int64_t count = 0;
@@ -26,9 +29,10 @@ static int64_t algorithm_count(void)
     return count;
 }
 
-/* Requests under way look at their algorithm's options and state. */
+/* Return true if a request under way uses the algorithm's options and state. */
 static bool is_busy(const fast_group *group, const fast_algorithm *algorithm)
 {
+    FAST_ASSERT(algorithm);
     for (const fast_request *request = group->requests; request; request = request->next)
         if (!request->task.done && request->collective.algorithm == algorithm)
             return true;
@@ -38,6 +42,7 @@ static bool is_busy(const fast_group *group, const fast_algorithm *algorithm)
 /* Open slot i with these options. */
 static fast_err open_slot(fast_group *group, int i, const char *options)
 {
+    FAST_ASSERT(i >= 0 && i < algorithm_count());
     const fast_algorithm *algorithm = fast__allreduces[i];
     fast_group_slot *slot = &group->slots[i];
     fast_group_slot fresh = { .open = true };
@@ -85,9 +90,10 @@ fast_err fast_group_algorithm(fast_group *group, const char *spec)
     return FAST_OK;
 }
 
-/* The algorithm for this call. */
+/* Choose the algorithm for this call. */
 static fast_err pick(fast_group *group, int64_t count, bool blocking, int64_t *deadline, int *out)
 {
+    FAST_ASSERT(out && deadline);
     FAST_TRY(fast__group_check_count("allreduce", count));
     FAST_TRY(fast__group_check(group));
     *out = group->algorithm;
@@ -96,8 +102,10 @@ static fast_err pick(fast_group *group, int64_t count, bool blocking, int64_t *d
     return FAST_OK;
 }
 
+/* The collective of one call. */
 static fast_collective collective_of(fast_group *group, int i, float *x, int64_t count)
 {
+    FAST_ASSERT(count >= 0);
     const fast_group_slot *slot = &group->slots[i];
     const fast_algorithm *algorithm = fast__allreduces[i];
     FAST_ASSERT(slot->open);

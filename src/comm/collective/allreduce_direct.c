@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce in shared memory, for actors that are near. Nothing is sent: each member publishes
- * where its vector is on a board that all share, waits until everyone has, sums one slice of all
- * vectors in the canonical order (sum.c) and writes it to all of them, says so, and waits until
- * everyone has. The members' operations are numbered, and a member's row says how far it is:
+ * Allreduce in shared memory, for actors of one process. Nothing is sent: each member publishes
+ * the address of its vector on a board that all share, waits until all members have, sums one slice
+ * of all vectors in the canonical order (sum.c) and writes it to all of them, publishes that, and
+ * waits until all members have. The members' operations are numbered; a member's row has two
+ * counters, which the member writes and all read:
  *
- *     posted   operations whose vector it has lent       written by the member, read by all
- *     done     operations whose slice it has written     likewise
+ *     posted   operations whose vector it has lent
+ *     done     operations whose slice it has written
  *
- *     post k:   everyone's done >= k + 1 - SLOTS          a slot of the board is used again
- *     sum k:    everyone's posted >= k + 1                all vectors are lent
- *     end k:    everyone's done >= k + 1                  all slices are written
+ *     post k:   all members' done >= k + 1 - SLOTS          a slot of the board is used again
+ *     sum k:    all members' posted >= k + 1                all vectors are lent
+ *     end k:    all members' done >= k + 1                  all slices are written
  *
  * So there are two waits and no barrier behind them. Small vectors are copied to the board instead
- * and everyone sums all of them: one wait. Each row has cache lines of its own.
+ * and each member sums all of them: one wait. Each row has cache lines of its own.
  *
- * Waiting is looking for a while, where fast_world.spins says that it pays, then blocking in the
- * transport; who publishes wakes those who wait for it. Where actors outnumber cores nobody looks:
- * arrivals are counted and the last one wakes all, and more vectors count as small, since a wait is
- * dear. A member that gives up marks the board as broken and waits until no one is `touching`:
- * afterwards nobody enters, so that its vector is its own again.
+ * A member waits by spinning for a while, where fast_world.spins says that it pays, then blocks in
+ * the transport; a member that publishes wakes those that wait for it. Where actors outnumber
+ * cores no member spins: arrivals are counted and the last one wakes all, and more vectors count as
+ * small, since a wait is expensive. A member that gives up marks the board as broken and waits until no
+ * member is `touching`: afterwards none enters, so that its vector is its own again.
  *
  * Instead of writing the sum to all vectors, a member may use its slice of it, piece by piece as it
- * is made (fast__direct_use): near replicas that share their weights are updated in this way, each
+ * is made (fast__direct_use): replicas that share their weights are updated in this way, each
  * element once in all, with sums that never leave the first-level cache.
  *
  * Cost for n members of S bytes each: no messages; 2 S read and written by each member, which is
@@ -37,17 +38,19 @@
 #include <string.h>
 
 enum {
-    SLOTS = 4,   /* operations of a member under way at once */
-    SMALL = 64,  /* floats of a small vector: above it, two waits are cheaper than the copies */
-    DEAR = 8192, /* floats of all members' small vectors together, where waits are dear */
-    LINES = 128, /* bytes that are fetched together: two lines */
-    GRAIN = 32,  /* floats by which slices begin: whole lines of an aligned vector */
-    ANYONE = -1, /* awaits: to be woken by everyone */
-    LAST = -2,   /* awaits: to be woken by the last to arrive */
-    GLANCE = 50, /* looks between two at the clock */
-    PROBE = 16,  /* one look in so many is long again */
-    PATIENCE_NS = 1000000, /* of looks that succeed: members that compute the same differ by less */
-    PROBE_NS = 200000      /* of that one in PROBE: some wake-ups take 60 microseconds */
+    SLOTS = 4,      /* operations of a member under way at once */
+    SMALL = 64,     /* floats of a small vector: above it, two waits are cheaper than the copies */
+    CROWDED = 8192, /* floats of all members' small vectors together, where waits are
+                    expensive */
+    LINES = 128,    /* bytes that are fetched together: two cache lines */
+    GRAIN = 32,     /* slices start at multiples of this: whole lines of an aligned vector */
+    ANYONE = -1,    /* awaits: to be woken by any member */
+    LAST = -2,      /* awaits: to be woken by the last to arrive */
+    POLLS = 50,     /* polls of a counter between two reads of the clock */
+    PROBE = 16,     /* one spin in this many is long again */
+    SPIN_NS = 1000000, /* of spins after one that succeeded: members that do the same work
+                              differ by less */
+    PROBE_NS = 200000  /* of the long spin: some wake-ups take 60 microseconds */
 };
 
 /* A vector that is lent. */
@@ -56,43 +59,42 @@ typedef struct direct_slot {
     int64_t count; /* of floats */
 } direct_slot;
 
-/* What a member tells the others. Written by it alone. */
+/* A member's row, which all read and only the member writes. */
 typedef struct direct_row {
     _Alignas(LINES) atomic_ullong posted; /* see above */
     atomic_ullong done;                   /* see above */
     direct_slot slots[SLOTS];             /* of operation k: slots[k % SLOTS] */
-    _Alignas(LINES) atomic_bool touching; /* it may read and write the others' vectors */
+    _Alignas(LINES) atomic_bool touching; /* it may read and write other members' vectors */
     atomic_llong awaits;                  /* 1 + a rank that it blocks on, ANYONE, LAST; 0: none */
-    uint64_t next;                        /* number of its next operation; its own, like below */
+    uint64_t next;      /* number of its next operation; private, like the next two */
     uint64_t finished;  /* operations that it has summed: `done`, if not told yet */
     int64_t task_count; /* operations that are advanced as tasks */
 } direct_row;
 
-/* Shared by the members of groups with the same key, one after the other or in turn; zeroed at
- * first. */
+/* Shared by the members of groups with the same key, one group after the other; zeroed at first. */
 typedef struct direct_board {
     _Alignas(LINES) atomic_llong sleepers; /* rows that await someone */
     atomic_llong broken;                   /* 1 + the rank that gave up first; 0: none */
-    /* Where waits are dear: members that posted, and summed, what is in each slot, ever. */
+    /* Where waits are expensive: posts, and sums, of each slot so far. */
     _Alignas(LINES) atomic_ullong posted[SLOTS];
     atomic_ullong done[SLOTS];
     direct_row rows[]; /* by rank; behind them, SLOTS small vectors of each */
 } direct_board;
 
-/* A member's side of it: the state of its group. */
-typedef struct direct {
+/* A member's private side: the state of its group. */
+typedef struct direct_member {
     fast_group *group;   /* lent */
     direct_board *board; /* shared */
     direct_row *own;     /* the member's row */
     int64_t small;       /* floats of a small vector; the same at all members */
-    bool dear;           /* actors outnumber cores; likewise */
-    int64_t patience;    /* ns of the next look; 0: nobody looks */
-    uint64_t look_count; /* of looks */
-    float *copies;       /* of the member's small vectors, on the board: SLOTS of them */
-    uint64_t done_min;   /* everyone's done was at least this */
+    bool crowded;        /* actors outnumber cores; the same at all members */
+    int64_t spin_ns;     /* ns of the next spin; 0: no member spins */
+    uint64_t spin_count; /* number of spins */
+    float *copies;       /* SLOTS small vectors of the member, on the board */
+    uint64_t done_min;   /* all members' done was at least this */
     int64_t stuck;       /* the rank that its first operation waits for */
     float **vectors;     /* of all members, in one operation */
-} direct;
+} direct_member;
 
 typedef enum direct_phase { BEGIN, POST, SUM, END, LEFT } direct_phase;
 
@@ -110,6 +112,7 @@ typedef struct direct_op {
     void *ctx;                    /* its first argument */
 } direct_op;
 
+/* Let the core's other thread run. */
 static void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -117,39 +120,44 @@ static void relax(void)
 #endif
 }
 
-/* Is the vector copied, and everyone sums all of it? What is used is used once. */
-static bool is_small(const direct *d, const direct_op *op)
+/* Return true if the vector is copied, and all members sum all of it. */
+static bool is_small(const direct_member *d, const direct_op *op)
 {
+    FAST_ASSERT(op->count >= 0);
     return op->count <= d->small && !op->use;
 }
 
-/* Wake those who wait for this member, or everyone who waits at all. */
-static void wake(const direct *d, bool everyone)
+/* Wake the members that wait for this one, or all that wait. */
+static void wake(const direct_member *d, bool all)
 {
+    FAST_ASSERT(d->board);
     if (atomic_load(&d->board->sleepers) == 0)
         return;
     fast_actor *actor = d->group->actor;
     for (int64_t i = 0; i < d->group->size; i++) {
         const long long awaits = atomic_load(&d->board->rows[i].awaits);
         const bool wanted = awaits == ANYONE || awaits == d->group->rank + 1;
-        if (i != d->group->rank && awaits != 0 && (wanted || everyone))
+        if (i != d->group->rank && awaits != 0 && (wanted || all))
             actor->world->transport->wake(actor, fast_group_member(d->group, i));
     }
 }
 
-/* Wake those who wait for what this member has just published, which is counted here if at all. */
-static void tell(const direct *d, atomic_ullong *count)
+/* Wake the members that wait for this member's new counter; where waits are expensive, count it. */
+static void tell(const direct_member *d, atomic_ullong *count)
 {
+    FAST_ASSERT(count);
     bool last = false;
-    if (d->dear)
+    if (d->crowded)
         last = (atomic_fetch_add(count, 1) + 1) % (uint64_t)d->group->size == 0;
     wake(d, last);
 }
 
-/* True once every member's counter has reached the target; or else op says whose has not. Ranks are
- * looked at from the last one: where they come in their order, the first wait is the only one. */
-static bool all_reached(direct *d, direct_op *op, bool done, uint64_t target)
+/* Return true once every member's counter has reached the target; else set op->awaited to one that
+ * has not. Ranks are checked from the last one: where they arrive in order, the first wait is the
+ * only one. */
+static bool all_reached(direct_member *d, direct_op *op, bool done, uint64_t target)
 {
+    FAST_ASSERT(op->scan < d->group->size);
     for (; op->scan >= 0; op->scan--) {
         const direct_row *row = &d->board->rows[op->scan];
         const atomic_ullong *counter = done ? &row->done : &row->posted;
@@ -164,9 +172,10 @@ static bool all_reached(direct *d, direct_op *op, bool done, uint64_t target)
     return true;
 }
 
-/* Lend the vector. False if its slot is still in use, or an earlier one waits to be lent. */
-static bool post(direct *d, direct_op *op)
+/* Lend the vector. False if its slot is still in use, or an earlier operation must post first. */
+static bool post(direct_member *d, direct_op *op)
 {
+    FAST_ASSERT(op->phase == POST);
     direct_row *own = d->own;
     if (atomic_load(&own->posted) != op->number)
         return false;
@@ -186,17 +195,18 @@ static bool post(direct *d, direct_op *op)
         memcpy(copy, op->x, (size_t)op->count * sizeof *op->x);
         own->slots[at].x = copy;
     }
-    /* Those who find the new `posted` find this too: no line is written twice for it. */
+    /* A member that reads the new `posted` reads this too: no line is written twice for it. */
     atomic_store_explicit(&own->done, d->own->finished, memory_order_release);
     atomic_store(&own->posted, op->number + 1);
     tell(d, &d->board->posted[at]);
     return true;
 }
 
-/* Gather the vectors; *carried is false where only sizes travel. */
-static fast_err gather(const direct *d, const direct_op *op, bool *carried)
+/* Collect the vectors' addresses; *valued is false where only sizes travel. */
+static fast_err gather(const direct_member *d, const direct_op *op, bool *valued)
 {
-    *carried = true;
+    FAST_ASSERT(op->phase == SUM);
+    *valued = true;
     for (int64_t i = 0; i < d->group->size; i++) {
         const direct_slot *slot = &d->board->rows[i].slots[op->number % SLOTS];
         if (slot->count != op->count)
@@ -205,14 +215,15 @@ static fast_err gather(const direct *d, const direct_op *op, bool *carried)
                               " at rank %" PRId64 "; every member gives as many",
                               op->count, slot->count, i);
         d->vectors[i] = slot->x;
-        *carried &= slot->x != NULL;
+        *valued &= slot->x != NULL;
     }
     return FAST_OK;
 }
 
-/* Rank r's slice: as equal as whole grains allow. */
+/* Set rank r's slice: as equal as whole grains allow. */
 static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int64_t *count_out)
 {
+    FAST_ASSERT(n >= 1 && r >= 0 && r < n);
     int64_t grains = 0, first = 0;
     fast__range((count + GRAIN - 1) / GRAIN, n, r, &first, &grains);
     const int64_t end = (first + grains) * GRAIN;
@@ -220,9 +231,10 @@ static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int6
     *count_out = (end < count ? end : count) - *offset_out;
 }
 
-/* Sum a slice piece by piece, and use each while it is near. */
-static void use_slice(const direct *d, const direct_op *op, int64_t offset, int64_t count)
+/* Sum a slice piece by piece, and use each while it is in the cache. */
+static void use_slice(const direct_member *d, const direct_op *op, int64_t offset, int64_t count)
 {
+    FAST_ASSERT(op->use);
     float sum[FAST_USE_MAX];
 
     for (int64_t at = 0; at < count; at += FAST_USE_MAX) {
@@ -233,16 +245,17 @@ static void use_slice(const direct *d, const direct_op *op, int64_t offset, int6
     }
 }
 
-/* Sum this member's part. False if someone gave up before: then nothing is touched. */
-static fast_err sum(direct *d, direct_op *op, bool *summed)
+/* Sum this member's part. *summed is false if a member gave up before: then nothing is touched. */
+static fast_err sum(direct_member *d, direct_op *op, bool *summed)
 {
+    FAST_ASSERT(d->own->finished == op->number);
     const int64_t n = d->group->size;
-    bool carried = false;
-    FAST_TRY(gather(d, op, &carried));
+    bool valued = false;
+    FAST_TRY(gather(d, op, &valued));
     int64_t offset = 0, count = op->count;
     *summed = true;
     if (is_small(d, op)) {
-        if (carried)
+        if (valued)
             fast__sum((const float *const *)d->vectors, n, op->count, op->x);
     } else {
         slice(op->count, n, d->group->rank, &offset, &count);
@@ -250,7 +263,7 @@ static fast_err sum(direct *d, direct_op *op, bool *summed)
         *summed = atomic_load(&d->board->broken) == 0;
         if (*summed && op->use)
             use_slice(d, op, offset, count);
-        else if (*summed && carried)
+        else if (*summed && valued)
             fast__sum_all(d->vectors, n, offset, count);
         atomic_store_explicit(&d->own->touching, false, memory_order_release);
     }
@@ -260,10 +273,11 @@ static fast_err sum(direct *d, direct_op *op, bool *summed)
     return fast_charge(d->group->actor, work - (double)count, 2 * work * sizeof(float));
 }
 
-/* Do what can be done without waiting. If that is not all, op->awaited is the counter that has to
- * move, or NULL where an earlier operation of this member or someone who gave up is in the way. */
-static fast_err step(direct *d, direct_op *op, bool *ended)
+/* Do all phases that need not wait. If one does, op->awaited is the counter that has to change, or
+ * NULL where an earlier operation of this member, or a member that gave up, is in the way. */
+static fast_err step(direct_member *d, direct_op *op, bool *ended)
 {
+    FAST_ASSERT(ended);
     bool summed = false;
     op->awaited = NULL;
     switch (op->phase) {
@@ -301,44 +315,48 @@ static fast_err step(direct *d, direct_op *op, bool *ended)
     return FAST_OK;
 }
 
-/* Give up: from now on nobody touches this member's vector. */
-static void leave(direct *d, direct_op *op)
+/* Give up: afterwards no other member touches this member's vector. */
+static void leave(direct_member *d, direct_op *op)
 {
     if (op->phase == BEGIN || op->phase == LEFT)
         return;
     op->phase = LEFT;
-    long long nobody = 0;
-    atomic_compare_exchange_strong(&d->board->broken, &nobody, d->group->rank + 1);
+    long long none = 0;
+    atomic_compare_exchange_strong(&d->board->broken, &none, d->group->rank + 1);
     for (int64_t i = 0; i < d->group->size; i++)
         while (atomic_load(&d->board->rows[i].touching))
             relax();
     wake(d, true);
 }
 
-/* The actor that the operation hangs on: who is missing; or, if all are there, who gave up. */
-static int64_t whom(const direct *d, const direct_op *op)
+/* Return the actor that the operation waits for: one that has not arrived, or that gave up. */
+static int64_t whom(const direct_member *d, const direct_op *op)
 {
+    FAST_ASSERT(d->stuck >= 0 && d->stuck < d->group->size);
     const long long broken = atomic_load(&d->board->broken);
     const bool left = !op->awaited && broken > 0 && broken - 1 != d->group->rank;
     return fast_group_member(d->group, left ? broken - 1 : d->stuck);
 }
 
-static void await(direct *d, long long rank)
+/* Publish which rank this member blocks on: 1 + the rank, ANYONE, LAST, or 0 for none. */
+static void await(direct_member *d, long long rank)
 {
+    FAST_ASSERT(rank >= LAST);
     atomic_store(&d->own->awaits, rank);
     atomic_fetch_add(&d->board->sleepers, rank != 0 ? 1 : -1);
 }
 
-/* A wait as a task, so that the transport's wake-up is not lost on others that the actor has. */
+/* A wait as a task, so that a wake-up also serves the actor's other tasks. */
 typedef struct direct_watch {
     fast_task task;      /* first */
-    direct *d;           /* whose */
+    direct_member *d;    /* whose */
     const direct_op *op; /* what waits */
 } direct_watch;
 
-/* Done once the operation may go on. */
+/* The task of a wait: done once the operation can continue. */
 static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
 {
+    FAST_ASSERT(done);
     (void)actor;
     const direct_watch *watch = (const direct_watch *)task;
     const direct_op *op = watch->op;
@@ -351,9 +369,10 @@ static fast_err watch_advance(fast_actor *actor, fast_task *task, bool *done)
     return FAST_OK;
 }
 
-/* Block until the operation may go on or something else happens. */
-static fast_err block(direct *d, direct_op *op, int64_t deadline)
+/* Block until the operation can continue or something else happens. */
+static fast_err block(direct_member *d, direct_op *op, int64_t deadline)
 {
+    FAST_ASSERT(op->phase != LEFT);
     fast_actor *actor = d->group->actor;
     const bool alone = d->own->task_count == 0;
     if (op->since < 0)
@@ -370,7 +389,7 @@ static fast_err block(direct *d, direct_op *op, int64_t deadline)
         .op = op,
     };
     if (alone)
-        await(d, d->dear && op->phase != POST ? LAST : d->stuck + 1);
+        await(d, d->crowded && op->phase != POST ? LAST : d->stuck + 1);
     fast__post(actor, &watch.task);
     const fast_err err = fast__wait_once(actor, &what);
     fast__unpost(actor, &watch.task);
@@ -379,13 +398,14 @@ static fast_err block(direct *d, direct_op *op, int64_t deadline)
     return err;
 }
 
-/* Look until the counter has moved, which is true, or so much time has passed. */
-static bool look_for(const direct *d, const direct_op *op, int64_t time)
+/* Poll the counter for `time` ns; true if it reached its target. */
+static bool poll(const direct_member *d, const direct_op *op, int64_t time)
 {
+    FAST_ASSERT(op->awaited && time > 0);
     const int64_t end = fast_now(d->group->actor) + time;
 
     do {
-        for (int i = 0; i < GLANCE; i++) {
+        for (int i = 0; i < POLLS; i++) {
             if (atomic_load(op->awaited) >= op->target)
                 return true;
             relax();
@@ -394,30 +414,32 @@ static bool look_for(const direct *d, const direct_op *op, int64_t time)
     return false;
 }
 
-/* Look for a while: true once the counter has moved. With a core for each member nothing is lost by
- * it, and a member that sleeps costs the one who wakes it and itself more than most waits. Where
- * looking does not help, because two members run on one core or one is late, the next looks are
- * short, but for one in PROBE: two members that both fall asleep after short looks would otherwise
- * wake each other for ever, each too late for the other's look. */
-static bool look(direct *d, const direct_op *op)
+/* Spin for a while; true if the counter reached its target. With a core for each member this costs
+ * nothing, and a sleep and its wake-up cost two members more than most waits. Where a spin does not
+ * succeed, because two members run on one core or one is late, the next ones are short, except one
+ * in PROBE: two members that both fall asleep after short spins would otherwise wake each other for
+ * ever, each too late for the other's spin. */
+static bool spin(direct_member *d, const direct_op *op)
 {
-    if (d->patience == 0)
+    FAST_ASSERT(d->spin_ns >= 0);
+    if (d->spin_ns == 0)
         return false;
-    const bool probe = ++d->look_count % PROBE == 0 && d->patience < PROBE_NS;
-    const bool moved = look_for(d, op, probe ? PROBE_NS : d->patience);
-    d->patience = moved ? PATIENCE_NS : d->patience / 4 + PATIENCE_NS / 100;
+    const bool probe = ++d->spin_count % PROBE == 0 && d->spin_ns < PROBE_NS;
+    const bool moved = poll(d, op, probe ? PROBE_NS : d->spin_ns);
+    d->spin_ns = moved ? SPIN_NS : d->spin_ns / 4 + SPIN_NS / 100;
     return moved;
 }
 
-/* Look, then block, until the operation may go on. */
-static fast_err wait(direct *d, direct_op *op, int64_t deadline)
+/* Spin, then block, until the operation can continue. */
+static fast_err wait(direct_member *d, direct_op *op, int64_t deadline)
 {
-    return op->awaited && look(d, op) ? FAST_OK : block(d, op, deadline);
+    return op->awaited && spin(d, op) ? FAST_OK : block(d, op, deadline);
 }
 
-/* All of an operation. */
-static fast_err finish(direct *d, direct_op *op, int64_t deadline)
+/* Run an operation to its end, or give up. */
+static fast_err finish(direct_member *d, direct_op *op, int64_t deadline)
 {
+    FAST_ASSERT(op->phase == BEGIN);
     fast_group *group = d->group;
     bool ended = false, timed = false;
     if (d->own->task_count > 0)
@@ -429,7 +451,7 @@ static fast_err finish(direct *d, direct_op *op, int64_t deadline)
         timed = true;
         err = wait(d, op, deadline);
         if (d->own->task_count > 0)
-            fast__progress(group->actor); /* they come before this operation */
+            fast__progress(group->actor); /* operations of tasks come before this one */
         if (!err)
             err = step(d, op, &ended);
     }
@@ -446,9 +468,10 @@ static fast_err direct_run(fast_group *group, void *state, float *x, int64_t cou
     return group->size == 1 ? FAST_OK : finish(state, &op, deadline);
 }
 
-/* A collective keeps its operation: phase, and words: number, scan. */
+/* Restore the operation of a collective: phase, and words: number, scan. */
 static direct_op load(const fast_collective *collective)
 {
+    FAST_ASSERT(collective->ask.state);
     return (direct_op){
         .phase = (direct_phase)collective->phase,
         .number = collective->words[0],
@@ -458,15 +481,17 @@ static direct_op load(const fast_collective *collective)
     };
 }
 
+/* Save an operation in its collective. */
 static void store(fast_collective *collective, const direct_op *op)
 {
+    FAST_ASSERT(collective->ask.state);
     collective->phase = (int64_t)op->phase;
     collective->words[0] = op->number;
     collective->words[1] = (uint64_t)op->scan;
 }
 
-/* One more task, or one less. While there are any, everything that others do wakes this member. */
-static void count_task(direct *d, int64_t change)
+/* Count tasks up or down. While there are any, every change of another member wakes this one. */
+static void count_task(direct_member *d, int64_t change)
 {
     const int64_t before = d->own->task_count;
     d->own->task_count += change;
@@ -478,7 +503,7 @@ static void count_task(direct *d, int64_t change)
 static fast_err direct_advance(fast_collective *collective, bool *done)
 {
     fast_group *group = collective->group;
-    direct *d = (direct *)collective->ask.state;
+    direct_member *d = (direct_member *)collective->ask.state;
     if (group->size == 1) {
         *done = true;
         return FAST_OK;
@@ -501,7 +526,8 @@ static fast_err direct_advance(fast_collective *collective, bool *done)
 
 static void direct_drop(fast_collective *collective)
 {
-    direct *d = (direct *)collective->ask.state;
+    FAST_ASSERT(collective->ask.state);
+    direct_member *d = (direct_member *)collective->ask.state;
     direct_op op = load(collective);
     if (op.phase == BEGIN || op.phase == LEFT)
         return;
@@ -513,15 +539,17 @@ static void direct_drop(fast_collective *collective)
 static void direct_close(fast_group *group, void *state)
 {
     (void)group;
-    direct *d = state;
+    direct_member *d = state;
     if (!d)
         return;
     fast__free(d->vectors);
     fast__free(d);
 }
 
-static fast_err near_all(const fast_group *group)
+/* Refuse groups whose members do not all share memory. */
+static fast_err check_shared(const fast_group *group)
 {
+    FAST_ASSERT(group->size >= 1);
     if (group->actor->world->record)
         return fast__fail(FAST_ENOTSUP, "a run that is recorded or replayed sums by messages, to "
                                         "the same bits; take another algorithm than direct");
@@ -539,18 +567,20 @@ static fast_err near_all(const fast_group *group)
     return FAST_OK;
 }
 
-static fast_err direct_fill(direct *d)
+/* Map the board that the members share. */
+static fast_err direct_fill(direct_member *d)
 {
+    FAST_ASSERT(!d->board);
     fast_group *group = d->group;
     FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
-    d->patience = group->actor->world->spins > 0 ? PATIENCE_NS : 0;
-    d->dear = d->patience == 0;
-    d->small = d->dear && DEAR / group->size > SMALL ? DEAR / group->size : SMALL;
+    d->spin_ns = group->actor->world->spins > 0 ? SPIN_NS : 0;
+    d->crowded = d->spin_ns == 0;
+    d->small = d->crowded && CROWDED / group->size > SMALL ? CROWDED / group->size : SMALL;
     const size_t rows = sizeof(direct_board) + (size_t)group->size * sizeof(direct_row);
     const size_t copies = (size_t)d->small * SLOTS * sizeof(float);
     const size_t size = rows + (size_t)group->size * copies;
     unsigned char *memory = NULL;
-    /* Near actors crash and come back together: another life begins with another board. */
+    /* Actors of one process crash and restart together: each life has its own board. */
     const uint64_t key =
         group->key ^ 0x646972656374 ^ (uint64_t)fast_actor_life(group->actor) << 48;
     FAST_TRY(fast_actor_share(group->actor, key, size + LINES, &memory));
@@ -561,9 +591,10 @@ static fast_err direct_fill(direct *d)
     return FAST_OK;
 }
 
-/* Its number in the list of algorithms. */
+/* Return the number of `direct` in the list of algorithms. */
 static int number(void)
 {
+    FAST_ASSERT(fast__allreduces[0]);
     int i = 0;
     while (fast__allreduces[i] != &fast__allreduce_direct)
         i++;
@@ -589,9 +620,10 @@ fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast
 
 static fast_err direct_open(fast_group *group, const void *config, void **state_out)
 {
+    FAST_ASSERT(!*state_out);
     (void)config;
-    FAST_TRY(near_all(group));
-    direct *d = NULL;
+    FAST_TRY(check_shared(group));
+    direct_member *d = NULL;
     FAST_TRY(fast__alloc("a group's shared memory", 1, sizeof *d, &d));
     d->group = group;
     const fast_err err = direct_fill(d);
@@ -603,12 +635,13 @@ static fast_err direct_open(fast_group *group, const void *config, void **state_
     return FAST_OK;
 }
 
-/* Two waits, and the additions of all slices but for what the members do at the same time. */
-static double direct_seconds(const fast_price *price, const fast_ask *ask)
+/* Two waits, and the additions of the vector, which the members share. */
+static double direct_seconds(const fast_price *cost, const fast_ask *ask)
 {
+    FAST_ASSERT(ask->size >= 1);
     const double n = (double)ask->size;
     const double count = (double)ask->count;
-    return n > 1 ? price->alpha * (ask->count > SMALL ? 2 : 1) + price->gamma * count : 0;
+    return n > 1 ? cost->alpha * (ask->count > SMALL ? 2 : 1) + cost->gamma * count : 0;
 }
 
 const fast_algorithm fast__allreduce_direct = {

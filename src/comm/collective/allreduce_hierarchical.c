@@ -33,18 +33,19 @@ static const fast_algorithm *const across_choices[] = {
     &fast__allreduce_rabenseifner,
 };
 
-/* Who is on which node, the same at all members. */
+/* The ranks of each node, the same at all members. */
 typedef struct node_list {
     int64_t node_count; /* of nodes */
     int64_t node;       /* this rank's */
     int64_t place;      /* of this rank in its node; 0: it leads */
-    int64_t *begin;     /* of each node in `ranks`; one more at the end */
+    int64_t *begin;     /* first index of each node in `ranks`; one more at the end */
     int64_t *ranks;     /* of node 0 in their order, of node 1, ... */
 } node_list;
 
 /* A name for the node of a rank. */
 static int64_t node_of(const fast_group *group, const hierarchical_config *config, int64_t rank)
 {
+    FAST_ASSERT(rank >= 0 && rank < group->size);
     if (config->members > 0)
         return rank / config->members;
     return fast_actor_node(group->actor, fast_group_member(group, rank));
@@ -79,6 +80,7 @@ static void sort(const fast_group *group, const hierarchical_config *config, nod
 
 static fast_err hierarchical_open(fast_group *group, const void *config, void **state_out)
 {
+    FAST_ASSERT(config && !*state_out);
     const int64_t n = group->size;
     node_list *levels;
     int64_t *scratch;
@@ -118,6 +120,7 @@ static void hierarchical_close(fast_group *group, void *state)
 /* How many rounds a short schedule has. */
 static int64_t round_count(fast_round_fn *rounds, const fast_ask *ask)
 {
+    FAST_ASSERT(rounds);
     fast_move moves[FAST_ROUND_MOVES];
     int64_t count = 0;
     while (rounds(ask, count, moves) != FAST_ROUNDS_END)
@@ -125,8 +128,10 @@ static int64_t round_count(fast_round_fn *rounds, const fast_ask *ask)
     return count;
 }
 
+/* Up each node's tree, across the leaders, and down the trees. */
 static int hierarchical_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(ask->state && ask->config);
     const node_list *levels = ask->state;
     const hierarchical_config *config = ask->config;
     const int64_t *mates = levels->ranks + levels->begin[levels->node];
@@ -134,7 +139,7 @@ static int hierarchical_rounds(const fast_ask *ask, int64_t round, fast_move *mo
     const fast_ask inside = { levels->place, size, ask->count, 0, NULL, NULL };
     const fast_ask across = { levels->node, levels->node_count, ask->count, 0, NULL, NULL };
     fast_round_fn *rounds = across_choices[config->across]->rounds;
-    const int64_t up = fast__fold(size).bits + 1;
+    const int64_t up = fast__core_of(size).bits + 1;
     const int64_t over = round >= up && levels->place == 0 ? round_count(rounds, &across) : 0;
     int count;
 
@@ -151,7 +156,7 @@ static int hierarchical_rounds(const fast_ask *ask, int64_t round, fast_move *mo
     return count;
 }
 
-static double hierarchical_seconds(const fast_price *price, const fast_ask *ask)
+static double hierarchical_seconds(const fast_price *cost, const fast_ask *ask)
 {
     const node_list *levels = ask->state;
     const hierarchical_config *config = ask->config;
@@ -162,8 +167,8 @@ static double hierarchical_seconds(const fast_price *price, const fast_ask *ask)
             largest = levels->begin[k + 1] - levels->begin[k];
     const fast_ask inside = { 0, largest, ask->count, 0, NULL, NULL };
     const fast_ask across = { 0, levels->node_count, ask->count, 0, NULL, NULL };
-    return fast__allreduce_tree.seconds(price, &inside) +
-           across_choices[config->across]->seconds(price, &across);
+    return fast__allreduce_tree.seconds(cost, &inside) +
+           across_choices[config->across]->seconds(cost, &across);
 }
 
 const fast_algorithm fast__allreduce_hierarchical = {

@@ -12,9 +12,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The transport's collectives are between processes: each member needs one of its own. */
-static fast_err check_apart(const fast_group *group)
+/* Refuse members that share a process: the transport's collectives are between processes. */
+static fast_err check_processes(const fast_group *group)
 {
+    FAST_ASSERT(group->size >= 1);
     for (int64_t i = 0; i < group->size; i++)
         for (int64_t j = 0; j < i; j++) {
             const int64_t a = fast_group_member(group, j), b = fast_group_member(group, i);
@@ -27,9 +28,10 @@ static fast_err check_apart(const fast_group *group)
     return FAST_OK;
 }
 
-/* The state is the list of members, which a group need not keep. */
+/* The state is the list of members, which a group need not have. */
 static fast_err native_open(fast_group *group, const void *config, void **state_out)
 {
+    FAST_ASSERT(!*state_out);
     (void)config;
     const fast_transport *transport = group->actor->world->transport;
     if (!transport->native)
@@ -37,7 +39,7 @@ static fast_err native_open(fast_group *group, const void *config, void **state_
                           "transport \"%s\" has no collectives of its own; native needs mpi, or "
                           "take another algorithm",
                           transport->name);
-    FAST_TRY(check_apart(group));
+    FAST_TRY(check_processes(group));
     int64_t *ids = NULL;
     FAST_TRY(fast__alloc("members of a group", group->size, sizeof *ids, &ids));
     for (int64_t i = 0; i < group->size; i++)
@@ -70,13 +72,14 @@ static fast_err native_run(fast_group *group, void *state, float *x, int64_t cou
     return group->actor->world->transport->native(group->actor, &native);
 }
 
-static double native_seconds(const fast_price *price, const fast_ask *ask)
+static double native_seconds(const fast_price *cost, const fast_ask *ask)
 {
+    FAST_ASSERT(ask->size >= 1);
     const double n = (double)ask->size;
     const double count = (double)ask->count;
     const double part = (n - 1) / n * count;
-    return price->alpha * 2 * ceil(log2(n)) + price->beta * 2 * part * sizeof(float) +
-           price->gamma * part;
+    return cost->alpha * 2 * ceil(log2(n)) + cost->beta * 2 * part * sizeof(float) +
+           cost->gamma * part;
 }
 
 const fast_algorithm fast__allreduce_native = {

@@ -15,6 +15,7 @@
 
 void fast__halve(int64_t count, int64_t place, int steps, int64_t *offset_out, int64_t *count_out)
 {
+    FAST_ASSERT(count >= 0 && steps >= 0);
     int64_t offset = 0;
     for (int s = 0; s < steps; s++) {
         const int64_t lower = count - count / 2;
@@ -31,11 +32,12 @@ void fast__halve(int64_t count, int64_t place, int steps, int64_t *offset_out, i
 
 /* Exchange with the place that differs in bit s: the range that this one has after step s is
  * `mine`, the other half `theirs`. */
-static int exchange(const fast_ask *ask, const fast_fold *fold, int s, bool adds, fast_move *moves)
+static int exchange(const fast_ask *ask, const fast_core *core, int s, bool adds, fast_move *moves)
 {
-    const int64_t place = fast__fold_place(fold, ask->rank);
+    FAST_ASSERT(s >= 0 && s < core->bits);
+    const int64_t place = fast__core_place(core, ask->rank);
     const int64_t other = place ^ (int64_t)1 << s;
-    const int64_t peer = fast__fold_rank(fold, other, -1);
+    const int64_t peer = fast__core_rank(core, other, -1);
     fast_move mine = { FAST_MOVE_ADD, 0, peer, 0, 0 };
     fast_move theirs = { FAST_MOVE_SEND, 0, peer, 0, 0 };
     fast__halve(ask->count, place, s + 1, &mine.offset, &mine.count);
@@ -51,43 +53,47 @@ static int exchange(const fast_ask *ask, const fast_fold *fold, int s, bool adds
 
 int fast__rounds_halving(const fast_ask *ask, int64_t round, fast_move *moves)
 {
-    const fast_fold fold = fast__fold(ask->size);
-    const int64_t place = fast__fold_place(&fold, ask->rank);
-    const bool speaks = fast__fold_rank(&fold, place, -1) == ask->rank;
-    if (round > fold.bits)
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
+    const fast_core core = fast__core_of(ask->size);
+    const int64_t place = fast__core_place(&core, ask->rank);
+    const bool speaks = fast__core_rank(&core, place, -1) == ask->rank;
+    if (round > core.bits)
         return FAST_ROUNDS_END;
     if (round > 0)
-        return speaks ? exchange(ask, &fold, (int)round - 1, true, moves) : 0;
+        return speaks ? exchange(ask, &core, (int)round - 1, true, moves) : 0;
     moves[0] =
         (fast_move){ speaks ? FAST_MOVE_ADD : FAST_MOVE_SEND, 0, ask->rank ^ 1, 0, ask->count };
-    return place < fold.extra ? 1 : 0;
+    return place < core.extra ? 1 : 0;
 }
 
+/* Halve and add, then double and copy back. */
 static int rabenseifner_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
-    const fast_fold fold = fast__fold(ask->size);
-    const int64_t place = fast__fold_place(&fold, ask->rank);
-    const bool speaks = fast__fold_rank(&fold, place, -1) == ask->rank;
-    if (round <= fold.bits)
+    FAST_ASSERT(round >= 0);
+    const fast_core core = fast__core_of(ask->size);
+    const int64_t place = fast__core_place(&core, ask->rank);
+    const bool speaks = fast__core_rank(&core, place, -1) == ask->rank;
+    if (round <= core.bits)
         return fast__rounds_halving(ask, round, moves);
-    if (round > 2 * fold.bits + 1)
+    if (round > 2 * core.bits + 1)
         return FAST_ROUNDS_END;
-    if (round <= 2 * fold.bits)
-        return speaks ? exchange(ask, &fold, 2 * fold.bits - (int)round, false, moves) : 0;
+    if (round <= 2 * core.bits)
+        return speaks ? exchange(ask, &core, 2 * core.bits - (int)round, false, moves) : 0;
     moves[0] =
         (fast_move){ speaks ? FAST_MOVE_SEND : FAST_MOVE_COPY, 0, ask->rank ^ 1, 0, ask->count };
-    return place < fold.extra ? 1 : 0;
+    return place < core.extra ? 1 : 0;
 }
 
-static double rabenseifner_seconds(const fast_price *price, const fast_ask *ask)
+static double rabenseifner_seconds(const fast_price *cost, const fast_ask *ask)
 {
-    const fast_fold fold = fast__fold(ask->size);
-    const double part = (double)(fold.core - 1) / (double)fold.core;
+    FAST_ASSERT(ask->size >= 1);
+    const fast_core core = fast__core_of(ask->size);
+    const double part = (double)(core.size - 1) / (double)core.size;
     const double count = (double)ask->count;
-    double seconds = 2 * fold.bits * price->alpha + 2 * part * 4 * count * price->beta +
-                     part * count * price->gamma;
-    if (fold.extra)
-        seconds += 2 * (price->alpha + 4 * count * price->beta) + count * price->gamma;
+    double seconds = 2 * core.bits * cost->alpha + 2 * part * 4 * count * cost->beta +
+                     part * count * cost->gamma;
+    if (core.extra)
+        seconds += 2 * (cost->alpha + 4 * count * cost->beta) + count * cost->gamma;
     return seconds;
 }
 

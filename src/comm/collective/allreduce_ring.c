@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allreduce by a ring, a pipeline of P segments: segment s starts at rank s + 1 and goes around
- * once, everyone adding its own, until rank s has the sum; then it goes around again for all to
+ * once, each rank adding its own, until rank s has the sum; then it goes around again for all to
  * copy. A rank sends one segment in each of the 2 (P - 1) steps:
  *
  *   T = 2 (P - 1) (L + m G / P)      additions (P - 1) m / P
@@ -30,6 +30,7 @@ static const fast_option ring_options[] = {
 /* How many pieces the longest segment has. */
 static int64_t pieces(const fast_ask *ask)
 {
+    FAST_ASSERT(ask->size >= 1);
     const ring_config *config = ask->config;
     const int64_t longest = (ask->count + ask->size - 1) / ask->size;
     if (!config || config->chunk == 0 || longest <= config->chunk)
@@ -41,6 +42,7 @@ static int64_t pieces(const fast_ask *ask)
 static fast_move piece(const fast_ask *ask, int64_t segment, int64_t i, fast_move_kind kind,
                        unsigned flags)
 {
+    FAST_ASSERT(i >= 0 && i < pieces(ask));
     const int64_t n = ask->size;
     int64_t offset, count, inner;
     fast__range(ask->count, n, (segment + 2 * n) % n, &offset, &count);
@@ -52,6 +54,7 @@ static fast_move piece(const fast_ask *ask, int64_t segment, int64_t i, fast_mov
 /* Step 0 sends the own start; step s receives what it then passes on, in 2 (P - 1) steps. */
 static int ring_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
     const int64_t n = ask->size;
     const int64_t step = round / pieces(ask);
     const int64_t i = round % pieces(ask);
@@ -68,16 +71,17 @@ static int ring_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     }
     const bool adds = step < n;
     moves[0] = piece(ask, segment, i, adds ? FAST_MOVE_MERGE : FAST_MOVE_COPY,
-                     FAST_MOVE_KEEP | (step == n - 1 ? FAST_MOVE_STORE : 0));
-    moves[1] = piece(ask, segment, i, FAST_MOVE_SEND, FAST_MOVE_KEPT);
+                     FAST_MOVE_RETAIN | (step == n - 1 ? FAST_MOVE_STORE : 0));
+    moves[1] = piece(ask, segment, i, FAST_MOVE_SEND, FAST_MOVE_RETAINED);
     return 2;
 }
 
-static double ring_seconds(const fast_price *price, const fast_ask *ask)
+static double ring_seconds(const fast_price *cost, const fast_ask *ask)
 {
+    FAST_ASSERT(ask->size >= 1);
     const double steps = (double)(ask->size - 1);
     const double part = (double)ask->count / (double)ask->size;
-    return 2 * steps * (price->alpha + 4 * part * price->beta) + steps * part * price->gamma;
+    return 2 * steps * (cost->alpha + 4 * part * cost->beta) + steps * part * cost->gamma;
 }
 
 const fast_algorithm fast__allreduce_ring = {

@@ -12,19 +12,20 @@
 
 static int tree_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
-    const int64_t half = fast__fold(ask->size).bits + 1;
+    const int64_t half = fast__core_of(ask->size).bits + 1;
     FAST_ASSERT(ask->root == 0);
     if (round < half)
         return fast__rounds_reduce(ask, round, moves);
     return fast__rounds_broadcast(ask, round - half, moves);
 }
 
-static double tree_seconds(const fast_price *price, const fast_ask *ask)
+static double tree_seconds(const fast_price *cost, const fast_ask *ask)
 {
+    FAST_ASSERT(ask->size >= 1);
     const double steps = fast__log2_ceil(ask->size);
     const double bytes = 4.0 * (double)ask->count;
-    return 2 * steps * (price->alpha + bytes * price->beta) +
-           steps * (double)ask->count * price->gamma;
+    return 2 * steps * (cost->alpha + bytes * cost->beta) +
+           steps * (double)ask->count * cost->gamma;
 }
 
 const fast_algorithm fast__allreduce_tree = {

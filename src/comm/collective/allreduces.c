@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry of algorithms for allreduce. A new one is a file of its own and a line here; the
- * tests that loop over this list then cover it.
+ * The registry of algorithms for allreduce, from the list in allreduces.h: a new algorithm is a
+ * file of its own and a line there. Tests that loop over the registry then cover it.
  */
 #include "comm/allreduces.h"
 
-const fast_algorithm *const fast__allreduces[] = {
-    &fast__allreduce_tree,         &fast__allreduce_butterfly,
-    &fast__allreduce_ring,         &fast__allreduce_rabenseifner,
-    &fast__allreduce_hierarchical, &fast__allreduce_direct,
-    &fast__allreduce_native,       NULL,
-};
+#define ADDRESS(name) &fast__allreduce_##name,
+const fast_algorithm *const fast__allreduces[] = { FAST_ALLREDUCES(ADDRESS) NULL };
+#undef ADDRESS
+
+_Static_assert(sizeof fast__allreduces / sizeof *fast__allreduces <= FAST_ALLREDUCE_MAX + 1,
+               "a group has a slot for each algorithm");

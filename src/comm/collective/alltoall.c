@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All-to-all: in round s everyone sends to the rank s above and receives from the rank s below,
- * around the end, so that nobody is sent to by two at once: P - 1 messages of m / P each.
+ * All-to-all: in round s each rank sends to the rank s above and receives from the rank s below,
+ * around the end, so that no rank is sent to by two at once: P - 1 messages of m / P each.
  */
 #include "base/memory.h"
 #include "comm/collective/moves.h"
@@ -10,6 +10,7 @@
 
 static int alltoall_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
     const int64_t n = ask->size;
     if (round >= n - 1)
         return FAST_ROUNDS_END;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Barrier by dissemination: in round k everyone tells the rank 2^k above and hears from the rank
- * 2^k below, around the end. After ceil(log2 P) rounds everyone has heard, through others, from
- * all. (Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.)
+ * Barrier by dissemination: in round k each rank sends to the rank 2^k above and receives from the
+ * rank 2^k below, around the end. After ceil(log2 P) rounds each rank has heard, through others,
+ * from all. (Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.)
  */
 #include "comm/collective/moves.h"
 
 static int barrier_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
     const int64_t n = ask->size;
     if (round >= fast__log2_ceil(n))
         return FAST_ROUNDS_END;

@@ -6,13 +6,14 @@
  */
 #include "comm/collective/moves.h"
 
-/* Where the second way begins to pay: the vector's time is then many latencies. */
+/* Where the second algorithm is faster: the vector's time is then many latencies. */
 enum { LONG_SIZE = 256 << 10, LONG_MEMBERS = 4 };
 
 /* Ranks are counted from the root: 0 has all. In round k, from the largest distance d = 2^k down,
  * the multiples of 2 d send what d ranks above them are to have. */
 static int scatter(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(round >= 0 && ask->rank < ask->size);
     const int64_t n = ask->size;
     const int k = fast__log2_ceil(n) - 1 - (int)round;
     if (k < 0)
@@ -32,8 +33,10 @@ static int scatter(const fast_ask *ask, int64_t round, fast_move *moves)
     return 1;
 }
 
+/* Scatter from the root, then gather by all; ranks are turned so that the root is 0. */
 static int scatter_gather(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(ask->root >= 0 && ask->root < ask->size);
     const int64_t half = fast__log2_ceil(ask->size);
     fast_ask turned = *ask;
     turned.rank = (ask->rank + ask->size - ask->root) % ask->size;

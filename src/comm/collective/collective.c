@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor of schedules. It does one move after the other until one has to wait for a message,
- * and goes on there the next time: the same code for calls that block and for tasks that are
+ * The executor of schedules. It makes one move after the other until one has to wait for a message,
+ * and continues there the next time: the same code for calls that block and for tasks that are
  * advanced in the actor's waits and reports.
  *
  *   tag of all messages of a collective:  2 (8 bits) | key of the group (32) | its number (24)
  *
- * The number counts the collectives of the group, which all members begin in the same order. Within
+ * The number counts the collectives of the group, which all members start in the same order. Within
  * one, messages of a pair are matched by their order. Each says how many bytes it stands for in
  * words[0], so that members that do not agree on a count find out instead of adding wrong numbers.
  *
@@ -23,7 +23,7 @@ fast_err fast__collective_begin(fast_collective *collective)
 {
     fast_group *group = collective->group;
     FAST_ASSERT(collective->element == 4 || collective->element == 1);
-    FAST_ASSERT(collective->kept == NULL && collective->round == 0);
+    FAST_ASSERT(collective->retained == NULL && collective->round == 0);
     FAST_TRY(fast__group_check(group));
     const uint64_t key = group->key & (((uint64_t)1 << KEY_BITS) - 1);
     const uint64_t number = group->sequence++ & (((uint64_t)1 << SEQUENCE_BITS) - 1);
@@ -35,56 +35,60 @@ fast_err fast__collective_begin(fast_collective *collective)
 
 void fast__collective_drop(fast_collective *collective)
 {
+    FAST_ASSERT(collective->group);
     if (collective->algorithm && collective->algorithm->drop)
         collective->algorithm->drop(collective);
-    fast_buffer_free(collective->kept);
-    collective->kept = NULL;
+    fast_buffer_free(collective->retained);
+    collective->retained = NULL;
 }
 
-/* Without vectors only sizes travel. */
-static bool carries(const fast_collective *collective)
+/* Return true if values travel, and not only their sizes. */
+static bool has_values(const fast_collective *collective)
 {
+    FAST_ASSERT(collective->group);
     return collective->x != NULL || collective->y != NULL;
 }
 
-/* Keep a buffer, or let go of the one that was kept. */
-static void keep(fast_collective *collective, fast_buffer *buffer)
+/* Retain a buffer instead of the one that was retained; NULL: none. */
+static void retain(fast_collective *collective, fast_buffer *buffer)
 {
-    fast_buffer_free(collective->kept);
-    collective->kept = buffer;
+    FAST_ASSERT(!buffer || buffer != collective->retained);
+    fast_buffer_free(collective->retained);
+    collective->retained = buffer;
 }
 
-/* The part of a SEND. */
+/* Add the part of a SEND to its message. */
 static fast_err fill(fast_collective *collective, const fast_move *move, size_t size, fast_msg *msg)
 {
     const unsigned char *x = collective->x;
-    if (move->flags & FAST_MOVE_KEPT) {
-        FAST_ASSERT(collective->kept != NULL);
+    if (move->flags & FAST_MOVE_RETAINED) {
+        FAST_ASSERT(collective->retained != NULL);
     } else {
         fast_buffer *buffer = NULL;
         FAST_TRY(fast_buffer_new(collective->group->actor, size, &buffer));
         memcpy(fast_buffer_data(buffer), x + (size_t)move->offset * collective->element, size);
-        keep(collective, buffer);
+        retain(collective, buffer);
     }
-    if (move->flags & FAST_MOVE_KEEP) {
-        if (!fast_buffer_is_frozen(collective->kept))
-            fast_buffer_freeze(collective->kept);
-        fast_msg_add_view(msg, collective->kept, 0, size);
+    if (move->flags & FAST_MOVE_RETAIN) {
+        if (!fast_buffer_is_frozen(collective->retained))
+            fast_buffer_freeze(collective->retained);
+        fast_msg_add_view(msg, collective->retained, 0, size);
     } else {
-        fast_msg_add(msg, &collective->kept);
+        fast_msg_add(msg, &collective->retained);
         msg->parts[0].size = size;
     }
     return FAST_OK;
 }
 
+/* Do a SEND. */
 static fast_err send(fast_collective *collective, const fast_move *move, size_t size)
 {
+    FAST_ASSERT(move->kind == FAST_MOVE_SEND);
     const fast_group *group = collective->group;
     fast_msg *msg = NULL;
-    FAST_TRY(fast_msg_new(group->actor, collective->tag, &msg));
-    msg->generation = group->generation;
+    FAST_TRY(fast__collective_message(collective, &msg));
     msg->words[0] = (int64_t)size;
-    if (!carries(collective)) {
+    if (!has_values(collective)) {
         msg->declared = size;
     } else if (size > 0) {
         const fast_err err = fill(collective, move, size, msg);
@@ -96,7 +100,7 @@ static fast_err send(fast_collective *collective, const fast_move *move, size_t 
     return fast_send(group->actor, fast_group_member(group, move->peer), &msg);
 }
 
-/* What came, and where it goes. */
+/* Apply a message that arrived. */
 static void apply(fast_collective *collective, const fast_move *move, size_t size, fast_msg *msg)
 {
     const size_t at = (size_t)move->offset * collective->element;
@@ -104,9 +108,10 @@ static void apply(fast_collective *collective, const fast_move *move, size_t siz
     const int64_t n = move->count;
     if (move->kind == FAST_MOVE_ADD) {
         void *sum = y;
-        if (move->flags & FAST_MOVE_KEPT) {
-            FAST_ASSERT(collective->kept != NULL && !fast_buffer_is_frozen(collective->kept));
-            sum = fast_buffer_data(collective->kept);
+        if (move->flags & FAST_MOVE_RETAINED) {
+            FAST_ASSERT(collective->retained != NULL &&
+                        !fast_buffer_is_frozen(collective->retained));
+            sum = fast_buffer_data(collective->retained);
         }
         fast__vector_add(n, fast_msg_data(msg, 0), sum);
     } else if (move->kind == FAST_MOVE_COPY) {
@@ -119,18 +124,19 @@ static void apply(fast_collective *collective, const fast_move *move, size_t siz
         if (move->flags & FAST_MOVE_STORE)
             memcpy(y, sum, size);
     }
-    if (move->flags & FAST_MOVE_KEEP) {
+    if (move->flags & FAST_MOVE_RETAIN) {
         FAST_ASSERT(msg->parts[0].offset == 0);
-        keep(collective, fast_msg_take(msg, 0));
+        retain(collective, fast_msg_take(msg, 0));
     }
 }
 
-/* Members that call different things, or with different counts, must not corrupt anything. */
+/* Refuse a message of another size: members may have made different calls. */
 static fast_err check(const fast_collective *collective, size_t size, const fast_msg *msg)
 {
-    const bool carried = carries(collective) && size > 0;
+    FAST_ASSERT(msg);
+    const bool expected = has_values(collective) && size > 0;
     const bool whole =
-        carried ? msg->part_count == 1 && msg->parts[0].size == size : msg->part_count == 0;
+        expected ? msg->part_count == 1 && msg->parts[0].size == size : msg->part_count == 0;
     if (msg->words[0] == (int64_t)size && whole)
         return FAST_OK;
     char name[FAST_WHAT_MAX];
@@ -142,9 +148,10 @@ static fast_err check(const fast_collective *collective, size_t size, const fast
                       whole ? "" : ", or one of the two has no vector");
 }
 
-/* One receiving move; false in *done where its message is not there yet. */
+/* Make a receiving move; *done is false if its message has not arrived. */
 static fast_err receive(fast_collective *collective, const fast_move *move, size_t size, bool *done)
 {
+    FAST_ASSERT(move->kind != FAST_MOVE_SEND);
     fast_actor *actor = collective->group->actor;
     collective->whom = fast_group_member(collective->group, move->peer);
     fast_msg *msg = fast__take(actor, collective->whom, collective->tag);
@@ -158,7 +165,7 @@ static fast_err receive(fast_collective *collective, const fast_move *move, size
         fast__timeline_add(actor, FAST_SPAN_RECEIVE, collective->doing, fast_now(actor), msg->from,
                            fast_msg_size(msg));
     const fast_err err = check(collective, size, msg);
-    if (err == FAST_OK && carries(collective) && size > 0)
+    if (err == FAST_OK && has_values(collective) && size > 0)
         apply(collective, move, size, msg);
     fast_msg_free(msg);
     if (err || move->kind == FAST_MOVE_COPY)
@@ -166,9 +173,10 @@ static fast_err receive(fast_collective *collective, const fast_move *move, size
     return fast_charge(actor, (double)move->count, 12.0 * (double)move->count);
 }
 
-/* Until the schedule ends or a message is missing. */
+/* Make moves until the schedule ends or a message is missing. */
 static fast_err advance(fast_collective *collective, bool *done)
 {
+    FAST_ASSERT(collective->move <= collective->move_count);
     for (;;) {
         if (collective->move == collective->move_count) {
             collective->move = 0;
@@ -193,13 +201,14 @@ static fast_err advance(fast_collective *collective, bool *done)
         }
         collective->move++;
     }
-    keep(collective, NULL);
+    retain(collective, NULL);
     *done = true;
     return FAST_OK;
 }
 
 fast_err fast__collective_advance(fast_collective *collective, bool *done)
 {
+    FAST_ASSERT(collective->rounds || collective->algorithm);
     *done = false;
     /* Charging a sum lets time pass in `sim`, and the actor's tasks with it: once is enough. */
     if (collective->busy)
@@ -216,6 +225,7 @@ fast_err fast__collective_advance(fast_collective *collective, bool *done)
 
 fast_err fast__collective_wait(fast_collective *collective, int64_t deadline)
 {
+    FAST_ASSERT(collective->group);
     fast_actor *actor = collective->group->actor;
     if (collective->since < 0)
         collective->since = fast_now(actor);
@@ -227,8 +237,37 @@ fast_err fast__collective_wait(fast_collective *collective, int64_t deadline)
     return fast__wait_once(actor, &wait);
 }
 
+fast_err fast__collective_receive(fast_collective *collective, int64_t rank, int64_t until,
+                                  fast_msg **out)
+{
+    fast_actor *actor = collective->group->actor;
+    const fast_wait wait = { .whom = fast_group_member(collective->group, rank),
+                             .tag = collective->tag,
+                             .since = fast_now(actor),
+                             .deadline = until,
+                             .doing = collective->doing };
+    fast_err err = FAST_OK;
+    FAST_ASSERT(collective->rounds == NULL);
+    *out = fast__take(actor, wait.whom, wait.tag);
+    while (!*out && !err) {
+        err = fast__wait_once(actor, &wait);
+        /* A message that came together with the news of its sender's end still counts. */
+        *out = fast__take(actor, wait.whom, wait.tag);
+    }
+    return *out ? FAST_OK : err;
+}
+
+fast_err fast__collective_message(fast_collective *collective, fast_msg **out)
+{
+    FAST_TRY(fast_msg_new(collective->group->actor, collective->tag, out));
+    FAST_ASSERT((*out)->part_count == 0);
+    (*out)->generation = collective->group->generation;
+    return FAST_OK;
+}
+
 fast_err fast__collective_run(fast_collective *collective, int64_t deadline)
 {
+    FAST_ASSERT(collective->group);
     fast_actor *actor = collective->group->actor;
     fast_err err = fast__collective_begin(collective);
     bool done = false;
@@ -242,7 +281,7 @@ fast_err fast__collective_run(fast_collective *collective, int64_t deadline)
         const int64_t whom = collective->whom;
         const fast_err failed = fast__collective_wait(collective, until);
         if (failed) {
-            /* What came together with the news of a peer's end still counts. */
+            /* A message that came together with the news of a peer's end still counts. */
             err = fast__collective_advance(collective, &done);
             if (!err && !done && collective->whom == whom)
                 err = fast__group_fail(collective->group, failed);

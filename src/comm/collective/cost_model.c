@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which algorithm is the fastest? A model of the transport answers:
+ * The cost model of the transport, by which `auto` chooses the fastest algorithm:
  *
  *     T = alpha messages + beta bytes + gamma additions        on the critical path
  *
  * Each algorithm says how many of each it needs (fast_algorithm.seconds); small groups whose size
- * is no power of two play its schedule instead (predict.c). The three prices are
+ * is no power of two simulate its schedule instead (schedule_time.c). The three costs are
  * fitted when a group first needs them: rank 0 and the first member that does not share its memory
- * send a small and a large vector to and fro a few times, rank 0 adds two vectors, and everyone is
+ * send a small and a large vector back and forth a few times, rank 0 adds two vectors, and all are
  * told the result, so that all members choose alike. The shortest of a few times counts: other work
  * on the machine only makes them longer. On `sim` the times are virtual and the fit repeats.
  *
  *     alpha = t(small)      beta = (t(large) - t(small)) / bytes     gamma = t(add) / additions
  *
- * A fit takes milliseconds at most. Rank 0 keeps it for later groups with the same pair. Where all
- * members are near, nothing has to be fitted: `direct` is the fastest. The model is that of
+ * A fit takes milliseconds at most. Rank 0 stores it for later groups with the same pair. Where all
+ * members share memory, nothing has to be fitted: `direct` is the fastest. The model is that of
  * Hockney; Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
  * MPICH", 2005, use it to the same end.
  */
@@ -34,32 +34,34 @@ enum {
     CHOICES = 8       /* counts whose choice is remembered */
 };
 
-/* What was chosen for a count. */
+/* The algorithm that was chosen for a count. */
 typedef struct model_choice {
     int64_t count; /* of floats; -1: this place is free */
     int algorithm; /* its number */
 } model_choice;
 
-/* What a group keeps; group->price points to its first field. */
-typedef struct model {
-    fast_price price;              /* fitted, or assumed */
-    bool fitted;                   /* or assumed */
+/* The model of a group; group->price points to its first field. */
+typedef struct cost_model {
+    fast_price cost;               /* fitted, or assumed */
+    bool fitted;                   /* measured, not assumed */
     int direct;                    /* number of `direct` where it is possible; else -1 */
     model_choice choices[CHOICES]; /* by count modulo CHOICES */
-} model;
+} cost_model;
 
 /* Before a fit: a fast network between machines of today. */
 static const fast_price assumed = { .alpha = 5e-6, .beta = 1e-10, .gamma = 5e-10 };
 
-/* What rank 0 tells the others, and keeps for later groups. */
+/* The message of rank 0 to the other members, which it also stores for later groups. */
 typedef struct model_memory {
-    fast_price price; /* fitted */
-    int64_t fitted;   /* 1, or 0: not yet */
-    int64_t partner;  /* the rank that rank 0 measures with */
+    fast_price cost; /* fitted */
+    int64_t fitted;  /* 1, or 0: not yet */
+    int64_t partner; /* the rank that rank 0 measures with */
 } model_memory;
 
-static void forget_choices(model *m)
+/* Forget which algorithm was chosen for which count. */
+static void forget_choices(cost_model *m)
 {
+    FAST_ASSERT(m);
     for (int i = 0; i < CHOICES; i++)
         m->choices[i] = (model_choice){ .count = -1 };
 }
@@ -67,6 +69,7 @@ static void forget_choices(model *m)
 /* The number of `direct`, open, where all members share memory; else -1. */
 static fast_err find_direct(fast_group *group, int *out)
 {
+    FAST_ASSERT(group && out);
     *out = -1;
     for (int64_t i = 0; i < group->size; i++)
         if (!fast_actor_is_near(group->actor, fast_group_member(group, i)))
@@ -82,27 +85,29 @@ static fast_err find_direct(fast_group *group, int *out)
     return FAST_OK;
 }
 
-/* The group's model, made if there is none. Talks to nobody. */
-static fast_err model_of(fast_group *group, model **out)
+/* Return the group's model, made on first use. Sends nothing. */
+static fast_err model_of(fast_group *group, cost_model **out)
 {
+    FAST_ASSERT(group && out);
     if (group->price) {
-        *out = (model *)group->price;
+        *out = (cost_model *)group->price;
         return FAST_OK;
     }
-    model fresh = { .price = assumed };
+    cost_model fresh = { .cost = assumed };
     FAST_TRY(find_direct(group, &fresh.direct));
     forget_choices(&fresh);
-    model *m = NULL;
+    cost_model *m = NULL;
     FAST_TRY(fast__alloc("a group's model", 1, sizeof *m, &m));
     *m = fresh;
-    group->price = &m->price;
+    group->price = &m->cost;
     *out = m;
     return FAST_OK;
 }
 
-/* The schedule of a measurement: to the rank ask->root, and back. */
+/* The schedule of a measurement: from rank 0 to ask->root and back. */
 static int ping(const fast_ask *ask, int64_t round, fast_move moves[FAST_ROUND_MOVES])
 {
+    FAST_ASSERT(ask->root > 0 && ask->root < ask->size);
     if (round > 0 || (ask->rank != 0 && ask->rank != ask->root))
         return FAST_ROUNDS_END;
     const int64_t peer = ask->rank == 0 ? ask->root : 0;
@@ -113,10 +118,11 @@ static int ping(const fast_ask *ask, int64_t round, fast_move moves[FAST_ROUND_M
     return 2;
 }
 
-/* Seconds of one way of `count` floats, the shortest of a few; of interest at rank 0. */
+/* Measure the seconds of one way of `count` floats, the shortest of a few tries, at rank 0. */
 static fast_err time_way(fast_group *group, int64_t partner, float *x, int64_t count,
                          int64_t deadline, double *out)
 {
+    FAST_ASSERT(partner > 0 && partner < group->size);
     double best = INFINITY;
     const int tries = count == SMALL ? TRIES_SMALL : TRIES;
     for (int i = 0; i < tries; i++) {
@@ -142,6 +148,7 @@ static fast_err time_way(fast_group *group, int64_t partner, float *x, int64_t c
 /* Seconds of one addition of a long vector. */
 static fast_err time_add(fast_actor *actor, float *x, double *out)
 {
+    FAST_ASSERT(x && out);
     double best = INFINITY;
     for (int i = 0; i < TRIES; i++) {
         const int64_t begin = fast_now(actor);
@@ -155,8 +162,10 @@ static fast_err time_add(fast_actor *actor, float *x, double *out)
     return FAST_OK;
 }
 
+/* Measure the three costs between rank 0 and its partner. */
 static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fast_price *out)
 {
+    FAST_ASSERT(partner > 0 && out);
     float *x = NULL;
     double small = 0, large = 0, add = 0;
     FAST_TRY(fast__alloc("a vector to measure with", LARGE, sizeof *x, &x));
@@ -168,7 +177,7 @@ static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fa
     fast__free(x);
     if (err)
         return err;
-    /* A clock may be coarse, or jump: no price is negative. */
+    /* A clock may be coarse, or jump: costs are never negative. */
     const double beta = (large - small) / ((LARGE - SMALL) * sizeof *x);
     *out = (fast_price){ .alpha = fmax(small, 1e-9), .beta = fmax(beta, 0), .gamma = fmax(add, 0) };
     return FAST_OK;
@@ -177,15 +186,17 @@ static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fa
 /* The first member that does not share the actor's memory; else the first other one. */
 static int64_t partner_of(const fast_group *group)
 {
+    FAST_ASSERT(group->size > 1);
     for (int64_t i = 1; i < group->size; i++)
         if (!fast_actor_is_near(group->actor, fast_group_member(group, i)))
             return i;
     return 1;
 }
 
-/* Where rank 0 remembers the prices between it and the partner; NULL where it cannot. */
+/* Return the memory where rank 0 stores the costs between it and the partner; NULL: none. */
 static model_memory *recall(fast_group *group, int64_t partner)
 {
+    FAST_ASSERT(group->rank == 0);
     model_memory *memory = NULL;
     const uint64_t from = (uint64_t)fast_group_member(group, 0);
     const uint64_t to = (uint64_t)fast_group_member(group, partner);
@@ -195,26 +206,27 @@ static model_memory *recall(fast_group *group, int64_t partner)
 
 fast_err fast__model_fit(fast_group *group, int64_t deadline)
 {
+    FAST_ASSERT(group);
     FAST_TRY(fast__group_check(group));
-    model *m = NULL;
+    cost_model *m = NULL;
     FAST_TRY(model_of(group, &m));
     if (m->fitted || group->size == 1)
         return FAST_OK;
     model_memory told = { .partner = partner_of(group) };
     model_memory *memory = group->rank == 0 ? recall(group, told.partner) : NULL;
     if (memory && memory->fitted) {
-        told.price = memory->price;
+        told.cost = memory->cost;
         told.fitted = 1;
     }
     FAST_TRY(fast_broadcast(group, 0, &told, sizeof told, deadline));
     if (!told.fitted) {
-        FAST_TRY(measure(group, told.partner, deadline, &told.price));
+        FAST_TRY(measure(group, told.partner, deadline, &told.cost));
         told.fitted = 1;
         FAST_TRY(fast_broadcast(group, 0, &told, sizeof told, deadline));
         if (memory)
             *memory = told;
     }
-    m->price = told.price;
+    m->cost = told.cost;
     m->fitted = true;
     forget_choices(m);
     return FAST_OK;
@@ -232,7 +244,7 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
                            .count = count,
                            .config = slot->config,
                            .state = slot->state };
-    /* Closed forms are exact for powers of two; schedules can be played for others. */
+    /* Closed forms are exact for powers of two; schedules are simulated for other sizes. */
     const bool power = (group->size & (group->size - 1)) == 0;
     double seconds = NAN;
     if (!power && algorithm->rounds &&
@@ -244,6 +256,7 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
 /* The fastest by the model of those with the canonical order. */
 static fast_err fastest(fast_group *group, int64_t count, int *out)
 {
+    FAST_ASSERT(count >= 0);
     double best = INFINITY;
     int found = -1;
     for (int i = 0; fast__allreduces[i]; i++) {
@@ -268,7 +281,7 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
                                 int *out)
 {
     FAST_ASSERT(count >= 0);
-    model *m = NULL;
+    cost_model *m = NULL;
     FAST_TRY(model_of(group, &m));
     if (m->direct >= 0) {
         *out = m->direct;
@@ -289,19 +302,19 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
     return FAST_OK;
 }
 
-double fast__model_at(fast_group *group, const fast_price *price, int64_t count)
+double fast__model_at(fast_group *group, const fast_price *cost, int64_t count)
 {
     int64_t deadline = FAST_AT_ONCE;
     int i = group->algorithm;
-    model *m = NULL;
+    cost_model *m = NULL;
 
-    FAST_ASSERT(price != NULL);
+    FAST_ASSERT(cost != NULL);
     if (group->size == 1)
         return 0;
     if (model_of(group, &m) ||
         (i < 0 && fast__allreduce_choose(group, count, false, &deadline, &i)))
         return NAN;
-    m->price = *price;
+    m->cost = *cost;
     return fast__model_seconds(group, i, count);
 }
 

@@ -5,7 +5,7 @@
  * Method: in simulation, on clusters without chance, every algorithm with the canonical order is
  *   timed; the chosen one is the fastest or within 10% of it, and its time is what the model said
  *   within 20%. Members tell each other what they would choose. A second group of the same actors
- *   sends only what tells everyone the prices. Before a fit, the choice is assumed but equal.
+ *   sends only what tells everyone the costs. Before a fit, the choice is assumed but equal.
  */
 #include "base/err.h"
 #include "comm/cost_model.h"
@@ -119,19 +119,19 @@ static void test_predict(void **state)
         &fast__allreduce_butterfly,
         &fast__allreduce_rabenseifner,
     };
-    const fast_price price = { .alpha = 2e-6, .beta = 3e-10, .gamma = 7e-10 };
+    const fast_price cost = { .alpha = 2e-6, .beta = 3e-10, .gamma = 7e-10 };
     for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++)
         for (int64_t n = 1; n <= FAST_PREDICT_MAX; n *= 2)
             for (int64_t count = n; count < 10000000; count *= 32) {
                 const fast_ask ask = { .size = n, .count = count };
-                const double closed = algorithms[a]->seconds(&price, &ask);
+                const double closed = algorithms[a]->seconds(&cost, &ask);
                 double played = -1;
-                assert_true(fast__schedule_predict(&price, &ask, algorithms[a]->rounds, &played));
+                assert_true(fast__schedule_predict(&cost, &ask, algorithms[a]->rounds, &played));
                 assert_true(fabs(played - closed) <= 1e-9 * closed);
             }
     const fast_ask large = { .size = FAST_PREDICT_MAX + 1, .count = 1 };
     double untouched = -1;
-    assert_false(fast__schedule_predict(&price, &large, fast__allreduce_tree.rounds, &untouched));
+    assert_false(fast__schedule_predict(&cost, &large, fast__allreduce_tree.rounds, &untouched));
     assert_true(untouched < 0);
 }
 
@@ -177,7 +177,7 @@ static fast_err again_main(fast_actor *actor, void *ctx)
         if (!(first > 0))
             return fast__fail(FAST_EINVAL, "no prediction");
     }
-    /* Once, prices are told; at the first time a question and the pings came before. */
+    /* Once, costs are told; at the first time a question and the pings came before. */
     if (sent[1] > 2 || (actor->id == 0 && sent[0] < 40))
         return fast__fail(FAST_EINVAL, "%lld messages, then %lld", (long long)sent[0],
                           (long long)sent[1]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups: who takes part, in which order, in which generation. A list of consecutive actors, as
- * roles are, is kept as its first one: a thousand simulated members then need no thousand lists.
+ * Groups: the members, their order and their generation. A list of consecutive actors, as roles
+ * are, is stored as its first one: a thousand simulated members then need no thousand lists.
  *
  * The key of a group is a hash of its members, its generation, and how many groups of both its
  * actor has made before: all members make them in the same order. It is part of all tags, so that
@@ -18,19 +18,21 @@
 
 #include <string.h>
 
-/* Is the list first, first + 1, ...? */
+/* Return true if the list is first, first + 1, ... */
 static bool is_consecutive(const int64_t *ids, int64_t count)
 {
+    FAST_ASSERT(ids && count > 0);
     for (int64_t i = 1; i < count; i++)
         if (ids[i] != ids[0] + i)
             return false;
     return true;
 }
 
-/* Each once and all known; *rank_out is the actor's place. */
+/* Refuse unknown actors and ones that are named twice; *rank_out is this actor's rank. */
 static fast_err check_members(const fast_actor *actor, const int64_t *ids, int64_t count,
                               int64_t *rank_out)
 {
+    FAST_ASSERT(rank_out);
     const int64_t actors = fast_actor_count(actor);
     uint64_t *seen;
     int64_t rank = -1;
@@ -58,9 +60,10 @@ static fast_err check_members(const fast_actor *actor, const int64_t *ids, int64
     return err;
 }
 
-/* The actor's row for this key: a new one takes the place of one that is behind the fence. */
+/* Find the actor's row for this key; a new one replaces one of a generation before the fence. */
 static fast_err row_of(fast_actor *actor, uint64_t key, uint32_t generation, fast_made **out)
 {
+    FAST_ASSERT(generation > 0);
     fast_made *old = NULL;
     for (fast_made *made = actor->made; made; made = made->next) {
         if (made->key == key && made->generation == generation) {
@@ -82,10 +85,12 @@ static fast_err row_of(fast_actor *actor, uint64_t key, uint32_t generation, fas
     return FAST_OK;
 }
 
-/* The key of this group: of its members, its generation, and how many like it were made before. */
+/* Set the key of a group: a hash of its members, its generation, and the number of groups with both
+ * that were made before. */
 static fast_err key_of(fast_actor *actor, const int64_t *ids, int64_t first, int64_t count,
                        uint32_t generation, uint64_t *out)
 {
+    FAST_ASSERT(ids || count > 0);
     const int64_t shape[] = { first, count };
     const uint64_t key = ids ? fast__hash(ids, (size_t)count * sizeof *ids, generation)
                              : fast__hash(shape, sizeof shape, generation);
@@ -96,7 +101,8 @@ static fast_err key_of(fast_actor *actor, const int64_t *ids, int64_t first, int
     return FAST_OK;
 }
 
-/* The group of ids[0 .. count), or of first, first + 1, ... where ids is NULL; all is checked. */
+/* Make the group of ids[0 .. count), or of first, first + 1, ... where ids is NULL. The caller has
+ * checked the members. */
 static fast_err make(fast_actor *actor, const int64_t *ids, int64_t first, int64_t count,
                      int64_t rank, uint32_t generation, fast_group **out)
 {
@@ -206,6 +212,7 @@ void fast_group_range(const fast_group *group, int64_t count, int64_t rank, int6
 
 fast_err fast__group_check(const fast_group *group)
 {
+    FAST_ASSERT(group);
     if (group->err == FAST_OK)
         return FAST_OK;
     return fast__fail(group->err,
@@ -231,6 +238,7 @@ fast_err fast__group_fail(fast_group *group, fast_err err)
 
 fast_err fast__group_check_rank(const fast_group *group, const char *what, int64_t rank)
 {
+    FAST_ASSERT(group && what);
     if (rank >= 0 && rank < group->size)
         return FAST_OK;
     return fast__fail(FAST_EINVAL, "%s %lld is not a rank of a group of %lld", what,
@@ -239,6 +247,7 @@ fast_err fast__group_check_rank(const fast_group *group, const char *what, int64
 
 fast_err fast__group_check_count(const char *doing, int64_t count)
 {
+    FAST_ASSERT(doing);
     if (count >= 0 && count <= INT64_MAX / 16)
         return FAST_OK;
     return fast__fail(FAST_EINVAL, "%s of %lld elements", doing, (long long)count);

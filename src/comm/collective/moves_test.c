@@ -30,7 +30,7 @@ typedef struct letter {
 /* One rank. */
 typedef struct player {
     float *x;        /* its vector */
-    letter *kept;    /* see FAST_MOVE_KEEP */
+    letter *kept;    /* see FAST_MOVE_RETAIN */
     bool frozen;     /* what is kept must not be added to */
     letter **in;     /* by sender: the oldest */
     double time;     /* of its last move */
@@ -78,16 +78,16 @@ static void play_send(play *g, int64_t rank, const fast_move *move)
 {
     player *p = &g->players[rank];
     const float *x = g->carries ? p->x + move->offset : NULL;
-    if (move->flags & FAST_MOVE_KEPT) {
+    if (move->flags & FAST_MOVE_RETAINED) {
         assert_non_null(p->kept);
         assert_int_equal(p->kept->count, move->count);
         x = p->kept->x;
     }
     letter *sent = letter_new(x, move->count);
     sent->time = p->time + g->latency + 4.0 * (double)move->count * g->gap;
-    if (move->flags & FAST_MOVE_KEEP)
+    if (move->flags & FAST_MOVE_RETAIN)
         keep(p, letter_new(x, move->count), true);
-    else if (move->flags & FAST_MOVE_KEPT)
+    else if (move->flags & FAST_MOVE_RETAINED)
         keep(p, NULL, false);
     letter **last = &g->players[move->peer].in[rank];
     while (*last)
@@ -103,20 +103,20 @@ static void add(int64_t n, const float *x, float *y)
 
 static void play_apply(play *g, player *p, const fast_move *move, letter *got)
 {
-    if (move->kind == FAST_MOVE_ADD && (move->flags & FAST_MOVE_KEPT)) {
+    if (move->kind == FAST_MOVE_ADD && (move->flags & FAST_MOVE_RETAINED)) {
         assert_non_null(p->kept);
         assert_false(p->frozen);
     }
     if (g->carries) {
         float *x = p->x + move->offset;
         if (move->kind == FAST_MOVE_ADD)
-            add(move->count, got->x, move->flags & FAST_MOVE_KEPT ? p->kept->x : x);
+            add(move->count, got->x, move->flags & FAST_MOVE_RETAINED ? p->kept->x : x);
         else if (move->kind == FAST_MOVE_MERGE)
             add(move->count, x, got->x);
         if (move->kind == FAST_MOVE_COPY || (move->flags & FAST_MOVE_STORE))
             memcpy(x, got->x, (size_t)move->count * sizeof *x);
     }
-    if (move->flags & FAST_MOVE_KEEP)
+    if (move->flags & FAST_MOVE_RETAIN)
         keep(p, got, false);
     else
         letter_free(got);
@@ -312,24 +312,24 @@ static void test_allgather(void **state)
 static void test_closed_forms(void **state)
 {
     (void)state;
-    const fast_price price = { 3e-6, 0.25e-9, 0 };
+    const fast_price cost = { 3e-6, 0.25e-9, 0 };
     const fast_algorithm *algorithms[] = { &fast__allreduce_tree, &fast__allreduce_butterfly,
                                            &fast__allreduce_ring, &fast__allreduce_rabenseifner };
     for (size_t a = 0; a < 4; a++)
         for (int64_t n = 2; n <= 256; n *= 2)
             for (int64_t count = 256; count <= 1 << 28; count *= 1 << 10) {
                 play g = play_new(algorithms[a]->rounds, n, count, false);
-                g.latency = price.alpha;
-                g.gap = price.beta;
+                g.latency = cost.alpha;
+                g.gap = cost.beta;
                 const double time = play_run(&g);
                 const double steps = (double)fast__log2_ceil(n), m = 4.0 * (double)count;
-                const double L = price.alpha, G = price.beta, P = (double)n;
+                const double L = cost.alpha, G = cost.beta, P = (double)n;
                 const double forms[] = { 2 * steps * (L + m * G), steps * (L + m * G),
                                          2 * (P - 1) * (L + m * G / P),
                                          2 * L * steps + 2 * m * G * (P - 1) / P };
                 g.ask.rank = 0;
                 assert_true(fabs(time - forms[a]) <= 1e-9 * forms[a]);
-                assert_true(fabs(algorithms[a]->seconds(&price, &g.ask) - time) <= 1e-9 * time);
+                assert_true(fabs(algorithms[a]->seconds(&cost, &g.ask) - time) <= 1e-9 * time);
                 play_free(&g);
             }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbour exchange: everyone sends its vector to the ranks that it names and receives one from
+ * Neighbour exchange: each rank sends its vector to the ranks that it names and receives one from
  * each of those that name it, as the edges of a topology do (MPI's neighbourhood collectives). The
  * vector is copied once, to a frozen buffer that all neighbours share. All members of the group
  * call it, also those without a neighbour.
@@ -8,19 +8,21 @@
 #include "base/memory.h"
 #include "comm/collective/moves.h"
 
-/* The lists, where the schedule finds them. */
+/* The lists of one call, for its schedule. */
 typedef struct neighbours {
     const int64_t *to;   /* lent */
-    int64_t to_count;    /* of them */
+    int64_t to_count;    /* ranks to send to */
     const int64_t *from; /* lent */
-    int64_t from_count;  /* of them */
+    int64_t from_count;  /* ranks to receive from */
 } neighbours;
 
+/* First all sends, one a round, then all receives. */
 static int neighbour_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
+    FAST_ASSERT(ask->state && round >= 0);
     const neighbours *lists = ask->state;
     if (round < lists->to_count) {
-        const unsigned flags = FAST_MOVE_KEEP | (round == 0 ? 0 : FAST_MOVE_KEPT);
+        const unsigned flags = FAST_MOVE_RETAIN | (round == 0 ? 0 : FAST_MOVE_RETAINED);
         moves[0] = (fast_move){ FAST_MOVE_SEND, flags, lists->to[round], 0, ask->count };
         return 1;
     }

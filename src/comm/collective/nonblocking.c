@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nonblocking collectives. A request is a task of its actor: the schedule goes on whenever the
+ * Nonblocking collectives. A request is a task of its actor: the schedule advances whenever the
  * actor waits for anything, when its work reports a range, and when it asks. Each wait for a
  * request has its own deadline; starting has none.
  *
@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 
+/* The task of a request: advance its collective. */
 static fast_err request_advance(fast_actor *actor, fast_task *task, bool *done)
 {
     fast_request *request = (fast_request *)task;
@@ -18,17 +19,20 @@ static fast_err request_advance(fast_actor *actor, fast_task *task, bool *done)
     return fast__collective_advance(&request->collective, done);
 }
 
-/* Whoever waits for this actor, in a collective that goes on here, waits for whom it waits for. */
+/* An actor that waits for this one in a collective under way waits for the actor that it waits
+ * for. */
 static int64_t request_explain(fast_actor *actor, fast_task *task, int64_t origin)
 {
+    FAST_ASSERT(task);
     const fast_request *request = (const fast_request *)task;
     (void)actor;
     return request->collective.whom == origin ? -1 : request->collective.whom;
 }
 
-/* One that was used before, or a new one. */
+/* Take a request that was used before, or make one. */
 static fast_err request_get(fast_group *group, fast_request **out)
 {
+    FAST_ASSERT(group && out);
     if (group->requests_free) {
         *out = group->requests_free;
         group->requests_free = (*out)->next;
@@ -37,13 +41,15 @@ static fast_err request_get(fast_group *group, fast_request **out)
     return fast__alloc("a request", 1, sizeof **out, out);
 }
 
+/* Return a finished request to its group. */
 static void request_put(fast_group *group, fast_request *request)
 {
+    FAST_ASSERT(request->task.done || request->task.err == FAST_OK);
     request->next = group->requests_free;
     group->requests_free = request;
 }
 
-/* Out of the group's list of requests under way. */
+/* Remove a request from the group's list of those under way. */
 static void unlink_request(fast_group *group, const fast_request *request)
 {
     fast_request **link = &group->requests;
@@ -55,6 +61,7 @@ static void unlink_request(fast_group *group, const fast_request *request)
 
 fast_err fast__request_start(const fast_collective *collective, fast_request **out)
 {
+    FAST_ASSERT(collective->group && out);
     fast_group *group = collective->group;
     fast_request *request;
     FAST_TRY(fast__group_check(group));
@@ -82,7 +89,7 @@ fast_err fast__request_start(const fast_collective *collective, fast_request **o
     return FAST_OK;
 }
 
-/* How a request that is done ended; the first failure's detail is the group's. */
+/* Return how a finished request ended; the group has the first failure's detail. */
 static fast_err ending(const fast_request *request)
 {
     FAST_ASSERT(request->task.done);
@@ -108,16 +115,17 @@ fast_err fast_request_test(fast_request *request, bool *done_out)
     return request->task.done ? ending(request) : FAST_OK;
 }
 
-/* Until it is done, or cannot be any more. */
+/* Wait until it is done, or cannot be any more. */
 static fast_err wait_for(fast_request *request, int64_t deadline)
 {
+    FAST_ASSERT(request->collective.group);
     fast_collective *collective = &request->collective;
     fast_actor *actor = collective->group->actor;
     const int64_t until = fast__deadline(actor, deadline);
     while (!request->task.done) {
         const int64_t whom = collective->whom;
         const fast_err err = fast__collective_wait(collective, until);
-        /* What came together with the news of a peer's end still counts. */
+        /* A message that came together with the news of a peer's end still counts. */
         if (err)
             fast__progress(actor);
         if (err && !request->task.done && collective->whom == whom)
@@ -148,6 +156,7 @@ fast_err fast_request_wait(fast_request **move, int64_t deadline)
 
 void fast__group_free_requests(fast_group *group)
 {
+    FAST_ASSERT(group);
     for (fast_request *request = group->requests, *next; request; request = next) {
         next = request->next;
         if (!request->task.done) {

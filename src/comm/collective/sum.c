@@ -8,7 +8,7 @@
  * Two leaves, that is two to four vectors, are added in one pass, so that no leaf is ever stored.
  * The nodes of a block wait on a stack with one place for each level, like the digits of a binary
  * counter, which stays in the first-level cache: every vector is read once and, where all are to
- * become the sum, written once while its lines are still near. Two vectors need no stack at all.
+ * become the sum, written once while its lines are still in the cache. Two vectors need no stack.
  *
  * Cost of n vectors of S bytes: n S read, S or n S written, (n - 1) S / 4 additions. Stores that
  * bypass the caches were tried and are slower at every size from 64 KiB to 32 MiB.
@@ -77,6 +77,7 @@ static sum_tree tree_of(const float *const *x, int64_t n)
 /* y = leaf(2p) + leaf(2p+1) of a block of n. */
 static void add_leaves(const sum_tree *tree, int64_t p, int64_t n, float *y)
 {
+    FAST_ASSERT(p >= 0 && n > 0);
     const float *const *x = tree->x;
     const int64_t at = tree->at;
     const int64_t r = tree->pairs;
@@ -92,6 +93,7 @@ static void add_leaves(const sum_tree *tree, int64_t p, int64_t n, float *y)
 /* The sum of a block of n >= 1 vectors' elements. */
 static void sum_block(const sum_tree *tree, int64_t n, float *y)
 {
+    FAST_ASSERT(n > 0 && n <= BLOCK);
     float stack[LEVELS][BLOCK];
     if (tree->leaves == 1) {
         memcpy(y, tree->x[0] + tree->at, (size_t)n * sizeof *y);
@@ -103,8 +105,8 @@ static void sum_block(const sum_tree *tree, int64_t n, float *y)
         float *top = nodes == 1 ? y : stack[height];
         add_leaves(tree, p, n, top);
         height++;
-        /* As many carries as p + 1 has factors of two: each adds the two topmost nodes. */
-        for (int64_t carry = p + 1; carry % 2 == 0; carry /= 2) {
+        /* As often as 2 divides p + 1: add the two topmost nodes. */
+        for (int64_t left = p + 1; left % 2 == 0; left /= 2) {
             height--;
             float *sum = p + 1 == nodes && height == 1 ? y : stack[height - 1];
             add2(n, stack[height - 1], stack[height], sum);
@@ -126,6 +128,7 @@ void fast__sum_range(const float *const *x, int64_t n, int64_t offset, int64_t c
 
 void fast__sum(const float *const *x, int64_t n, int64_t count, float *y)
 {
+    FAST_ASSERT(y);
     fast__sum_range(x, n, 0, count, y);
 }
 

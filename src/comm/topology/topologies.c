@@ -38,6 +38,7 @@ enum { FILE_MAX = 1 << 26 };
 /* The smallest k with 2^k >= n. */
 static int64_t log2_up(int64_t n)
 {
+    FAST_ASSERT(n >= 1);
     int64_t k = 0;
 
     while (((int64_t)1 << k) < n)
@@ -47,8 +48,10 @@ static int64_t log2_up(int64_t n)
 
 /* Circulants. */
 
+/* ring: each rank with the next and the one before. */
 static fast_err make_ring(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     const int64_t count = size > 2 ? 2 : size - 1;
     const int64_t offsets[2] = { 1, size - 1 };
 
@@ -57,8 +60,10 @@ static fast_err make_ring(const void *config, int64_t size, uint64_t seed, fast_
     return fast__topology_circulant(size, 1, &count, offsets, out);
 }
 
+/* full: each rank with every other. */
 static fast_err make_full(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     const int64_t count = size - 1;
     int64_t *offsets = NULL;
     fast_err err;
@@ -73,8 +78,10 @@ static fast_err make_full(const void *config, int64_t size, uint64_t seed, fast_
     return err;
 }
 
+/* Return the greatest common divisor. */
 static int64_t common_divisor(int64_t a, int64_t b)
 {
+    FAST_ASSERT(a >= 0 && b >= 0);
     while (b) {
         const int64_t rest = a % b;
 
@@ -89,6 +96,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
  * ones: then a link to the next rank is added. */
 static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     const topology_config *c = config;
     const int64_t want = c->degree ? c->degree : log2_up(size);
     int64_t *offsets = NULL;
@@ -145,13 +153,15 @@ static fast_err make_exponential(const void *config, int64_t size, uint64_t seed
 /* Lists. */
 
 typedef struct link_list {
-    fast_link *links; /* with room for all that a kind needs */
-    int64_t count;    /* so far */
-    int64_t room;     /* of links */
+    fast_topology_link *links; /* with room for all that a kind needs */
+    int64_t count;             /* so far */
+    int64_t room;              /* of links */
 } link_list;
 
+/* Make room for links. */
 static fast_err links_init(link_list *list, int64_t room)
 {
+    FAST_ASSERT(room >= 0);
     *list = (link_list){ .room = room };
     return fast__alloc("a topology's links", room, sizeof *list->links, &list->links);
 }
@@ -159,12 +169,13 @@ static fast_err links_init(link_list *list, int64_t room)
 static void link_up(link_list *list, int64_t from, int64_t to)
 {
     FAST_ASSERT(list->count < list->room);
-    list->links[list->count++] = (fast_link){ from, to, -1 };
+    list->links[list->count++] = (fast_topology_link){ from, to, -1 };
 }
 
 /* Make an undirected graph of one step and free the links. */
 static fast_err links_done(link_list *list, int64_t size, fast_topology **out)
 {
+    FAST_ASSERT(list->count <= list->room);
     const int64_t starts[2] = { 0, list->count };
     const fast_err err = fast__topology_list(size, 1, starts, list->links, false, out);
 
@@ -172,8 +183,10 @@ static fast_err links_done(link_list *list, int64_t size, fast_topology **out)
     return err;
 }
 
+/* line: a ring that is cut open. */
 static fast_err make_line(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     link_list list;
 
     (void)config;
@@ -184,8 +197,10 @@ static fast_err make_line(const void *config, int64_t size, uint64_t seed, fast_
     return links_done(&list, size, out);
 }
 
+/* tree: rank r with 2 r + 1 and 2 r + 2. */
 static fast_err make_tree(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     const topology_config *c = config;
     link_list list;
 
@@ -196,8 +211,10 @@ static fast_err make_tree(const void *config, int64_t size, uint64_t seed, fast_
     return links_done(&list, size, out);
 }
 
+/* star: rank 0 with every other. */
 static fast_err make_star(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(size >= 1);
     link_list list;
 
     (void)config;
@@ -236,8 +253,10 @@ static fast_err make_hypercube(const void *config, int64_t size, uint64_t seed, 
     return err;
 }
 
+/* torus: a grid whose rows and columns are rings. */
 static fast_err make_torus(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(config && size >= 1);
     const topology_config *c = config;
     int64_t rows = c->rows;
     int64_t columns;
@@ -267,14 +286,17 @@ static fast_err make_torus(const void *config, int64_t size, uint64_t seed, fast
 /* True if the links have {a, b}. */
 static bool is_linked(const int64_t *peers, int64_t degree, int64_t a, int64_t b)
 {
+    FAST_ASSERT(degree >= 0);
     for (int64_t i = 0; i < degree; i++)
         if (peers[a * degree + i] == b)
             return true;
     return false;
 }
 
+/* Replace one peer of a rank by another. */
 static void relink(int64_t *peers, int64_t degree, int64_t a, int64_t old, int64_t fresh)
 {
+    FAST_ASSERT(old != fresh);
     int64_t i = 0;
 
     while (peers[a * degree + i] != old)
@@ -286,6 +308,7 @@ static void relink(int64_t *peers, int64_t degree, int64_t a, int64_t old, int64
  * links and links to oneself are not made, and after many swaps any such graph is as likely. */
 static void swap_links(int64_t *peers, int64_t size, int64_t degree, fast_rng *rng)
 {
+    FAST_ASSERT(size > 0 && degree > 0);
     const int64_t swaps = 10 * size * degree;
 
     for (int64_t i = 0; i < swaps; i++) {
@@ -309,6 +332,7 @@ static void swap_links(int64_t *peers, int64_t size, int64_t degree, fast_rng *r
  * regular circulant that it starts from is, so a last resort exists. */
 static fast_err make_random(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(config && size >= 1);
     const topology_config *c = config;
     const int64_t degree = c->degree ? c->degree : (size > 4 ? 4 : size - 1);
     int64_t *peers = NULL;
@@ -353,15 +377,19 @@ static fast_err make_random(const void *config, int64_t size, uint64_t seed, fas
     return err;
 }
 
+/* pairs: each rank with another one at each step. */
 static fast_err make_pairs(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(config && size >= 1);
     const topology_config *c = config;
 
     return fast__topology_pairs(size, c->order == 1, seed, out);
 }
 
+/* file: the links of a file. */
 static fast_err make_file(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(config && size >= 1);
     const topology_config *c = config;
     char *text = NULL;
     size_t bytes = 0;
@@ -426,14 +454,17 @@ const fast_topology_kind *const fast__topologies[] = {
     &halton, &random_regular, &exponential, &pairs, &file, NULL,
 };
 
+/* The name of topology i, for lookups. */
 static const char *name_at(const void *ctx, int64_t i)
 {
+    FAST_ASSERT(fast__topologies[i]);
     (void)ctx;
     return fast__topologies[i]->name;
 }
 
 fast_err fast_topology_new(const char *spec, int64_t size, uint64_t seed, fast_topology **out)
 {
+    FAST_ASSERT(spec && out);
     const int64_t count = (int64_t)(sizeof fast__topologies / sizeof *fast__topologies) - 1;
     topology_config config = { .arity = 2 };
     const fast_topology_kind *kind;

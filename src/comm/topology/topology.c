@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three shapes of a topology and what can be asked of them. topology.h has the formulas of the
- * weights; topologies.c the graphs by name; topology_check.c what makes a graph fit for mixing.
+ * The three shapes of a topology and their queries. topology.h has the formulas of the weights;
+ * topologies.c the graphs by name; topology_check.c the conditions for mixing.
  */
 #include "comm/topology.h"
 
@@ -12,21 +12,25 @@
 
 int64_t fast_topology_size(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     return topology->size;
 }
 
 int64_t fast_topology_degree_max(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     return topology->degree_max;
 }
 
 int64_t fast_topology_period(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     return topology->period;
 }
 
 bool fast_topology_is_directed(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     return topology->directed;
 }
 
@@ -46,8 +50,10 @@ int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t ra
     return topology->shape->peers(topology, step, rank, true, ranks, weights, self_out);
 }
 
-static void links_fini(fast_links *links)
+/* Free the lists of one step. */
+static void links_fini(fast_topology_links *links)
 {
+    FAST_ASSERT(links);
     fast__free(links->start);
     fast__free(links->peer);
     fast__free(links->weight);
@@ -74,9 +80,11 @@ void fast_topology_free(fast_topology *topology)
 
 /* Circulant. */
 
+/* The peers of a rank: at the offsets of the step. */
 static int64_t circulant_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                                int64_t *ranks, double *weights, double *self_out)
 {
+    FAST_ASSERT(topology->period > 0);
     const int64_t t = step % topology->period;
     const int64_t *offset = topology->offset + topology->offset_start[t];
     const int64_t count = topology->offset_start[t + 1] - topology->offset_start[t];
@@ -97,6 +105,7 @@ static const fast_shape circulant = { circulant_peers };
 /* True if the offsets of a step lead back as well: o is among them with size - o. */
 static bool is_symmetric(int64_t size, const int64_t *offset, int64_t count)
 {
+    FAST_ASSERT(count >= 0 && count < size);
     for (int64_t i = 0; i < count; i++) {
         bool found = false;
 
@@ -149,11 +158,13 @@ undo_topology:
 
 /* Lists. */
 
+/* The peers of a rank: its list of the step. */
 static int64_t list_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                           int64_t *ranks, double *weights, double *self_out)
 {
+    FAST_ASSERT(topology->period > 0);
     const int64_t t = step % topology->period;
-    const fast_links *links = in ? &topology->in[t] : &topology->out[t];
+    const fast_topology_links *links = in ? &topology->in[t] : &topology->out[t];
     const int64_t start = links->start[rank];
     const int64_t count = links->start[rank + 1] - start;
 
@@ -166,16 +177,19 @@ static int64_t list_peers(const fast_topology *topology, int64_t step, int64_t r
 static const fast_shape list = { list_peers };
 
 /* Append one end of a link to a rank's list; `start` is the next free place of each rank. */
-static void place(fast_links *links, int64_t *next, int64_t rank, int64_t peer, double weight)
+static void place(fast_topology_links *links, int64_t *next, int64_t rank, int64_t peer,
+                  double weight)
 {
+    FAST_ASSERT(rank != peer);
     links->peer[next[rank]] = peer;
     links->weight[next[rank]] = weight;
     next[rank]++;
 }
 
 /* Insertion sort by peer: lists are short and often sorted already. False if one is twice. */
-static bool sort_peers(fast_links *links, int64_t start, int64_t end)
+static bool sort_peers(fast_topology_links *links, int64_t start, int64_t end)
 {
+    FAST_ASSERT(start <= end);
     for (int64_t i = start + 1; i < end; i++) {
         const int64_t peer = links->peer[i];
         const double weight = links->weight[i];
@@ -194,9 +208,10 @@ static bool sort_peers(fast_links *links, int64_t start, int64_t end)
 }
 
 /* The lists of one step in one direction, `in` or out; undirected links stand in both. */
-static fast_err list_fill(int64_t size, const fast_link *link, int64_t count, bool directed,
-                          bool in, fast_links *links)
+static fast_err list_fill(int64_t size, const fast_topology_link *link, int64_t count,
+                          bool directed, bool in, fast_topology_links *links)
 {
+    FAST_ASSERT(count >= 0);
     const int64_t ends = directed ? count : 2 * count;
     int64_t *next = NULL;
     fast_err err;
@@ -229,10 +244,12 @@ static fast_err list_fill(int64_t size, const fast_link *link, int64_t count, bo
     return err;
 }
 
-/* Weights that were not given, and what each keeps: the formulas of topology.h. */
-static void list_weigh(int64_t size, const fast_links *out, fast_links *links, bool directed,
-                       bool in)
+/* Set weights that were not given, and each rank's share of its own value: the formulas of
+ * topology.h. */
+static void list_weigh(int64_t size, const fast_topology_links *out, fast_topology_links *links,
+                       bool directed, bool in)
 {
+    FAST_ASSERT(size >= 1);
     for (int64_t r = 0; r < size; r++) {
         const int64_t degree = out->start[r + 1] - out->start[r];
         double given = 0;
@@ -251,10 +268,13 @@ static void list_weigh(int64_t size, const fast_links *out, fast_links *links, b
     }
 }
 
-static fast_err list_step(fast_topology *topology, int64_t t, const fast_link *link, int64_t count)
+/* Make the lists of one step, and check their links. */
+static fast_err list_step(fast_topology *topology, int64_t t, const fast_topology_link *link,
+                          int64_t count)
 {
+    FAST_ASSERT(t >= 0 && t < topology->period);
     const int64_t size = topology->size;
-    fast_links *out = &topology->out[t];
+    fast_topology_links *out = &topology->out[t];
 
     for (int64_t i = 0; i < count; i++) {
         FAST_ASSERT(link[i].from >= 0 && link[i].from < size);
@@ -269,11 +289,11 @@ static fast_err list_step(fast_topology *topology, int64_t t, const fast_link *l
     list_weigh(size, out, out, topology->directed, false);
     if (topology->directed) {
         list_weigh(size, out, &topology->in[t], true, true);
-        /* What one keeps is what it does not give away, on both sides. */
+        /* A rank's own share is the one that it does not give away, in both directions. */
         memcpy(topology->in[t].self, out->self, (size_t)size * sizeof *out->self);
     }
     for (int64_t r = 0; r < size; r++) {
-        const fast_links *in = &topology->in[t];
+        const fast_topology_links *in = &topology->in[t];
         const int64_t sends = out->start[r + 1] - out->start[r];
         const int64_t receives = in->start[r + 1] - in->start[r];
         const int64_t degree = sends > receives ? sends : receives;
@@ -285,7 +305,7 @@ static fast_err list_step(fast_topology *topology, int64_t t, const fast_link *l
 }
 
 fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts,
-                             const fast_link *links, bool directed, fast_topology **out)
+                             const fast_topology_link *links, bool directed, fast_topology **out)
 {
     fast_topology *topology = NULL;
     fast_err err;
@@ -312,18 +332,20 @@ fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts
     return FAST_OK;
 }
 
-/* Pairs: the circle method. With n players, or n + 1 where n is odd, the last one sits still while
- * the others turn around it: in round t, r meets t - r modulo n - 1. Who meets the extra one,
- * rests. */
+/* Pairs: the circle method. With n players, or n + 1 where n is odd, the last one is fixed while
+ * the others rotate around it: in round t, r exchanges with t - r modulo n - 1. The rank that is paired
+ * with the extra player rests. */
 
+/* Return the rank that a rank exchanges with in a round; itself: it rests. */
 static int64_t partner(int64_t size, int64_t round, int64_t rank)
 {
+    FAST_ASSERT(rank >= 0 && rank < size);
     const int64_t players = size + size % 2;
     const int64_t circle = players - 1;
     int64_t other;
 
     if (rank == circle) {
-        /* The one that would meet itself: 2 r = t. The inverse of 2 is players / 2. */
+        /* The rank that would be paired with itself: 2 r = t. The inverse of 2 is players / 2. */
         other = round % circle * (players / 2) % circle;
     } else {
         other = (round - rank) % circle;
@@ -335,9 +357,11 @@ static int64_t partner(int64_t size, int64_t round, int64_t rank)
     return other < size ? other : rank;
 }
 
+/* The peer of a rank: its partner in the round. */
 static int64_t pairs_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                            int64_t *ranks, double *weights, double *self_out)
 {
+    FAST_ASSERT(step >= 0);
     const int64_t rounds = topology->size + topology->size % 2 - 1;
     int64_t round = step % rounds;
     int64_t other;

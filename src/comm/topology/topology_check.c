@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes a topology fit for mixing, x_j <- sum_i w(i, j) x_i: what each takes sums to 1 (a
- * common value stays), what each gives sums to 1 (the mean stays), nothing is negative, and over a
- * period everyone is reached. How fast averages spread is the gap 1 - |lambda_2| of the product of
+ * Conditions for mixing, x_j <- sum_i w(i, j) x_i: the shares that a rank takes sum to 1 (a common
+ * value stays), those that it gives sum to 1 (the mean stays), none is negative, and over a period
+ * every rank is reached. How fast averages spread is the gap 1 - |lambda_2| of the product of
  * a period's mixings: after k periods the distance from the mean has shrunk by |lambda_2|^k.
  *
  * Circulant matrices are diagonal in Fourier's basis, so their product's eigenvalues are
@@ -26,17 +26,19 @@ enum {
 
 static const double TOLERANCE = 1e-9; /* of sums of weights */
 
-/* Memory for asking: peers and weights of one rank, and a few vectors over ranks. */
-typedef struct scratch {
+/* Memory for queries: peers and weights of one rank, and a few vectors over ranks. */
+typedef struct mixing_scratch {
     int64_t *ranks;  /* [degree_max] */
     double *weights; /* [degree_max] */
     double *x;       /* [size] */
     double *y;       /* [size] */
     int64_t *parent; /* [size]: of the union-find */
-} scratch;
+} mixing_scratch;
 
-static void scratch_fini(scratch *s)
+/* Free the memory. */
+static void scratch_fini(mixing_scratch *s)
 {
+    FAST_ASSERT(s);
     fast__free(s->ranks);
     fast__free(s->weights);
     fast__free(s->x);
@@ -44,12 +46,14 @@ static void scratch_fini(scratch *s)
     fast__free(s->parent);
 }
 
-static fast_err scratch_init(const fast_topology *topology, scratch *s)
+/* Make the memory for a topology's checks. */
+static fast_err scratch_init(const fast_topology *topology, mixing_scratch *s)
 {
+    FAST_ASSERT(topology->size >= 1);
     const int64_t degree = topology->degree_max;
     fast_err err;
 
-    *s = (scratch){ 0 };
+    *s = (mixing_scratch){ 0 };
     err = fast__alloc("peers", degree, sizeof *s->ranks, &s->ranks);
     if (!err)
         err = fast__alloc("weights", degree, sizeof *s->weights, &s->weights);
@@ -64,14 +68,17 @@ static fast_err scratch_init(const fast_topology *topology, scratch *s)
     return err;
 }
 
-/* Steps to look at. */
+/* Return the number of steps to check. */
 static int64_t window(const fast_topology *topology)
 {
+    FAST_ASSERT(topology->period >= 0);
     return topology->period ? topology->period : WINDOW * topology->size;
 }
 
+/* Return the representative of a rank's set, with shorter paths on the way. */
 static int64_t root(int64_t *parent, int64_t i)
 {
+    FAST_ASSERT(parent[i] >= 0);
     while (parent[i] != i) {
         parent[i] = parent[parent[i]];
         i = parent[i];
@@ -79,9 +86,11 @@ static int64_t root(int64_t *parent, int64_t i)
     return i;
 }
 
-/* Sums of one step; s->y collects what each gives. Joins the sets of ranks that are linked. */
-static fast_err check_step(const fast_topology *topology, int64_t step, scratch *s)
+/* Check the sums of one step; s->y collects the shares that each rank gives. Join the sets of
+ * ranks that are linked. */
+static fast_err check_step(const fast_topology *topology, int64_t step, mixing_scratch *s)
 {
+    FAST_ASSERT(step >= 0);
     for (int64_t r = 0; r < topology->size; r++)
         s->y[r] = 0;
     for (int64_t r = 0; r < topology->size; r++) {
@@ -117,9 +126,10 @@ static fast_err check_step(const fast_topology *topology, int64_t step, scratch 
 
 fast_err fast_topology_check(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     const int64_t steps = window(topology);
     fast_err err;
-    scratch s;
+    mixing_scratch s;
 
     FAST_TRY(scratch_init(topology, &s));
     for (int64_t r = 0; r < topology->size; r++)
@@ -135,9 +145,11 @@ fast_err fast_topology_check(const fast_topology *topology)
     return err;
 }
 
+/* Return the exact gap of a circulant topology. */
 static double circulant_gap(const fast_topology *topology)
 {
-    const double turn = 2 * acos(-1.0) / (double)topology->size;
+    FAST_ASSERT(topology->offset && topology->period > 0);
+    const double circle = 2 * acos(-1.0) / (double)topology->size;
     double largest = 0;
 
     for (int64_t f = 1; f < topology->size; f++) {
@@ -150,7 +162,7 @@ static double circulant_gap(const fast_topology *topology)
 
             for (int64_t i = topology->offset_start[t]; i < topology->offset_start[t + 1]; i++) {
                 /* The product is reduced first, so that large sizes lose no digits. */
-                const double angle = turn * (double)(f * topology->offset[i] % topology->size);
+                const double angle = circle * (double)(f * topology->offset[i] % topology->size);
 
                 re += cos(angle);
                 im += sin(angle);
@@ -164,8 +176,9 @@ static double circulant_gap(const fast_topology *topology)
 }
 
 /* One mixing step: y = W x, then x = y without its mean, which rounding brings back. */
-static void mix(const fast_topology *topology, int64_t step, scratch *s)
+static void mix(const fast_topology *topology, int64_t step, mixing_scratch *s)
 {
+    FAST_ASSERT(step >= 0);
     double mean = 0;
 
     for (int64_t r = 0; r < topology->size; r++) {
@@ -184,6 +197,7 @@ static void mix(const fast_topology *topology, int64_t step, scratch *s)
 /* Scale x to length 1; returns the length that it had. */
 static double normalise(int64_t size, double *x)
 {
+    FAST_ASSERT(size > 0);
     double sum = 0;
 
     for (int64_t r = 0; r < size; r++)
@@ -196,10 +210,11 @@ static double normalise(int64_t size, double *x)
 
 double fast_topology_gap(const fast_topology *topology)
 {
+    FAST_ASSERT(topology);
     const int64_t steps = window(topology);
     double rate = 0;
     fast_rng rng;
-    scratch s;
+    mixing_scratch s;
 
     if (topology->size == 1)
         return 1;

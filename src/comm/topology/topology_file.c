@@ -10,7 +10,7 @@
  *     step            what follows is the graph of the next step; the last is followed by the first
  *
  * Undirected graphs must be fit for mixing (fast_topology_check()); directed ones need not be,
- * since push-sum only asks that nobody gives away more than it has.
+ * since push-sum only asks that no rank gives away more than it has.
  */
 #include "comm/topology.h"
 
@@ -20,20 +20,21 @@
 
 enum { STEPS_MAX = 4096, RANK_STEPS_MAX = 1 << 22, WORDS_MAX = 4, WORD_MAX = 32 };
 
-typedef struct reader {
-    int64_t size;     /* of the group */
-    bool directed;    /* said so */
-    bool weighted;    /* the first link has a weight */
-    int64_t line;     /* from 1 */
-    fast_link *links; /* so far, with room for one a line */
-    int64_t count;    /* of links */
-    int64_t *starts;  /* of the steps */
-    int64_t steps;    /* finished ones */
-} reader;
+typedef struct topology_reader {
+    int64_t size;              /* of the group */
+    bool directed;             /* links lead one way */
+    bool weighted;             /* the first link has a weight */
+    int64_t line;              /* from 1 */
+    fast_topology_link *links; /* links read, with room for one a line */
+    int64_t count;             /* of links */
+    int64_t *starts;           /* of the steps */
+    int64_t steps;             /* finished ones */
+} topology_reader;
 
 /* Cut a line into words; their number, or WORDS_MAX + 1 where there are more or one is too long. */
 static int words_of(const char *at, const char *end, char words[WORDS_MAX][WORD_MAX])
 {
+    FAST_ASSERT(at <= end);
     int count = 0;
 
     while (at < end && *at != '#') {
@@ -55,16 +56,20 @@ static int words_of(const char *at, const char *end, char words[WORDS_MAX][WORD_
     return count;
 }
 
-static fast_err bad_line(const reader *r)
+/* The error for a line that is none of those above. */
+static fast_err bad_line(const topology_reader *r)
 {
+    FAST_ASSERT(r->line > 0);
     return fast__fail(FAST_EINVAL,
                       "line %lld is none of: a link \"0 1\" or \"0 1 0.25\", \"size N\", "
                       "\"directed\", \"step\"",
                       (long long)r->line);
 }
 
-static fast_err rank_of(const reader *r, const char *word, int64_t *out)
+/* Parse a rank of the group. */
+static fast_err rank_of(const topology_reader *r, const char *word, int64_t *out)
 {
+    FAST_ASSERT(out);
     int64_t rank = 0;
 
     if (fast__parse_int("a rank", word, &rank) != FAST_OK)
@@ -78,9 +83,11 @@ static fast_err rank_of(const reader *r, const char *word, int64_t *out)
     return FAST_OK;
 }
 
-static fast_err read_link(reader *r, int count, char words[WORDS_MAX][WORD_MAX])
+/* Read a link, with or without a weight. */
+static fast_err read_link(topology_reader *r, int count, char words[WORDS_MAX][WORD_MAX])
 {
-    fast_link link = { .weight = -1 };
+    FAST_ASSERT(count > 0);
+    fast_topology_link link = { .weight = -1 };
 
     if (count < 2 || count > 3)
         return bad_line(r);
@@ -102,8 +109,10 @@ static fast_err read_link(reader *r, int count, char words[WORDS_MAX][WORD_MAX])
     return FAST_OK;
 }
 
-static fast_err read_line(reader *r, int count, char words[WORDS_MAX][WORD_MAX])
+/* Read one line, cut into words. */
+static fast_err read_line(topology_reader *r, int count, char words[WORDS_MAX][WORD_MAX])
 {
+    FAST_ASSERT(count > 0);
     if (count == 1 && strcmp(words[0], "step") == 0) {
         if (r->steps + 2 > STEPS_MAX)
             return fast__fail(FAST_EINVAL, "line %lld: more than %d steps", (long long)r->line,
@@ -131,8 +140,10 @@ static fast_err read_line(reader *r, int count, char words[WORDS_MAX][WORD_MAX])
     return read_link(r, count, words);
 }
 
-static fast_err read_text(reader *r, const char *text, size_t bytes)
+/* Read all lines. */
+static fast_err read_text(topology_reader *r, const char *text, size_t bytes)
 {
+    FAST_ASSERT(text || bytes == 0);
     const char *end = text + bytes;
 
     for (const char *at = text; at < end;) {
@@ -159,7 +170,8 @@ static fast_err read_text(reader *r, const char *text, size_t bytes)
 
 fast_err fast__topology_parse(const char *text, size_t bytes, int64_t size, fast_topology **out)
 {
-    reader r = { .size = size };
+    FAST_ASSERT(out && size >= 0);
+    topology_reader r = { .size = size };
     fast_topology *topology = NULL;
     int64_t lines = 1;
     fast_err err;
