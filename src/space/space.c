@@ -16,9 +16,11 @@
 
 #include <string.h>
 
+/* The first owners have one float more where the count does not divide evenly. */
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out)
 {
+    FAST_ASSERT(space && offset_out && count_out);
     const fast_space_map *map = &space->map;
     FAST_ASSERT(owner >= 0 && owner < map->owner_count);
     FAST_ASSERT(tensor >= 0 && tensor < map->tensor_count);
@@ -33,9 +35,11 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
     *count_out = each + (owner < longer);
 }
 
+/* A copy of the operation with the addresses moved to the range; the caller's stays whole. */
 fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
                                       int64_t owner)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     FAST_ASSERT(op->tensor >= 0 && op->tensor < space->map.tensor_count);
     fast_space_operation part = *op;
     part.owner = owner;
@@ -62,8 +66,10 @@ void fast__space_saw(fast_space_operation *get, int64_t version, int64_t clock)
     get->clock_seen = clock < get->clock_seen ? clock : get->clock_seen;
 }
 
+/* A space has few tensors: a linear search. */
 int64_t fast_space_find(const fast_space *space, const char *tensor)
 {
+    FAST_ASSERT(space->map.names);
     FAST_ASSERT(space && tensor);
     for (int64_t t = 0; t < space->map.tensor_count; t++)
         if (strcmp(space->map.names + t * FAST_SPACE_NAME_MAX, tensor) == 0)
@@ -334,8 +340,10 @@ static fast_err begin_operation(fast_space *space, fast_space_operation *op)
     return FAST_OK;
 }
 
+/* Dispatch by kind; what the kinds share is begin_operation(). */
 fast_err fast__space_execute(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->kind > FAST_SPACE_SERVE && op->kind < FAST_SPACE_KINDS);
     FAST_ASSERT(executors[op->kind] != NULL);
     FAST_TRY(begin_operation(space, op));
     return executors[op->kind](space, op);
@@ -357,6 +365,7 @@ fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x, int64
                    .kind = FAST_SPACE_ADD, .tensor = tensor, .x = x, .deadline = deadline });
 }
 
+/* Local owners have seen no piece: x is the whole update for them. */
 fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
 {
     FAST_ASSERT(space);
@@ -382,9 +391,11 @@ bool fast__space_is_at_hand(const fast_space *space)
            !fast__space_is_coded(space, FAST_SPACE_DOWN, 0);
 }
 
+/* execute_update() copies each range before it releases the lock. */
 fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_t *version_out,
                              int64_t deadline)
 {
+    FAST_ASSERT(version_out);
     fast_space_operation op = { .kind = FAST_SPACE_ADD, .x = x, .result = w, .deadline = deadline };
     FAST_ASSERT(x && w && fast__space_is_at_hand(space));
     FAST_TRY(fast__space_execute(space, &op));
@@ -414,6 +425,7 @@ static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_re
                                    .deadline = deadline };
 }
 
+/* Conditions become fields of the operation; what was seen comes back from it. */
 fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_read *read,
                         int64_t deadline)
 {
@@ -427,9 +439,11 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
     return FAST_OK;
 }
 
+/* Local ranges are copied at once; remote owners send slices as the network takes them. */
 fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
                                int64_t deadline)
 {
+    FAST_ASSERT(read);
     fast_space_operation op = get_of(0, x, read, deadline);
     FAST_ASSERT(x != NULL);
     if (fast__space_is_coded(space, FAST_SPACE_DOWN, 0))
@@ -444,14 +458,18 @@ fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_rea
     return err;
 }
 
+/* With local owners only, everything is there. */
 fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count)
 {
+    FAST_ASSERT(offset >= 0 && count >= 0);
     FAST_ASSERT(space->reader.get.flags & FAST_SPACE_SLICES);
     return space->reader.missing > 0 ? fast__remote_get_need(space, offset, count) : FAST_OK;
 }
 
+/* The conditions are returned as they were given to get_start. */
 fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
 {
+    FAST_ASSERT(read);
     fast_space_operation *get = &space->reader.get;
     FAST_ASSERT(get->flags & FAST_SPACE_SLICES);
     const fast_err err = end_get(space);
@@ -467,6 +485,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
     return FAST_OK;
 }
 
+/* Local owners wake this actor by its armed slot, remote ones by a message. */
 fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn *watch, void *ctx)
 {
     FAST_ASSERT(space);
@@ -518,6 +537,7 @@ static void look(fast_space *space, int64_t tensor, int64_t *version_out, int64_
     }
 }
 
+/* Called whenever the actor waits: one look at each watched tensor. */
 void fast__space_told(fast_space *space)
 {
     FAST_ASSERT(space->reader.watched != NULL);
@@ -543,6 +563,7 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
             *fast__space_at(leader, leader->clocks.read, owner, tensor);
 }
 
+/* Ordered as one read of the store where the run is recorded. */
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {
     FAST_ASSERT(space && out);

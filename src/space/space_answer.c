@@ -44,9 +44,11 @@ static fast_err copy_range(fast_space *space, int64_t tensor, int64_t reader,
     return FAST_OK;
 }
 
+/* A snapshot of the current version is shared; else the range is copied under its lock. */
 fast_err fast__service_snapshot(fast_space *space, int64_t tensor, int64_t reader,
                                 fast_space_snapshot **out)
 {
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
     FAST_ASSERT(out);
     fast_space_service *s = space->owned.service;
     fast_space_snapshot *shot = &s->snapshots[tensor];
@@ -166,8 +168,11 @@ static fast_err try_pending(fast_space *space, fast_space_operation *op, bool *d
                : FAST_OK;
 }
 
+/* An actor has at most one get and one watch of each tensor; a newer one means that it gave up
+ * the older. */
 void fast__service_drop(fast_space_service *s, int64_t from, const fast_space_operation *newer)
 {
+    FAST_ASSERT(s && from >= 0);
     int64_t left = 0;
     if (s->callers[from].pending == 0)
         return;
@@ -219,6 +224,7 @@ fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *o
     return FAST_OK;
 }
 
+/* Without a change, and without local actors, no answer can differ from the last try. */
 fast_err fast__service_try_all(fast_space *space)
 {
     FAST_ASSERT(space->owned.service->pending.count >= 0);
@@ -273,6 +279,7 @@ fast_err fast__service_send_acks(fast_space *space)
     return FAST_OK;
 }
 
+/* One snapshot serves all readers, unless each reads differences of its own. */
 fast_err fast__service_push(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);

@@ -70,6 +70,7 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
+/* Values first, then flows, then what readers hold: the order in which they are restored. */
 void fast__space_save(const fast_space *space, fast_pack *pack)
 {
     fast_space_flows flows;
@@ -202,8 +203,10 @@ static fast_err take_others(const fast_space *space, const fast_space_flows *flo
     return FAST_OK;
 }
 
+/* Records of other actors fill gaps only: what this actor saved itself counts. */
 fast_err fast__space_load(fast_space *space, int64_t from, const void *bytes, size_t size)
 {
+    FAST_ASSERT(bytes || size == 0);
     const bool own = from == fast_actor_id(space->actor);
     fast_space_flows flows = { .actors = 0 };
     fast_record record;
@@ -216,9 +219,11 @@ fast_err fast__space_load(fast_space *space, int64_t from, const void *bytes, si
     return FAST_OK;
 }
 
+/* An owner list may have changed: ranges are placed by their offset, not by their owner. */
 fast_err fast__space_values_load(const void *bytes, size_t size, int64_t tensor, int64_t length,
                                  float *x)
 {
+    FAST_ASSERT(x || length == 0);
     const size_t head = WORDS * sizeof(int64_t);
     fast_record record;
 

@@ -172,8 +172,10 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
+/* Scratch memory is as large as the longest encoding and the longest range. */
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
 {
+    FAST_ASSERT(o);
     FAST_ASSERT(!space->codec);
     size_t bound = 0;
     int64_t largest = 0;
@@ -380,8 +382,10 @@ void fast__space_drop(fast_space *space, int64_t owner)
         space->codec->held[owner].whole = false;
 }
 
+/* Order and completeness are checked by the shadow: each message has a number. */
 bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size)
 {
+    FAST_ASSERT(in);
     FAST_ASSERT(space->codec && space->codec->shadows);
     fast_space_codec *codec = space->codec;
     const int64_t begin = fast_now(space->actor);
@@ -392,8 +396,10 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     return true;
 }
 
+/* The time of unpacking was measured there; here simulated time is charged. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     FAST_ASSERT(space->codec && space->codec->chains[way]);
     fast_space_codec *codec = space->codec;
     int64_t offset, count;
@@ -403,9 +409,11 @@ fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, s
                                size, codec->figures);
 }
 
+/* A reader of differences holds the owner's values already: both ends share one shadow. */
 fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner, const float *x,
                             const float **out)
 {
+    FAST_ASSERT(x && out);
     fast_shadow *shadow =
         way == FAST_SPACE_DOWN && space->codec->shadows ? &space->codec->held[owner] : NULL;
     size_t size;

@@ -125,9 +125,11 @@ static size_t factored_bound(const fast_space *space, const fast_space_operation
     return sizes[0] + sizes[1];
 }
 
+/* Rows of u are cut to the outputs that the range touches; v is sent whole. */
 static fast_err factored_pack(fast_space *space, const fast_space_operation *op,
                               fast_space_packed *out)
 {
+    FAST_ASSERT(out);
     FAST_ASSERT(op->x && op->factors);
     const fast_space_layers *layers = &space->layers;
     size_parts(space, op->owner, op->factors->rows, out->sizes);
@@ -174,6 +176,7 @@ static bool is_consistent(const fast_space *space, const fast_msg *msg, const in
     return msg->parts[0].size == sizes[0] && msg->parts[1].size == sizes[1];
 }
 
+/* The order of the sum is that of the rows, as at a local writer. */
 static bool factored_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     const fast_space_layers *layers = &space->layers;
@@ -217,6 +220,7 @@ const fast_space_form fast__space_form_factored = {
     .cost = factored_cost,
 };
 
+/* Local owners read x, so the product is made there first; remote ones get the factors. */
 fast_err fast_space_add_factors(fast_space *space, float *x, const float *const *factors,
                                 const int64_t *rows, int64_t deadline)
 {

@@ -299,6 +299,7 @@ static int64_t largest_range(const fast_space *space)
 static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
                       fast_space_first_fn *first, void *ctx)
 {
+    FAST_ASSERT(space->map.me == -1);
     FAST_ASSERT(marks);
     bool local, remote;
     fast_actor *actor = space->actor;
@@ -346,6 +347,7 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
 /* Free a space, as much of it as was made. */
 static void destroy(fast_space *space)
 {
+    FAST_ASSERT(space->actor);
     FAST_ASSERT(space);
     fast__service_free(space);
     for (int64_t i = 0; i < space->map.owner_count; i++)
@@ -367,6 +369,7 @@ static void destroy(fast_space *space)
     fast__free(space);
 }
 
+/* Check all options before anything is made; a failed open leaves nothing. */
 fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
                           fast_space_first_fn *first, void *ctx, fast_space **out)
 {
@@ -494,6 +497,7 @@ void fast__space_abandon(fast_space *space)
     destroy(space);
 }
 
+/* An owner serves first; any other actor only says that it leaves. */
 void fast_space_close(fast_space *space)
 {
     if (!space)

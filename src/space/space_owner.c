@@ -14,8 +14,10 @@
 
 #include <string.h>
 
+/* Memory for every actor is taken at open: requests allocate nothing. */
 fast_err fast__service_new(fast_space *space)
 {
+    FAST_ASSERT(space->map.tensor_count > 0);
     FAST_ASSERT(space->map.me >= 0 && !space->owned.service);
     const int64_t actors = fast_actor_count(space->actor);
     fast_space_service *s;
@@ -31,6 +33,7 @@ fast_err fast__service_new(fast_space *space)
                        &s->snapshots);
 }
 
+/* Locks that are queued for must be given up, or their next owner is never woken. */
 void fast__service_free(fast_space *space)
 {
     fast_space_service *s = space->owned.service;
@@ -373,6 +376,8 @@ static fast_err next_request(fast_space *space, fast_msg **out)
     return FAST_OK;
 }
 
+/* Handle all requests, then acknowledge, push and try pending gets: in this order an actor hears
+ * of its own update before it reads. */
 fast_err fast__service_advance(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);
@@ -412,8 +417,10 @@ void fast__service_touch(fast_space *space)
     space->owned.service->dirty = true;
 }
 
+/* A reader waits for the announced update of another actor, or for the slowest writer. */
 int64_t fast__service_explain(fast_space *space, int64_t origin)
 {
+    FAST_ASSERT(origin >= 0);
     FAST_ASSERT(space->owned.service);
     const fast_space_service *s = space->owned.service;
     for (int64_t i = 0; i < s->pending.count; i++)

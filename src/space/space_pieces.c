@@ -142,6 +142,7 @@ static fast_err send_blocks(fast_space *space, int64_t owner, const float *x, in
     return ready > 0 ? post_blocks(space, owner, x, count - ready, ready) : FAST_OK;
 }
 
+/* Inside a backward pass: nothing here waits or charges. */
 fast_err fast_space_add_piece(fast_space *space, const float *x, int64_t offset, int64_t count)
 {
     FAST_ASSERT(space && x && offset >= 0 && count >= 0);
@@ -164,6 +165,7 @@ fast_err fast_space_add_piece(fast_space *space, const float *x, int64_t offset,
     return FAST_OK;
 }
 
+/* The residuals of all blocks are final once the whole update was encoded. */
 fast_err fast__space_pieces_end(fast_space *space)
 {
     FAST_ASSERT(space->pieces.spent_floats >= 0);
@@ -184,8 +186,10 @@ fast_err fast__space_pieces_end(fast_space *space)
                       : FAST_OK;
 }
 
+/* Offsets and counts come from a message: compared without overflow. */
 bool fast__space_is_piece(const fast_space *space, const fast_msg *msg)
 {
+    FAST_ASSERT(msg);
     FAST_ASSERT(space->map.me >= 0);
     const int64_t at = msg->words[FAST_SPACE_W_A], n = msg->words[FAST_SPACE_W_B];
     int64_t offset, count;

@@ -53,8 +53,10 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
     return FAST_OK;
 }
 
+/* The message is filled after the wait: a coder must not encode what is never sent. */
 fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
 {
+    FAST_ASSERT(op->count > 0 || op->kind == FAST_SPACE_TICK);
     fast_space_owner *o = &space->map.owners[op->owner];
     fast_msg *msg;
     FAST_TRY(wait_for_room(space, op));
@@ -142,6 +144,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
     return true;
 }
 
+/* Values that an eager owner sent before answer the get without a message. */
 fast_err fast__remote_get_start(fast_space *space, int64_t owner)
 {
     FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
@@ -191,6 +194,7 @@ fast_err fast__remote_get_wait(fast_space *space)
     return FAST_OK;
 }
 
+/* Slices arrive in order: the range's last float is waited for. */
 fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
 {
     FAST_ASSERT(offset >= 0 && count >= 0);
@@ -359,6 +363,7 @@ static bool follow_value(fast_space *space, const fast_msg *msg)
            fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
 }
 
+/* Differences first: they count even if the answer itself is late. */
 fast_err fast__remote_advance(fast_space *space)
 {
     fast_msg *msg;
@@ -377,6 +382,7 @@ fast_err fast__remote_advance(fast_space *space)
     return FAST_OK;
 }
 
+/* All LEAVEs are sent before the first wait, so that no two owners wait for each other. */
 fast_err fast__remote_leave(fast_space *space)
 {
     FAST_ASSERT(space->map.remote_count > 0);

@@ -83,9 +83,11 @@ static bool is_cached(const fast_space *space, int64_t tensor)
     return space->sparse.cache && tensor == 0;
 }
 
+/* One pass over the range writes both parts. */
 static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
                             fast_space_packed *out)
 {
+    FAST_ASSERT(op->x);
     const int64_t entries = op->entries;
     const bool cached = is_cached(space, op->tensor);
     FAST_ASSERT(entries > 0 && entries < op->count / 2);
@@ -148,6 +150,7 @@ static const uint32_t *places_of(fast_space *space, const fast_msg *msg, int64_t
     return place;
 }
 
+/* Unpacked to a dense range: the owner's function sees a whole update. */
 static bool sparse_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     const size_t size = msg->parts[1].size;

@@ -82,8 +82,10 @@ bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *siz
     return true;
 }
 
+/* With memory NULL the addresses are offsets, from which the size follows. */
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store)
 {
+    FAST_ASSERT(space && store);
     const uintptr_t base = (uintptr_t)memory;
     const int64_t actors = fast_actor_count(space->actor);
     int64_t at = 0;
@@ -103,8 +105,10 @@ float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor
     return store->values + store->ranges[tensor].at;
 }
 
+/* `state` is set last: an actor that sees it open sees the values and the function. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options)
 {
+    FAST_ASSERT(options);
     fast_space_store *store = fast__space_own_store(space);
     FAST_ASSERT(atomic_load(&store->head->state) != FAST_SPACE_OPEN);
     (void)place(space, space->map.me, store->ranges);
@@ -155,8 +159,10 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
     }
 }
 
+/* A local owner opens in its own time; after that the head does not change until it closes. */
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     FAST_ASSERT(space->map.owners[owner].store.head);
     const int64_t id = space->map.owners[owner].id;
     fast_space_head *head = space->map.owners[owner].store.head;
@@ -203,9 +209,12 @@ static void wake(fast_space *space, fast_space_store *store, int64_t tensor, fas
     }
 }
 
+/* Spin first: most locks are held for one copy. Once queued, mark the slot before the next try,
+ * so that a release in between is seen. */
 bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,
                          bool *queued)
 {
+    FAST_ASSERT(queued);
     FAST_ASSERT(who == FAST_SPACE_PROGRAM || who == FAST_SPACE_SERVICE);
     fast_space_store *store = &space->map.owners[owner].store;
     fast_space_lock *lock = &store->ranges[tensor].lock;
@@ -236,6 +245,7 @@ void fast__space_cancel(fast_space *space, int64_t owner, int64_t tensor, bool w
     wake(space, store, tensor, fast__space_lock_leave(&store->ranges[tensor].lock, write));
 }
 
+/* The service and the program of an actor have marks of their own. */
 fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool write,
                           int64_t deadline)
 {
@@ -262,8 +272,10 @@ void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool w
     wake(space, store, tensor, fast__space_lock_release(&store->ranges[tensor].lock, write));
 }
 
+/* Runs in the thread of the writer if it is local, else in the owner's. */
 void fast__space_apply(fast_space *space, const fast_space_operation *op)
 {
+    FAST_ASSERT(op->count > 0);
     fast_space_store *store = &space->map.owners[op->owner].store;
     fast_space_range *range = &store->ranges[op->tensor];
     const bool put = op->kind == FAST_SPACE_PUT;
@@ -323,6 +335,7 @@ void fast__space_arm(fast_space *space, fast_space_store *store)
     atomic_store(&slot->armed, 1);
 }
 
+/* Each armed actor is woken once: clearing its mark and the wake go together. */
 void fast__space_changed(fast_space *space, fast_space_store *store)
 {
     FAST_ASSERT(store->head);
@@ -377,6 +390,7 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
     return smallest >= clock_min;
 }
 
+/* Of equal clocks, the writer with fewest updates is behind. */
 int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader)
 {
     FAST_ASSERT(store->head);
@@ -397,6 +411,7 @@ int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t 
     return behind;
 }
 
+/* Usually the actor found last is still in. */
 int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t reader)
 {
     FAST_ASSERT(store->head);

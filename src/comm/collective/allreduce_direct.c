@@ -19,8 +19,8 @@
  * A member waits by spinning for a while, where fast_world.spins says that it pays, then blocks in
  * the transport; a member that publishes wakes those that wait for it. Where actors outnumber
  * cores no member spins: arrivals are counted and the last one wakes all, and more vectors count as
- * small, since a wait is expensive. A member that gives up marks the board as broken and waits until no
- * member is `touching`: afterwards none enters, so that its vector is its own again.
+ * small, since a wait is expensive. A member that gives up marks the board as broken and waits
+ * until no member is `touching`: afterwards none enters, so that its vector is its own again.
  *
  * Instead of writing the sum to all vectors, a member may use its slice of it, piece by piece as it
  * is made (fast__direct_use): replicas that share their weights are updated in this way, each

@@ -333,8 +333,8 @@ fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts
 }
 
 /* Pairs: the circle method. With n players, or n + 1 where n is odd, the last one is fixed while
- * the others rotate around it: in round t, r exchanges with t - r modulo n - 1. The rank that is paired
- * with the extra player rests. */
+ * the others rotate around it: in round t, r exchanges with t - r modulo n - 1. The rank that is
+ * paired with the extra player rests. */
 
 /* Return the rank that a rank exchanges with in a round; itself: it rests. */
 static int64_t partner(int64_t size, int64_t round, int64_t rank)
