@@ -26,8 +26,8 @@
  */
 #include "base/memory.h"
 #include "base/pack.h"
-#include "space/space_checkpoint.h"
 #include "run/team.h"
+#include "space/space_checkpoint.h"
 #include "tensor/safetensors.h"
 
 #include <stdio.h>

@@ -12,8 +12,8 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "space/space_checkpoint.h"
 #include "run/team.h"
+#include "space/space_checkpoint.h"
 
 #include <string.h>
 

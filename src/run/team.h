@@ -4,11 +4,11 @@
 #include "base/pack.h"
 #include "base/thread.h"
 #include "comm/flow.h"
-#include "space/space_checkpoint.h"
 #include "model/native.h"
 #include "run/represent.h"
 #include "run/run.h"
 #include "run/then.h"
+#include "space/space_checkpoint.h"
 #include "strategy/strategy.h"
 #include "transport/transport.h"
 

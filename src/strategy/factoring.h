@@ -17,8 +17,8 @@ enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO };
 enum { FAST_FACTORS_WORKERS_MAX = 64 };
 
 typedef struct fast_factor_layer {
-    int64_t number;     /* as the trainer counts them */
-    fast_factored what; /* its shape */
+    int64_t number;         /* as the trainer counts them */
+    fast_factored what;     /* its shape */
     fast_allgatherv spread; /* of its factors */
 } fast_factor_layer;
 
