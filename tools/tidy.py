@@ -22,6 +22,7 @@ LEVELS = [
     ["tensor"],
     ["codec", "rule", "learner", "transport", "engine", "data", "store"],
     ["comm", "model"],
+    ["space"],
     ["trainer"],
     ["strategy"],
     ["run"],

@@ -6,8 +6,8 @@
  * tensor-moving interface, useful without a strategy or a model. The rules of fast.h and actor.h
  * hold; examples/04_space.c is a whole program.
  *
- *   Numbers    Vectors are float. A NULL vector with a count moves sizes without values: what the
- *              exchange costs can be simulated without the memory that it would take.
+ *   Numbers    Vectors are float. A NULL vector with a count moves sizes without values: the cost
+ *              of an exchange can be simulated without the memory that it would take.
  *   Order      Sums follow one canonical order: with n = 2^k + r members, ranks 2i and 2i+1 are
  *              added first for i < r; then the 2^k sums as a perfect binary tree, element by
  *              element. tree, butterfly, rabenseifner and direct compute exactly it; ring, native
@@ -43,22 +43,22 @@ FAST_API uint32_t fast_group_generation(const fast_group *group);
 
 /* Wait for all members. */
 FAST_API FAST_MUST_CHECK fast_err fast_barrier(fast_group *group, int64_t deadline);
-/* Copy `size` bytes from the root's `data` to everyone's. */
+/* Copy `size` bytes from the root's `data` to every member's. */
 FAST_API FAST_MUST_CHECK fast_err fast_broadcast(fast_group *group, int64_t root, void *data,
                                                  size_t size, int64_t deadline);
-/* The sum of all vectors at the root; the others' are as they were. */
+/* Sum all vectors to the root's; the other members' do not change. */
 FAST_API FAST_MUST_CHECK fast_err fast_reduce(fast_group *group, int64_t root, float *x,
                                               int64_t count, int64_t deadline);
-/* The sum of all vectors at everyone, by the group's algorithm. */
+/* Replace every member's vector by the sum of all, by the group's algorithm. */
 FAST_API FAST_MUST_CHECK fast_err fast_allreduce(fast_group *group, float *x, int64_t count,
                                                  int64_t deadline);
-/* Rank r's range of [0, count) for reduce-scatter and allgather: as equal as possible. */
+/* Set rank r's range of [0, count) for reduce-scatter and allgather: as equal as possible. */
 FAST_API void fast_group_range(const fast_group *group, int64_t count, int64_t rank,
                                int64_t *offset_out, int64_t *count_out);
-/* The sum of all vectors, of which rank r keeps its range in place; the rest is undefined. */
+/* Sum all vectors; rank r gets its range of the sum in place, the rest of x is undefined. */
 FAST_API FAST_MUST_CHECK fast_err fast_reduce_scatter(fast_group *group, float *x, int64_t count,
                                                       int64_t deadline);
-/* Everyone's range, to everyone, in place. */
+/* Copy every rank's range to all members, in place. */
 FAST_API FAST_MUST_CHECK fast_err fast_allgather(fast_group *group, float *x, int64_t count,
                                                  int64_t deadline);
 /* x holds `count` floats for each rank in order; y receives as many from each. */
@@ -79,13 +79,14 @@ FAST_API FAST_MUST_CHECK fast_err fast_neighbour_exchange(fast_group *group, con
  * exchanges on first use, the same for all members. FAST_EINVAL, FAST_ENOTSUP if the transport
  * cannot. */
 FAST_API FAST_MUST_CHECK fast_err fast_group_algorithm(fast_group *group, const char *spec);
-/* What was chosen for vectors of `count` floats, and the seconds that the model predicts. */
+/* Return the algorithm that is used for vectors of `count` floats, and the seconds that the model
+ * predicts. */
 FAST_API const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_out);
 
-/* A collective under way. Its actor advances it in its waits, and at the reports of its work. */
+/* A collective under way. Its actor advances it in its waits, and when its work reports. */
 typedef struct fast_request fast_request;
 
-/* Begin an allreduce of x[0 .. count), which is lent until the request is done. Members begin their
+/* Start an allreduce of x[0 .. count), which is lent until the request is done. Members start their
  * requests in the same order. */
 FAST_API FAST_MUST_CHECK fast_err fast_allreduce_start(fast_group *group, float *x, int64_t count,
                                                        fast_request **out);
@@ -96,40 +97,41 @@ FAST_API FAST_MUST_CHECK fast_err fast_request_wait(fast_request **move, int64_t
 
 /* A sparse vector: sorted distinct indices below `size`, and their values. */
 typedef struct fast_sparse {
-    int64_t size;    /* of the dense vector */
-    int64_t count;   /* of entries */
-    int64_t space;   /* entries that fit */
-    uint32_t *index; /* ascending */
-    float *value;    /* theirs */
+    int64_t size;    /* elements of the dense vector */
+    int64_t count;   /* number of entries */
+    int64_t space;   /* room for entries */
+    uint32_t *index; /* of the entries, ascending */
+    float *value;    /* values of the entries */
 } fast_sparse;
 
-/* The sum of all sparse vectors, dense, at everyone: index-value streams are merged pairwise and
- * turn dense where that is shorter (SparCML's split by density). x is lent and not changed; y has
- * x->size floats. */
+/* Sum all sparse vectors to a dense y at every member: index-value streams are merged pairwise and
+ * become dense where that is shorter (SparCML's split by density). x is lent and does not change; y
+ * has x->size floats. */
 FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x,
                                                         float *y, int64_t deadline);
 
-/* Who talks to whom, and with which weight; static, or another graph at each step. */
+/* A graph of ranks that exchange with each other, with weights; static, or another graph at each
+ * step. */
 typedef struct fast_topology fast_topology;
 
 /* "ring", "torus:rows=4", "file:PATH": fast_part_list("topology"). Random ones are drawn from
- * `seed`. Everyone makes the same. FAST_EINVAL if there is no such graph of this size. */
+ * `seed`. All members make the same. FAST_EINVAL if no such graph of this size exists. */
 FAST_API FAST_MUST_CHECK fast_err fast_topology_new(const char *spec, int64_t size, uint64_t seed,
                                                     fast_topology **out);
 FAST_API void fast_topology_free(fast_topology *topology); /* NULL is allowed */
 FAST_API int64_t fast_topology_size(const fast_topology *topology);
 FAST_API int64_t fast_topology_degree_max(const fast_topology *topology); /* over all steps */
 FAST_API int64_t fast_topology_period(const fast_topology *topology);     /* 1: static */
-/* Whom `rank` sends to at `step`; weights[i] is what it takes of ranks[i] when it mixes, and
- * *self_out what it keeps of its own. Both arrays hold fast_topology_degree_max(); the count is
- * returned. Graphs are symmetric unless fast_topology_is_directed(). */
+/* List the ranks that `rank` sends to at `step`, and return their number. weights[i] is the share
+ * of ranks[i]'s value that it takes when it mixes, *self_out the share of its own. Both arrays hold
+ * fast_topology_degree_max(). Graphs are symmetric unless fast_topology_is_directed(). */
 FAST_API int64_t fast_topology_out(const fast_topology *topology, int64_t step, int64_t rank,
                                    int64_t *ranks, double *weights, double *self_out);
 FAST_API int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t rank,
                                   int64_t *ranks, double *weights, double *self_out);
 FAST_API bool fast_topology_is_directed(const fast_topology *topology);
 /* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a
- * period everyone is reached. FAST_EINVAL says which rank is wrong. */
+ * period every rank is reached. FAST_EINVAL says which rank is wrong. */
 FAST_API FAST_MUST_CHECK fast_err fast_topology_check(const fast_topology *topology);
 /* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages
  * spread. */
@@ -142,93 +144,93 @@ FAST_API double fast_topology_gap(const fast_topology *topology);
  */
 typedef struct fast_space fast_space;
 
-/* A part of a vector that is a matrix: what some codecs see a layer as. */
+/* A matrix in a vector: a layer, for codecs that use rows and columns. */
 typedef struct fast_matrix {
     int64_t rows; /* at least 1 */
-    int64_t cols; /* likewise */
+    int64_t cols; /* at least 1 */
 } fast_matrix;
 
 /* A matrix in the first tensor that may be added to as factors: rows of u and v, and the matrix is
  * the sum of their outer products. */
 typedef struct fast_space_layer {
-    int64_t offset;  /* of the matrix in the tensor; layers are in this order, and apart */
-    int64_t outputs; /* its rows */
-    int64_t inputs;  /* its columns */
-    int64_t rows;    /* of factors, at most */
+    int64_t offset;  /* of the matrix in the tensor; layers ascend and do not overlap */
+    int64_t outputs; /* rows of the matrix */
+    int64_t inputs;  /* columns of the matrix */
+    int64_t rows;    /* most rows of its factors */
 } fast_space_layer;
 
 typedef struct fast_space_tensor {
     const char *name;     /* of the tensor */
-    int64_t count;        /* of floats */
+    int64_t count;        /* number of floats */
     const float *initial; /* values at the start, read by the owners; NULL: zeros */
 } fast_space_tensor;
 
 /* An update that reached the owner. */
 typedef struct fast_space_update {
-    int64_t tensor;  /* its number */
-    int64_t offset;  /* of the owner's range in the tensor */
-    int64_t count;   /* of floats */
-    const float *x;  /* what was added */
-    int64_t from;    /* the writer */
-    int64_t clock;   /* the writer's, when it sent it */
-    int64_t version; /* of the tensor here, before it */
-    int64_t read;    /* the version that the writer last got: version - read is the staleness */
+    int64_t tensor;  /* number of the tensor */
+    int64_t offset;  /* first float of the owner's range in the tensor */
+    int64_t count;   /* floats of the range */
+    const float *x;  /* values that are added */
+    int64_t from;    /* actor that adds them */
+    int64_t clock;   /* rounds that this actor had finished */
+    int64_t version; /* version of the range before the update */
+    int64_t read;    /* version that the writer last got: version - read is the staleness */
 } fast_space_update;
 
-/* A function at the owner: apply the update to w[0 .. count), and return true; or reject it. Runs
- * once for each update and range, never two at once for one range; on memory that is shared, in the
- * thread of the writer, with the owner's ctx. It makes no call with an actor. */
+/* A function at the owner: apply the update to w[0 .. count) and return true, or reject it. Called
+ * once for each update and range, never twice at once for one range; in shared memory by the
+ * writer's thread, with the owner's ctx. It must not use an actor. */
 typedef bool fast_space_fn(void *ctx, const fast_space_update *update, float *w);
 
 typedef struct fast_space_options {
-    const char *name;                 /* the same at everyone */
-    const fast_space_tensor *tensors; /* the same list at everyone */
+    const char *name;                 /* of the space; the same at all actors */
+    const fast_space_tensor *tensors; /* the same list at all actors */
     int64_t tensor_count;             /* at least 1 */
-    const int64_t *owners;  /* actors that hold it; each tensor is cut into as many ranges */
+    const int64_t *owners;  /* actors that own it; each tensor is cut into as many ranges */
     int64_t owner_count;    /* at least 1 */
     bool whole;             /* tensors are not cut: tensor i lives at owner i mod count */
-    const int64_t *writers; /* whose clocks count; NULL: all actors that are not owners,
-                                         or all where everyone is an owner */
-    int64_t writer_count;   /* of writers */
-    bool eager;   /* owners send the first tensor to far actors that have read it, whenever the
-                               smallest clock rises; a get takes it if it is new enough */
-    bool stalest; /* of far requests that wait at an owner, that of the smallest clock is first */
-    bool sparse;  /* far updates with many zeros travel without them: 8 bytes for each other */
-    bool cache;   /* sparse: of the first tensor, places that are those of the update before are not
-                     sent again; both ends keep them */
-    bool follows; /* a copy of another space: updates may name versions that it has not reached */
-    const char *codec;      /* of what is added to the first tensor, by name with its options;
-                               NULL: floats as they are */
-    const char *codec_down; /* of what is read of it: of values where the codec keeps those (fp16,
-                               bf16, int8), else of differences to what a reader holds, of which
-                               an owner has one copy for each far reader */
+    const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
+                               actors where all are owners */
+    int64_t writer_count;   /* number of writers */
+    bool eager;   /* owners send the first tensor to remote actors that have read it, whenever the
+                     smallest clock rises; a get uses it if it is new enough */
+    bool stalest; /* owners handle remote requests of the smallest clock first */
+    bool sparse;  /* remote updates with many zeros travel without them: 8 bytes for each entry */
+    bool cache; /* sparse: both ends store the places of the last update of the first tensor, and an
+                     update with the same places does not send them again */
+    bool follows;      /* a replica of another space, which may be behind its readers' versions */
+    const char *codec; /* codec of adds to the first tensor, by name with its options; NULL:
+                               floats */
+    const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
+                               fit for them (fp16, bf16, int8), else of differences to the values
+                               that a reader holds; an owner then has a copy of its range for
+                               each remote reader */
     int feedback;           /* error feedback of adds: 0 as the codec says, 1 yes, 2 no */
     int codec_scope;        /* 0 as the codec says, 1 a layer (matrix) at a time, 2 all at once */
-    int64_t codec_small;    /* layers of fewer floats go as they are */
+    int64_t codec_small;    /* layers of fewer floats are not encoded */
     int64_t epoch_rounds;   /* rounds of an epoch, for codecs that warm up; 0: unknown */
-    const fast_matrix *matrices; /* that it is made of, one after the other, for codecs; NULL: one
-                                    vector */
-    int64_t matrix_count;        /* of them */
-    const fast_space_layer *layers; /* that fast_space_add_factors() may add to; NULL: none. Not
-                                       with a codec, nor sparse */
-    int64_t layer_count;            /* of them */
-    bool pieces;                    /* fast_space_add_piece() may be used: owners keep a range for
-                                       each writer. Not with layers or sparse; with a
-                                       codec whole layers go, as they become whole */
-    fast_space_fn *apply;           /* at the owners; NULL: w += x */
-    void *ctx;                      /* for apply */
-    double operations; /* of apply for each float, which simulated nodes take time for */
-    double bytes;      /* that it moves; 0 and 0: those of w += x, 1 and 12 */
+    const fast_matrix *matrices;    /* of the first tensor, for codecs; NULL: it is one vector */
+    int64_t matrix_count;           /* number of matrices */
+    const fast_space_layer *layers; /* layers that fast_space_add_factors() may add to; NULL:
+                                       none. Not with a codec, nor sparse */
+    int64_t layer_count;            /* number of layers */
+    bool pieces;                    /* fast_space_add_piece() may be used: owners have a copy of
+                                       their range for each writer. Not with layers or sparse; with
+                                       a codec a layer is sent when all of it was given */
+    fast_space_fn *apply;           /* function at the owners; NULL: w += x */
+    void *ctx;                      /* first argument of apply */
+    double operations;              /* of apply, for each float, for simulated time */
+    double bytes; /* that apply moves, for each float; 0 and 0: those of w += x, 1 and 12 */
 } fast_space_options;
 
-/* Every actor that uses the space opens it alike, owners first or last, once in a run. Does not
- * wait. On transports without shared memory its owners answer in their waits, or in
+/* Open a space. Every actor that uses it opens it with the same options, in any order, once in a
+ * run. Does not wait. On transports without shared memory its owners answer in their waits, or in
  * fast_space_serve(). FAST_EINVAL, FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_open(fast_actor *actor,
                                                   const fast_space_options *options,
                                                   fast_space **out);
-/* Leave. What this actor sent is applied; its clock no longer holds others back. An owner stays, as
- * in fast_space_serve(), until the others have left too, at most the run's timeout. */
+/* Leave. Updates that this actor sent are applied; its clock no longer counts. An owner stays, as
+ * in fast_space_serve(), until the other actors have left too, at most the run's timeout. */
 FAST_API void fast_space_close(fast_space *space);                             /* NULL is allowed */
 FAST_API int64_t fast_space_find(const fast_space *space, const char *tensor); /* or -1 */
 
@@ -236,59 +238,59 @@ FAST_API int64_t fast_space_find(const fast_space *space, const char *tensor); /
  * deadline. FAST_EPEER if an owner is gone. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x,
                                                  int64_t deadline);
-/* Add to a tensor, or whatever the function at the owner does. */
+/* Add to a tensor; or do what the function at the owner does. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x,
                                                  int64_t deadline);
-/* Add to the first tensor, of which the layers are given as factors: factors[i] has rows[i] rows of
- * u, `outputs` floats each, then those of v, `inputs` each. Far owners multiply them out; for near
- * ones it is done here, in x, whose ranges of the layers are undefined before and after. */
+/* Add to the first tensor, with the layers given as factors: factors[i] has rows[i] rows of u,
+ * `outputs` floats each, then those of v, `inputs` each. Remote owners multiply them out; for local
+ * ones it is done here, in x, whose values of the layers are undefined before and after. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_add_factors(fast_space *space, float *x,
                                                          const float *const *factors,
                                                          const int64_t *rows, int64_t deadline);
-/* Add to the first tensor in pieces, x being the whole vector: each goes out as soon as it is
- * final, and all of them are applied as one update when it ends. Pieces are apart and cover the
- * tensor. A piece never blocks. */
+/* Add to the first tensor in pieces of x, the whole vector: each is sent as soon as it is given,
+ * and fast_space_add_end() applies all as one update. Pieces do not overlap and cover the tensor. A
+ * piece never blocks. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_add_piece(fast_space *space, const float *x,
                                                        int64_t offset, int64_t count);
 FAST_API FAST_MUST_CHECK fast_err fast_space_add_end(fast_space *space, const float *x,
                                                      int64_t deadline);
-/* This actor has finished `clock` rounds; what it added before counts to them. */
+/* This actor has finished `clock` rounds; its adds before the call belong to them. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clock);
 
-/* What a read asks for, and what it saw: the smallest over the ranges of the tensor. */
+/* The conditions of a read, and what it saw. */
 typedef struct fast_space_read {
     int64_t version_min; /* in: wait until this many updates are applied */
     int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
-    bool either;         /* in: one of the two will do; else both are waited for */
-    bool whole;          /* in: values as they are where codec_down sends differences: at the end */
-    int64_t version;     /* out */
-    int64_t clock;       /* out */
+    bool either;         /* in: one of the two suffices; else both are waited for */
+    bool whole;          /* in: all values, not differences, where codec_down sends those */
+    int64_t version;     /* out: smallest version over the ranges of the tensor */
+    int64_t clock;       /* out: smallest clock over their owners */
 } fast_space_read;
 
-/* Copy a tensor to x: of each range one version, never parts of two. `read` may be NULL: whatever
- * there is. FAST_ETIMEDOUT names the writer that is behind; FAST_EPEER: nobody is left to write. */
+/* Copy a tensor to x: of each range one version, never parts of two. read NULL: without conditions.
+ * FAST_ETIMEDOUT names the slowest writer; FAST_EPEER: no writer is left. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
                                                  fast_space_read *read, int64_t deadline);
 
-/* Called by the watching actor, in its waits, after a tensor changed; several changes may be told
- * as one. It must not wait. A NULL function ends it. */
+/* Watch a tensor: the function is called in this actor's waits after the tensor changed, perhaps
+ * once for several changes. It must not wait. A NULL function ends the watch. */
 typedef void fast_space_watch_fn(void *ctx, int64_t tensor, int64_t version, int64_t clock);
 FAST_API FAST_MUST_CHECK fast_err fast_space_watch(fast_space *space, int64_t tensor,
                                                    fast_space_watch_fn *watch, void *ctx);
 
-/* For owners that do nothing else: answer until every owner and writer, and whoever else opened the
- * space, closed it, serves too, or ended; or until the deadline passes (FAST_ETIMEDOUT). */
+/* For owners that do nothing else: answer until every owner, writer and other actor that opened the
+ * space has closed it, serves too, or ended; or until the deadline passes (FAST_ETIMEDOUT). */
 FAST_API FAST_MUST_CHECK fast_err fast_space_serve(fast_space *space, int64_t deadline);
 
-/* Counters of this actor's part. */
+/* Counters of the ranges that this actor owns. */
 typedef struct fast_space_counters {
-    int64_t applied;       /* updates, at an owner */
-    int64_t rejected;      /* by the function at the owner */
-    int64_t gets;          /* answered at an owner */
+    int64_t applied;       /* updates and puts */
+    int64_t rejected;      /* updates that the owner's function rejected */
+    int64_t gets;          /* gets answered */
     int64_t waited;        /* gets that had to wait */
-    int64_t staleness_sum; /* over applied adds */
-    int64_t staleness_max; /* likewise */
-    int64_t refused;       /* messages that made no sense, at an owner */
+    int64_t staleness_sum; /* sum over applied adds */
+    int64_t staleness_max; /* largest of an applied add */
+    int64_t refused;       /* messages that made no sense */
 } fast_space_counters;
 FAST_API void fast_space_count(const fast_space *space, fast_space_counters *out);
 

@@ -7,29 +7,29 @@
 
 /* Flows of vectors in messages of a strategy's own; flow.c says how. */
 
-/* Those of one actor. All 0: none yet. */
+/* The flows of one actor. All 0: none yet. */
 typedef struct fast_flows {
-    fast_flow *list;          /* in the order in which they were asked for */
-    fast_shadows *shadows[2]; /* of all values, by direction; NULL: none yet */
-    int64_t phase;            /* the caller's: whose they are */
+    fast_flow *list;          /* flows, in the order of their creation */
+    fast_shadows *shadows[2]; /* shared by all flows of values, by direction; NULL: none yet */
+    int64_t phase;            /* for the caller: the phase of the run that they belong to */
 } fast_flows;
 
-/* The flow of these options, made if there is none. `o` says how chains are laid over the model;
- * its rank is the actor's number, and its figures are counted in. FAST_EINVAL for what does not go
- * together, FAST_ENOMEM. */
+/* Find the flow of these options, or make it. `o` has the chains, the model's layout, the actor's
+ * number as its rank, and the figures to count in. FAST_EINVAL for options that exclude each other,
+ * FAST_ENOMEM. */
 fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out);
 /* Free them all. */
 void fast__flows_drop(fast_flows *flows);
-/* All that they owe and hold, as records of this kind; take one of them over, into its flow, which
- * is made: FAST_EFORMAT if it makes no sense, FAST_ENOMEM. */
+/* Save residuals and held values as records of this kind; restore one of them to its flow, which is
+ * made: FAST_EFORMAT if it makes no sense, FAST_ENOMEM. */
 void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind);
 fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
                             const fast_record *record);
-/* Refuse a chain that makes no sense, for changes, for values or for raw ones: FAST_EINVAL. */
+/* Refuse a chain that cannot send changes, values or raw values: FAST_EINVAL. */
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 
-/* Changes: what the sender still owes, the residual of error feedback; NULL: none. */
+/* Return the sender's residual of error feedback; NULL if the flow has none. */
 const float *fast__flow_owed(const fast_flow *flow);
 
 /* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_follow(). */

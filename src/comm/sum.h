@@ -13,7 +13,7 @@ enum { FAST_SUM_MAX = 4096 }; /* vectors at most */
 /* y[0 .. count) = the sum of x[0 .. n)[0 .. count). y must not overlap any of them. */
 void fast__sum(const float *const *x, int64_t n, int64_t count, float *y);
 
-/* y[0 .. count) = the sum of x[0 .. n)[offset .. offset + count), likewise. */
+/* y[0 .. count) = the sum of x[0 .. n)[offset .. offset + count). y must not overlap any x. */
 void fast__sum_range(const float *const *x, int64_t n, int64_t offset, int64_t count, float *y);
 
 /* Every x[i][offset .. offset + count) becomes their sum. No two overlap. */

@@ -5,26 +5,27 @@
 #include "fast/strategy.h"
 
 /*
- * What the topologies of this folder are made of. A topology has one of three shapes:
+ * Topologies inside. A topology has one of three shapes:
  *
  *   circulant   rank r sends to r + o for every offset o of the step, modulo the size: ring, full,
  *               halton, exponential. Memory of the offsets alone, exact eigenvalues.
  *   list        links in lists by rank, one list for each step of a period: all other graphs
- *   pairs       everyone meets one other at each step, computed from the step
+ *   pairs       each rank exchanges with one other at each step, computed from the step
  *
  * w(i, j) is the share of i's value that j takes when it mixes. On undirected graphs it is
  * Metropolis and Hastings' 1 / (1 + max(degree i, degree j)), which is symmetric and leaves
- * 1 - sum for oneself; on directed ones 1 / (1 + out-degree of i), so that what i gives away sums
- * to 1 (push-sum needs no more); both sums are 1 where in- and out-degrees are all equal.
+ * 1 - sum for the rank itself; on directed ones 1 / (1 + out-degree of i), so that the shares that
+ * i gives away sum to 1 (push-sum needs no more); both sums are 1 where in- and out-degrees are all
+ * equal.
  */
 
-/* The shares that ranks take of each other, sorted by rank. */
-typedef struct fast_links {
-    int64_t *start; /* [size + 1]: where a rank's begin */
-    int64_t *peer;  /* the other ends */
-    double *weight; /* the shares */
-    double *self;   /* [size]: what a rank keeps of its own */
-} fast_links;
+/* The links of one step, sorted by rank. */
+typedef struct fast_topology_links {
+    int64_t *start; /* [size + 1]: index of each rank's first link */
+    int64_t *peer;  /* ranks at the other ends */
+    double *weight; /* shares of the peers' values */
+    double *self;   /* [size]: share of its own value */
+} fast_topology_links;
 
 typedef struct fast_shape {
     /* As fast_topology_out() and, with `in`, fast_topology_in(). */
@@ -33,25 +34,25 @@ typedef struct fast_shape {
 } fast_shape;
 
 struct fast_topology {
-    const fast_shape *shape; /* how the fields below are read */
-    int64_t size;            /* of the group */
-    int64_t degree_max;      /* of the peers of a rank in one direction, over all steps */
-    int64_t period;          /* steps until it repeats; 0: never */
-    bool directed;           /* i sends to j does not mean that j sends to i */
-    int64_t *offset;         /* circulant: of all steps, one after the other */
-    int64_t *offset_start;   /* circulant: [period + 1] */
-    fast_links *out;         /* list: [period] */
-    fast_links *in;          /* list: [period]; equal to out where not directed */
-    bool shuffled;           /* pairs: rounds in random order */
-    uint64_t seed;           /* pairs: of that order */
+    const fast_shape *shape;  /* how the fields below are read */
+    int64_t size;             /* of the group */
+    int64_t degree_max;       /* of the peers of a rank in one direction, over all steps */
+    int64_t period;           /* steps until it repeats; 0: never */
+    bool directed;            /* i sends to j does not mean that j sends to i */
+    int64_t *offset;          /* circulant: of all steps, one after the other */
+    int64_t *offset_start;    /* circulant: [period + 1] */
+    fast_topology_links *out; /* list: [period] */
+    fast_topology_links *in;  /* list: [period]; equal to out where not directed */
+    bool shuffled;            /* pairs: rounds in random order */
+    uint64_t seed;            /* pairs: of that order */
 };
 
 /* A link while a graph is made. A negative weight is to be computed from the degrees. */
-typedef struct fast_link {
-    int64_t from;
-    int64_t to;
-    double weight;
-} fast_link;
+typedef struct fast_topology_link {
+    int64_t from;  /* rank that sends */
+    int64_t to;    /* rank that receives */
+    double weight; /* share; negative: by the degrees */
+} fast_topology_link;
 
 /* Circulant of one step's offsets after the other: counts[t] of them in 1 .. size - 1 at step t. */
 fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *counts,
@@ -61,9 +62,9 @@ fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *c
  * are given once, in any direction. FAST_EINVAL for doubled links and for links to oneself, with
  * which rank. */
 fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts,
-                             const fast_link *links, bool directed, fast_topology **out);
+                             const fast_topology_link *links, bool directed, fast_topology **out);
 
-/* Everyone meets everyone once in a period: a tournament by the circle method. */
+/* Each rank exchanges with every other once in a period: a tournament by the circle method. */
 fast_err fast__topology_pairs(int64_t size, bool shuffled, uint64_t seed, fast_topology **out);
 
 /* Parse the text of a topology file (topology_file.c says how it looks). `size` 0: the file's. */
@@ -73,7 +74,7 @@ fast_err fast__topology_parse(const char *text, size_t bytes, int64_t size, fast
 typedef struct fast_topology_kind {
     const char *name;           /* as it is typed */
     const char *summary;        /* one line for help */
-    const fast_option *options; /* over topology_options; NULL: none */
+    const fast_option *options; /* over topology_config; NULL: none */
     fast_err (*make)(const void *config, int64_t size, uint64_t seed, fast_topology **out);
 } fast_topology_kind;
 

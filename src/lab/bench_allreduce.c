@@ -14,7 +14,7 @@
  * measurement.
  */
 #include "base/memory.h"
-#include "comm/model.h"
+#include "comm/cost_model.h"
 #include "lab/bench.h"
 #include "run/run.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/allreduce.h"
+#include "comm/allreduces.h"
 #include "lab/bench.h"
 #include "transport/sim/shrink.h"
 

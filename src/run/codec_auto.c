@@ -27,7 +27,7 @@
  * count, for the first one differs.
  */
 #include "base/memory.h"
-#include "comm/model.h"
+#include "comm/cost_model.h"
 #include "run/team.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "codec/shadow.h"
-#include "comm/space.h"
+#include "space/space.h"
 
 #include <string.h>
 

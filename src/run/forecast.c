@@ -27,7 +27,7 @@
  */
 #include "base/memory.h"
 #include "base/rng.h"
-#include "comm/model.h"
+#include "comm/cost_model.h"
 #include "run/team.h"
 #include "tensor/vector.h"
 #include "transport/sim/sim.h"

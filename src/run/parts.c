@@ -5,7 +5,7 @@
  * names, summaries and tables are copied here once, at the first question.
  */
 #include "codec/codec.h"
-#include "comm/allreduce.h"
+#include "comm/allreduces.h"
 #include "comm/topology.h"
 #include "run/representative.h"
 #include "run/run.h"

@@ -10,8 +10,8 @@
 #include "strategy/elastic.h"
 
 #include "base/err.h"
-#include "comm/space.h"
 #include "fast/run.h"
+#include "space/space.h"
 
 #include <math.h>
 #include <setjmp.h>

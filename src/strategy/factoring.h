@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "comm/spread.h"
+#include "comm/allgatherv.h"
 #include "strategy/strategy.h"
 
 /* Layers whose gradients travel as factors between workers: factoring.c. */
@@ -17,9 +17,9 @@ enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO };
 enum { FAST_FACTORS_WORKERS_MAX = 64 };
 
 typedef struct fast_factor_layer {
-    int64_t number;     /* as the trainer counts them */
-    fast_factored what; /* its shape */
-    fast_spread spread; /* of its factors */
+    int64_t number;         /* as the trainer counts them */
+    fast_factored what;     /* its shape */
+    fast_allgatherv spread; /* of its factors */
 } fast_factor_layer;
 
 /* All of them at one worker. */

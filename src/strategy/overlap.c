@@ -7,7 +7,7 @@
  *             computed (Li et al. 2020, PyTorch Distributed). A sum does not depend on how the
  *             vector is cut, so the bits are those of one sum.
  *   pieces    With a codec that encodes layer by layer, pieces of whole layers are encoded and sent
- *             in the same way (comm/coded_early.c). Other codecs encode a gradient whole, after the
+ *             in the same way (comm/coded/coded_early.c). Other codecs encode a gradient whole, after the
  *             backward pass.
  *   factors   Dense layers may travel as the factors of their gradients (factoring.c), posted as
  *             soon as the layer is done; the other layers are summed as above.

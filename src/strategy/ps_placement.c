@@ -11,7 +11,7 @@
  *
  * Cost: the writes once more for each copy.
  */
-#include "comm/space.h"
+#include "space/space.h"
 #include "strategy/ps.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)

@@ -11,7 +11,7 @@
  * are one visit of the model.
  */
 #include "base/memory.h"
-#include "comm/space_visit.h"
+#include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/flow.h"
-#include "comm/space_keep.h"
+#include "space/space_checkpoint.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "trainer/host.h"

@@ -12,7 +12,7 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "comm/space_keep.h"
+#include "space/space_checkpoint.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
 

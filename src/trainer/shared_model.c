@@ -25,7 +25,7 @@
 #include "trainer/shared_model.h"
 
 #include "base/memory.h"
-#include "comm/allreduce.h"
+#include "comm/allreduces.h"
 #include "tensor/stream.h"
 #include "trainer/context.h"
 

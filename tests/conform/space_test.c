@@ -8,7 +8,7 @@
  * on threads and in the simulator, there with several seeds. Under mpirun the program takes "mpi"
  * as its argument and runs the same over MPI.
  */
-#include "comm/space_visit.h"
+#include "space/space_store.h"
 
 #include "base/memory.h"
 
@@ -243,9 +243,9 @@ static fast_err visit(fast_actor *actor, void *ctx)
                 if (y[i] != y[offset])
                     err = wrong("a torn visit", (double)y[i], (double)y[offset]);
             least = y[offset] < least ? y[offset] : least;
-            if (!err && *fast__space_at(space, space->read, o, 0) != (int64_t)y[offset])
+            if (!err && *fast__space_at(space, space->clocks.read, o, 0) != (int64_t)y[offset])
                 err = wrong("what counts as read", (double)y[offset], (double)version);
-            if (!err && atomic_load(&space->owners[o].store.slots[o].armed) != 0)
+            if (!err && atomic_load(&space->map.owners[o].store.slots[o].armed) != 0)
                 err = wrong("an owner that is woken by updates", 1, 0);
         }
         if (!err && (version != (int64_t)least || version <= last))

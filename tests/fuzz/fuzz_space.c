@@ -6,7 +6,7 @@
  * others put, add, get and tick meanwhile. Whatever the messages are, a call succeeds or fails with
  * a reason, and the run ends.
  */
-#include "comm/space.h"
+#include "space/space.h"
 #include "forge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

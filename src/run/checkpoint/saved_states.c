@@ -23,7 +23,7 @@
  */
 #include "base/memory.h"
 #include "base/pack.h"
-#include "comm/space_keep.h"
+#include "space/space_checkpoint.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "comm/space.h"
+#include "space/space.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "trainer/saved.h"

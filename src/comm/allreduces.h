@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "comm/collective.h"
+
+/*
+ * The contract of an algorithm for allreduce, and the registry. Most algorithms are schedules
+ * (collective.h): `rounds` is all they need. Others (shared memory, the transport's own) give
+ * `run`, and `advance` if they can be nonblocking. A new algorithm is a file
+ * collective/allreduce_NAME.c that defines fast__allreduce_NAME, and one line in FAST_ALLREDUCES.
+ */
+
+/* The cost of communication: T = alpha messages + beta bytes + gamma additions, in seconds. */
+typedef struct fast_price {
+    double alpha; /* seconds of a message */
+    double beta;  /* seconds of a byte */
+    double gamma; /* seconds of an addition */
+} fast_price;
+
+typedef struct fast_algorithm {
+    const char *name;    /* as it is typed */
+    const char *summary; /* one line, for help */
+    const fast_option
+        *options;   /* of its configuration, at most FAST_ALLREDUCE_CONFIG bytes; NULL */
+    bool canonical; /* adds in the canonical order: `auto` may choose it */
+
+    /* Prepare it for a group, the same at all members, without talking to them. Called once for a
+     * group and a configuration, when it is first needed. FAST_ENOTSUP says why this group cannot.
+     * *state_out is NULL before. NULL: always possible, no state. */
+    fast_err (*open)(fast_group *group, const void *config, void **state_out);
+    void (*close)(fast_group *group, void *state); /* NULL: nothing to free */
+
+    fast_round_fn *rounds; /* the schedule; NULL: it is none, and the next two are used */
+
+    /* Do the whole allreduce, blocking until the deadline. Allowed beside `rounds` or `advance`, if
+     * it is faster. Fails as a collective does. */
+    fast_err (*run)(fast_group *group, void *state, float *x, int64_t count, int64_t deadline);
+    /* Advance it as fast__collective_advance() does; set collective->whom to the actor that it
+     * waits for. collective->phase and words, zeroed at the start, are its own. NULL: cannot be
+     * nonblocking. */
+    fast_err (*advance)(fast_collective *collective, bool *done);
+    /* Give up a collective that was started, for fast__collective_drop(): once it returns no other
+     * member touches the vector any more. NULL: no other member ever does. */
+    void (*drop)(fast_collective *collective);
+
+    /* Return the seconds of ask->size members and ask->count floats, by a closed form. */
+    double (*seconds)(const fast_price *cost, const fast_ask *ask);
+} fast_algorithm;
+
+/* The algorithms in the order of `fast help`; at most FAST_ALLREDUCE_MAX. */
+#define FAST_ALLREDUCES(X) \
+    X(tree)                \
+    X(butterfly)           \
+    X(ring)                \
+    X(rabenseifner)        \
+    X(hierarchical)        \
+    X(direct)              \
+    X(native)
+
+#define FAST_ALLREDUCE_DECLARE(name) extern const fast_algorithm fast__allreduce_##name;
+FAST_ALLREDUCES(FAST_ALLREDUCE_DECLARE)
+#undef FAST_ALLREDUCE_DECLARE
+
+/* All of them; the last is NULL. */
+extern const fast_algorithm *const fast__allreduces[];
+
+/* Open slot i of the group with its default options if it is not open yet. */
+fast_err fast__allreduce_open(fast_group *group, int i);
+/* For `auto`: set *out to the number of the fastest algorithm for this count, open, the same at all
+ * members. With `blocking` it may fit its cost model first, which exchanges messages until the
+ * deadline; the deadline becomes a time. Fails as a collective does. */
+fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
+                                int *out);
+
+/* Called with `count` elements of a sum, at most FAST_USE_MAX, from `offset`, a multiple of 32. */
+enum { FAST_USE_MAX = 2048 };
+typedef void fast_use_fn(void *ctx, int64_t offset, int64_t count, const float *sum);
+
+/* Sum x over the members, which share memory, in the canonical order, and call `use` at each member
+ * with one slice of the sum, in pieces. Return once all members have used theirs, so that their
+ * writes are visible. All members give the same count and the same kind of use; x is only read.
+ * FAST_ENOTSUP where they do not share memory; else it fails as a collective does. */
+fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
+                          void *ctx, int64_t deadline);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reduce: the sum of all vectors at the root, along the canonical tree (moves.c): log2(P) (L + m
+ * G). The others' vectors are not touched: sums travel in the messages' buffers.
+ */
+#include "comm/collective/moves.h"
+
+fast_err fast_reduce(fast_group *group, int64_t root, float *x, int64_t count, int64_t deadline)
+{
+    FAST_ASSERT(group != NULL);
+    FAST_TRY(fast__group_check_rank(group, "root", root));
+    FAST_TRY(fast__group_check_count("reduce", count));
+    fast_collective collective = { .group = group,
+                                   .doing = "reduce",
+                                   .ask = { group->rank, group->size, count, root, NULL, NULL },
+                                   .rounds = fast__rounds_reduce,
+                                   .x = x,
+                                   .y = x,
+                                   .element = sizeof *x };
+    return fast__collective_run(&collective, deadline);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "comm/coded.h"
+#include "fast/strategy.h"
+
+/*
+ * Spaces, for the folders above: operations that fast/strategy.h does not offer to users. Inside
+ * the folder:
+ *
+ *   space_state.h       the parts of a space, and the operation that everything works on
+ *   space.c             operations: get, put, add, tick, watch
+ *   space_open.c        open, serve, close
+ *   space_store.c       memory that local actors share; space_lock.c its lock
+ *   space_remote.c      requests to remote owners and their answers, from the reader's side
+ *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
+ *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
+ *                       space_factors.c, space_codec.c, space_pieces.c
+ *   space_checkpoint.h  what a checkpoint holds of a space
+ *
+ *     local owner    get/put/add ----------------------------------> store
+ *     remote owner   get/put/add --> message --> owner's service --> store
+ */
+
+/* Set *offset_out and *count_out to the range of a tensor that an owner holds; the count is 0 if it
+ * holds nothing of it. */
+void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
+                       int64_t *count_out);
+
+/* Return the number of elements whose bits are not all 0. */
+int64_t fast__space_entries(const float *x, int64_t count);
+
+/* Tell remote owners that an add of x to the first tensor follows. Where x has an entry that is not
+ * 0, gets by other actors wait for that add, or until this actor has gone. FAST_EPEER. */
+fast_err fast__space_announce(fast_space *space, const float *x);
+
+/*
+ * A get of the first tensor that arrives in slices, the first floats first, so that a forward pass
+ * can start before all of it is there: start, wait for ranges, and end, which waits for the rest.
+ * The space allows no other get in between. Slices are floats: FAST_EINVAL with codec_down.
+ */
+fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
+                               int64_t deadline);
+fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count);
+fast_err fast__space_get_end(fast_space *space, fast_space_read *read);
+
+/*
+ * An add to the first tensor and a get of it under one acquisition of each range's lock. No other
+ * actor's update comes between the two, so workers that contend for a lock contend once and are
+ * out of phase from then on. With two acquisitions a worker that has added waits for the other's
+ * add before it can read, both continue together, and contend again after every step. The values
+ * are read while they are in the cache.
+ */
+
+/* Return true if all owners are local, time is real, and values are read without a codec. */
+bool fast__space_is_at_hand(const fast_space *space);
+/* Add x and copy the values after it to w; they include x unless the owner's function rejected it.
+ * *version_out is the smallest version over the ranges. */
+fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_t *version_out,
+                             int64_t deadline);
+
+/* Count as read here the version of a tensor that was read from `leader`, of which this space is a
+ * replica with the same owners. */
+void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
+
+/* Return the residual of error feedback that this writer has for an owner's range; NULL if its
+ * codec has none. */
+const float *fast__space_owed(const fast_space *space, int64_t owner);
+/* Count in `figures`, which is lent, what the space's codecs do. */
+void fast__space_figures(fast_space *space, fast_coded_figures *figures);
+
+/* For tests: free the handle as if the actor had ended without a message. */
+void fast__space_abandon(fast_space *space);

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Remote owners, from the side of the actor that uses a space: requests go out, answers are handled
+ * in the actor's waits. At most FAST_SPACE_WINDOW updates are in flight to an owner; it
+ * acknowledges all that it has applied in one message. A get asks all owners of the tensor at once;
+ * answers are copied to their places as they arrive.
+ *
+ *     put, add   one message and 4 bytes a float, one acknowledgement, for each owner
+ *     announce   one message for each owner
+ *     tick       one message, one acknowledgement, for each owner
+ *     get        one message, one answer with 4 bytes a float, for each owner; none where an eager
+ *                owner has sent values before that are new enough
+ */
+#include "space/space_form.h"
+
+#include "transport/peers.h"
+
+#include <string.h>
+
+/* Fail if the owner cannot be talked to. */
+static fast_err check_owner(const fast_space *space, int64_t owner)
+{
+    const fast_space_owner *o = &space->map.owners[owner];
+    FAST_ASSERT(!o->store.head);
+    if (o->refused)
+        return fast__fail(
+            FAST_EINVAL,
+            "actor %lld refuses: it opened space \"%s\" with other tensors, owners or "
+            "writers, or this actor opened it before",
+            (long long)o->id, space->name);
+    if (o->gone) {
+        space->actor->culprit = fast__peers_culprit(space->actor, o->id);
+        return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
+                          (long long)o->id, space->name);
+    }
+    return space->task.err;
+}
+
+/* Wait until an owner has room for one more update. */
+static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind != FAST_SPACE_GET);
+    fast_space_owner *o = &space->map.owners[op->owner];
+    const fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
+    FAST_TRY(check_owner(space, op->owner));
+    while (o->sent - o->acked >= FAST_SPACE_WINDOW) {
+        const fast_err err = fast__wait_once(space->actor, &wait);
+        if (err == FAST_EPEER) /* Its updates are lost; if it comes back it starts anew. */
+            o->acked = o->sent;
+        FAST_TRY(err);
+        FAST_TRY(check_owner(space, op->owner));
+    }
+    return FAST_OK;
+}
+
+/* The message is filled after the wait: a coder must not encode what is never sent. */
+fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
+{
+    FAST_ASSERT(op->count > 0 || op->kind == FAST_SPACE_TICK);
+    fast_space_owner *o = &space->map.owners[op->owner];
+    fast_msg *msg;
+    FAST_TRY(wait_for_room(space, op));
+    const int64_t words[3] = { o->sent + 1, op->clock, op->version_read };
+    FAST_TRY(fast__space_message(space, op->kind, op->tensor, op->owner, words, &msg));
+    if (op->kind != FAST_SPACE_TICK) {
+        const fast_err err = fast__space_fill(space, op, msg);
+        if (err) {
+            fast_msg_free(msg);
+            return err;
+        }
+    }
+    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    o->sent++;
+    FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
+    return FAST_OK;
+}
+
+fast_err fast__space_announce(fast_space *space, const float *x)
+{
+    const int64_t words[3] = { 0 };
+    FAST_ASSERT(space && x);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const fast_space_owner *o = &space->map.owners[owner];
+        int64_t offset, count;
+        fast__space_range(space, owner, 0, &offset, &count);
+        if (o->store.head || fast__space_entries(x + offset, count) == 0)
+            continue;
+        FAST_TRY(check_owner(space, owner));
+        FAST_TRY(fast__space_tell(space, o->id, FAST_SPACE_ANNOUNCE, 0, owner, words));
+    }
+    return FAST_OK;
+}
+
+/* Record the range of the get under way that an answer brings. */
+static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
+    fast_space_operation *get = &space->reader.get;
+    const int64_t version = msg->words[FAST_SPACE_W_B];
+    *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
+    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+}
+
+/* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
+ * travelled. */
+static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
+                          fast_space_operation *part)
+{
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
+    *part = fast__space_part(space, &space->reader.get, owner);
+    part->kind = FAST_SPACE_VALUE;
+    return fast__space_unpack(space, msg, part);
+}
+
+/* Use the values that an eager owner sent, if they satisfy the get. */
+static bool take_pushed(fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
+    const fast_space_operation *get = &space->reader.get;
+    const fast_msg *msg = get->tensor == 0 ? space->map.owners[owner].pushed : NULL;
+    fast_space_operation part;
+    if (!msg || !fast__space_satisfies(get, msg->words[FAST_SPACE_W_C] >= get->clock_min,
+                                       msg->words[FAST_SPACE_W_B]))
+        return false;
+    if (!unpack_answer(space, owner, msg, &part) || !part.x)
+        return false;
+    if (part.result)
+        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+    saw_answer(space, owner, msg);
+    return true;
+}
+
+/* Retain values that an eager owner sent unasked; false if the message is another. */
+static bool retain_pushed(fast_space *space, fast_msg *msg)
+{
+    const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
+    if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE ||
+        w[FAST_SPACE_W_A] != 0 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+        owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
+        w[FAST_SPACE_W_B] < 0)
+        return false;
+    fast_msg_free(space->map.owners[owner].pushed);
+    space->map.owners[owner].pushed = msg;
+    return true;
+}
+
+/* Values that an eager owner sent before answer the get without a message. */
+fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
+    const fast_space_operation *get = &space->reader.get;
+    fast_space_owner *o = &space->map.owners[owner];
+    fast_msg *msg;
+    FAST_TRY(check_owner(space, owner));
+    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
+        return FAST_OK;
+    const int64_t words[3] = { get->id, get->version_min, get->clock_min };
+    FAST_TRY(fast__space_message(space, FAST_SPACE_GET, get->tensor, owner, words, &msg));
+    msg->declared =
+        get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER | FAST_SPACE_SLICES);
+    if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
+        msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
+    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    o->asked = get->id;
+    o->received = 0;
+    space->reader.missing++;
+    return FAST_OK;
+}
+
+/* Wait for the first `floats` of an owner's range of the get. */
+static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
+{
+    FAST_ASSERT(floats > 0);
+    const fast_space_operation *get = &space->reader.get;
+    const fast_space_owner *o = &space->map.owners[owner];
+    const fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
+    while (o->asked == get->id && o->received < floats) {
+        FAST_TRY(fast__wait_once(space->actor, &wait));
+        FAST_TRY(check_owner(space, owner));
+        if (space->reader.never)
+            return fast__fail(FAST_EPEER,
+                              "nobody is left in space \"%s\" who could bring tensor %lld to "
+                              "the version that is waited for",
+                              space->name, (long long)get->tensor);
+    }
+    return FAST_OK;
+}
+
+fast_err fast__remote_get_wait(fast_space *space)
+{
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++)
+        FAST_TRY(wait_for_part(space, owner, INT64_MAX));
+    FAST_ASSERT(space->reader.missing == 0);
+    return FAST_OK;
+}
+
+/* Slices arrive in order: the range's last float is waited for. */
+fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
+{
+    FAST_ASSERT(offset >= 0 && count >= 0);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t low, size;
+        fast__space_range(space, owner, 0, &low, &size);
+        const int64_t end = offset + count < low + size ? offset + count : low + size;
+        if (end > low && offset < low + size)
+            FAST_TRY(wait_for_part(space, owner, end - low));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
+{
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
+    FAST_TRY(check_owner(space, owner));
+    const int64_t words[3] = { 0, *fast__space_at(space, space->clocks.told, owner, tensor), 0 };
+    return fast__space_tell(space, space->map.owners[owner].id, FAST_SPACE_WATCH, tensor, owner,
+                            words);
+}
+
+/* Return true if a message answers this owner's part of the get under way. */
+static bool answers_get(const fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
+    const fast_space_operation *get = &space->reader.get;
+    return space->map.owners[owner].asked == get->id && msg->words[FAST_SPACE_W_A] == get->id &&
+           msg->words[FAST_SPACE_W_TENSOR] == get->tensor && space->reader.missing > 0;
+}
+
+/* SLICED: the next slice of an owner's part of the get. */
+static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->map.owners[owner];
+    const fast_space_operation *get = &space->reader.get;
+    int64_t offset, count;
+    if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
+        msg->words[FAST_SPACE_W_B] != o->received || msg->part_count != 1 ||
+        msg->parts[0].size % sizeof *get->result != 0)
+        return FAST_OK;
+    const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
+    fast__space_range(space, owner, 0, &offset, &count);
+    if (floats > count - o->received)
+        return FAST_OK;
+    memcpy(get->result + offset + o->received, fast_msg_data(msg, 0), msg->parts[0].size);
+    o->received += floats;
+    return FAST_OK;
+}
+
+/* VALUE: an owner's part of the get. Answers that make no sense are dropped. */
+static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
+    fast_space_owner *o = &space->map.owners[owner];
+    const fast_space_operation *get = &space->reader.get;
+    fast_space_operation part;
+    if (!answers_get(space, owner, msg))
+        return FAST_OK;
+    const bool unpacked = unpack_answer(space, owner, msg, &part);
+    const bool ends_slices = (get->flags & FAST_SPACE_SLICES) && msg->part_count == 0 &&
+                             msg->declared == 0 && o->received == part.count;
+    if (!ends_slices && (!unpacked || (!part.x && get->result)))
+        return FAST_OK;
+    if (msg->words[FAST_SPACE_W_B] < 0)
+        return FAST_OK;
+    if (!ends_slices && part.x && part.result)
+        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+    saw_answer(space, owner, msg);
+    space->reader.missing--;
+    o->asked = 0;
+    return FAST_OK;
+}
+
+/* NOTIFY: another version is there. Note it for the watcher, and ask to be notified again. */
+static fast_err take_notice(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    const int64_t tensor = msg->words[FAST_SPACE_W_TENSOR];
+    fast_space_watched *watched = space->reader.watched;
+    int64_t *told = fast__space_at(space, space->clocks.told, owner, tensor);
+    if (!watched || !watched[tensor].watch || msg->words[FAST_SPACE_W_B] <= *told)
+        return FAST_OK;
+    *told = msg->words[FAST_SPACE_W_B];
+    space->map.owners[owner].clock = msg->words[FAST_SPACE_W_C];
+    watched[tensor].changed = true;
+    const fast_err err = fast__remote_watch(space, owner, tensor);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* ACK: the owner has applied this actor's updates up to a sequence number. */
+static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
+    fast_space_owner *o = &space->map.owners[owner];
+    const int64_t sequence = msg->words[FAST_SPACE_W_A];
+    if (sequence > o->acked && sequence <= o->sent)
+        o->acked = sequence;
+    return FAST_OK;
+}
+
+/* NEVER: no actor is left that could bring the version that the get waits for. */
+static fast_err take_never(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    (void)owner;
+    space->reader.never |= msg->words[FAST_SPACE_W_A] == space->reader.get.id;
+    return FAST_OK;
+}
+
+/* LEFT: the owner has handled all of this actor's requests. */
+static fast_err take_left(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    (void)msg;
+    space->map.owners[owner].left = true;
+    return FAST_OK;
+}
+
+/* GONE: the owner closed the space before this actor did. */
+static fast_err take_gone(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    (void)msg;
+    space->map.owners[owner].gone = true;
+    return FAST_OK;
+}
+
+/* REFUSED: the owner opened the space with other options. */
+static fast_err take_refused(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    (void)msg;
+    space->map.owners[owner].refused = true;
+    return FAST_OK;
+}
+
+/* What handles an answer, by its kind. */
+static fast_err (*const answers[FAST_SPACE_KINDS])(fast_space *, int64_t, const fast_msg *) = {
+    [FAST_SPACE_ACK] = take_ack,      [FAST_SPACE_VALUE] = take_value,
+    [FAST_SPACE_SLICED] = take_slice, [FAST_SPACE_NOTIFY] = take_notice,
+    [FAST_SPACE_LEFT] = take_left,    [FAST_SPACE_NEVER] = take_never,
+    [FAST_SPACE_GONE] = take_gone,    [FAST_SPACE_REFUSED] = take_refused,
+};
+
+/* Handle an answer; one that makes no sense is dropped. */
+static fast_err take(fast_space *space, const fast_msg *msg)
+{
+    const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER], kind = w[FAST_SPACE_W_KIND];
+    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
+        w[FAST_SPACE_W_TENSOR] < 0 || w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count ||
+        kind < 0 || kind >= FAST_SPACE_KINDS || !answers[kind])
+        return FAST_OK;
+    return answers[kind](space, owner, msg);
+}
+
+/* Add differences to the held values as they arrive, also where no get waits for them any more:
+ * each is relative to the one before it. False if the message is to be dropped. */
+static bool follow_value(fast_space *space, const fast_msg *msg)
+{
+    const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
+    if (w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || msg->part_count == 0 ||
+        !fast__space_differs(space, w[FAST_SPACE_W_TENSOR]))
+        return true;
+    return owner >= 0 && owner < space->map.owner_count &&
+           space->map.owners[owner].id == msg->from && msg->part_count == 1 &&
+           fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
+}
+
+/* Differences first: they count even if the answer itself is late. */
+fast_err fast__remote_advance(fast_space *space)
+{
+    fast_msg *msg;
+    FAST_ASSERT(space->map.remote_count > 0);
+    while ((msg = fast__take(space->actor, FAST_ANY, fast__space_tag(space, true)))) {
+        if (!follow_value(space, msg)) {
+            fast_msg_free(msg);
+            continue;
+        }
+        if (retain_pushed(space, msg))
+            continue;
+        const fast_err err = take(space, msg);
+        fast_msg_free(msg);
+        FAST_TRY(err);
+    }
+    return FAST_OK;
+}
+
+/* All LEAVEs are sent before the first wait, so that no two owners wait for each other. */
+fast_err fast__remote_leave(fast_space *space)
+{
+    FAST_ASSERT(space->map.remote_count > 0);
+    const int64_t deadline = fast__deadline(space->actor, FAST_SOON);
+    const int64_t words[3] = { 0 };
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        fast_space_owner *o = &space->map.owners[owner];
+        if (o->store.head || o->refused || o->gone || o->left || o->leaving)
+            continue;
+        const fast_err err = fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words);
+        if (err == FAST_ECANCELED)
+            return err;
+        o->leaving = err == FAST_OK;
+    }
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        fast_space_owner *o = &space->map.owners[owner];
+        const fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
+        while (o->leaving && !o->left && !o->gone && !o->refused) {
+            const fast_err err = fast__wait_once(space->actor, &wait);
+            if (err == FAST_EPEER)
+                break;
+            FAST_TRY(err);
+        }
+    }
+    return FAST_OK;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "space/space.h"
+#include "space/space_lock.h"
+#include "transport/transport.h"
+
+/*
+ * The parts of a space as one actor sees it, and the operation that all of its files work on.
+ *
+ *   fast_space
+ *     map       which owner has which range of which tensor     set at open
+ *     clocks    this actor's clock, versions that it has read   its own
+ *     reader    the get under way, watchers                     its own
+ *     owned     an owner's memory and its service               its own; the store is shared
+ *     codec, sparse, factors, pieces                            state of the forms (space_form.h)
+ */
+enum {
+    FAST_SPACE_WINDOW = 4,         /* updates in flight from one actor to one owner */
+    FAST_SPACE_SPINS = 1024,       /* tries of a lock before its actor sleeps: tens of
+                                      microseconds, the cost of a sleep and a wake-up */
+    FAST_SPACE_SLICE = 32768,      /* floats of a slice */
+    FAST_SPACE_NAME_MAX = 96,      /* bytes of a name with its terminating 0 */
+    FAST_SPACE_TENSORS_MAX = 4096, /* tensors of a space */
+};
+
+/* Kinds of messages (space_wire.c has their words) and of operations. Requests go to owners,
+ * answers come from them. */
+typedef enum fast_space_kind {
+    FAST_SPACE_SERVE = 0, /* no message: an owner that answers until all others have left */
+    FAST_SPACE_HELLO,     /* request: signature, life */
+    FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's values */
+    FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
+    FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
+    FAST_SPACE_TICK,      /* request: sequence, clock */
+    FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
+    FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
+    FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
+    FAST_SPACE_LEAVE,     /* request: the last one of this actor */
+    FAST_SPACE_ACK,       /* answer: sequence, version */
+    FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values */
+    FAST_SPACE_SLICED,    /* answer: id, offset in the range; those floats of the VALUE that
+                             follows, which has none */
+    FAST_SPACE_NOTIFY,    /* answer: 0, version, clock */
+    FAST_SPACE_LEFT,      /* answer to LEAVE: the last one to this actor */
+    FAST_SPACE_NEVER,     /* answer to GET: id; no actor is left that could bring the version */
+    FAST_SPACE_GONE,      /* answer: the owner closes first */
+    FAST_SPACE_REFUSED,   /* answer to HELLO: another space, or opened a second time */
+    FAST_SPACE_KINDS      /* number of kinds */
+} fast_space_kind;
+
+/* Flags of an operation. The first four travel with a GET, as declared bytes: their number is the
+ * sum of the flags. */
+enum {
+    FAST_SPACE_SIZES = 1,  /* GET: no values are wanted */
+    FAST_SPACE_WHOLE = 2,  /* GET: values, not differences to those that the reader holds */
+    FAST_SPACE_EITHER = 4, /* GET: the version or the clock suffices */
+    FAST_SPACE_SLICES = 8, /* GET: the answer comes in slices */
+    FAST_SPACE_ENDS = 16,  /* ADD: its values were sent in pieces */
+    FAST_SPACE_WAITED = 32 /* GET at an owner: it has been counted as one that had to wait */
+};
+
+/* Factors that an ADD may give instead of the values of layers. */
+typedef struct fast_space_factored {
+    const float *const *values; /* [layer]: rows of u, then rows of v */
+    const int64_t *rows;        /* [layer]: number of rows of each */
+} fast_space_factored;
+
+/*
+ * One operation on a space: on a whole tensor where an actor asks for it, on one range (owner,
+ * offset, count) where it is carried out. A caller fills kind, tensor, the values and the
+ * conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation of
+ * the actor that sent it.
+ */
+typedef struct fast_space_operation {
+    fast_space_kind kind; /* FAST_SPACE_GET, _PUT, _ADD, _TICK, _SERVE; of an answer: _VALUE */
+    unsigned flags;       /* FAST_SPACE_SIZES, ... */
+    int64_t tensor;       /* number of the tensor */
+    int64_t owner;        /* range: number of its owner in the space */
+    int64_t offset;       /* range: its first float in the tensor */
+    int64_t count;        /* range: its floats */
+    int64_t from;         /* actor that asked for the operation; of a VALUE: its receiver */
+    int64_t id;           /* GET: number that its answers repeat, from 1; 0: a watcher's */
+    int64_t clock;        /* PUT, ADD, TICK: rounds that `from` has finished */
+    int64_t version_read; /* PUT, ADD: version of the range that `from` last got */
+    int64_t version_min;  /* GET: updates that must have been applied */
+    int64_t clock_min;    /* GET: rounds that every writer must have finished */
+    const float *x;       /* PUT, ADD: values of the tensor or range; NULL: only sizes travel */
+    int64_t entries;      /* ADD in a sparse space: elements of x that are not +0 */
+    float *result;        /* GET: where values go; ADD: where the values after it go; or NULL */
+    const fast_space_factored *factors; /* ADD: factors of the layers; NULL: x has their values */
+    int64_t deadline;                   /* as a time, in ns of the actor's clock */
+    const struct fast_space_form *form; /* out: form that the values arrived in (space_form.h) */
+    double work;                        /* out: operations that unpacking took, to be charged */
+    int64_t version_seen;               /* out: smallest version over the ranges that a GET read */
+    int64_t clock_seen; /* out: smallest clock over the owners that a GET read from */
+} fast_space_operation;
+
+/* One tensor's range at one owner; shared. Written under the lock unless it says otherwise. */
+typedef struct fast_space_range {
+    _Alignas(64) fast_space_lock lock; /* guards the floats, also against writers of a copy */
+    _Atomic int64_t version;           /* updates applied; read without the lock */
+    _Atomic int64_t gets;              /* gets; counted by readers */
+    _Atomic int64_t waited;            /* gets that had to wait; counted by readers */
+    int64_t at;                        /* its first float in the store; set by the owner's open */
+    _Atomic int64_t applied;           /* updates and puts */
+    _Atomic int64_t rejected;          /* updates that the owner's function rejected */
+    _Atomic int64_t staleness_sum;     /* sum of the staleness of applied adds */
+    _Atomic int64_t staleness_max;     /* largest staleness of an applied add */
+} fast_space_range;
+
+/* One actor's entry in a store; shared. */
+typedef struct fast_space_slot {
+    _Alignas(64) _Atomic uint64_t wants[2]; /* lock that its program, its service sleeps for */
+    _Atomic uint32_t member; /* 0: never joined; 2 (life + 1): is in; that + 1: has left */
+    _Atomic uint32_t armed;  /* 1: wake it at the next change */
+    _Atomic int64_t clock;   /* rounds that it has finished */
+    _Atomic int64_t updates; /* updates that it made here: the writer with fewest is behind */
+} fast_space_slot;
+
+/* The head of a store; shared. */
+typedef struct fast_space_head {
+    _Atomic int state;       /* 0: not open yet, FAST_SPACE_OPEN, FAST_SPACE_CLOSED */
+    _Atomic int64_t waiting; /* slots that are armed */
+    uint64_t signature;      /* of the owner's options; set before `state`, like the next two */
+    fast_space_fn *apply;    /* the owner's function; NULL: w += x */
+    void *ctx;               /* first argument of `apply` */
+} fast_space_head;
+enum { FAST_SPACE_OPEN = 1, FAST_SPACE_CLOSED = 2 };
+
+/* A store as one actor sees it. */
+typedef struct fast_space_store {
+    fast_space_head *head;    /* NULL: the owner is remote */
+    fast_space_slot *slots;   /* [actors] */
+    fast_space_range *ranges; /* [tensors], empty ranges too */
+    float *values;            /* of the ranges, each aligned to FAST_ALIGN */
+    int64_t slowest;          /* index of the writer with the smallest clock when last searched;
+                                 -1: never searched */
+    int64_t clock;            /* that writer's clock */
+    int64_t active;           /* an actor that could still change something when last searched;
+                                 -1: none was found */
+} fast_space_store;
+
+/* An owner, as one actor sees it. The fields after the store are of remote owners. */
+typedef struct fast_space_owner {
+    int64_t id;             /* its actor */
+    fast_space_store store; /* its memory, if it is local */
+    int64_t sent;           /* updates and ticks sent */
+    int64_t acked;          /* updates and ticks that it has applied */
+    int64_t asked;          /* id of the get that it has not answered; or 0 */
+    int64_t received;       /* floats of that get that have arrived in slices */
+    int64_t clock;          /* clock of the space when it last notified this actor */
+    bool leaving;           /* LEAVE was sent */
+    bool left;              /* LEFT has arrived */
+    bool gone;              /* it closed before this actor did */
+    bool refused;           /* it opened the space with other options */
+    fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
+} fast_space_owner;
+
+/* Which owner has which range of which tensor. */
+typedef struct fast_space_map {
+    int64_t tensor_count;     /* number of tensors */
+    int64_t *counts;          /* [tensor_count]: floats of each tensor */
+    char *names;              /* [tensor_count]: names, FAST_SPACE_NAME_MAX bytes each */
+    int64_t owner_count;      /* number of owners */
+    fast_space_owner *owners; /* [owner_count] */
+    int64_t me;               /* this actor's number among the owners; or -1 */
+    int64_t remote_count;     /* owners that do not share this actor's memory */
+    int64_t first;            /* owner that operations start with; 0 if any owner is remote */
+    bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
+} fast_space_map;
+
+/* Clocks and versions. */
+typedef struct fast_space_clocks {
+    int64_t own;          /* rounds that this actor has finished */
+    bool writer;          /* this actor's clock counts */
+    int64_t writer_count; /* number of writers; 0 if all owners are remote, like the next two */
+    int64_t *writers;     /* [writer_count]: actors whose clocks count */
+    bool *expected;       /* [actors]: owners and writers, which join if they have not yet */
+    int64_t *read;        /* [owner][tensor]: version that this actor last got */
+    int64_t *told;        /* [owner][tensor]: version that this actor's watcher knows */
+} fast_space_clocks;
+
+/* A watched tensor. */
+typedef struct fast_space_watched {
+    fast_space_watch_fn *watch; /* NULL: not watched */
+    void *ctx;                  /* first argument of `watch` */
+    bool changed;               /* the tensor changed and `watch` has not been called */
+} fast_space_watched;
+
+/* A reader's side. */
+typedef struct fast_space_reader {
+    fast_space_operation get;    /* the get under way; answers to older ids are dropped */
+    int64_t missing;             /* remote owners that have not answered it */
+    bool never;                  /* an owner says that it cannot be answered */
+    bool eager;                  /* owners send new values of tensor 0 unasked */
+    fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
+} fast_space_reader;
+
+struct fast_space_service; /* space_owner.c */
+
+/* An owner's side. */
+typedef struct fast_space_owned {
+    struct fast_space_service *service; /* for remote actors; NULL: there are none */
+    void *memory;                       /* the store, where it is not shared; or NULL */
+    bool shared;                        /* local actors use the store */
+    bool stalest;                       /* requests of the smallest clock are handled first */
+    bool follows;                       /* updates may name versions that it has not reached */
+    double operations;                  /* of an update, for each float */
+    double bytes;                       /* that an update moves, for each float */
+} fast_space_owned;
+
+/* The last list of places that one actor sent to another in the sparse form. */
+typedef struct fast_space_places {
+    uint32_t *list; /* as many as a range has floats, or NULL */
+    int64_t count;  /* number of places */
+    uint64_t hash;  /* of the list */
+} fast_space_places;
+
+/* State of the sparse form. */
+typedef struct fast_space_sparse {
+    bool enabled;                /* updates with many zeros travel without them */
+    bool cache;                  /* lists of places are not sent twice in succession */
+    fast_space_places *sent;     /* cache: [owners]; NULL until the first list */
+    fast_space_places *received; /* cache, at an owner: [actors]; NULL until the first list */
+} fast_space_sparse;
+
+/* State of the factored form. */
+typedef struct fast_space_layers {
+    fast_space_layer *list; /* layers that may be added to as factors; NULL: none */
+    int64_t count;          /* number of layers */
+} fast_space_layers;
+
+/* State of updates that travel in pieces. */
+typedef struct fast_space_pieces {
+    bool enabled;      /* updates may come in pieces */
+    int64_t **missing; /* with a codec: [owner][block] floats that have not been given; or NULL */
+    int64_t spent_ns;  /* time of this update's encodings, not yet charged */
+    int64_t spent_floats; /* floats that were encoded in it */
+    size_t spent_bytes;   /* bytes of their encodings */
+} fast_space_pieces;
+
+typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
+
+struct fast_space {
+    fast_task task;                 /* posted to the actor while the space is open */
+    fast_actor *actor;              /* whose handle this is */
+    char name[FAST_SPACE_NAME_MAX]; /* of the space */
+    uint64_t key;                   /* 48 bits of the name's hash */
+    uint64_t signature;             /* of the options that all actors must agree on */
+    fast_space_map map;             /* owners, tensors and their ranges */
+    fast_space_clocks clocks;       /* clocks and versions */
+    fast_space_reader reader;       /* gets and watchers */
+    fast_space_owned owned;         /* the owner's side; unused where map.me is -1 */
+    fast_space_codec *codec;        /* NULL: values travel as floats */
+    fast_space_sparse sparse;       /* updates with many zeros */
+    fast_space_layers layers;       /* updates as factors */
+    fast_space_pieces pieces;       /* updates in pieces */
+    float *dense; /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
+};
+
+/* Carry out a GET, PUT, ADD or TICK of this actor: fill in the rest of the operation, and wait
+ * until its deadline (FAST_SOON and the like are allowed). FAST_EINVAL, FAST_ECANCELED, FAST_EPEER,
+ * FAST_ETIMEDOUT. space.c */
+fast_err fast__space_execute(fast_space *space, fast_space_operation *op);
+/* Return the operation restricted to an owner's range; its count is 0 if the owner has none. */
+fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
+                                      int64_t owner);
+/* Return true if these versions and clocks satisfy the conditions of a GET. */
+bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version);
+/* Record in a GET that a range of this version and clock was read. */
+void fast__space_saw(fast_space_operation *get, int64_t version, int64_t clock);
+/* Call the watchers of tensors that changed; never blocks. space.c */
+void fast__space_told(fast_space *space);
+
+/* Return the cell of an [owner][tensor] table. */
+static inline int64_t *fast__space_at(const fast_space *space, int64_t *table, int64_t owner,
+                                      int64_t tensor)
+{
+    return &table[owner * space->map.tensor_count + tensor];
+}
+
+/* Return the store of this actor, which is an owner. */
+static inline fast_space_store *fast__space_own_store(const fast_space *space)
+{
+    FAST_ASSERT(space->map.me >= 0);
+    return &space->map.owners[space->map.me].store;
+}

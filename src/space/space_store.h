@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "space/space_state.h"
+
+/*
+ * A store: the memory of one owner, which local actors use directly. space_store.c has its layout
+ * and how actors sleep and wake.
+ *
+ * Reads and changes of a store are ordered where the run is recorded: begin and end enclose one. An
+ * update or a copy holds the range's lock from begin to end, so that the lock is always free there.
+ */
+static inline void fast__space_begin(fast_space *space, int64_t owner)
+{
+    fast_turn_begin(space->actor, space->key + (uint64_t)owner);
+}
+static inline void fast__space_end(fast_space *space)
+{
+    fast_turn_end(space->actor);
+}
+
+/* Set *size_out to the bytes of an owner's store; false if they overflow. */
+bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out);
+/* Find the pieces of a store in its memory; memory NULL: their distances from its start. */
+void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store);
+/* At an owner's open: set initial values and the function, then let other actors in. */
+void fast__space_store_fill(fast_space *space, const fast_space_options *options);
+/* Return the floats of a tensor's range at a local owner. */
+float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor);
+
+/* Wait until a local owner has opened its store. FAST_EPEER if it left or ended, FAST_EINVAL if it
+ * opened another space by that name, FAST_ETIMEDOUT. */
+fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline);
+
+/* Which of an actor's two parts waits for a lock. */
+enum { FAST_SPACE_PROGRAM = 0, FAST_SPACE_SERVICE = 1 };
+
+/* Lock a range, waiting until the deadline. */
+fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool write,
+                          int64_t deadline);
+/* Try to lock a range; queue for it if that fails, so that the actor is woken when it may be free.
+ * The caller tries again with the same *queued until it has the lock, or cancels. */
+bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,
+                         bool *queued);
+void fast__space_cancel(fast_space *space, int64_t owner, int64_t tensor, bool write, int who);
+void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write);
+
+/* Apply a PUT or ADD to a range that is locked for writing. op->x NULL: it only counts. */
+void fast__space_apply(fast_space *space, const fast_space_operation *op);
+/* Charge this actor for a PUT or ADD. */
+fast_err fast__space_charge(fast_space *space, const fast_space_operation *op);
+
+/* Wake the actors that are armed: the store changed. To be woken, arm first and look then. */
+void fast__space_changed(fast_space *space, fast_space_store *store);
+void fast__space_arm(fast_space *space, fast_space_store *store);
+
+/* Return true if every writer that is still in has finished `clock_min` rounds. *clock_out is the
+ * smallest clock; where no writer is left the largest ever, at least clock_min. */
+bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
+                       int64_t *clock_out);
+/* Return the writer, other than `reader`, that is furthest behind; or -1. */
+int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader);
+/* Return an actor other than `reader` that is in the space or will join; or -1. */
+int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t reader);
+/* Record that an actor left an owner's store: its clock counts no longer. */
+void fast__space_left(fast_space *space, int64_t owner, int64_t id);
