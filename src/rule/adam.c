@@ -107,11 +107,6 @@ static void adamw_apply(const void *config, const fast_rule_slice *slice)
     moments_apply(config, slice, true);
 }
 
-static double momentum(const void *config)
-{
-    return ((const adam_config *)config)->beta1;
-}
-
 const fast_rule fast__rule_adam = {
     .name = "adam",
     .summary = "momentum over a running mean of squares",
@@ -119,7 +114,7 @@ const fast_rule fast__rule_adam = {
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
-    .momentum = momentum,
+    .momentum_offset = offsetof(adam_config, beta1),
     .apply = adam_apply,
 };
 
@@ -130,6 +125,6 @@ const fast_rule fast__rule_adamw = {
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
-    .momentum = momentum,
+    .momentum_offset = offsetof(adam_config, beta1),
     .apply = adamw_apply,
 };

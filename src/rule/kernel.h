@@ -65,13 +65,3 @@ FAST_INLINE float fast__rule_grad(const fast_rule_terms *terms, bool plain, floa
     g = g < -terms->clip ? -terms->clip : g;
     return g + terms->decay * w;
 }
-
-extern const fast_rule fast__rule_sgd;
-extern const fast_rule fast__rule_momentum;
-extern const fast_rule fast__rule_nesterov;
-extern const fast_rule fast__rule_adagrad;
-extern const fast_rule fast__rule_rmsprop;
-extern const fast_rule fast__rule_adam;
-extern const fast_rule fast__rule_adamw;
-extern const fast_rule fast__rule_lars;
-extern const fast_rule fast__rule_lamb;

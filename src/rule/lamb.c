@@ -103,11 +103,6 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
     }
 }
 
-static double momentum(const void *config)
-{
-    return ((const lamb_config *)config)->beta1;
-}
-
 const fast_rule fast__rule_lamb = {
     .name = "lamb",
     .summary = "adam with a rate per layer, for very large batches",
@@ -116,6 +111,6 @@ const fast_rule fast__rule_lamb = {
     .slots = 2,
     .lr = 0.01,
     .by_segment = true,
-    .momentum = momentum,
+    .momentum_offset = offsetof(lamb_config, beta1),
     .apply = lamb_apply,
 };

@@ -85,11 +85,6 @@ static void lars_apply(const void *config, const fast_rule_slice *slice)
                 (float)(slice->lr * ratio), terms);
 }
 
-static double momentum(const void *config)
-{
-    return ((const lars_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_lars = {
     .name = "lars",
     .summary = "momentum with a rate per layer, for very large batches",
@@ -98,6 +93,6 @@ const fast_rule fast__rule_lars = {
     .slots = 1,
     .lr = 5,
     .by_segment = true,
-    .momentum = momentum,
+    .momentum_offset = offsetof(lars_config, momentum),
     .apply = lars_apply,
 };

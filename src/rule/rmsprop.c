@@ -144,11 +144,6 @@ static int rmsprop_slots_needed(const void *config)
     return 1 + (c->momentum > 0) + c->centered;
 }
 
-static double momentum(const void *config)
-{
-    return ((const rmsprop_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_rmsprop = {
     .name = "rmsprop",
     .summary = "a rate per parameter from a running mean of squares",
@@ -157,6 +152,6 @@ const fast_rule fast__rule_rmsprop = {
     .slots = 3,
     .lr = 0.001,
     .slots_needed = rmsprop_slots_needed,
-    .momentum = momentum,
+    .momentum_offset = offsetof(rmsprop_config, momentum),
     .apply = rmsprop_apply,
 };

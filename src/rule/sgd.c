@@ -116,11 +116,6 @@ static void nesterov_apply(const void *config, const fast_rule_slice *slice)
     velocity_apply(config, slice, true);
 }
 
-static double momentum(const void *config)
-{
-    return ((const momentum_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_sgd = {
     .name = "sgd",
     .summary = "plain stochastic gradient descent",
@@ -137,7 +132,7 @@ const fast_rule fast__rule_momentum = {
     .config_size = sizeof(momentum_config),
     .slots = 1,
     .lr = 0.05,
-    .momentum = momentum,
+    .momentum_offset = offsetof(momentum_config, momentum),
     .apply = momentum_apply,
 };
 
@@ -148,6 +143,6 @@ const fast_rule fast__rule_nesterov = {
     .config_size = sizeof(momentum_config),
     .slots = 1,
     .lr = 0.05,
-    .momentum = momentum,
+    .momentum_offset = offsetof(momentum_config, momentum),
     .apply = nesterov_apply,
 };
