@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/option.h"
+#include "tensor/device.h"
 #include "tensor/segment.h"
 
 /*
@@ -153,60 +154,83 @@ bool fast__chain_is_none(const fast_chain *chain);     /* neither codec nor stag
 
 /* How a chain is laid over a vector. */
 typedef struct fast_coder_options {
-    const fast_chain *chain;
+    const fast_chain *chain;   /* borrowed */
     const fast_layout *layout; /* of the whole vector; borrowed */
-    int64_t offset;            /* the range of it that flows here: a shard, a bucket ... */
-    int64_t count;             /* ... of so many elements */
+    const fast_device *device; /* of the vectors and of the flow's state; NULL: the host */
+    int64_t offset;            /* first element of the range that flows here: a shard, a bucket */
+    int64_t count;             /* elements of that range */
     int scope;                 /* 0 as the codec says, 1 a block for each layer, 2 one for all */
     int feedback;              /* 0 as the codec says, 1 yes, 2 no */
     int64_t small;             /* blocks of fewer elements go as they are (with scope layer) */
     int64_t workers;           /* as in fast_encoding; 0: 1 */
     uint64_t seed;             /* of the run */
-    uint64_t flow;             /* distinct for each flow of the run: who sends what to whom */
+    uint64_t flow;             /* distinct for each sender, receiver and vector of the run */
 } fast_coder_options;
 
 /* One flow of vectors from one sender; its receivers need only a coder with the same chain, layout
  * and range, of which they use the decoding half. Not for two threads at once. */
 typedef struct fast_coder fast_coder;
 
+/* Make a coder. FAST_EINVAL for options that contradict the codec, FAST_ENOMEM. */
 fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out);
 void fast__coder_free(fast_coder *coder); /* NULL is allowed */
-/* Bytes that one vector takes at most. */
+/* Return the bytes that one vector takes at most. */
 size_t fast__coder_bound(const fast_coder *coder);
-/* Encode x[0 .. count), the range, at a step: the bytes written. Neither allocates nor fails. */
-size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
-                          uint8_t *out);
+
+/* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
+size_t fast__coder_encode_view(fast_coder *coder, int64_t step, double progress, fast_view x,
+                               uint8_t *out);
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
-fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
-                            fast_decode_mode mode, float scale, float *y);
-/* A vector in pieces of some blocks each, from any to any, all with the vector's pointers: once all
- * are encoded it ends. A piece takes fast__coder_bound() at most. */
-void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
-size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out);
+fast_err fast__coder_decode_view(fast_coder *coder, const uint8_t *in, size_t size,
+                                 fast_decode_mode mode, float scale, fast_view y);
+/* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
+ * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
+ * piece takes fast__coder_bound() at most. */
+size_t fast__coder_encode_blocks(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                                 double progress, fast_view x, uint8_t *out);
 void fast__coder_encode_end(fast_coder *coder);
-fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y);
-/* SPARSE codecs over one block: its entries, as of pairs(). FAST_ENOTSUP for others. */
+fast_err fast__coder_decode_blocks(fast_coder *coder, int64_t first, int64_t count,
+                                   const uint8_t *in, size_t size, fast_decode_mode mode,
+                                   float scale, fast_view y);
+/* Return the number of blocks of the range, and where block i lies in it. */
+int64_t fast__coder_block_count(const fast_coder *coder);
+void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
+/* SPARSE codecs over one block: its entries, as of pairs(). FAST_EFORMAT; FAST_ENOTSUP for other
+ * codecs and for several blocks. */
 fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out);
-/* What this flow still owes: the residual of error feedback, count floats; NULL: none is kept. It
- * is part of the worker's state, with the codec's own vectors behind it. */
-float *fast__coder_residual(fast_coder *coder);
-/* All state of the flow for checkpoints, in floats. */
-float *fast__coder_state(fast_coder *coder, int64_t *count_out);
-/* Vectors encoded so far, by whose number chance is drawn. */
-int64_t fast__coder_encodings(const fast_coder *coder);
-/* Begin anew, as if `encodings` vectors had been encoded and nothing were owed. */
-void fast__coder_restart(fast_coder *coder, int64_t encodings);
-/* The blocks that the range is cut in, for figures. */
-int64_t fast__coder_block_count(const fast_coder *coder);
 
-/* Rounds, for codecs that have them; 0 for others, and what follows is not for those. A round's
- * dense vectors of all blocks lie one after the other. */
+/* Return the residual of error feedback, `count` elements; empty without feedback. */
+fast_view fast__coder_residual_view(const fast_coder *coder);
+/* Return all state of the flow, for checkpoints: the residual, then the codec's own. */
+fast_view fast__coder_state_view(const fast_coder *coder);
+/* Return the number of vectors encoded so far: it keys the random choices. */
+int64_t fast__coder_encodings(const fast_coder *coder);
+/* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
+void fast__coder_restart(fast_coder *coder, int64_t encodings);
+
+/* Return the number of rounds; 0 for codecs without, for which the rest is not. The dense vectors
+ * of a round's blocks lie one after the other. */
 int fast__coder_round_count(const fast_coder *coder);
 int64_t fast__coder_round_size(const fast_coder *coder, int round);
+void fast__coder_round_send_view(fast_coder *coder, int64_t step, double progress, int round,
+                                 fast_view x, fast_view dense);
+/* Take the mean of the round in; y, the range, is complete after the last one. */
+void fast__coder_round_take_view(fast_coder *coder, int round, fast_view dense, fast_view y);
+
+/*
+ * On host floats, for callers that do not hold views yet; of coders on the host.
+ */
+size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
+                          uint8_t *out);
+fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
+                            fast_decode_mode mode, float scale, float *y);
+size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out);
+fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y);
+float *fast__coder_residual(fast_coder *coder); /* NULL without feedback */
+float *fast__coder_state(fast_coder *coder, int64_t *count_out);
 void fast__coder_round_send(fast_coder *coder, int64_t step, double progress, int round,
                             const float *x, float *dense);
-/* y, the range, is whole after the last round. */
 void fast__coder_round_take(fast_coder *coder, int round, const float *dense, float *y);
