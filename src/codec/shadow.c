@@ -52,10 +52,11 @@ bool fast__shadow_needed(const fast_chain *chain)
 fast_err fast__shadow_check(const fast_chain *chain, const char *option)
 {
     if (fast__shadow_needed(chain) && (fast__chain_traits(chain) & FAST_CODEC_KEEPS))
-        return fast__fail(FAST_EINVAL,
-                          "weights are sent as differences to the receiver's copy, which contain "
-                          "the residual that %s=%s would add once more; take topk",
-                          option, fast__chain_text(chain));
+        return fast__fail(
+            FAST_EINVAL,
+            "weights are sent as differences to what the receiver holds, which contain "
+            "the residual that %s=%s would add once more; take topk",
+            option, fast__chain_text(chain));
     return FAST_OK;
 }
 
