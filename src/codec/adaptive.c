@@ -15,7 +15,7 @@
  * 1.4 bytes an element sent at 1%: 280 times smaller. A value that is not finite is the largest of
  * its side, and its mean shows it. Cost: for each side a copy of v and a choice in it, 6 passes.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/clones.h"
@@ -70,13 +70,6 @@ FAST_CLONES static int64_t side_of(int64_t n, const float *v, bool negative, flo
     return count;
 }
 
-static int64_t part_of(double ratio, int64_t count)
-{
-    const int64_t k = (int64_t)(ratio * (double)count + 0.5);
-
-    return count == 0 ? 0 : k < 1 ? 1 : k > count ? count : k;
-}
-
 /* Two ascending lists of indices that share none, as one with flags. */
 static void merge(int64_t up, const uint32_t *a, int64_t down, const uint32_t *b, uint32_t *index,
                   uint8_t *flags)
@@ -115,12 +108,14 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         fast__vector_add(n, e->x, v);
     else
         memcpy(v, e->x, (size_t)n * sizeof *v);
-    const int64_t up = part_of(ratio, side_of(n, v, false, side));
+    const int64_t positive = side_of(n, v, false, side);
+    const int64_t up = positive > 0 ? fast__entries_count(ratio, positive) : 0;
     if (up > 0)
         memcpy(first, fast__select_top(n, up, e->key, NULL, side, e->scratch),
                (size_t)up * sizeof *first);
     mean[0] = mean_of(up, first, v);
-    const int64_t down = part_of(ratio, side_of(n, v, true, side));
+    const int64_t negative = side_of(n, v, true, side);
+    const int64_t down = negative > 0 ? fast__entries_count(ratio, negative) : 0;
     const uint32_t *second = e->scratch;
     if (down > 0)
         second = fast__select_top(n, down, e->key, NULL, side, e->scratch);
@@ -132,31 +127,15 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(fast__sides_put(up + down, index, flags, out + HEAD) - out);
 }
 
-/* The means; 0 where the bytes are too few, which are refused later. */
-static void means_of(const fast_decoding *d, float mean[2])
-{
-    mean[0] = mean[1] = 0;
-    if (d->size >= HEAD)
-        memcpy(mean, d->in, HEAD);
-}
-
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    float mean[2];
+    float mean[2] = { 0 };
 
     (void)config;
-    means_of(d, mean);
+    if (d->size >= HEAD) /* fewer bytes are refused below */
+        memcpy(mean, d->in, HEAD);
     return fast__sides_pairs("adaptive", d, HEAD, mean, index, value, count_out);
-}
-
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    float mean[2];
-
-    (void)config;
-    means_of(d, mean);
-    return fast__sides_decode("adaptive", d, HEAD, mean);
 }
 
 const fast_codec fast__codec_adaptive = {
@@ -168,6 +147,5 @@ const fast_codec fast__codec_adaptive = {
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

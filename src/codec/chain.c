@@ -6,7 +6,6 @@
 #include "codec/chain.h"
 
 #include "base/memory.h"
-#include "codec/codecs.h"
 
 #include <string.h>
 

@@ -83,6 +83,7 @@ enum {
     FAST_CODEC_PLAIN = 1 << 8, /* is used without error feedback unless told */
     FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
     FAST_CODEC_VOTES = 1 << 7,    /* workers' encodings are summed and the sum's signs taken */
+    FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
 };
 
 /* What a codec that does not say takes. */
@@ -108,10 +109,11 @@ typedef struct fast_codec {
     size_t (*scratch)(const void *config, const fast_block *block);
     /* Encode to out[bound()]: the bytes written. */
     size_t (*encode)(const void *config, const fast_encoding *e, uint8_t *out);
-    /* FAST_EFORMAT if the bytes are no encoding of such a block. */
+    /* Decode to d->y. FAST_EFORMAT if the bytes are not an encoding of such a block. NULL for SPARSE
+     * codecs: pairs() is enough. */
     fast_err (*decode)(const void *config, const fast_decoding *d);
-    /* SPARSE: the entries of an encoding, sorted by index, to index[count] and value[count]; their
-     * number in *count_out. FAST_EFORMAT. */
+    /* SPARSE: write the entries of an encoding, sorted by index, to index[count] and value[count],
+     * and their number to *count_out. The scratch has `count` bytes. FAST_EFORMAT. */
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
     const fast_codec_rounds *rounds; /* NULL: none */

@@ -27,6 +27,7 @@
 #include "base/rng.h"
 #include "codec/bits.h"
 #include "codec/chain.h"
+#include "codec/entries.h"
 #include "tensor/vector.h"
 #include "tensor/view.h"
 
@@ -172,8 +173,9 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
         p->state = c->state_count;
         c->state_count += codec->state ? codec->state(o->chain->config, &p->block) : 0;
         const size_t need = codec->scratch ? codec->scratch(o->chain->config, &p->block) : 0;
-        if (need > scratch)
-            scratch = need;
+        const size_t entries = codec->decode ? 0 : fast__entries_scratch(p->block.count);
+        scratch = need > scratch ? need : scratch;
+        scratch = entries > scratch ? entries : scratch;
     }
     c->gapless = covered == c->count;
     c->plain = c->room = size;
@@ -340,6 +342,27 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                             .workers = c->workers };
 }
 
+/* Refuse an encoding whose size cannot be right. */
+static fast_err check_size(const fast_chain *chain, const fast_decoding *d)
+{
+    const size_t bound = chain->codec->bound(chain->config, &d->block);
+
+    if (d->size == bound || (fast__chain_traits(chain) & FAST_CODEC_EXACT) == 0)
+        return FAST_OK;
+    return fast__fail(FAST_EFORMAT, "codec %s: %zu bytes, not the %zu of %lld elements",
+                      chain->codec->name, d->size, bound, (long long)d->block.count);
+}
+
+/* Decode a block by the codec, or by its entries. */
+static fast_err decode_codec(const fast_chain *chain, const fast_decoding *d)
+{
+    const fast_codec *codec = chain->codec;
+
+    FAST_TRY(check_size(chain, d));
+    return codec->decode ? codec->decode(chain->config, d)
+                         : fast__entries_decode(codec, chain->config, d);
+}
+
 /* Generic feedback around a codec without its own. */
 static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out)
 {
@@ -354,7 +377,7 @@ static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out
     e->error = NULL;
     size = c->chain->codec->encode(c->chain->config, e, out);
     const fast_decoding d = { e->block, out, size, FAST_DECODE_SET, 1, decoded, c->scratch };
-    const fast_err err = c->chain->codec->decode(c->chain->config, &d);
+    const fast_err err = decode_codec(c->chain, &d);
     FAST_ASSERT(!err); /* it is its own encoding */
     memcpy(error, c->sum, (size_t)n * sizeof(float));
     fast__vector_axpy(n, -1, decoded, error);
@@ -520,7 +543,7 @@ static fast_err decode_frame(fast_coder *c, int64_t first, int64_t count, const 
 
         FAST_TRY(next_block(c, i, &in, end, &d.size));
         d.in = in;
-        FAST_TRY(p->raw ? decode_raw(&d) : c->chain->codec->decode(c->chain->config, &d));
+        FAST_TRY(p->raw ? decode_raw(&d) : decode_codec(c->chain, &d));
         in += d.size;
     }
     return in == end ? FAST_OK
@@ -557,6 +580,7 @@ fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32
                           (long long)c->block_count);
     FAST_TRY(unstage(c, &in, &size));
     const fast_decoding d = { c->blocks[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
+    FAST_TRY(check_size(c->chain, &d));
     return codec->pairs(c->chain->config, &d, index, value, count_out);
 }
 

@@ -19,7 +19,7 @@
  * sent stays there, so there is no error feedback around it. Cost: u is read and written, then v,
  * then k writes; clipping reads the gradient once more.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/vector.h"
@@ -53,8 +53,7 @@ static int64_t count_of(const dgc_config *c, int64_t n, double progress)
 
     if (progress < c->warmup)
         ratio = fmax(ratio, pow(0.25, floor(progress) + 1));
-    const int64_t k = (int64_t)(ratio * (double)n + 0.5);
-    return k < 1 ? 1 : k > n ? n : k;
+    return fast__entries_count(ratio, n);
 }
 
 static size_t bound(const void *config, const fast_block *block)
@@ -115,11 +114,6 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
                              count_out);
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    return fast__entries_decode("dgc", d, ((const dgc_config *)config)->value == 1);
-}
-
 const fast_codec fast__codec_dgc = {
     .name = "dgc",
     .summary = "the largest of what has gathered, with momentum (deep gradient compression)",
@@ -131,6 +125,5 @@ const fast_codec fast__codec_dgc = {
     .state = state,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

@@ -15,7 +15,7 @@
  * 32 / k times smaller. A block with an element that is not finite comes back as NaN. Cost: a pass
  * for the maximum, one for the levels.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/whole.h"
 #include "tensor/vector.h"
 
@@ -69,9 +69,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int bits = (int)((const dorefa_config *)config)->bits;
     float most;
 
-    if (d->size != bound(config, &d->block))
-        return fast__fail(FAST_EFORMAT, "dorefa: %zu bytes, not the %zu of %lld elements", d->size,
-                          bound(config, &d->block), (long long)d->block.count);
     memcpy(&most, d->in, sizeof most);
     most *= d->scale;
     fast__levels_take(d->block.count, bits, d->in + sizeof most, -most,
@@ -84,7 +81,7 @@ const fast_codec fast__codec_dorefa = {
     .summary = "levels of 1 to 8 bits with noise, a maximum for each layer (DoReFa-Net)",
     .options = options,
     .config_size = sizeof(dorefa_config),
-    .traits = FAST_CODEC_UNBIASED | FAST_CODEC_LAYERS,
+    .traits = FAST_CODEC_UNBIASED | FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
     .check = check,
     .bound = bound,
     .encode = encode,

@@ -19,7 +19,7 @@
  * a byte to encode, a look in a table of 4 KiB to decode.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 enum {
     BITS = 12,

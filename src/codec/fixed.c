@@ -15,7 +15,7 @@
  *
  * 4 or 2 times smaller. Cost: one pass.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/whole.h"
 
 #include <math.h>
@@ -74,9 +74,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
 {
     const fixed_config *c = config;
 
-    if (d->size != bound(config, &d->block))
-        return fast__fail(FAST_EFORMAT, "fixed: %zu bytes, not the %zu of %lld elements", d->size,
-                          bound(config, &d->block), (long long)d->block.count);
     fast__whole_take(d->block.count, (int)c->bits / 8, d->in, d->scale * ldexpf(1, -fraction_of(c)),
                      d->mode, d->y);
     return FAST_OK;
@@ -87,6 +84,7 @@ const fast_codec fast__codec_fixed = {
     .summary = "fixed point numbers of 8 or 16 bits, rounded by chance",
     .options = options,
     .config_size = sizeof(fixed_config),
+    .traits = FAST_CODEC_EXACT,
     .more = more,
     .check = check,
     .bound = bound,

@@ -15,7 +15,7 @@
  *
  * 2 or 4 times smaller. Cost: a pass for the largest magnitude and one to round.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/whole.h"
 #include "tensor/vector.h"
 
@@ -108,9 +108,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t group = group_of(c, &d->block);
     const uint8_t *at = d->in;
 
-    if (d->size != bound(config, &d->block))
-        return fast__fail(FAST_EFORMAT, "flexpoint: %zu bytes, not the %zu of %lld elements",
-                          d->size, bound(config, &d->block), (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += group) {
         const int64_t n = d->block.count - i < group ? d->block.count - i : group;
         int16_t exponent;
@@ -129,7 +126,7 @@ const fast_codec fast__codec_flexpoint = {
     .summary = "whole numbers of 8 or 16 bits, one exponent for each layer or group",
     .options = options,
     .config_size = sizeof(flex_config),
-    .traits = FAST_CODEC_RAW | FAST_CODEC_LAYERS,
+    .traits = FAST_CODEC_RAW | FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
     .more = more,
     .check = check,
     .bound = bound,

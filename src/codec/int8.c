@@ -13,7 +13,7 @@
  * 4 bytes for each group of 1,024: 3.98 times smaller. Cost: two passes over a group, which stays
  * in the cache.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -120,9 +120,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int8_config *c = config;
     const uint8_t *at = d->in;
 
-    if (d->size != size_of(c->group, d->block.count))
-        return fast__fail(FAST_EFORMAT, "int8: %zu bytes, not the %zu of %lld elements", d->size,
-                          size_of(c->group, d->block.count), (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += c->group) {
         const int64_t n = d->block.count - i < c->group ? d->block.count - i : c->group;
         float scale;
@@ -148,7 +145,7 @@ const fast_codec fast__codec_int8 = {
     .summary = "whole numbers of 8 bits, a scale for each group",
     .options = options,
     .config_size = sizeof(int8_config),
-    .traits = FAST_CODEC_RAW,
+    .traits = FAST_CODEC_RAW | FAST_CODEC_EXACT,
     .operations = 6,
     .more = more,
     .bound = bound,

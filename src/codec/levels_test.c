@@ -6,7 +6,7 @@
  * beyond the limit that its part is no whole number any more is sent as the limit.
  */
 #include "base/rng.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 
 #include <math.h>
@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+extern const fast_codec fast__codec_terngrad, fast__codec_qsgd;
 
 enum { MANY = 1700, SPIKE = 200000, BUCKET = 512, TOP = 7 };
 

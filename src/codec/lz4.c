@@ -9,7 +9,7 @@
  * unpack.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 #ifdef FAST_HAVE_LZ4
 

@@ -15,7 +15,7 @@
  * numbers stay short. Cost: one pass; the chance is added to the fraction's bits, and the carry is
  * the rounding.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 
@@ -87,9 +87,6 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     (void)config;
-    if (d->size != (size_t)d->block.count)
-        return fast__fail(FAST_EFORMAT, "natural: %zu bytes are not %lld powers of two", d->size,
-                          (long long)d->block.count);
     take(d->block.count, d->in, d->scale, d->mode == FAST_DECODE_ADD, d->y);
     return FAST_OK;
 }
@@ -99,6 +96,7 @@ const fast_codec fast__codec_natural = {
     .summary = "powers of two by chance: sign and exponent in 8 bits",
     .options = options,
     .config_size = sizeof(natural_config),
+    .traits = FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .encode = encode,

@@ -14,7 +14,7 @@
  * 1 bit an element and 8 bytes a group: 29 times smaller for rows of 800. Cost: x and e are read
  * and e is written once.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
@@ -103,9 +103,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t row = row_of(c, &d->block);
     const uint8_t *at = d->in;
 
-    if (d->size != size_of(c, &d->block))
-        return fast__fail(FAST_EFORMAT, "onebit: %zu bytes, not the %zu of %lld elements", d->size,
-                          size_of(c, &d->block), (long long)d->block.count);
     for (int64_t r = 0; r < d->block.count; r += row)
         for (int64_t i = r; i < r + row; i += group) {
             const int64_t n = r + row - i < group ? r + row - i : group;
@@ -125,7 +122,7 @@ const fast_codec fast__codec_onebit = {
     .summary = "1 bit an element: its sign, and two means a row (1-bit SGD)",
     .options = options,
     .config_size = sizeof(onebit_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .operations = 6,
     .bound = bound,
     .encode = encode,

@@ -18,7 +18,7 @@
  * all workers. n m / (r (n + m)) times smaller. Cost: 6 r n m operations to encode, 2 r n m to
  * decode. What is not finite makes P, and with it the block, NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/lowrank.h"
 #include "tensor/vector.h"
 
@@ -128,9 +128,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t rank = rank_of(c, b);
     float *p = d->scratch;
 
-    if (d->size != bound(config, b))
-        return fast__fail(FAST_EFORMAT, "powersgd: %zu bytes, not the %zu of %lld x %lld elements",
-                          d->size, bound(config, b), (long long)b->rows, (long long)b->cols);
     memcpy(p, d->in, d->size);
     if (rank > 0)
         fast__lowrank_product(b, rank, d->scale, p, p + rank * b->rows, d->mode, d->y);
@@ -215,7 +212,7 @@ const fast_codec fast__codec_powersgd = {
     .summary = "a product of low rank for each layer, by power iteration; sums in two rounds",
     .options = options,
     .config_size = sizeof(power_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .bound = bound,
     .state = state,
     .scratch = scratch,

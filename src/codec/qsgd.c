@@ -17,7 +17,7 @@
  * that is not finite comes back as NaN.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -49,6 +49,11 @@ static fast_err check(const void *config)
     if (bits == 2 || bits == 4 || bits == 8)
         return FAST_OK;
     return fast__fail(FAST_EINVAL, "codec qsgd: bits must be 2, 4 or 8, not %lld", (long long)bits);
+}
+
+static unsigned more(const void *config)
+{
+    return ((const qsgd_config *)config)->code == 0 ? FAST_CODEC_EXACT : 0;
 }
 
 static int32_t top_of(const qsgd_config *c)
@@ -344,9 +349,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
     if (c->code == 1)
         return decode_elias(c, d);
-    if (d->size != fixed_size(c, d->block.count))
-        return fast__fail(FAST_EFORMAT, "qsgd: %zu bytes, not the %zu of %lld elements", d->size,
-                          fixed_size(c, d->block.count), (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += c->bucket) {
         const int64_t n = d->block.count - i < c->bucket ? d->block.count - i : c->bucket;
         float norm;
@@ -365,6 +367,7 @@ const fast_codec fast__codec_qsgd = {
     .options = options,
     .config_size = sizeof(qsgd_config),
     .traits = FAST_CODEC_UNBIASED,
+    .more = more,
     .check = check,
     .bound = bound,
     .encode = encode,

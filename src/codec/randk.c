@@ -13,7 +13,7 @@
  * One of each run, and not any k, keeps them in order, and spreads them evenly. A block with a
  * value that is not finite is sent with a NaN. Cost: a pass over x (and e) and k reads.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/noise.h"
 #include "tensor/vector.h"
@@ -44,16 +44,10 @@ static unsigned more(const void *config)
     return c->unbiased ? FAST_CODEC_UNBIASED : 0;
 }
 
-static int64_t count_of(const randk_config *c, int64_t n)
-{
-    const int64_t k = (int64_t)(c->ratio * (double)n + 0.5);
-
-    return k < 1 ? 1 : k > n ? n : k;
-}
-
 static size_t bound(const void *config, const fast_block *block)
 {
-    return HEAD + (size_t)count_of(config, block->count) * sizeof(float);
+    return HEAD + (size_t)fast__entries_count(((const randk_config *)config)->ratio, block->count) *
+                      sizeof(float);
 }
 
 /* Indices and values, or where values are drawn from. */
@@ -84,7 +78,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const randk_config *c = config;
     const int64_t n = e->block.count;
-    const int64_t k = count_of(c, n);
+    const int64_t k = fast__entries_count(c->ratio, n);
     const float *v = e->error ? e->error : e->x;
     uint32_t *index = e->scratch;
 
@@ -113,27 +107,14 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    const int64_t k = count_of(config, d->block.count);
+    const int64_t k = fast__entries_count(((const randk_config *)config)->ratio, d->block.count);
     uint64_t key;
 
-    if (d->size != HEAD + (size_t)k * sizeof *value)
-        return fast__fail(FAST_EFORMAT, "randk: %zu bytes, not the %zu of %lld elements", d->size,
-                          HEAD + (size_t)k * sizeof *value, (long long)d->block.count);
+    FAST_ASSERT(d->size == HEAD + (size_t)k * sizeof *value);
     memcpy(&key, d->in, HEAD);
     draw(d->block.count, k, key, index);
     memcpy(value, d->in + HEAD, (size_t)k * sizeof *value);
     *count_out = k;
-    return FAST_OK;
-}
-
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    uint32_t *index = d->scratch;
-    float *value = (float *)(void *)(index + d->block.count);
-    int64_t k;
-
-    FAST_TRY(pairs(config, d, index, value, &k));
-    fast__entries_spread(d, k, index, value);
     return FAST_OK;
 }
 
@@ -142,11 +123,10 @@ const fast_codec fast__codec_randk = {
     .summary = "elements by chance, which the receiver draws too",
     .options = options,
     .config_size = sizeof(randk_config),
-    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

@@ -15,7 +15,7 @@
  * 5% with what has gathered. Values that are not finite are sent. Cost: a pass over x, one over x
  * and e, and k writes.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/vector.h"
@@ -78,12 +78,6 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
     return fast__entries_get("significant", d, false, index, value, count_out);
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    (void)config;
-    return fast__entries_decode("significant", d, false);
-}
-
 const fast_codec fast__codec_significant = {
     .name = "significant",
     .summary = "changes that are large beside the block's usual ones",
@@ -93,6 +87,5 @@ const fast_codec fast__codec_significant = {
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

@@ -18,7 +18,7 @@
  * 32 / (bits keep) times smaller. Cost: 12 passes of the rotation in the cache. A chunk with an
  * element that is not finite comes back as NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "codec/whole.h"
 #include "tensor/clones.h"

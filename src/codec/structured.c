@@ -18,7 +18,7 @@
  * 1 / ratio times smaller. Cost: two passes for the mask; 2 ratio n operations an element for the
  * low rank, as often again for the feedback.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/lowrank.h"
 #include "codec/noise.h"
 #include "tensor/vector.h"

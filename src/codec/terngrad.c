@@ -14,7 +14,7 @@
  *
  * 16 or 20 times smaller. A block with an element that is not finite comes back as NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -220,9 +220,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const bool add = d->mode == FAST_DECODE_ADD;
     float scale;
 
-    if (d->size != size_of(c, d->block.count))
-        return fast__fail(FAST_EFORMAT, "terngrad: %zu bytes, not the %zu of %lld elements",
-                          d->size, size_of(c, d->block.count), (long long)d->block.count);
     memcpy(&scale, d->in, sizeof scale);
     scale *= d->scale;
     if (c->pack == 1)
@@ -236,7 +233,7 @@ const fast_codec fast__codec_terngrad = {
     .summary = "three levels by chance, a scale for each layer",
     .options = options,
     .config_size = sizeof(tern_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_PLAIN,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_PLAIN | FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .encode = encode,

@@ -15,7 +15,7 @@
  * is sent as NaN, and all that is sent with it. Cost: a pass over x and e, and k bytes written.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "tensor/clones.h"
 
@@ -38,13 +38,6 @@ static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
     return fast__sides_bound(block->count, HEAD);
-}
-
-/* Indices and flags of the decoding. */
-static size_t scratch(const void *config, const fast_block *block)
-{
-    (void)config;
-    return (size_t)block->count * (sizeof(uint32_t) + 1);
 }
 
 /* Of 32 elements v, which are followed by what stays of them: a bit for each that is sent; their
@@ -138,35 +131,16 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(c.at - out);
 }
 
-/* What positive and negative elements come back as; 0 where the bytes are too few, which are
- * refused later. */
-static void values_of(const fast_decoding *d, float value[2])
-{
-    float tau = 0;
-
-    if (d->size >= HEAD)
-        memcpy(&tau, d->in, HEAD);
-    value[0] = tau;
-    value[1] = -tau;
-}
-
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    float both[2];
+    float tau = 0;
 
     (void)config;
-    values_of(d, both);
+    if (d->size >= HEAD) /* fewer bytes are refused below */
+        memcpy(&tau, d->in, HEAD);
+    const float both[2] = { tau, -tau };
     return fast__sides_pairs("threshold", d, HEAD, both, index, value, count_out);
-}
-
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    float both[2];
-
-    (void)config;
-    values_of(d, both);
-    return fast__sides_decode("threshold", d, HEAD, both);
 }
 
 const fast_codec fast__codec_threshold = {
@@ -176,8 +150,6 @@ const fast_codec fast__codec_threshold = {
     .config_size = sizeof(threshold_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
     .bound = bound,
-    .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

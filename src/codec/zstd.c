@@ -6,7 +6,7 @@
  * 1, 4 at level 5, 30 at level 12. What it unpacks to is bounded by the room, whatever the frame
  * claims. Cost: 0.3 to 0.5 GB/s at level 1 to pack, 1 GB/s to unpack.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 #ifdef FAST_HAVE_ZSTD
 
