@@ -66,7 +66,7 @@ static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char
                           chain->stages[0]->name);
     FAST_TRY(configure(codec->name, codec->options, codec->config_size, text, &chain->config));
     chain->codec = codec;
-    return codec->check ? codec->check(chain->config) : FAST_OK;
+    return FAST_OK;
 }
 
 static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char *text)

@@ -100,8 +100,6 @@ typedef struct fast_codec {
 
     /* Traits that depend on the options, besides `traits`. May be NULL. */
     unsigned (*more)(const void *config);
-    /* Refuse options that do not go together: FAST_EINVAL. May be NULL. */
-    fast_err (*check)(const void *config);
     /* Bytes that a block takes at most. */
     size_t (*bound)(const void *config, const fast_block *block);
     /* Floats of state, and bytes of scratch for encode and decode; NULL: none. */

@@ -394,9 +394,12 @@ static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progre
         memcpy(out, elements_of(c, a, i), raw);
         return raw;
     }
+    const fast_codec *codec = c->chain->codec;
     fast_encoding e = encoding_of(c, i, step, progress, a);
-    return c->sum ? encode_with_feedback(c, &e, out)
-                  : c->chain->codec->encode(c->chain->config, &e, out);
+    const size_t size =
+        c->sum ? encode_with_feedback(c, &e, out) : codec->encode(c->chain->config, &e, out);
+    FAST_ASSERT(size <= codec->bound(c->chain->config, &p->block));
+    return size;
 }
 
 /* Some blocks, framed. A block is written where the longest size field would end: its own size is

@@ -23,33 +23,23 @@
 #include <string.h>
 
 typedef struct dorefa_config {
-    int64_t bits; /* k */
+    int bits; /* log2 of k */
 } dorefa_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(dorefa_config, bits, "4", 1, 8, "of an element: 1, 2, 4 or 8"),
+    FAST_OPT_CHOICE(dorefa_config, bits, "4", "1|2|4|8", "bits of an element"),
     FAST_OPT_END,
 };
-
-static fast_err check(const void *config)
-{
-    const int64_t bits = ((const dorefa_config *)config)->bits;
-
-    if (bits == 1 || bits == 2 || bits == 4 || bits == 8)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec dorefa: bits must be 1, 2, 4 or 8, not %lld",
-                      (long long)bits);
-}
 
 static size_t bound(const void *config, const fast_block *block)
 {
     return sizeof(float) +
-           fast__levels_size(block->count, (int)((const dorefa_config *)config)->bits);
+           fast__levels_size(block->count, 1 << ((const dorefa_config *)config)->bits);
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
-    const int bits = (int)((const dorefa_config *)config)->bits;
+    const int bits = 1 << ((const dorefa_config *)config)->bits;
     const size_t size = bound(config, &e->block);
     float most = fast__vector_max_abs(e->block.count, e->x);
     const float factor = (float)((1 << bits) - 1) / (2 * most);
@@ -66,7 +56,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 
 static fast_err decode(const void *config, const fast_decoding *d)
 {
-    const int bits = (int)((const dorefa_config *)config)->bits;
+    const int bits = 1 << ((const dorefa_config *)config)->bits;
     float most;
 
     memcpy(&most, d->in, sizeof most);
@@ -82,7 +72,6 @@ const fast_codec fast__codec_dorefa = {
     .options = options,
     .config_size = sizeof(dorefa_config),
     .traits = FAST_CODEC_UNBIASED | FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
-    .check = check,
     .bound = bound,
     .encode = encode,
     .decode = decode,

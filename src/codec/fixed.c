@@ -21,13 +21,13 @@
 #include <math.h>
 
 typedef struct fixed_config {
-    int64_t bits;     /* 8 or 16 in all */
+    int bits;         /* of a number: 0 is 8, 1 is 16 */
     int64_t fraction; /* FL; -1: 2 bits less than all */
     int round;        /* 0 random, 1 nearest */
 } fixed_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(fixed_config, bits, "16", 8, 16, "of a number, with its sign: 8 or 16"),
+    FAST_OPT_CHOICE(fixed_config, bits, "16", "8|16", "bits of a number, with its sign"),
     FAST_OPT_INT(fixed_config, fraction, "-1", -1, 60,
                  "bits of fraction; -1: all but 2, for values from -2 to 2"),
     FAST_OPT_CHOICE(fixed_config, round, "random", "random|nearest",
@@ -35,38 +35,34 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-static fast_err check(const void *config)
-{
-    const int64_t bits = ((const fixed_config *)config)->bits;
-
-    if (bits == 8 || bits == 16)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec fixed: bits must be 8 or 16, not %lld", (long long)bits);
-}
-
 static unsigned more(const void *config)
 {
     const fixed_config *c = config;
 
-    return (c->round == 0 ? FAST_CODEC_UNBIASED : 0) | (c->bits == 16 ? FAST_CODEC_RAW : 0);
+    return (c->round == 0 ? FAST_CODEC_UNBIASED : 0) | (c->bits == 1 ? FAST_CODEC_RAW : 0);
+}
+
+static int bytes_of(const fixed_config *c)
+{
+    return 1 + c->bits;
 }
 
 static int fraction_of(const fixed_config *c)
 {
-    return (int)(c->fraction < 0 ? c->bits - 2 : c->fraction);
+    return (int)(c->fraction < 0 ? 8 * bytes_of(c) - 2 : c->fraction);
 }
 
 static size_t bound(const void *config, const fast_block *block)
 {
-    return (size_t)(block->count * ((const fixed_config *)config)->bits / 8);
+    return (size_t)(block->count * bytes_of(config));
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const fixed_config *c = config;
 
-    fast__whole_put(e->block.count, (int)c->bits / 8, e->x, ldexpf(1, fraction_of(c)),
-                    c->round == 0, e->key, 0, out);
+    fast__whole_put(e->block.count, bytes_of(c), e->x, ldexpf(1, fraction_of(c)), c->round == 0,
+                    e->key, 0, out);
     return bound(config, &e->block);
 }
 
@@ -74,7 +70,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
 {
     const fixed_config *c = config;
 
-    fast__whole_take(d->block.count, (int)c->bits / 8, d->in, d->scale * ldexpf(1, -fraction_of(c)),
+    fast__whole_take(d->block.count, bytes_of(c), d->in, d->scale * ldexpf(1, -fraction_of(c)),
                      d->mode, d->y);
     return FAST_OK;
 }
@@ -86,7 +82,6 @@ const fast_codec fast__codec_fixed = {
     .config_size = sizeof(fixed_config),
     .traits = FAST_CODEC_EXACT,
     .more = more,
-    .check = check,
     .bound = bound,
     .encode = encode,
     .decode = decode,

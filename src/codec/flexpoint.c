@@ -26,29 +26,19 @@
 enum { HEAD = 2, LOWEST = -120, HIGHEST = 124, GROUP_MAX = 1 << 30 };
 
 typedef struct flex_config {
-    int64_t bits;  /* 8 or 16: of a number */
+    int bits;      /* of a number: 0 is 8, 1 is 16 */
     int64_t group; /* elements that share an exponent; 0: all */
     int round;     /* 0 nearest, 1 random */
 } flex_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(flex_config, bits, "16", 8, 16, "of a number, with its sign: 8 or 16"),
+    FAST_OPT_CHOICE(flex_config, bits, "16", "8|16", "bits of a number, with its sign"),
     FAST_OPT_INT(flex_config, group, "0", 0, GROUP_MAX,
                  "elements that share an exponent; 0: the whole block"),
     FAST_OPT_CHOICE(flex_config, round, "nearest", "nearest|random",
                     "to the nearest number, or by chance, right in the mean"),
     FAST_OPT_END,
 };
-
-static fast_err check(const void *config)
-{
-    const int64_t bits = ((const flex_config *)config)->bits;
-
-    if (bits == 8 || bits == 16)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec flexpoint: bits must be 8 or 16, not %lld",
-                      (long long)bits);
-}
 
 static unsigned more(const void *config)
 {
@@ -65,7 +55,7 @@ static size_t bound(const void *config, const fast_block *block)
     const flex_config *c = config;
     const int64_t group = group_of(c, block);
 
-    return (size_t)(block->count * c->bits / 8 + (block->count + group - 1) / group * HEAD);
+    return (size_t)(block->count * (1 + c->bits) + (block->count + group - 1) / group * HEAD);
 }
 
 /* The least exponent of a step with which `most` is at most `top` steps. */
@@ -84,7 +74,7 @@ static int exponent_of(float most, float top)
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const flex_config *c = config;
-    const int bytes = (int)c->bits / 8;
+    const int bytes = 1 + c->bits;
     const int64_t group = group_of(c, &e->block);
     const float top = bytes == 1 ? 127 : 32767;
     uint8_t *at = out;
@@ -104,7 +94,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const flex_config *c = config;
-    const int bytes = (int)c->bits / 8;
+    const int bytes = 1 + c->bits;
     const int64_t group = group_of(c, &d->block);
     const uint8_t *at = d->in;
 
@@ -128,7 +118,6 @@ const fast_codec fast__codec_flexpoint = {
     .config_size = sizeof(flex_config),
     .traits = FAST_CODEC_RAW | FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
     .more = more,
-    .check = check,
     .bound = bound,
     .encode = encode,
     .decode = decode,

@@ -27,14 +27,14 @@
 enum { BUCKET_MAX = 65536 };
 
 typedef struct qsgd_config {
-    int64_t bits;   /* 2, 4 or 8: sign and level */
+    int bits;       /* of sign and level: 0 is 2, 1 is 4, 2 is 8 */
     int64_t bucket; /* elements that share a norm */
     int norm;       /* 0 l2, 1 max */
     int code;       /* 0 none, 1 elias */
 } qsgd_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(qsgd_config, bits, "4", 2, 8, "of an element, sign and level: 2, 4 or 8"),
+    FAST_OPT_CHOICE(qsgd_config, bits, "4", "2|4|8", "bits of an element: sign and level"),
     FAST_OPT_INT(qsgd_config, bucket, "512", 1, BUCKET_MAX, "elements that share a norm"),
     FAST_OPT_CHOICE(qsgd_config, norm, "l2", "l2|max", "what levels are parts of"),
     FAST_OPT_CHOICE(qsgd_config, code, "none", "none|elias",
@@ -42,13 +42,9 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-static fast_err check(const void *config)
+static int bits_of(const qsgd_config *c)
 {
-    const int64_t bits = ((const qsgd_config *)config)->bits;
-
-    if (bits == 2 || bits == 4 || bits == 8)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec qsgd: bits must be 2, 4 or 8, not %lld", (long long)bits);
+    return 2 << c->bits;
 }
 
 static unsigned more(const void *config)
@@ -58,13 +54,13 @@ static unsigned more(const void *config)
 
 static int32_t top_of(const qsgd_config *c)
 {
-    return (1 << (c->bits - 1)) - 1;
+    return (1 << (bits_of(c) - 1)) - 1;
 }
 
 /* Bytes of a bucket of n elements in fields: whole words. */
 static size_t fields_size(const qsgd_config *c, int64_t n)
 {
-    const int64_t in_word = 32 / c->bits;
+    const int64_t in_word = 32 / bits_of(c);
 
     return sizeof(float) + (size_t)((n + in_word - 1) / in_word) * sizeof(uint32_t);
 }
@@ -228,16 +224,16 @@ static void put_bucket(const qsgd_config *c, int64_t n, const float *x, float fa
     const int32_t top = top_of(c);
 
 #ifdef FAST_HAS_WIDE
-    if (c->bits == 4 && n % FAST_WIDE_LANES == 0 && factor > 0 && fast__is_wide()) {
+    if (bits_of(c) == 4 && n % FAST_WIDE_LANES == 0 && factor > 0 && fast__is_wide()) {
         put_nibbles_wide(n, x, factor, top, key, first, out);
         return;
     }
 #endif
     quantise(n, x, factor, top, key, first, q);
-    if (c->bits == 4 && n % 8 == 0)
+    if (bits_of(c) == 4 && n % 8 == 0)
         put_nibbles(n, q, out);
     else
-        put_fields(n, (int)c->bits, q, out);
+        put_fields(n, bits_of(c), q, out);
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
@@ -354,7 +350,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
         float norm;
 
         memcpy(&norm, at, sizeof norm);
-        take_fields(n, (int)c->bits, at + sizeof norm, d->scale * norm / (float)top,
+        take_fields(n, bits_of(c), at + sizeof norm, d->scale * norm / (float)top,
                     d->mode == FAST_DECODE_ADD, d->y + i);
         at += fields_size(c, n);
     }
@@ -368,7 +364,6 @@ const fast_codec fast__codec_qsgd = {
     .config_size = sizeof(qsgd_config),
     .traits = FAST_CODEC_UNBIASED,
     .more = more,
-    .check = check,
     .bound = bound,
     .encode = encode,
     .decode = decode,

@@ -27,30 +27,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 4096, HEAD = 8, RANGE = 8, EXACT = 32 };
+enum { CHUNK = 4096, HEAD = 8, RANGE = 8, FLOATS = 4 };
 
 typedef struct sketch_config {
-    int64_t bits; /* of a level; EXACT: floats */
-    double keep;  /* part of the elements that is sent */
-    bool rotate;  /* before all else */
+    int bits;    /* of a level: log2 of them; FLOATS: no levels */
+    double keep; /* part of the elements that is sent */
+    bool rotate; /* before all else */
 } sketch_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(sketch_config, bits, "2", 1, 32, "of an element: 1, 2, 4, 8, or 32 for floats"),
+    FAST_OPT_CHOICE(sketch_config, bits, "2", "1|2|4|8|32", "bits of an element; 32: floats"),
     FAST_OPT_REAL(sketch_config, keep, "1", 0.0001, 1, "part of the elements that is sent"),
     FAST_OPT_BOOL(sketch_config, rotate, "yes", "spread large elements over a chunk first"),
     FAST_OPT_END,
 };
-
-static fast_err check(const void *config)
-{
-    const int64_t bits = ((const sketch_config *)config)->bits;
-
-    if (bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == EXACT)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec sketch: bits must be 1, 2, 4, 8 or 32, not %lld",
-                      (long long)bits);
-}
 
 /* Elements of a chunk as it is sent: those of the vector, or more after a rotation. */
 static int64_t width_of(const sketch_config *c, int64_t n)
@@ -67,8 +57,8 @@ static int64_t width_of(const sketch_config *c, int64_t n)
 /* Bytes of a chunk of which `kept` elements are sent. */
 static size_t size_of(const sketch_config *c, int64_t kept)
 {
-    return RANGE + (c->bits == EXACT ? (size_t)kept * sizeof(float)
-                                     : fast__levels_size(kept, (int)c->bits));
+    return RANGE + (c->bits == FLOATS ? (size_t)kept * sizeof(float)
+                                      : fast__levels_size(kept, 1 << c->bits));
 }
 
 static size_t bound(const void *config, const fast_block *block)
@@ -162,20 +152,20 @@ static size_t put(const sketch_config *c, uint64_t key, uint32_t first, int64_t 
     float range[2];
 
     range_of(n, w, range);
-    if (c->bits == EXACT) {
+    if (c->bits == FLOATS) {
         range[0] = range[1] = finite ? 0 : NAN;
         memcpy(out, range, RANGE);
         memcpy(out + RANGE, w, size - RANGE);
         return size;
     }
-    const float factor = (float)((1 << c->bits) - 1) / (range[1] - range[0]);
+    const float factor = (float)((1 << (1 << c->bits)) - 1) / (range[1] - range[0]);
     if (!finite)
         range[0] = range[1] = NAN;
     else if (!isfinite(factor)) /* all are equal, or as good as that */
         range[1] = range[0];
     memcpy(out, range, RANGE);
     if (finite && isfinite(factor))
-        fast__levels_put(n, (int)c->bits, w, range[0], factor, key_of(key, 3), first, out + RANGE);
+        fast__levels_put(n, 1 << c->bits, w, range[0], factor, key_of(key, 3), first, out + RANGE);
     else
         memset(out + RANGE, 0, size - RANGE);
     return size;
@@ -219,11 +209,12 @@ static fast_err take(const sketch_config *c, uint64_t key, uint32_t first, int64
                           (size_t)(end - *at), size);
     float range[2];
     memcpy(range, *at, RANGE);
-    if (c->bits == EXACT)
+    if (c->bits == FLOATS)
         memcpy(w, *at + RANGE, size - RANGE);
     else
-        fast__levels_take(kept, (int)c->bits, *at + RANGE, range[0],
-                          (range[1] - range[0]) / (float)((1 << c->bits) - 1), FAST_DECODE_SET, w);
+        fast__levels_take(kept, 1 << c->bits, *at + RANGE, range[0],
+                          (range[1] - range[0]) / (float)((1 << (1 << c->bits)) - 1),
+                          FAST_DECODE_SET, w);
     *at += size;
     const float zero = 0 * range[0]; /* NaN where the range is */
     for (int64_t i = 0, k = 0; i < n; i++)
@@ -269,7 +260,6 @@ const fast_codec fast__codec_sketch = {
     .options = options,
     .config_size = sizeof(sketch_config),
     .traits = FAST_CODEC_UNBIASED,
-    .check = check,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
