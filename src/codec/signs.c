@@ -99,7 +99,9 @@ FAST_CLONES static void put(int64_t n, const float *v, const float *both, float 
         put_word(n - i, v + i, up, down, e ? e + i : NULL, out);
 }
 
-FAST_CLONES static void set(int64_t n, const uint8_t *in, const float both[2], float *y)
+/* y = both[sign] or y += it; `add` is known where this is inlined. */
+FAST_SIGNS_INLINE void take_words(int64_t n, const uint8_t *in, const float both[2], bool add,
+                                  float *y)
 {
     const float up = both[0];
     const float down = both[1];
@@ -110,25 +112,21 @@ FAST_CLONES static void set(int64_t n, const uint8_t *in, const float both[2], f
 
         memcpy(&word, in, sizeof word);
         FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] = word >> j & 1 ? down : up;
+        for (int64_t j = 0; j < m; j++) {
+            const float v = word >> j & 1 ? down : up;
+
+            y[i + j] = add ? y[i + j] + v : v;
+        }
     }
 }
 
-FAST_CLONES static void add(int64_t n, const uint8_t *in, const float both[2], float *y)
+FAST_CLONES static void take_signs(int64_t n, const uint8_t *in, const float both[2], bool add,
+                                   float *y)
 {
-    const float up = both[0];
-    const float down = both[1];
-
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] += word >> j & 1 ? down : up;
-    }
+    if (add)
+        take_words(n, in, both, true, y);
+    else
+        take_words(n, in, both, false, y);
 }
 
 #ifdef FAST_HAS_WIDE
@@ -247,8 +245,5 @@ void fast__signs_put(int64_t n, const float *v, const float *both, float *e, con
 
 void fast__signs_take(int64_t n, const uint8_t *in, const float both[2], bool sum, float *y)
 {
-    if (sum)
-        add(n, in, both, y);
-    else
-        set(n, in, both, y);
+    take_signs(n, in, both, sum, y);
 }

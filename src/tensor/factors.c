@@ -105,3 +105,12 @@ void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t 
     if (tail > 0)
         rectangle(parts, part_count, last - first, 1, 0, tail, inputs, y + (last * inputs - begin));
 }
+
+void fast__factors_compose_view(const fast_outer *parts, int64_t part_count, int64_t inputs,
+                                int64_t begin, fast_view y)
+{
+    float *to = fast__view_map(y, FAST_ACCESS_WRITE);
+
+    fast__factors_compose(parts, part_count, inputs, begin, begin + y.count, to);
+    fast__view_unmap(y, FAST_ACCESS_WRITE, to);
+}
