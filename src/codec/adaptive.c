@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adaptive: two thresholds that follow the gradient (Dryden, Moon, Jacobs and Van Essen 2016). Of
- * v = x + e, the largest part `ratio` of the positive elements and likewise of the negative ones is
- * sent, at least one of a side that has any, and each side comes back as the mean of what is sent:
+ * v = x + e, a fraction `ratio` of the positive elements and of the negative ones is sent, the
+ * largest, at least one of a side that has any; each is decoded to the mean of its side:
  *
- *     q_i = mean of the chosen v_k > 0 if i is one of them, mean of the chosen v_k < 0 likewise,
+ *     q_i = mean of the selected v_k > 0, or of the selected v_k < 0, where i is one of them;
  *           else 0,   e <- v - q
  *
- * The thresholds are those of an exact choice (select.h), at each step anew.
+ * The thresholds are those of an exact selection (select.h), made at each step.
  *
  *     block   the two means (floats), k (32 bits), the gaps between indices with the sign
  *             as the flag (select.h)
  *
  * 1.4 bytes an element sent at 1%: 280 times smaller. A value that is not finite is the largest of
- * its side, and its mean shows it. Cost: for each side a copy of v and a choice in it, 6 passes.
+ * its side and makes the mean so. Cost: for each side a copy of v and a selection in it, 6 passes.
  */
 #include "codec/codec.h"
 #include "codec/entries.h"
@@ -26,12 +26,12 @@
 enum { HEAD = 2 * sizeof(float) };
 
 typedef struct adaptive_config {
-    double ratio; /* part of the elements of each sign that is sent */
+    double ratio; /* fraction of the elements of each sign that is sent */
 } adaptive_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(adaptive_config, ratio, "0.01", 1e-9, 1,
-                  "part of the positive and of the negative elements that is sent"),
+                  "fraction of the positive and of the negative elements that is sent"),
     FAST_OPT_END,
 };
 
@@ -41,15 +41,15 @@ static size_t bound(const void *config, const fast_block *block)
     return fast__sides_bound(block->count, HEAD);
 }
 
-/* The selection's, one side of v, v itself, the chosen of the first side, those of both, and
- * flags. */
+/* Scratch of the selection, one side of v, v itself, the selected indices of the first side, those
+ * of both, and flags. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
     return fast__select_scratch(block->count) + (size_t)block->count * (4 * sizeof(float) + 1);
 }
 
-/* The magnitudes of one side, zeros elsewhere; how many there are. NaN is positive. */
+/* Write the magnitudes of one side, zeros elsewhere; return their number. NaN is positive. */
 FAST_CLONES static int64_t side_of(int64_t n, const float *v, bool negative, float *out)
 {
     int64_t count = 0;
@@ -70,7 +70,7 @@ FAST_CLONES static int64_t side_of(int64_t n, const float *v, bool negative, flo
     return count;
 }
 
-/* Two ascending lists of indices that share none, as one with flags. */
+/* Merge two ascending disjoint lists of indices; the flag tells the second list. */
 static void merge(int64_t up, const uint32_t *a, int64_t down, const uint32_t *b, uint32_t *index,
                   uint8_t *flags)
 {
@@ -140,7 +140,7 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
 
 const fast_codec fast__codec_adaptive = {
     .name = "adaptive",
-    .summary = "a part of each sign, as its mean (adaptive thresholds)",
+    .summary = "the largest elements of each sign, as their mean (adaptive thresholds)",
     .options = options,
     .config_size = sizeof(adaptive_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,

@@ -6,7 +6,7 @@
  *            infinity; absolute error 2^-25 below
  *     bf16   1 + 8 + 7 bits: relative error 2^-8 over the whole range of floats
  *
- * 2 bytes an element. Values, not only changes of them, may be sent so. Mixed precision training
+ * 2 bytes an element, precise enough for weights as well as for gradients. Mixed precision training
  * (Micikevicius et al. 2018) scales losses for fp16; gradients here are those of float32 training
  * and of moderate size, so none is.
  */
@@ -27,7 +27,7 @@ static size_t encode(fast_dtype to, const fast_encoding *e, uint8_t *out)
     return (size_t)e->block.count * HALF;
 }
 
-/* In pieces that stay in the cache between the conversion and the sum. */
+/* Decode in pieces that stay in the cache between the conversion and the sum. */
 static fast_err decode(fast_dtype from, const fast_decoding *d)
 {
     float piece[PIECE];

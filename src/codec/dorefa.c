@@ -6,17 +6,17 @@
  *     q_i = 2 m (Q(v_i / 2m + 1/2 + N_i) - 1/2)
  *
  * which is level l_i = floor((v_i + m) (2^k - 1) / 2m + u_i) with u in [0, 1) from the key: the
- * mean over keys is v, and an element is off by less than 2m / (2^k - 1). 0 is no level, the
- * nearest ones are m / (2^k - 1) either way. The paper takes the maximum of each sample of a
- * mini-batch inside the network; what is sent has only layers.
+ * mean over keys is v, and the error of an element is less than 2m / (2^k - 1). 0 is not a level,
+ * the closest ones are +-m / (2^k - 1). The paper takes the maximum of each sample of a mini-batch
+ * inside the network; a gradient on the wire has only layers.
  *
  *     block   m (float), then k bits an element in words of 32 bits, k = 1, 2, 4 or 8
  *
- * 32 / k times smaller. A block with an element that is not finite comes back as NaN. Cost: a pass
+ * 32 / k times smaller. A block with an element that is not finite is decoded to NaN. Cost: a pass
  * for the maximum, one for the levels.
  */
 #include "codec/codec.h"
-#include "codec/whole.h"
+#include "codec/integers.h"
 #include "tensor/vector.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onebit: the sign of each element, and two means by which it comes back:
+ * onebit: the sign of each element, and two means to which it is decoded:
  *
  *     q_i = mean of the v_k >= 0 of the group if v_i >= 0, else mean of the v_k < 0
  *
@@ -71,8 +71,8 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     float mean[2];
 
     fast__signs_sum(FAST_SIGNS_ALL, n, x, e, &of);
-    /* The sum of the positive ones is half of the sum of all and of all magnitudes. Where there are
-     * none of a sign its mean is not used, but must not hide what is not finite. */
+    /* The sum of the positive elements is half of the sum of all and of all magnitudes. The mean of
+     * a sign without elements is not used, but must not hide a value that is not finite. */
     mean[0] = of.negative < n ? (of.size + of.sum) / (float)(2 * (n - of.negative)) : 0;
     mean[1] = of.negative > 0 ? (of.sum - of.size) / (float)(2 * of.negative) : 0;
     memcpy(out, mean, HEAD);

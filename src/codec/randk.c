@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * randk: some elements by chance (Wangni et al. 2018; Stich et al. 2018). The block is cut into k
+ * randk: random elements (Wangni et al. 2018; Stich et al. 2018). The block is cut into k
  * runs of n / k elements, k = ratio n, some longer by one where that does not divide, and one of
  * each run is drawn. The receiver draws the same from the key, so no index travels:
  *
  *     block   the key (8 bytes), then k floats
  *
  * unbiased=yes: a value is sent times the length of its run, n / k, so the mean over keys is x and
- * the variance (n / k - 1) |x|^2: the step must be small. unbiased=no: values as they are, and
- * error feedback keeps the others; |v - C(v)|^2 is (1 - k / n) |v|^2 in the mean.
+ * the variance (n / k - 1) |x|^2: the step must be small. unbiased=no: exact values, and
+ * the residual of error feedback has the others; |v - C(v)|^2 is (1 - k / n) |v|^2 in the mean.
  *
- * One of each run, and not any k, keeps them in order, and spreads them evenly. A block with a
+ * Drawing one of each run, and not any k, gives sorted and evenly spread indices. A block with a
  * value that is not finite is sent with a NaN. Cost: a pass over x (and e) and k reads.
  */
 #include "codec/codec.h"
@@ -24,14 +24,14 @@
 enum { HEAD = sizeof(uint64_t) };
 
 typedef struct randk_config {
-    double ratio;  /* part of the elements that is sent */
+    double ratio;  /* fraction of the elements that is sent */
     bool unbiased; /* values times n / k, no error feedback */
 } randk_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(randk_config, ratio, "0.01", 1e-9, 1, "part of the elements that is sent"),
+    FAST_OPT_REAL(randk_config, ratio, "0.01", 1e-9, 1, "fraction of the elements that is sent"),
     FAST_OPT_BOOL(randk_config, unbiased, "no",
-                  "values times n / k, right in the mean, instead of error feedback"),
+                  "values times n / k, which is unbiased, instead of error feedback"),
     FAST_OPT_END,
 };
 
@@ -39,7 +39,7 @@ static unsigned more(const void *config)
 {
     const randk_config *c = config;
 
-    if (c->ratio >= 1) /* all is sent, once */
+    if (c->ratio >= 1) /* every element is sent */
         return FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
     return c->unbiased ? FAST_CODEC_UNBIASED : 0;
 }
@@ -50,7 +50,7 @@ static size_t bound(const void *config, const fast_block *block)
                       sizeof(float);
 }
 
-/* Indices and values, or where values are drawn from. */
+/* Indices of the encoding. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
@@ -120,7 +120,7 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
 
 const fast_codec fast__codec_randk = {
     .name = "randk",
-    .summary = "elements by chance, which the receiver draws too",
+    .summary = "random elements, whose indices the receiver draws too",
     .options = options,
     .config_size = sizeof(randk_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,

@@ -16,17 +16,17 @@
 #include <string.h>
 
 typedef struct topk_config {
-    double ratio; /* part of the elements that is sent */
+    double ratio; /* fraction of the elements that is sent */
     int value;    /* 0 fp32, 1 fp16 */
 } topk_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(topk_config, ratio, "0.01", 1e-9, 1, "part of the elements that is sent"),
-    FAST_OPT_CHOICE(topk_config, value, "fp32", "fp32|fp16", "what values are sent as"),
+    FAST_OPT_REAL(topk_config, ratio, "0.01", 1e-9, 1, "fraction of the elements that is sent"),
+    FAST_OPT_CHOICE(topk_config, value, "fp32", "fp32|fp16", "type of the values on the wire"),
     FAST_OPT_END,
 };
 
-/* Where all is sent nothing is lost. */
+/* A ratio of 1 is lossless. */
 static unsigned more(const void *config)
 {
     const topk_config *c = config;
@@ -42,7 +42,7 @@ static size_t bound(const void *config, const fast_block *block)
                                c->value == 1);
 }
 
-/* The selection's, and a copy of x where there is no residual to select in. */
+/* Scratch of the selection, and a copy of x without a residual to select in. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
@@ -73,7 +73,7 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
 
 const fast_codec fast__codec_topk = {
     .name = "topk",
-    .summary = "the largest elements alone",
+    .summary = "the largest elements",
     .options = options,
     .config_size = sizeof(topk_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zstd: repeated strings and frequent bytes become short, a stage by libzstd (RFC 8878).
+ * zstd: a stage by libzstd (RFC 8878), which shortens repeated strings and frequent bytes.
  *
  * Its contexts live in the scratch of the stage, so that it allocates nothing: about 1 MiB at level
  * 1, 4 at level 5, 30 at level 12. What it unpacks to is bounded by the room, whatever the frame

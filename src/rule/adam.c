@@ -20,11 +20,9 @@ typedef struct adam_config {
 } adam_config;
 
 /* Below 1, because 1 - beta^t divides. */
-#define ADAM_OPTIONS                                             \
-    FAST_OPT_REAL(adam_config, beta1, "0.9", 0, 0.9999999,       \
-                  "what is kept of the mean of gradients"),      \
-        FAST_OPT_REAL(adam_config, beta2, "0.999", 0, 0.9999999, \
-                      "what is kept of the mean of squares"),    \
+#define ADAM_OPTIONS                                                                              \
+    FAST_OPT_REAL(adam_config, beta1, "0.9", 0, 0.9999999, "decay of the mean of gradients"),     \
+        FAST_OPT_REAL(adam_config, beta2, "0.999", 0, 0.9999999, "decay of the mean of squares"), \
         FAST_OPT_REAL(adam_config, eps, "1e-8", 0, 1, "added to the root of the mean")
 
 static const fast_option adam_options[] = {
@@ -35,8 +33,8 @@ static const fast_option adam_options[] = {
 
 static const fast_option adamw_options[] = {
     ADAM_OPTIONS,
-    FAST_RULE_COMMON("0.01",
-                     "each step takes this times lr off the weight, apart from the gradient"),
+    FAST_RULE_COMMON(
+        "0.01", "each step subtracts this times lr times the weight, decoupled from the gradient"),
     FAST_OPT_END,
 };
 
@@ -49,7 +47,7 @@ typedef struct adam_step {
     float take2; /* 1 - beta2 */
     float root;  /* 1 / sqrt(1 - beta2^t) */
     float eps;
-    float keep; /* adamw: 1 - lr weight_decay; 1 in adam */
+    float shrink; /* adamw: 1 - lr weight_decay; 1 in adam */
 } adam_step;
 
 FAST_INLINE void adam_loop(int64_t n, float *restrict w, float *restrict m, float *restrict v,
@@ -65,7 +63,7 @@ FAST_INLINE void adam_loop(int64_t n, float *restrict w, float *restrict m, floa
 
         m[i] = mean;
         v[i] = square;
-        w[i] = s.keep * w[i] - s.rate * (mean / (sqrtf(square) * s.root + s.eps));
+        w[i] = s.shrink * w[i] - s.rate * (mean / (sqrtf(square) * s.root + s.eps));
     }
 }
 
@@ -90,7 +88,7 @@ static void moments_apply(const adam_config *c, const fast_rule_slice *slice, bo
         .take2 = (float)(1.0 - c->beta2),
         .root = (float)(1.0 / sqrt(1.0 - pow(c->beta2, t))),
         .eps = (float)c->eps,
-        .keep = decoupled ? (float)(1.0 - slice->lr * (double)slice->decay) : 1.0f,
+        .shrink = decoupled ? (float)(1.0 - slice->lr * (double)slice->decay) : 1.0f,
     };
 
     FAST_ASSERT(slice->step >= 1);
@@ -120,7 +118,7 @@ const fast_rule fast__rule_adam = {
 
 const fast_rule fast__rule_adamw = {
     .name = "adamw",
-    .summary = "adam with weight decay apart from the gradient",
+    .summary = "adam with decoupled weight decay",
     .options = adamw_options,
     .config_size = sizeof(adam_config),
     .slots = 2,

@@ -25,8 +25,8 @@ typedef struct lamb_config {
 
 /* Betas stay below 1, because 1 - beta^t divides. */
 static const fast_option lamb_options[] = {
-    FAST_OPT_REAL(lamb_config, beta1, "0.9", 0, 0.9999999, "what is kept of the mean of gradients"),
-    FAST_OPT_REAL(lamb_config, beta2, "0.999", 0, 0.9999999, "what is kept of the mean of squares"),
+    FAST_OPT_REAL(lamb_config, beta1, "0.9", 0, 0.9999999, "decay of the mean of gradients"),
+    FAST_OPT_REAL(lamb_config, beta2, "0.999", 0, 0.9999999, "decay of the mean of squares"),
     FAST_OPT_REAL(lamb_config, eps, "1e-6", 0, 1, "added to the root of the mean"),
     FAST_RULE_COMMON("0.01", "added to the step, times the weight, before its norm is taken"),
     FAST_OPT_END,
@@ -105,7 +105,7 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
 
 const fast_rule fast__rule_lamb = {
     .name = "lamb",
-    .summary = "adam with a rate per layer, for very large batches",
+    .summary = "adam with a learning rate per layer, for very large batches",
     .options = lamb_options,
     .config_size = sizeof(lamb_config),
     .slots = 2,

@@ -26,9 +26,10 @@ static const fast_option sgd_options[] = {
 };
 
 static const fast_option momentum_options[] = {
-    FAST_OPT_REAL(momentum_config, momentum, "0.9", 0, 1, "what is kept of the last velocity"),
+    FAST_OPT_REAL(momentum_config, momentum, "0.9", 0, 1,
+                  "fraction of the previous velocity that is added"),
     FAST_OPT_REAL(momentum_config, dampening, "0", 0, 1,
-                  "how much less of the gradient enters the velocity"),
+                  "the velocity takes 1 - dampening of the gradient"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
 };
@@ -127,7 +128,7 @@ const fast_rule fast__rule_sgd = {
 
 const fast_rule fast__rule_momentum = {
     .name = "momentum",
-    .summary = "gradient descent with a velocity that carries on",
+    .summary = "gradient descent with momentum",
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,
@@ -138,7 +139,7 @@ const fast_rule fast__rule_momentum = {
 
 const fast_rule fast__rule_nesterov = {
     .name = "nesterov",
-    .summary = "momentum that looks one step ahead",
+    .summary = "Nesterov's momentum, which looks one step ahead",
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,

@@ -106,7 +106,7 @@ static inline __attribute__((always_inline)) float scaled(float x, float scale)
     return x * scale;
 }
 
-/* Nothing need be aligned: tensors in files and messages begin anywhere. `v` is the next element. */
+/* Nothing need be aligned: tensors in files and messages begin anywhere. `v` is an element. */
 #define CONVERT(name, from, to, formula)                                                       \
     FAST_CLONES static void name(int64_t n, const unsigned char *restrict x, void *restrict y, \
                                  float scale)                                                  \

@@ -26,7 +26,7 @@ typedef struct fast_view {
     const fast_device *device; /* owner of the memory; NULL only where `at` is NULL */
 } fast_view;
 
-/* What host code does to mapped elements. */
+/* How host code uses mapped elements. */
 typedef enum fast_access {
     FAST_ACCESS_READ = 1,   /* reads them */
     FAST_ACCESS_WRITE = 2,  /* writes every one of them, and reads none before that */
@@ -73,8 +73,8 @@ struct fast_device {
 /* The memory of this process. */
 extern const fast_device fast__host;
 
-/* View `count` floats of the host's, borrowed. The second form is for kernels' inputs: whoever
- * gets such a view must not write. */
+/* View `count` floats of the host's, borrowed. The second form is for kernels' inputs: a function
+ * that gets such a view must not write. */
 static inline fast_view fast__view_host(float *at, int64_t count)
 {
     return (fast_view){ at, count, &fast__host };

@@ -33,7 +33,7 @@ static const size_t FILE_SIZE_MAX = (size_t)1 << 40;
 
 typedef struct meta_pair {
     const char *key;   /* in `text` of its file */
-    const char *value; /* likewise */
+    const char *value; /* of that key */
 } meta_pair;
 
 struct fast_tensors {
@@ -222,7 +222,7 @@ size_t fast__tensor_size(const fast_tensor *tensor)
     return (size_t)tensor->count * fast__dtype_size(tensor->dtype);
 }
 
-/* By offset, empty ones first where they meet; by name where nothing else tells them apart. */
+/* Order by offset, empty tensors first at equal offsets, then by name. */
 static int compare_offsets(const void *a, const void *b)
 {
     const fast_tensor *x = a, *y = b;

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is written, and how far it got. */
+/* The file being written, and its position. */
 typedef struct tensors_writer {
     const fast_tensor *tensors; /* in the order of the file */
     int64_t count;              /* of them */
@@ -127,7 +127,7 @@ static fast_err write_file(void *ctx, void *stream)
     return FAST_OK;
 }
 
-/* What a reader would refuse is not written. */
+/* Refuse tensors that a reader would refuse. */
 static fast_err check_tensor(const fast_tensor *tensor, int64_t *total)
 {
     FAST_ASSERT(tensor->name != NULL);

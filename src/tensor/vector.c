@@ -4,7 +4,7 @@
  *
  * Each is a plain loop that the compiler turns into vector code, three times over (clones.h). The
  * bits do not depend on which one runs: elements are independent and nothing is contracted, and a
- * sum is kept in FAST_LANES partial sums, element i in lane i mod FAST_LANES, added as a balanced
+ * sum is made of FAST_LANES partial sums, element i in lane i mod FAST_LANES, added as a balanced
  * tree:
  *
  *     for (width = 16; width; width /= 2)  lane[j] += lane[j + width],  j < width
@@ -68,7 +68,7 @@ FAST_CLONES static void dot_lanes(int64_t n, const float *x, const float *y,
     memcpy(lane, sum, sizeof sum);
 }
 
-/* The same with x = y, which is converted once; to what the lanes hold. */
+/* Add to each lane the squares of its elements, which are converted once. */
 FAST_CLONES static void norm2_lanes(int64_t n, const float *x, double lane[FAST_LANES])
 {
     double sum[FAST_LANES];
