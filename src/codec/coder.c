@@ -44,6 +44,7 @@ typedef struct coder_block {
 struct fast_coder {
     const fast_chain *chain;   /* borrowed */
     const fast_device *device; /* of the vectors and of the state */
+    unsigned traits;           /* of the chain */
     int64_t count;             /* elements of the range */
     coder_block *blocks;       /* in the order of the range */
     int64_t block_count;       /* number of blocks */
@@ -232,6 +233,7 @@ fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
     FAST_TRY(check(options));
     FAST_TRY(fast__alloc("codec", 1, sizeof *c, &c));
     c->chain = options->chain;
+    c->traits = fast__chain_traits(options->chain);
     c->device = options->device ? options->device : &fast__host;
     c->count = options->count;
     c->seed = options->seed;
@@ -343,24 +345,26 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
 }
 
 /* Refuse an encoding whose size cannot be right. */
-static fast_err check_size(const fast_chain *chain, const fast_decoding *d)
+static fast_err check_size(const fast_coder *c, const fast_decoding *d)
 {
-    const size_t bound = chain->codec->bound(chain->config, &d->block);
+    const fast_codec *codec = c->chain->codec;
+    const size_t bound = codec->bound(c->chain->config, &d->block);
 
-    if (d->size == bound || (fast__chain_traits(chain) & FAST_CODEC_EXACT) == 0)
+    if (d->size == bound || !(c->traits & FAST_CODEC_EXACT))
         return FAST_OK;
     return fast__fail(FAST_EFORMAT, "codec %s: %zu bytes, not the %zu of %lld elements",
-                      chain->codec->name, d->size, bound, (long long)d->block.count);
+                      codec->name, d->size, bound, (long long)d->block.count);
 }
 
 /* Decode a block by the codec, or by its entries. */
-static fast_err decode_codec(const fast_chain *chain, const fast_decoding *d)
+static fast_err decode_codec(const fast_coder *c, const fast_decoding *d)
 {
-    const fast_codec *codec = chain->codec;
+    const fast_codec *codec = c->chain->codec;
 
-    FAST_TRY(check_size(chain, d));
-    return codec->decode ? codec->decode(chain->config, d)
-                         : fast__entries_decode(codec, chain->config, d);
+    FAST_ASSERT(codec->decode || codec->pairs);
+    FAST_TRY(check_size(c, d));
+    return codec->decode ? codec->decode(c->chain->config, d)
+                         : fast__entries_decode(codec, c->chain->config, d);
 }
 
 /* Generic feedback around a codec without its own. */
@@ -377,7 +381,7 @@ static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out
     e->error = NULL;
     size = c->chain->codec->encode(c->chain->config, e, out);
     const fast_decoding d = { e->block, out, size, FAST_DECODE_SET, 1, decoded, c->scratch };
-    const fast_err err = decode_codec(c->chain, &d);
+    const fast_err err = decode_codec(c, &d);
     FAST_ASSERT(!err); /* it is its own encoding */
     memcpy(error, c->sum, (size_t)n * sizeof(float));
     fast__vector_axpy(n, -1, decoded, error);
@@ -398,7 +402,9 @@ static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progre
     fast_encoding e = encoding_of(c, i, step, progress, a);
     const size_t size =
         c->sum ? encode_with_feedback(c, &e, out) : codec->encode(c->chain->config, &e, out);
-    FAST_ASSERT(size <= codec->bound(c->chain->config, &p->block));
+    const size_t bound = codec->bound(c->chain->config, &p->block);
+    FAST_ASSERT(size <= bound);
+    FAST_ASSERT(size == bound || !(c->traits & FAST_CODEC_EXACT));
     return size;
 }
 
@@ -546,7 +552,7 @@ static fast_err decode_frame(fast_coder *c, int64_t first, int64_t count, const 
 
         FAST_TRY(next_block(c, i, &in, end, &d.size));
         d.in = in;
-        FAST_TRY(p->raw ? decode_raw(&d) : decode_codec(c->chain, &d));
+        FAST_TRY(p->raw ? decode_raw(&d) : decode_codec(c, &d));
         in += d.size;
     }
     return in == end ? FAST_OK
@@ -583,7 +589,7 @@ fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32
                           (long long)c->block_count);
     FAST_TRY(unstage(c, &in, &size));
     const fast_decoding d = { c->blocks[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
-    FAST_TRY(check_size(c->chain, &d));
+    FAST_TRY(check_size(c, &d));
     return codec->pairs(c->chain->config, &d, index, value, count_out);
 }
 

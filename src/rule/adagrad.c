@@ -12,10 +12,10 @@
 #include "rule/kernel.h"
 
 typedef struct adagrad_config {
-    fast_rule_common common;
-    double lr_decay;
-    double initial;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double lr_decay;         /* the learning rate is lr / (1 + (t - 1) lr_decay) */
+    double initial;          /* start of the sum of squares */
+    double eps;              /* added to the root */
 } adagrad_config;
 
 static const fast_option adagrad_options[] = {
@@ -29,9 +29,9 @@ static const fast_option adagrad_options[] = {
 
 /* The coefficients of one step. */
 typedef struct adagrad_step {
-    float lr;
-    float initial;
-    float eps;
+    float lr;      /* learning rate with its decay */
+    float initial; /* start of the sum of squares */
+    float eps;     /* added to the root */
 } adagrad_step;
 
 FAST_INLINE void adagrad_loop(int64_t n, float *restrict w, float *restrict s,

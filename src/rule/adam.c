@@ -13,10 +13,10 @@
 #include "rule/kernel.h"
 
 typedef struct adam_config {
-    fast_rule_common common;
-    double beta1;
-    double beta2;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double beta1;            /* decay of the mean of gradients */
+    double beta2;            /* decay of the mean of squares */
+    double eps;              /* added to the root */
 } adam_config;
 
 /* Below 1, because 1 - beta^t divides. */
@@ -40,13 +40,13 @@ static const fast_option adamw_options[] = {
 
 /* The coefficients of one step. */
 typedef struct adam_step {
-    float rate; /* lr / (1 - beta1^t) */
-    float beta1;
-    float take1; /* 1 - beta1 */
-    float beta2;
-    float take2; /* 1 - beta2 */
-    float root;  /* 1 / sqrt(1 - beta2^t) */
-    float eps;
+    float rate;   /* lr / (1 - beta1^t) */
+    float beta1;  /* decay of the mean of gradients */
+    float take1;  /* 1 - beta1 */
+    float beta2;  /* decay of the mean of squares */
+    float take2;  /* 1 - beta2 */
+    float root;   /* 1 / sqrt(1 - beta2^t) */
+    float eps;    /* added to the root */
     float shrink; /* adamw: 1 - lr weight_decay; 1 in adam */
 } adam_step;
 

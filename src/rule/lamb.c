@@ -17,10 +17,10 @@
 #include "tensor/vector.h"
 
 typedef struct lamb_config {
-    fast_rule_common common;
-    double beta1;
-    double beta2;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double beta1;            /* decay of the mean of gradients */
+    double beta2;            /* decay of the mean of squares */
+    double eps;              /* added to the root */
 } lamb_config;
 
 /* Betas stay below 1, because 1 - beta^t divides. */
@@ -34,14 +34,14 @@ static const fast_option lamb_options[] = {
 
 /* The coefficients of one step. */
 typedef struct lamb_step {
-    float beta1;
+    float beta1; /* decay of the mean of gradients */
     float take1; /* 1 - beta1 */
-    float beta2;
+    float beta2; /* decay of the mean of squares */
     float take2; /* 1 - beta2 */
     float mean;  /* 1 / (1 - beta1^t) */
     float root;  /* 1 / sqrt(1 - beta2^t) */
-    float eps;
-    float decay;
+    float eps;   /* added to the root */
+    float decay; /* weight decay of this slice */
 } lamb_step;
 
 FAST_CLONES static void lamb_moments(int64_t n, float *restrict m, float *restrict v,

@@ -15,10 +15,10 @@
 #include "tensor/vector.h"
 
 typedef struct lars_config {
-    fast_rule_common common;
-    double momentum;
-    double trust;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double momentum;         /* mu */
+    double trust;            /* length of a step over the norm of its layer */
+    double eps;              /* added to the gradient's norm */
 } lars_config;
 
 static const fast_option lars_options[] = {

@@ -24,14 +24,14 @@
 #include "rule/kernel.h"
 
 typedef struct rmsprop_config {
-    fast_rule_common common;
-    double alpha;
-    double eps;
-    double momentum;
-    bool centered;
-    double sgd;     /* SGD's rate by RMSProp's; 0: RMSProp to the end */
-    int64_t center; /* step at which both have half the weight */
-    int64_t width;  /* steps that the change takes, about */
+    fast_rule_common common; /* options of all rules */
+    double alpha;            /* decay of the means */
+    double eps;              /* added to the root */
+    double momentum;         /* mu; 0: no velocity */
+    bool centered;           /* divide by the deviation from the mean gradient */
+    double sgd;              /* SGD's rate by RMSProp's; 0: RMSProp to the end */
+    int64_t center;          /* step at which both have half the weight */
+    int64_t width;           /* steps that the change takes, about */
 } rmsprop_config;
 
 static const fast_option rmsprop_options[] = {
@@ -50,11 +50,11 @@ static const fast_option rmsprop_options[] = {
 
 /* The coefficients of one step, and which slots there are. */
 typedef struct rmsprop_step {
-    float lr;
-    float alpha;
-    float take; /* 1 - alpha */
-    float eps;
-    float mu;
+    float lr;       /* learning rate */
+    float alpha;    /* decay of the means */
+    float take;     /* 1 - alpha */
+    float eps;      /* added to the root */
+    float mu;       /* momentum */
     float sgd;      /* SGD's summand to 1 / d */
     float fraction; /* of 1 / d: 1 without SGD */
     float *s;       /* mean of squares */

@@ -28,31 +28,31 @@ typedef struct schedule_config {
     double warmup;      /* epochs */
     double warmup_from; /* factor before the first step */
     double scale;       /* reference batch of the linear scaling rule; 0: off */
-    double gamma;
-    double every;  /* epochs */
-    double period; /* epochs */
-    double grow;   /* of the period, from one restart to the next */
-    double power;
-    double floor;
+    double gamma;       /* factor of each fall or period */
+    double every;       /* epochs */
+    double period;      /* epochs */
+    double grow;        /* of the period, from one restart to the next */
+    double power;       /* of the polynomial */
+    double floor;       /* lowest factor */
 } schedule_config;
 
 /* Where a run is. */
 typedef struct schedule_point {
-    double s;    /* the step */
-    double from; /* the first step after the warm-up */
-    double t;    /* fraction of the steps from there that is done */
-    double epoch_steps;
+    double s;           /* the step */
+    double from;        /* the first step after the warm-up */
+    double t;           /* fraction of the steps from there that is done */
+    double epoch_steps; /* steps of an epoch */
 } schedule_point;
 
 typedef double schedule_factor_fn(const schedule_config *config, const schedule_point *point);
 
 struct fast_schedule {
-    schedule_config config;
-    schedule_factor_fn *factor;
-    double base;         /* the rate that factors multiply */
-    int64_t steps;       /* of the whole run */
-    int64_t epoch_steps; /* of an epoch */
-    int64_t warmup;      /* steps */
+    schedule_config config;     /* of its kind */
+    schedule_factor_fn *factor; /* of its kind */
+    double base;                /* the rate that factors multiply */
+    int64_t steps;              /* of the whole run */
+    int64_t epoch_steps;        /* of an epoch */
+    int64_t warmup;             /* steps */
 };
 
 static double constant_factor(const schedule_config *config, const schedule_point *point)

@@ -15,9 +15,9 @@
 #include "rule/kernel.h"
 
 typedef struct momentum_config {
-    fast_rule_common common;
-    double momentum;
-    double dampening;
+    fast_rule_common common; /* options of all rules */
+    double momentum;         /* mu */
+    double dampening;        /* the velocity takes 1 - dampening of the gradient */
 } momentum_config;
 
 static const fast_option sgd_options[] = {
@@ -52,10 +52,10 @@ FAST_CLONES static void sgd_update(int64_t n, float *w, const float *g, float lr
 
 /* The coefficients of one step. */
 typedef struct momentum_step {
-    float lr;
-    float mu;
-    float take; /* 1 - dampening */
-    bool nesterov;
+    float lr;      /* learning rate */
+    float mu;      /* momentum */
+    float take;    /* 1 - dampening */
+    bool nesterov; /* step along g + mu v instead of v */
 } momentum_step;
 
 FAST_INLINE void momentum_loop(int64_t n, float *restrict w, float *restrict v,
