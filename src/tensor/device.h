@@ -40,6 +40,8 @@ typedef struct fast_device_kernels {
     void (*add)(const fast_device *device, int64_t n, const float *x, float *y);
     void (*axpy)(const fast_device *device, int64_t n, float a, const float *x, float *y);
     void (*axpby)(const fast_device *device, int64_t n, float a, const float *x, float b, float *y);
+    void (*mix)(const fast_device *device, int64_t n, float a, const float *x, float *y);
+    void (*difference)(const fast_device *device, int64_t n, float a, const float *x, float *y);
     double (*dot)(const fast_device *device, int64_t n, const float *x, const float *y);
     double (*norm2)(const fast_device *device, int64_t n, const float *x);
     float (*max_abs)(const fast_device *device, int64_t n, const float *x);

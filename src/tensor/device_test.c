@@ -73,6 +73,8 @@ static void run_kernels(const fast_device *device, float *x, float *y, double ou
     fast__view_add(part[0], part[1]);
     fast__view_axpy(-1.25f, part[0], part[1]);
     fast__view_axpby(2, part[1], 0.75f, part[0]);
+    fast__view_mix(0.375f, part[1], part[0]);
+    fast__view_difference(-0.5f, part[0], part[1]);
     fast__view_add(part[0], part[0]); /* the same vector twice */
     fast__view_gather(part[0], 4, index, value);
     fast__view_scatter_add(4, index, value, 3, part[1]);
@@ -270,6 +272,20 @@ static void own_axpy(const fast_device *device, int64_t n, float a, const float 
     fast__vector_axpy(n, a, x, y);
 }
 
+static void own_mix(const fast_device *device, int64_t n, float a, const float *x, float *y)
+{
+    (void)device;
+    calls++;
+    fast__vector_mix(n, a, x, y);
+}
+
+static void own_difference(const fast_device *device, int64_t n, float a, const float *x, float *y)
+{
+    (void)device;
+    calls++;
+    fast__vector_difference(n, a, x, y);
+}
+
 static void own_axpby(const fast_device *device, int64_t n, float a, const float *x, float b,
                       float *y)
 {
@@ -308,8 +324,10 @@ static void own_copy(const fast_device *device, fast_view from, fast_view to)
 
 static void test_own_kernels(void **state)
 {
-    static const fast_device_kernels kernels = { own_fill,  own_scale, own_add,   own_axpy,
-                                                 own_axpby, own_dot,   own_norm2, own_max_abs };
+    static const fast_device_kernels kernels = {
+        own_fill, own_scale,      own_add, own_axpy,  own_axpby,
+        own_mix,  own_difference, own_dot, own_norm2, own_max_abs,
+    };
     fast_device device = fast__host;
     static float x[2][COUNT], y[2][COUNT];
     double sums[2][3];
@@ -321,7 +339,7 @@ static void test_own_kernels(void **state)
         draw(1, COUNT, x[d]);
         draw(2, COUNT, y[d]);
         run_kernels(d == 0 ? &fast__host : &device, x[d], y[d], sums[d]);
-        assert_int_equal(calls, d == 0 ? 0 : 15); /* but gather, scatter, store and load */
+        assert_int_equal(calls, d == 0 ? 0 : 17); /* but gather, scatter, store and load */
     }
     assert_memory_equal(x[0], x[1], sizeof x[0]);
     assert_memory_equal(y[0], y[1], sizeof y[0]);

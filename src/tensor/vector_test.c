@@ -47,12 +47,14 @@ static void test_elements(void **state)
         for (int offset = 0; offset < OFFSETS; offset++) {
             const float a = 1.1f, b = -0.3f;
             float *x = v.x + offset, *y = v.y + 3, *e = v.expected + 3;
-            for (int kernel = 0; kernel < 5; kernel++) {
+            for (int kernel = 0; kernel < 7; kernel++) {
                 fill_random(&v, (uint64_t)(n * OFFSETS + offset));
                 y[n] = e[n] = y[-1] = e[-1] = GUARD;
                 for (int i = 0; i < n; i++) {
                     const float ax = a * x[i], by = b * y[i];
-                    const float results[5] = { a, a * y[i], y[i] + x[i], y[i] + ax, ax + by };
+                    const float less = x[i] - y[i], part = a * less;
+                    const float results[7] = { a,       a * y[i],    y[i] + x[i], y[i] + ax,
+                                               ax + by, y[i] + part, part };
                     e[i] = results[kernel];
                 }
                 if (kernel == 0)
@@ -63,8 +65,12 @@ static void test_elements(void **state)
                     fast__vector_add(n, x, y);
                 else if (kernel == 3)
                     fast__vector_axpy(n, a, x, y);
-                else
+                else if (kernel == 4)
                     fast__vector_axpby(n, a, x, b, y);
+                else if (kernel == 5)
+                    fast__vector_mix(n, a, x, y);
+                else
+                    fast__vector_difference(n, a, x, y);
                 assert_memory_equal(v.y, v.expected, sizeof v.y);
             }
         }

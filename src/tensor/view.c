@@ -97,6 +97,36 @@ void fast__view_axpby(float a, fast_view x, float b, fast_view y)
     close_input(x, from);
 }
 
+void fast__view_mix(float a, fast_view x, fast_view y)
+{
+    const fast_device_kernels *own = kernels_of(x, y);
+
+    if (own) {
+        own->mix(y.device, y.count, a, x.at, y.at);
+        return;
+    }
+    const float *from = open_input(x);
+    float *to = fast__view_map(y, FAST_ACCESS_UPDATE);
+    fast__vector_mix(y.count, a, from, to);
+    fast__view_unmap(y, FAST_ACCESS_UPDATE, to);
+    close_input(x, from);
+}
+
+void fast__view_difference(float a, fast_view x, fast_view y)
+{
+    const fast_device_kernels *own = kernels_of(x, y);
+
+    if (own) {
+        own->difference(y.device, y.count, a, x.at, y.at);
+        return;
+    }
+    const float *from = open_input(x);
+    float *to = fast__view_map(y, FAST_ACCESS_UPDATE);
+    fast__vector_difference(y.count, a, from, to);
+    fast__view_unmap(y, FAST_ACCESS_UPDATE, to);
+    close_input(x, from);
+}
+
 double fast__view_dot(fast_view x, fast_view y)
 {
     const fast_device_kernels *own = kernels_of(x, y);

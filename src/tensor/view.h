@@ -15,6 +15,8 @@ void fast__view_scale(float a, fast_view y);                       /* y *= a */
 void fast__view_add(fast_view x, fast_view y);                     /* y += x */
 void fast__view_axpy(float a, fast_view x, fast_view y);           /* y += a x */
 void fast__view_axpby(float a, fast_view x, float b, fast_view y); /* y = a x + b y */
+void fast__view_mix(float a, fast_view x, fast_view y);            /* y += a (x - y) */
+void fast__view_difference(float a, fast_view x, fast_view y);     /* y = a (x - y) */
 double fast__view_dot(fast_view x, fast_view y);                   /* sum of x_i y_i */
 double fast__view_norm2(fast_view x);                              /* sum of squares */
 float fast__view_max_abs(fast_view x);                             /* NaN if x has one */
