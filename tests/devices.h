@@ -12,7 +12,7 @@
 
 /*
  * Suites on every device: the host, and check, on which a dereference outside a kernel is a fault.
- * A suite keeps its vectors on the host; what it tests gets copies on `devices_now`.
+ * A suite has its vectors on the host and passes copies on `devices_now` to the tested code.
  */
 static const fast_device *devices_now = &fast__host;
 

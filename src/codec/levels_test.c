@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Levels by chance: terngrad and qsgd. Goal: the bytes are those of the formulas, whatever vectors
+ * Random levels: terngrad and qsgd. Goal: the bytes are those of the formulas, whatever vectors
  * the machine has, so that they are the same everywhere. Method: against loops over single elements
  * with the scale that was sent, for lengths around whole words and buckets; and an element so far
  * beyond the limit that its part is no whole number any more is sent as the limit.

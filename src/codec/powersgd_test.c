@@ -49,7 +49,7 @@ static fast_coder *coder_of(const char *spec, fast_chain **chain, uint64_t flow,
     return coder;
 }
 
-/* A matrix of rank 2 comes back from rank 2, and the bias to the bit. */
+/* A matrix of rank 2 is decoded from rank 2, and the bias to the bit. */
 static void low_rank_is_found(void **state)
 {
     fast_chain *chain;

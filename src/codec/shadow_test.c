@@ -23,7 +23,7 @@ enum { ROWS = 24, COLS = 25, N = ROWS * COLS + 7 };
 typedef struct shadow_flow {
     fast_chain *chain;
     fast_shadows *ends[2];  /* sender's, receiver's */
-    fast_shadow shadows[2]; /* likewise */
+    fast_shadow shadows[2]; /* of both ends */
     uint8_t *bytes;         /* of a message */
 } shadow_flow;
 
@@ -109,7 +109,7 @@ static double pass(shadow_flow *f, int64_t step, const float *x)
     return sqrt(left / fast__vector_norm2(N, x));
 }
 
-/* Each message brings the shadow nearer; in 400 of them most codecs are there. */
+/* Each message brings the shadow closer; after 400 most codecs have arrived. */
 static void follow(const char *spec)
 {
     float x[N] = { 0 };
@@ -148,9 +148,9 @@ static void all_codecs_follow(void **state)
         fast_chain *chain = NULL;
 
         assert_int_equal(fast__chain_open((*c)->name, &chain), FAST_OK);
-        const bool keeps = (fast__chain_traits(chain) & FAST_CODEC_KEEPS) != 0;
+        const bool accumulates = (fast__chain_traits(chain) & FAST_CODEC_KEEPS) != 0;
         fast__chain_close(chain);
-        if (!keeps)
+        if (!accumulates)
             follow((*c)->name);
     }
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)

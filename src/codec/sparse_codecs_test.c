@@ -2,7 +2,7 @@
 /*
  * Codecs that send some elements. Goal: what each says at the top of its file, beyond what all
  * promise (codec_test.c). Method: small vectors by hand; dgc beside a plain reference, to the bit;
- * what is sent and what is owed against the documented bounds; entries against decodings; sizes.
+ * sent values and residuals against the documented bounds; entries against decodings; sizes.
  */
 #include "codec/codec.h"
 
@@ -99,7 +99,7 @@ static void threshold_by_hand(void **state)
     flow_close(&f);
 }
 
-/* What is not sent is below tau, and what is sent comes as tau, over many steps. */
+/* Unsent values are below tau, and sent ones are decoded to tau, over many steps. */
 static void threshold_keeps_its_bound(void **state)
 {
     const float tau = 1.5f;
@@ -316,7 +316,7 @@ static void significant_keeps_its_bound(void **state)
     flow_close(&f);
 }
 
-/* One of each run of ten, times ten where it is to be unbiased; every element has its turn. */
+/* One of each run of ten, times ten where it is to be unbiased; every element is drawn at times. */
 static void randk_draws_one_of_each_run(void **state)
 {
     for (int unbiased = 0; unbiased < 2; unbiased++) {
@@ -382,7 +382,7 @@ static void entries_are_the_decoding(void **state)
     }
 }
 
-/* Where all is sent nothing is lost, but for the sign of zeros, and nothing is kept for later. */
+/* Chains that send every element lose only the sign of zeros, and have no residual. */
 static void all_is_lossless(void **state)
 {
     static const char *const specs[] = { "topk:ratio=1", "randk:ratio=1",
