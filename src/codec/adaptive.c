@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adaptive: two thresholds that follow the gradient (Dryden, Moon, Jacobs and Van Essen 2016). Of
- * v = x + e, the largest part `ratio` of the positive elements and likewise of the negative ones is
- * sent, at least one of a side that has any, and each side comes back as the mean of what is sent:
+ * v = x + e, a fraction `ratio` of the positive elements and of the negative ones is sent, the
+ * largest, at least one of a side that has any; each is decoded to the mean of its side:
  *
- *     q_i = mean of the chosen v_k > 0 if i is one of them, mean of the chosen v_k < 0 likewise,
+ *     q_i = mean of the selected v_k > 0, or of the selected v_k < 0, where i is one of them;
  *           else 0,   e <- v - q
  *
- * The thresholds are those of an exact choice (select.h), at each step anew.
+ * The thresholds are those of an exact selection (select.h), made at each step.
  *
  *     block   the two means (floats), k (32 bits), the gaps between indices with the sign
  *             as the flag (select.h)
  *
  * 1.4 bytes an element sent at 1%: 280 times smaller. A value that is not finite is the largest of
- * its side, and its mean shows it. Cost: for each side a copy of v and a choice in it, 6 passes.
+ * its side and makes the mean so. Cost: for each side a copy of v and a selection in it, 6 passes.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/clones.h"
@@ -26,12 +26,12 @@
 enum { HEAD = 2 * sizeof(float) };
 
 typedef struct adaptive_config {
-    double ratio; /* part of the elements of each sign that is sent */
+    double ratio; /* fraction of the elements of each sign that is sent */
 } adaptive_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(adaptive_config, ratio, "0.01", 1e-9, 1,
-                  "part of the positive and of the negative elements that is sent"),
+                  "fraction of the positive and of the negative elements that is sent"),
     FAST_OPT_END,
 };
 
@@ -41,15 +41,15 @@ static size_t bound(const void *config, const fast_block *block)
     return fast__sides_bound(block->count, HEAD);
 }
 
-/* The selection's, one side of v, v itself, the chosen of the first side, those of both, and
- * flags. */
+/* Scratch of the selection, one side of v, v itself, the selected indices of the first side, those
+ * of both, and flags. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
     return fast__select_scratch(block->count) + (size_t)block->count * (4 * sizeof(float) + 1);
 }
 
-/* The magnitudes of one side, zeros elsewhere; how many there are. NaN is positive. */
+/* Write the magnitudes of one side, zeros elsewhere; return their number. NaN is positive. */
 FAST_CLONES static int64_t side_of(int64_t n, const float *v, bool negative, float *out)
 {
     int64_t count = 0;
@@ -70,14 +70,7 @@ FAST_CLONES static int64_t side_of(int64_t n, const float *v, bool negative, flo
     return count;
 }
 
-static int64_t part_of(double ratio, int64_t count)
-{
-    const int64_t k = (int64_t)(ratio * (double)count + 0.5);
-
-    return count == 0 ? 0 : k < 1 ? 1 : k > count ? count : k;
-}
-
-/* Two ascending lists of indices that share none, as one with flags. */
+/* Merge two ascending disjoint lists of indices; the flag tells the second list. */
 static void merge(int64_t up, const uint32_t *a, int64_t down, const uint32_t *b, uint32_t *index,
                   uint8_t *flags)
 {
@@ -115,12 +108,14 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         fast__vector_add(n, e->x, v);
     else
         memcpy(v, e->x, (size_t)n * sizeof *v);
-    const int64_t up = part_of(ratio, side_of(n, v, false, side));
+    const int64_t positive = side_of(n, v, false, side);
+    const int64_t up = positive > 0 ? fast__entries_count(ratio, positive) : 0;
     if (up > 0)
         memcpy(first, fast__select_top(n, up, e->key, NULL, side, e->scratch),
                (size_t)up * sizeof *first);
     mean[0] = mean_of(up, first, v);
-    const int64_t down = part_of(ratio, side_of(n, v, true, side));
+    const int64_t negative = side_of(n, v, true, side);
+    const int64_t down = negative > 0 ? fast__entries_count(ratio, negative) : 0;
     const uint32_t *second = e->scratch;
     if (down > 0)
         second = fast__select_top(n, down, e->key, NULL, side, e->scratch);
@@ -132,42 +127,25 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(fast__sides_put(up + down, index, flags, out + HEAD) - out);
 }
 
-/* The means; 0 where the bytes are too few, which are refused later. */
-static void means_of(const fast_decoding *d, float mean[2])
-{
-    mean[0] = mean[1] = 0;
-    if (d->size >= HEAD)
-        memcpy(mean, d->in, HEAD);
-}
-
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    float mean[2];
+    float mean[2] = { 0 };
 
     (void)config;
-    means_of(d, mean);
+    if (d->size >= HEAD) /* fewer bytes are refused below */
+        memcpy(mean, d->in, HEAD);
     return fast__sides_pairs("adaptive", d, HEAD, mean, index, value, count_out);
-}
-
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    float mean[2];
-
-    (void)config;
-    means_of(d, mean);
-    return fast__sides_decode("adaptive", d, HEAD, mean);
 }
 
 const fast_codec fast__codec_adaptive = {
     .name = "adaptive",
-    .summary = "a part of each sign, as its mean (adaptive thresholds)",
+    .summary = "the largest elements of each sign, as their mean (adaptive thresholds)",
     .options = options,
     .config_size = sizeof(adaptive_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

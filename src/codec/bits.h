@@ -8,21 +8,21 @@
 
 /*
  * Fields of any width in bytes, the lowest bits first, and whole numbers of variable length
- * (LEB128). Writers have room by the codec's bound; readers never read past the end: what is not
- * there reads as 0 and makes `bad` true, which is looked at once, at the end.
+ * (LEB128). Writers have room by the codec's bound; readers never read past the end: missing bits
+ * read as 0 and make `bad` true, which is checked once, at the end.
  */
 typedef struct fast_bit_writer {
     uint8_t *at;    /* next byte */
     uint64_t word;  /* bits that are not written yet */
-    unsigned count; /* of them: below 8 between calls */
+    unsigned count; /* bits in `word`: below 8 between calls */
 } fast_bit_writer;
 
 typedef struct fast_bit_reader {
     const uint8_t *at;  /* next byte */
-    const uint8_t *end; /* of all */
+    const uint8_t *end; /* behind the last byte */
     uint64_t word;      /* bits that were read ahead */
-    unsigned count;     /* of them */
-    bool bad;           /* more was asked for than is there */
+    unsigned count;     /* bits in `word` */
+    bool bad;           /* a read went past the end */
 } fast_bit_reader;
 
 /* Write the lowest `width` bits of value, at most 56. */
@@ -78,7 +78,7 @@ static inline uint8_t *fast__varint_put(uint8_t *at, uint64_t value)
     return at;
 }
 
-/* The number at *at, which moves on; false if it does not end before `end` or does not fit. */
+/* Read the number at *at and advance it; false if it does not end before `end` or overflows. */
 static inline bool fast__varint_get(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
     uint64_t value = 0;

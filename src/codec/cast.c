@@ -6,11 +6,11 @@
  *            infinity; absolute error 2^-25 below
  *     bf16   1 + 8 + 7 bits: relative error 2^-8 over the whole range of floats
  *
- * 2 bytes an element. Values, not only changes of them, may be sent so. Mixed precision training
+ * 2 bytes an element, precise enough for weights as well as for gradients. Mixed precision training
  * (Micikevicius et al. 2018) scales losses for fp16; gradients here are those of float32 training
  * and of moderate size, so none is.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "tensor/vector.h"
 
 enum { HALF = 2, PIECE = 4096 };
@@ -27,14 +27,11 @@ static size_t encode(fast_dtype to, const fast_encoding *e, uint8_t *out)
     return (size_t)e->block.count * HALF;
 }
 
-/* In pieces that stay in the cache between the conversion and the sum. */
+/* Decode in pieces that stay in the cache between the conversion and the sum. */
 static fast_err decode(fast_dtype from, const fast_decoding *d)
 {
     float piece[PIECE];
 
-    if (d->size != (size_t)d->block.count * HALF)
-        return fast__fail(FAST_EFORMAT, "%zu bytes are not %lld half floats", d->size,
-                          (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += PIECE) {
         const int64_t n = d->block.count - i < PIECE ? d->block.count - i : PIECE;
         const bool add = d->mode == FAST_DECODE_ADD;
@@ -75,7 +72,7 @@ static fast_err decode_bf16(const void *config, const fast_decoding *d)
 const fast_codec fast__codec_fp16 = {
     .name = "fp16",
     .summary = "half precision: 5 bits of exponent, 10 of fraction",
-    .traits = FAST_CODEC_RAW,
+    .traits = FAST_CODEC_RAW | FAST_CODEC_EXACT,
     .operations = 2,
     .bound = bound,
     .encode = encode_fp16,
@@ -85,7 +82,7 @@ const fast_codec fast__codec_fp16 = {
 const fast_codec fast__codec_bf16 = {
     .name = "bf16",
     .summary = "the upper half of a float: 8 bits of exponent, 7 of fraction",
-    .traits = FAST_CODEC_RAW,
+    .traits = FAST_CODEC_RAW | FAST_CODEC_EXACT,
     .operations = 2,
     .bound = bound,
     .encode = encode_bf16,

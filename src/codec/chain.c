@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chains by name: "topk:ratio=0.01+zstd:level=3" is one codec, which may lose something, and then
- * stages over its bytes, which lose nothing. "none", or stages alone, keep the floats.
+ * Chains by name: "topk:ratio=0.01+zstd:level=3" is one codec, which may be lossy, and then
+ * lossless stages over its bytes. "none", or stages alone, send floats as they are.
  */
 #include "codec/chain.h"
 
 #include "base/memory.h"
-#include "codec/codecs.h"
 
 #include <string.h>
 
 enum { NAME_MAX_SIZE = 64 };
 
-/* All names, codecs before stages, for messages. */
+/* Return name i of all, codecs before stages, for messages. */
 static const char *name_at(const void *ctx, int64_t i)
 {
     const int64_t codecs = *(const int64_t *)ctx;
@@ -36,7 +35,7 @@ static fast_err unknown(const char *name)
     return fast__name_unknown("codec", name, name_at, &codecs, codecs + stages);
 }
 
-/* A configuration from its options; *out is the caller's. */
+/* Make a configuration from the text of its options; the caller owns *out. */
 static fast_err configure(const char *name, const fast_option *options, size_t size,
                           const char *text, void **out)
 {
@@ -67,7 +66,7 @@ static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char
                           chain->stages[0]->name);
     FAST_TRY(configure(codec->name, codec->options, codec->config_size, text, &chain->config));
     chain->codec = codec;
-    return codec->check ? codec->check(chain->config) : FAST_OK;
+    return FAST_OK;
 }
 
 static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char *text)

@@ -2,211 +2,237 @@
 #pragma once
 
 #include "base/option.h"
+#include "tensor/device.h"
 #include "tensor/segment.h"
 
 /*
- * Codecs: what a vector becomes on the wire. The way of a vector through this folder:
+ * Codecs: the encoded form of a vector on the wire. A vector passes through this folder so:
  *
- *   chain.c     "topk:ratio=0.01+zstd" -> a codec, and a stage that ends it; a layout cut in blocks
+ *   chain.c     "topk:ratio=0.01+zstd" -> a codec and the lossless stages behind it
  *   coder.c     one flow of vectors: a chain with its error feedback and its state, blocks framed
  *   codecs.c    the registries; one file a codec (or a few that differ in a line), or a stage
- *   bits.h      bit and variable-length fields; noise.h: chance at the speed of memory
+ *   bits.h      bit and variable-length fields; noise.h: random numbers at the speed of memory
  *
- * A codec turns a block of floats into bytes and back. It is pure: the same configuration, input,
- * state and key give the same bytes, on every machine. It neither allocates nor fails on the way
- * out; on the way in it believes nothing: hostile bytes give FAST_EFORMAT and touch nothing
- * outside the block. Values that are not finite come out not finite somewhere in the block, so that
- * a run that diverges is seen to.
+ * A codec turns a block of floats into bytes and back. It is a kernel: the coder opens views for
+ * it. It is pure: the same configuration, input, state and key give the same bytes, on every
+ * machine. Encoding neither allocates nor fails. Decoding trusts nothing: hostile bytes give
+ * FAST_EFORMAT and touch nothing outside the block. A block with a value that is not finite decodes
+ * to one with such a value, so that a run that diverges is seen to.
  */
 
-/* What is encoded at once: a segment, seen as a matrix, or a whole vector (one row). */
+/* The unit of encoding: a segment, seen as a matrix, or a whole vector (one row). */
 typedef struct fast_block {
     int64_t rows;  /* the first dimension; 1 for vectors */
-    int64_t cols;  /* product of the others */
+    int64_t cols;  /* product of the other dimensions */
     int64_t count; /* rows * cols; at least 1, below 2^31 */
 } fast_block;
 
 /* One encoding. Memory is the caller's; the scratch is aligned to FAST_ALIGN, floats to a float,
  * bytes not at all. Nothing overlaps. */
 typedef struct fast_encoding {
-    fast_block block;
-    const float *x;  /* [count] */
-    float *error;    /* [count]: error feedback e, or NULL. x + e is encoded instead of x, and e
-                        becomes what that lost. NULL unless the codec says `feeds` */
-    float *state;    /* [state()]: the codec's own, of this flow; zero before the first */
-    void *scratch;   /* [scratch()] bytes, of no meaning before and after */
-    uint64_t key;    /* of everything that is random; another one each time */
-    int64_t step;    /* of training, from 0: for warm-ups */
-    double progress; /* of training, in epochs: likewise */
-    int64_t workers; /* that send such gradients at a step: some codecs scale by it */
+    fast_block block; /* shape of x */
+    const float *x;   /* [count] */
+    float *error;     /* [count]: residual e of error feedback, or NULL. x + e is encoded instead of
+                         x, and e becomes the loss. NULL without FAST_CODEC_FEEDS */
+    float *state;     /* [state()]: the codec's own, of this flow; zero before the first encoding */
+    void *scratch;    /* [scratch()] bytes, undefined before and after */
+    uint64_t key;     /* of all random numbers; different for each encoding */
+    int64_t step;     /* of training, from 0: for warm-ups */
+    double progress;  /* of training, in epochs: for warm-ups */
+    int64_t workers;  /* number of workers that send such gradients at a step */
 } fast_encoding;
 
-/* What decoding does to y. */
+/* How decoding combines d, the decoded vector, with y. */
 typedef enum fast_decode_mode {
     FAST_DECODE_SET, /* y = scale d */
     FAST_DECODE_ADD, /* y += scale d */
 } fast_decode_mode;
 
 typedef struct fast_decoding {
-    fast_block block;
-    const uint8_t *in; /* [size]; any alignment */
-    size_t size;
-    fast_decode_mode mode;
-    float scale;
-    float *y;      /* [count]; of no meaning after an error */
-    void *scratch; /* [scratch()] bytes */
+    fast_block block;      /* shape of y */
+    const uint8_t *in;     /* [size]; any alignment */
+    size_t size;           /* bytes */
+    fast_decode_mode mode; /* set or add */
+    float scale;           /* multiplies the decoded values */
+    float *y;              /* [count]; undefined after an error */
+    void *scratch;         /* [scratch()] bytes */
 } fast_decoding;
 
 /* Rounds, instead of bytes: a codec whose messages can be summed as dense vectors (PowerSGD). The
- * group averages what each round yields over all workers, in place. */
+ * group averages the dense vectors of each round over all workers, in place. */
 typedef struct fast_codec_rounds {
-    int count; /* of rounds */
-    /* Floats of a round. */
+    int count; /* number of rounds */
+    /* Return the floats of a round. */
     int64_t (*size)(const void *config, const fast_block *block, int round);
-    /* Write this worker's dense vector. Round 0 takes x (and the error) in. */
+    /* Write this worker's dense vector. Round 0 reads x and the residual. */
     void (*send)(const void *config, const fast_encoding *e, int round, float *dense);
-    /* Take the mean of all in; after the last round y is the decoded mean and e->error what this
-     * worker's own share of it lost. y is NULL before. */
+    /* Read the mean over all workers. After the last round y is the decoded mean and e->error the
+     * loss of this worker's contribution; before, y is NULL. */
     void (*take)(const void *config, const fast_encoding *e, int round, const float *dense,
                  float *y);
 } fast_codec_rounds;
 
 enum {
     FAST_CODEC_LOSSLESS = 1 << 0, /* decodes to the same numbers */
-    FAST_CODEC_UNBIASED = 1 << 1, /* the mean over keys is x: error feedback is of no use */
-    FAST_CODEC_SPARSE = 1 << 2,   /* most of what it decodes to is 0: pairs() */
-    FAST_CODEC_LAYERS = 1 << 3,   /* means and norms are of a layer: by segments unless told */
-    FAST_CODEC_RAW = 1 << 4,      /* fit for weights as they are, not only for differences */
+    FAST_CODEC_UNBIASED = 1 << 1, /* the mean over keys is x: error feedback does not help */
+    FAST_CODEC_SPARSE = 1 << 2,   /* decodes to few values other than 0: pairs() */
+    FAST_CODEC_LAYERS = 1 << 3,   /* means and norms are of a layer: scope layer by default */
+    FAST_CODEC_RAW = 1 << 4,      /* precise enough for weights, not only for differences */
     FAST_CODEC_FEEDS = 1 << 5,    /* encode() does the error feedback itself */
-    FAST_CODEC_KEEPS = 1 << 6, /* keeps what it has not sent in its own state: no feedback on top */
-    FAST_CODEC_PLAIN = 1 << 8, /* is used without error feedback unless told */
-    FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
+    FAST_CODEC_KEEPS = 1 << 6,    /* has a residual of its own in its state: no error feedback */
     FAST_CODEC_VOTES = 1 << 7,    /* workers' encodings are summed and the sum's signs taken */
+    FAST_CODEC_PLAIN = 1 << 8,    /* no error feedback by default */
+    FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
+    FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
 };
 
-/* What a codec that does not say takes. */
+/* Operations of codecs that do not state theirs. */
 enum { FAST_CODEC_OPERATIONS = 16 };
 
 typedef struct fast_codec {
-    const char *name;           /* as it is typed */
+    const char *name;           /* as users type it */
     const char *summary;        /* one line, for help */
-    const fast_option *options; /* of its configuration; NULL: none */
-    size_t config_size;         /* bytes of it */
+    const fast_option *options; /* of its configuration; NULL: it has none */
+    size_t config_size;         /* bytes of the configuration */
     unsigned traits;            /* FAST_CODEC_* */
-    int operations;             /* of an element to encode, and of two to decode, as simulated time
-                                   counts them; 0: FAST_CODEC_OPERATIONS */
+    int operations;             /* cost in simulated time: operations to encode an element, or to
+                                   decode two; 0: FAST_CODEC_OPERATIONS */
 
-    /* Traits that depend on the options, besides `traits`. May be NULL. */
+    /* Return traits that depend on the options, besides `traits`. May be NULL. */
     unsigned (*more)(const void *config);
-    /* Refuse options that do not go together: FAST_EINVAL. May be NULL. */
-    fast_err (*check)(const void *config);
-    /* Bytes that a block takes at most. */
+    /* Return the bytes that a block takes at most. */
     size_t (*bound)(const void *config, const fast_block *block);
-    /* Floats of state, and bytes of scratch for encode and decode; NULL: none. */
+    /* Return the floats of state, and the bytes of scratch for encode and decode; NULL: 0. */
     int64_t (*state)(const void *config, const fast_block *block);
     size_t (*scratch)(const void *config, const fast_block *block);
-    /* Encode to out[bound()]: the bytes written. */
+    /* Encode to out[bound()] and return the bytes written. */
     size_t (*encode)(const void *config, const fast_encoding *e, uint8_t *out);
-    /* FAST_EFORMAT if the bytes are no encoding of such a block. */
+    /* Decode to d->y. FAST_EFORMAT if the bytes are not an encoding of such a block. NULL for
+     * SPARSE codecs: pairs() is enough. */
     fast_err (*decode)(const void *config, const fast_decoding *d);
-    /* SPARSE: the entries of an encoding, sorted by index, to index[count] and value[count]; their
-     * number in *count_out. FAST_EFORMAT. */
+    /* SPARSE: write the entries of an encoding, sorted by index, to index[count] and value[count],
+     * and their number to *count_out. The scratch has `count` bytes. FAST_EFORMAT. */
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
-    const fast_codec_rounds *rounds; /* NULL: none */
+    const fast_codec_rounds *rounds; /* NULL: it has no rounds */
 } fast_codec;
 
 /* A lossless stage over the bytes that a codec made. */
 typedef struct fast_stage {
-    const char *name;           /* as it is typed */
+    const char *name;           /* as users type it */
     const char *summary;        /* one line, for help */
-    const fast_option *options; /* of its configuration; NULL: none */
-    size_t config_size;         /* bytes of it */
+    const fast_option *options; /* of its configuration; NULL: it has none */
+    size_t config_size;         /* bytes of the configuration */
 
-    /* Bytes that `size` bytes take at most, and bytes of scratch; the scratch may be NULL. */
+    /* Return the bytes that `size` bytes take at most, and the bytes of scratch (NULL: 0). */
     size_t (*bound)(const void *config, size_t size);
     size_t (*scratch)(const void *config, size_t size);
+    /* Pack to out[bound()] and return the bytes written. */
     size_t (*pack)(const void *config, const uint8_t *in, size_t size, void *scratch, uint8_t *out);
-    /* To out[room]; *size_out of them were written. FAST_EFORMAT, also if they are more. */
+    /* Unpack to out[room], the bytes written to *size_out. FAST_EFORMAT, also if room is short. */
     fast_err (*unpack)(const void *config, const uint8_t *in, size_t size, void *scratch,
                        uint8_t *out, size_t room, size_t *size_out);
 } fast_stage;
 
-extern const fast_codec *const fast__codecs[]; /* the last is NULL */
-extern const fast_stage *const fast__stages[]; /* likewise */
+extern const fast_codec *const fast__codecs[]; /* NULL ends the list */
+extern const fast_stage *const fast__stages[]; /* NULL ends the list */
 
-/* A chain by name: at most one codec, then stages. Immutable; shared by all coders of a run. */
+/* A chain by name: at most one codec, then stages. Immutable; shared by all coders of a run, which
+ * parses each chain once and passes the pointer on. */
 typedef struct fast_chain fast_chain;
 
 enum { FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
 
-/* From "codec:key=value+stage:key=value"; "none" and stages alone send floats as they are.
+/* Parse "codec:key=value+stage:key=value"; "none" and stages alone send floats as they are.
  * FAST_EINVAL for unknown names and options, for two codecs, and for a codec after a stage. */
 fast_err fast__chain_open(const char *spec, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
-const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: none */
-const void *fast__chain_config(const fast_chain *chain);
-/* Of its codec, with its options; without a codec FAST_CODEC_LOSSLESS and FAST_CODEC_RAW. */
+const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: the chain has no codec */
+const void *fast__chain_config(const fast_chain *chain);      /* of the codec */
+/* Return the traits of the codec with its options; without a codec LOSSLESS and RAW. */
 unsigned fast__chain_traits(const fast_chain *chain);
-const char *fast__chain_text(const fast_chain *chain); /* as it was given */
-bool fast__chain_is_none(const fast_chain *chain);     /* neither codec nor stage */
+const char *fast__chain_text(const fast_chain *chain); /* as users typed it */
+bool fast__chain_is_none(const fast_chain *chain);     /* true without codec and stage */
 
 /* How a chain is laid over a vector. */
 typedef struct fast_coder_options {
-    const fast_chain *chain;
+    const fast_chain *chain;   /* borrowed */
     const fast_layout *layout; /* of the whole vector; borrowed */
-    int64_t offset;            /* the range of it that flows here: a shard, a bucket ... */
-    int64_t count;             /* ... of so many elements */
+    const fast_device *device; /* of the vectors and of the flow's state; NULL: the host */
+    int64_t offset;            /* first element of the range that flows here: a shard, a bucket */
+    int64_t count;             /* elements of that range */
     int scope;                 /* 0 as the codec says, 1 a block for each layer, 2 one for all */
     int feedback;              /* 0 as the codec says, 1 yes, 2 no */
     int64_t small;             /* blocks of fewer elements go as they are (with scope layer) */
     int64_t workers;           /* as in fast_encoding; 0: 1 */
     uint64_t seed;             /* of the run */
-    uint64_t flow;             /* distinct for each flow of the run: who sends what to whom */
+    uint64_t flow;             /* distinct for each sender, receiver and vector of the run */
 } fast_coder_options;
 
 /* One flow of vectors from one sender; its receivers need only a coder with the same chain, layout
  * and range, of which they use the decoding half. Not for two threads at once. */
 typedef struct fast_coder fast_coder;
 
+/* Make a coder. FAST_EINVAL for options that contradict the codec, FAST_ENOMEM. */
 fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out);
 void fast__coder_free(fast_coder *coder); /* NULL is allowed */
-/* Bytes that one vector takes at most. */
+/* Return the bytes that one vector takes at most. */
 size_t fast__coder_bound(const fast_coder *coder);
-/* Encode x[0 .. count), the range, at a step: the bytes written. Neither allocates nor fails. */
-size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
-                          uint8_t *out);
+
+/* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
+size_t fast__coder_encode_view(fast_coder *coder, int64_t step, double progress, fast_view x,
+                               uint8_t *out);
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
-fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
-                            fast_decode_mode mode, float scale, float *y);
-/* A vector in pieces of some blocks each, from any to any, all with the vector's pointers: once all
- * are encoded it ends. A piece takes fast__coder_bound() at most. */
-void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
-size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out);
+fast_err fast__coder_decode_view(fast_coder *coder, const uint8_t *in, size_t size,
+                                 fast_decode_mode mode, float scale, fast_view y);
+/* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
+ * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
+ * piece takes fast__coder_bound() at most. */
+size_t fast__coder_encode_blocks(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                                 double progress, fast_view x, uint8_t *out);
 void fast__coder_encode_end(fast_coder *coder);
-fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y);
-/* SPARSE codecs over one block: its entries, as of pairs(). FAST_ENOTSUP for others. */
+fast_err fast__coder_decode_blocks(fast_coder *coder, int64_t first, int64_t count,
+                                   const uint8_t *in, size_t size, fast_decode_mode mode,
+                                   float scale, fast_view y);
+/* Return the number of blocks of the range, and where block i lies in it. */
+int64_t fast__coder_block_count(const fast_coder *coder);
+void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
+/* SPARSE codecs over one block: its entries, as of pairs(). FAST_EFORMAT; FAST_ENOTSUP for other
+ * codecs and for several blocks. */
 fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out);
-/* What this flow still owes: the residual of error feedback, count floats; NULL: none is kept. It
- * is part of the worker's state, with the codec's own vectors behind it. */
-float *fast__coder_residual(fast_coder *coder);
-/* All state of the flow for checkpoints, in floats. */
-float *fast__coder_state(fast_coder *coder, int64_t *count_out);
-/* Vectors encoded so far, by whose number chance is drawn. */
-int64_t fast__coder_encodings(const fast_coder *coder);
-/* Begin anew, as if `encodings` vectors had been encoded and nothing were owed. */
-void fast__coder_restart(fast_coder *coder, int64_t encodings);
-/* The blocks that the range is cut in, for figures. */
-int64_t fast__coder_block_count(const fast_coder *coder);
 
-/* Rounds, for codecs that have them; 0 for others, and what follows is not for those. A round's
- * dense vectors of all blocks lie one after the other. */
+/* Return the residual of error feedback, `count` elements; empty without feedback. */
+fast_view fast__coder_residual_view(const fast_coder *coder);
+/* Return all state of the flow, for checkpoints: the residual, then the codec's own. */
+fast_view fast__coder_state_view(const fast_coder *coder);
+/* Return the number of vectors encoded so far: it keys the random choices. */
+int64_t fast__coder_encodings(const fast_coder *coder);
+/* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
+void fast__coder_restart(fast_coder *coder, int64_t encodings);
+
+/* Return the number of rounds; 0 for codecs without, for which the rest is not. The dense vectors
+ * of a round's blocks lie one after the other. */
 int fast__coder_round_count(const fast_coder *coder);
 int64_t fast__coder_round_size(const fast_coder *coder, int round);
+void fast__coder_round_send_view(fast_coder *coder, int64_t step, double progress, int round,
+                                 fast_view x, fast_view dense);
+/* Take the mean of the round in; y, the range, is complete after the last one. */
+void fast__coder_round_take_view(fast_coder *coder, int round, fast_view dense, fast_view y);
+
+/*
+ * On host floats, for callers that do not hold views yet; of coders on the host.
+ */
+size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
+                          uint8_t *out);
+fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
+                            fast_decode_mode mode, float scale, float *y);
+size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out);
+fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y);
+float *fast__coder_residual(fast_coder *coder); /* NULL without feedback */
+float *fast__coder_state(fast_coder *coder, int64_t *count_out);
 void fast__coder_round_send(fast_coder *coder, int64_t step, double progress, int round,
                             const float *x, float *dense);
-/* y, the range, is whole after the last round. */
 void fast__coder_round_take(fast_coder *coder, int round, const float *dense, float *y);

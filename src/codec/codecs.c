@@ -1,50 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registries of codecs and of stages. A new one is a file of its own and a line here; the tests
- * and the benchmark that loop over these lists then cover it.
+ * The registries of codecs and of stages. A new codec is a file of its own that defines
+ * fast__codec_<name>, and a line here; the tests and the benchmark that loop over these lists then
+ * cover it.
  */
-#include "codec/codecs.h"
+#include "codec/chain.h"
 
 #include <string.h>
 
-/* A line for each. */
 /* clang-format off */
-const fast_codec *const fast__codecs[] = {
-    &fast__codec_fp16,
-    &fast__codec_bf16,
-    &fast__codec_int8,
-    &fast__codec_sketch,
-    &fast__codec_structured,
-    &fast__codec_powersgd,
-    &fast__codec_fixed,
-    &fast__codec_flexpoint,
-    &fast__codec_natural,
-    &fast__codec_dorefa,
-    &fast__codec_onebit,
-    &fast__codec_sign,
-    &fast__codec_vote,
-    &fast__codec_terngrad,
-    &fast__codec_qsgd,
-    &fast__codec_topk,
-    &fast__codec_randk,
-    &fast__codec_threshold,
-    &fast__codec_adaptive,
-    &fast__codec_dgc,
-    &fast__codec_significant,
-    NULL,
-};
+#define CODECS(X)  \
+    X(fp16)        \
+    X(bf16)        \
+    X(int8)        \
+    X(sketch)      \
+    X(structured)  \
+    X(powersgd)    \
+    X(fixed)       \
+    X(flexpoint)   \
+    X(natural)     \
+    X(dorefa)      \
+    X(onebit)      \
+    X(sign)        \
+    X(vote)        \
+    X(terngrad)    \
+    X(qsgd)        \
+    X(topk)        \
+    X(randk)       \
+    X(threshold)   \
+    X(adaptive)    \
+    X(dgc)         \
+    X(significant)
+
+#define STAGES(X)  \
+    X(entropy)     \
+    ZSTD(X)        \
+    LZ4(X)
 /* clang-format on */
 
-const fast_stage *const fast__stages[] = {
-    &fast__stage_entropy,
+/* Stages of libraries that this build may be without. */
 #ifdef FAST_HAVE_ZSTD
-    &fast__stage_zstd,
+#define ZSTD(X) X(zstd)
+#else
+#define ZSTD(X)
 #endif
 #ifdef FAST_HAVE_LZ4
-    &fast__stage_lz4,
+#define LZ4(X) X(lz4)
+#else
+#define LZ4(X)
 #endif
-    NULL,
-};
+
+#define DECLARE_CODEC(name) extern const fast_codec fast__codec_##name;
+#define DECLARE_STAGE(name) extern const fast_stage fast__stage_##name;
+#define CODEC(name)         &fast__codec_##name,
+#define STAGE(name)         &fast__stage_##name,
+
+CODECS(DECLARE_CODEC)
+STAGES(DECLARE_STAGE)
+
+const fast_codec *const fast__codecs[] = { CODECS(CODEC) NULL };
+const fast_stage *const fast__stages[] = { STAGES(STAGE) NULL };
 
 const char *fast__stage_package(const char *name)
 {

@@ -4,14 +4,14 @@
  * which those with fewer than `small` elements go as they are. Of a segment that the range cuts
  * within its rows the whole rows are a block, so that codecs of matrices work on shards too.
  *
- * Error feedback is a layer of its own: with e the residual, which begins at 0, and C the codec,
+ * Error feedback is a layer of its own: with e the residual, which starts at 0, and C the codec,
  *
  *     v = x + e,   send C(v),   e <- v - decode(C(v))
  *
- * so that what was decoded in all plus e is the sum of all x, up to rounding (Seide et al. 2014;
- * Karimireddy et al. 2019). Codecs that feed do it in their own pass; for others it is done here,
- * at the price of a decoding. It is on unless the codec loses nothing, is unbiased, keeps a
- * residual itself, is precise enough to send raw values, or is put to a vote.
+ * so that the sum of all decoded vectors plus e is the sum of all x, up to rounding (Seide et al.
+ * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDS do it in their own pass; for others
+ * it is done here, at the cost of a decoding. It is on unless the codec is lossless or unbiased,
+ * has a residual of its own, is precise enough to send raw values, or is put to a vote.
  *
  *     frame   byte 0: stages that were applied, from the first; then, after those, the blocks
  *     block   one alone: its bytes; several: the size of each (variable length), then its bytes
@@ -19,43 +19,58 @@
  * A stage that makes the frame larger, and those after it, are left out. Cost: the codec's; nothing
  * is allocated after fast__coder_new(). A key is drawn for each block and encoding from (seed,
  * flow, encodings so far, block).
+ *
+ * x, y and the state are on the coder's device. A call opens the elements that its blocks cover,
+ * once, and the codec, which is a kernel, works on the opened memory.
  */
 #include "base/memory.h"
 #include "base/rng.h"
 #include "codec/bits.h"
 #include "codec/chain.h"
+#include "codec/entries.h"
 #include "tensor/vector.h"
+#include "tensor/view.h"
 
 #include <string.h>
 
 /* A block of the flow. */
-typedef struct part {
-    fast_block block;
-    int64_t at;    /* first element, in the range */
-    int64_t state; /* its state, from the begin of all blocks' */
-    bool raw;      /* goes as it is: too small, or there is no codec */
-} part;
+typedef struct coder_block {
+    fast_block block; /* its shape */
+    int64_t at;       /* first element, in the range */
+    int64_t state;    /* offset of its state in that of all blocks */
+    bool raw;         /* sent as floats: too small, or the chain has no codec */
+} coder_block;
 
 struct fast_coder {
-    const fast_chain *chain;
-    int64_t count;       /* elements of the range */
-    part *parts;         /* the blocks, in order */
-    int64_t part_count;  /* of them */
-    bool feedback;       /* there is a residual */
-    float *residual;     /* [count] if so, then the blocks' state: one allocation */
-    int64_t state_count; /* floats of both */
-    float *state;        /* behind the residual */
-    void *scratch;       /* of the codec */
-    float *sum;          /* generic feedback: [largest block] v, then its decoding; or NULL */
-    uint8_t *bytes[2];   /* [room] each: frames between stages; NULL without */
-    void *stage_scratch; /* of the stages */
-    size_t room;         /* bytes of a frame without its first byte, at most, in any stage */
-    size_t plain;        /* likewise, before stages */
-    uint64_t seed;       /* of the run */
-    uint64_t flow;       /* of this flow */
-    uint64_t encodings;  /* so far */
-    int64_t workers;     /* that send such vectors */
+    const fast_chain *chain;   /* borrowed */
+    const fast_device *device; /* of the vectors and of the state */
+    unsigned traits;           /* of the chain */
+    int64_t count;             /* elements of the range */
+    coder_block *blocks;       /* in the order of the range */
+    int64_t block_count;       /* number of blocks */
+    bool gapless;              /* the blocks cover the range: its layout has no padding there */
+    bool feedback;             /* the coder holds a residual */
+    int64_t state_count;       /* elements of `state` */
+    fast_view state;           /* the residual, [count], if there is one; then the blocks' state */
+    void *scratch;             /* of the codec */
+    float *sum;                /* generic feedback: [largest block] v, then its decoding; or NULL */
+    uint8_t *bytes[2];         /* [room] each: frames between stages; NULL without stages */
+    void *stage_scratch;       /* of the stages */
+    size_t room;               /* bytes of a frame behind its first byte, at most, in any stage */
+    size_t plain;              /* bytes of a frame behind its first byte before stages, at most */
+    uint64_t seed;             /* of the run */
+    uint64_t flow;             /* number of this flow */
+    uint64_t encodings;        /* vectors encoded so far */
+    int64_t workers;           /* number of workers that send such vectors */
 };
+
+/* Memory of one call, open to the codec. */
+typedef struct coder_access {
+    fast_view part;  /* the blocks' part of x or y */
+    int64_t from;    /* first element of it, in the range */
+    float *elements; /* [part.count], open */
+    float *state;    /* the whole state, open; NULL: not needed */
+} coder_access;
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -63,11 +78,12 @@ static int64_t min64(int64_t a, int64_t b)
 }
 
 /* Blocks of one segment at most: of a matrix that a range cuts within rows the whole ones are one
- * block, and what is left of a row before and behind them two more. */
+ * block, and the rests of rows before and behind them two more. */
 enum { CUTS = 3 };
 
-/* The part of segment s that lies in the range, as blocks: their number. */
-static int64_t cut_segment(const fast_coder_options *o, const fast_segment *s, part out[CUTS])
+/* Cut the part of segment s that lies in the range; return the number of blocks. */
+static int64_t cut_segment(const fast_coder_options *o, const fast_segment *s,
+                           coder_block out[CUTS])
 {
     const int64_t begin = s->offset > o->offset ? s->offset : o->offset;
     const int64_t end = min64(s->offset + s->count, o->offset + o->count);
@@ -81,32 +97,33 @@ static int64_t cut_segment(const fast_coder_options *o, const fast_segment *s, p
     if (count == 0)
         return 0;
     if (rows < 2) {
-        out[0] = (part){ .block = { 1, count, count }, .at = at };
+        out[0] = (coder_block){ .block = { 1, count, count }, .at = at };
         return 1;
     }
     for (int i = 0; i < CUTS; at += counts[i++])
         if (counts[i] > 0)
-            out[n++] = (part){ .block = { i == 1 ? rows : 1, i == 1 ? cols : counts[i], counts[i] },
+            out[n++] =
+                (coder_block){ .block = { i == 1 ? rows : 1, i == 1 ? cols : counts[i], counts[i] },
                                .at = at };
     return n;
 }
 
-/* Cut the range in blocks; with parts NULL only count them. */
-static int64_t cut(const fast_coder_options *o, bool layers, part *parts)
+/* Cut the range in blocks and return their number; with `blocks` NULL only count them. */
+static int64_t cut(const fast_coder_options *o, bool layers, coder_block *blocks)
 {
     int64_t count = 0;
 
     if (!layers) {
-        if (parts)
-            parts[0] = (part){ .block = { 1, o->count, o->count } };
+        if (blocks)
+            blocks[0] = (coder_block){ .block = { 1, o->count, o->count } };
         return 1;
     }
     for (int64_t i = 0; i < o->layout->segment_count; i++) {
-        part cuts[CUTS];
+        coder_block cuts[CUTS];
         const int64_t n = cut_segment(o, &o->layout->segments[i], cuts);
 
-        if (parts)
-            memcpy(parts + count, cuts, (size_t)n * sizeof *cuts);
+        if (blocks)
+            memcpy(blocks + count, cuts, (size_t)n * sizeof *cuts);
         count += n;
     }
     return count;
@@ -121,14 +138,13 @@ static fast_err check(const fast_coder_options *o)
         return fast__fail(FAST_EINVAL, "codec %s: %lld elements are too many for one flow",
                           o->chain->text, (long long)o->count);
     if (o->feedback == 1 && (traits & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)))
-        return fast__fail(FAST_EINVAL, "codec %s: there is nothing to feed back; %s",
+        return fast__fail(FAST_EINVAL, "codec %s needs no error feedback: it %s; leave it out",
                           o->chain->text,
-                          traits & FAST_CODEC_KEEPS ? "it keeps what it has not sent itself"
-                                                    : "it loses nothing");
+                          traits & FAST_CODEC_KEEPS ? "has a residual of its own" : "is lossless");
     if (o->feedback == 1 && (traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))
         return fast__fail(FAST_EINVAL,
-                          "codec %s is right in the mean, but far off each time: what "
-                          "error feedback owes would grow without end",
+                          "codec %s is unbiased, but its error is larger than the vector: the "
+                          "residual of error feedback would grow without bound; leave it out",
                           o->chain->text);
     return FAST_OK;
 }
@@ -139,16 +155,17 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
 {
     const fast_codec *codec = o->chain->codec;
     size_t scratch = 0;
-    int64_t largest = 0;
+    int64_t largest = 0, covered = 0;
     size_t size = 0;
 
-    for (int64_t i = 0; i < c->part_count; i++) {
-        part *p = &c->parts[i];
+    for (int64_t i = 0; i < c->block_count; i++) {
+        coder_block *p = &c->blocks[i];
 
-        p->raw = !codec || (c->part_count > 1 && p->block.count < o->small);
+        p->raw = !codec || (c->block_count > 1 && p->block.count < o->small);
+        covered += p->block.count;
         if (p->block.count > largest)
             largest = p->block.count;
-        size += c->part_count > 1 ? FAST_VARINT_MAX : 0;
+        size += c->block_count > 1 ? FAST_VARINT_MAX : 0;
         if (p->raw) {
             size += (size_t)p->block.count * sizeof(float);
             continue;
@@ -157,9 +174,11 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
         p->state = c->state_count;
         c->state_count += codec->state ? codec->state(o->chain->config, &p->block) : 0;
         const size_t need = codec->scratch ? codec->scratch(o->chain->config, &p->block) : 0;
-        if (need > scratch)
-            scratch = need;
+        const size_t entries = codec->decode ? 0 : fast__entries_scratch(p->block.count);
+        scratch = need > scratch ? need : scratch;
+        scratch = entries > scratch ? entries : scratch;
     }
+    c->gapless = covered == c->count;
     c->plain = c->room = size;
     *stage_out = 0;
     for (int i = 0; i < o->chain->stage_count; i++) {
@@ -189,15 +208,14 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     size_t stage_scratch;
     int64_t largest;
 
-    c->part_count = cut(o, layers, NULL);
-    FAST_TRY(fast__alloc("blocks of a codec", c->part_count, sizeof *c->parts, &c->parts));
-    cut(o, layers, c->parts);
+    c->block_count = cut(o, layers, NULL);
+    FAST_TRY(fast__alloc("blocks of a codec", c->block_count, sizeof *c->blocks, &c->blocks));
+    cut(o, layers, c->blocks);
     measure(c, o, &scratch, &largest, &stage_scratch);
     c->feedback = o->feedback == 1 || (o->feedback == 0 && (traits & exact) == 0);
     if (c->feedback)
         c->state_count += c->count;
-    FAST_TRY(fast__alloc("state of a codec", c->state_count, sizeof(float), &c->residual));
-    c->state = c->residual + (c->feedback ? c->count : 0);
+    FAST_TRY(fast__view_new(c->device, "state of a codec", c->state_count, &c->state));
     FAST_TRY(fast__alloc("scratch of a codec", (int64_t)scratch, 1, &c->scratch));
     if (c->feedback && !(traits & FAST_CODEC_FEEDS))
         FAST_TRY(fast__alloc("feedback of a codec", 2 * largest, sizeof(float), &c->sum));
@@ -215,6 +233,8 @@ fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
     FAST_TRY(check(options));
     FAST_TRY(fast__alloc("codec", 1, sizeof *c, &c));
     c->chain = options->chain;
+    c->traits = fast__chain_traits(options->chain);
+    c->device = options->device ? options->device : &fast__host;
     c->count = options->count;
     c->seed = options->seed;
     c->flow = options->flow;
@@ -231,8 +251,8 @@ void fast__coder_free(fast_coder *c)
 {
     if (!c)
         return;
-    fast__free(c->parts);
-    fast__free(c->residual);
+    fast__free(c->blocks);
+    fast__view_free(&c->state);
     fast__free(c->scratch);
     fast__free(c->sum);
     fast__free(c->bytes[0]);
@@ -246,15 +266,14 @@ size_t fast__coder_bound(const fast_coder *c)
     return 1 + c->room;
 }
 
-float *fast__coder_residual(fast_coder *c)
+fast_view fast__coder_residual_view(const fast_coder *c)
 {
-    return c->feedback ? c->residual : NULL;
+    return c->feedback ? fast__view_slice(c->state, 0, c->count) : (fast_view){ 0 };
 }
 
-float *fast__coder_state(fast_coder *c, int64_t *count_out)
+fast_view fast__coder_state_view(const fast_coder *c)
 {
-    *count_out = c->state_count;
-    return c->residual;
+    return c->state;
 }
 
 int64_t fast__coder_encodings(const fast_coder *c)
@@ -265,21 +284,49 @@ int64_t fast__coder_encodings(const fast_coder *c)
 void fast__coder_restart(fast_coder *c, int64_t encodings)
 {
     FAST_ASSERT(encodings >= 0);
-    if (c->state_count > 0)
-        memset(c->residual, 0, (size_t)c->state_count * sizeof *c->residual);
+    fast__view_fill(0, c->state);
     c->encodings = (uint64_t)encodings;
 }
 
 int64_t fast__coder_block_count(const fast_coder *c)
 {
-    return c->part_count;
+    return c->block_count;
 }
 
-/* What an encoding of block i is made of. */
-static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double progress,
-                                 const float *x)
+void fast__coder_block_at(const fast_coder *c, int64_t i, int64_t *at_out, int64_t *count_out)
 {
-    const part *p = &c->parts[i];
+    FAST_ASSERT(i >= 0 && i < c->block_count);
+    *at_out = c->blocks[i].at;
+    *count_out = c->blocks[i].block.count;
+}
+
+/* Open the elements of some blocks of a vector of the range. */
+static coder_access open_blocks(const fast_coder *c, int64_t first, int64_t count, fast_view vector,
+                                fast_access access)
+{
+    FAST_ASSERT(first >= 0 && count >= 0);
+    FAST_ASSERT(count <= c->block_count - first);
+    FAST_ASSERT(vector.count == c->count);
+    FAST_ASSERT(vector.device == c->device);
+    if (count == 0)
+        return (coder_access){ .part = fast__view_slice(vector, 0, 0) };
+    const coder_block *last = &c->blocks[first + count - 1];
+    const int64_t from = c->blocks[first].at;
+    const fast_view part = fast__view_slice(vector, from, last->at + last->block.count - from);
+    return (coder_access){ .part = part, .from = from, .elements = fast__view_map(part, access) };
+}
+
+/* Where block i begins in the opened elements. */
+static float *elements_of(const fast_coder *c, const coder_access *a, int64_t i)
+{
+    return a->elements + (c->blocks[i].at - a->from);
+}
+
+/* The arguments of the codec for block i. */
+static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double progress,
+                                 const coder_access *a)
+{
+    const coder_block *p = &c->blocks[i];
     fast_rng rng;
 
     /* Three words of a stream's name are of 32 bits: fold the flow into the seed. */
@@ -287,9 +334,9 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                    (uint64_t)i, c->encodings & UINT32_MAX, c->encodings >> 32);
     const uint64_t low = fast__rng_u32(&rng);
     return (fast_encoding){ .block = p->block,
-                            .x = x + p->at,
-                            .error = c->feedback ? c->residual + p->at : NULL,
-                            .state = c->state + p->state,
+                            .x = elements_of(c, a, i),
+                            .error = c->feedback ? a->state + p->at : NULL,
+                            .state = a->state + (c->feedback ? c->count : 0) + p->state,
                             .scratch = c->scratch,
                             .key = (uint64_t)fast__rng_u32(&rng) << 32 | low,
                             .step = step,
@@ -297,7 +344,30 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                             .workers = c->workers };
 }
 
-/* Generic feedback around a codec that does none. */
+/* Refuse an encoding whose size cannot be right. */
+static fast_err check_size(const fast_coder *c, const fast_decoding *d)
+{
+    const fast_codec *codec = c->chain->codec;
+    const size_t bound = codec->bound(c->chain->config, &d->block);
+
+    if (d->size == bound || !(c->traits & FAST_CODEC_EXACT))
+        return FAST_OK;
+    return fast__fail(FAST_EFORMAT, "codec %s: %zu bytes, not the %zu of %lld elements",
+                      codec->name, d->size, bound, (long long)d->block.count);
+}
+
+/* Decode a block by the codec, or by its entries. */
+static fast_err decode_codec(const fast_coder *c, const fast_decoding *d)
+{
+    const fast_codec *codec = c->chain->codec;
+
+    FAST_ASSERT(codec->decode || codec->pairs);
+    FAST_TRY(check_size(c, d));
+    return codec->decode ? codec->decode(c->chain->config, d)
+                         : fast__entries_decode(codec, c->chain->config, d);
+}
+
+/* Generic feedback around a codec without its own. */
 static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out)
 {
     const int64_t n = e->block.count;
@@ -311,39 +381,45 @@ static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out
     e->error = NULL;
     size = c->chain->codec->encode(c->chain->config, e, out);
     const fast_decoding d = { e->block, out, size, FAST_DECODE_SET, 1, decoded, c->scratch };
-    const fast_err err = c->chain->codec->decode(c->chain->config, &d);
+    const fast_err err = decode_codec(c, &d);
     FAST_ASSERT(!err); /* it is its own encoding */
     memcpy(error, c->sum, (size_t)n * sizeof(float));
     fast__vector_axpy(n, -1, decoded, error);
     return size;
 }
 
-static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progress, const float *x,
-                           uint8_t *out)
+static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progress,
+                           const coder_access *a, uint8_t *out)
 {
-    const part *p = &c->parts[i];
+    const coder_block *p = &c->blocks[i];
     const size_t raw = (size_t)p->block.count * sizeof(float);
 
     if (p->raw) {
-        memcpy(out, x + p->at, raw);
+        memcpy(out, elements_of(c, a, i), raw);
         return raw;
     }
-    fast_encoding e = encoding_of(c, i, step, progress, x);
-    return c->sum ? encode_with_feedback(c, &e, out)
-                  : c->chain->codec->encode(c->chain->config, &e, out);
+    const fast_codec *codec = c->chain->codec;
+    fast_encoding e = encoding_of(c, i, step, progress, a);
+    const size_t size =
+        c->sum ? encode_with_feedback(c, &e, out) : codec->encode(c->chain->config, &e, out);
+    const size_t bound = codec->bound(c->chain->config, &p->block);
+    FAST_ASSERT(size <= bound);
+    FAST_ASSERT(size == bound || !(c->traits & FAST_CODEC_EXACT));
+    return size;
 }
 
-/* Some blocks, framed. A block is written where it may stay: its size is known only afterwards. */
-static size_t encode_blocks(fast_coder *c, int64_t first, int64_t count, int64_t step,
-                            double progress, const float *x, uint8_t *out)
+/* Some blocks, framed. A block is written where the longest size field would end: its own size is
+ * known only afterwards. */
+static size_t encode_frame(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                           double progress, const coder_access *a, uint8_t *out)
 {
     uint8_t *at = out;
 
-    if (c->part_count == 1)
-        return encode_block(c, 0, step, progress, x, out);
+    if (c->block_count == 1)
+        return encode_block(c, 0, step, progress, a, out);
     for (int64_t i = first; i < first + count; i++) {
         uint8_t head[FAST_VARINT_MAX];
-        const size_t size = encode_block(c, i, step, progress, x, at + FAST_VARINT_MAX);
+        const size_t size = encode_block(c, i, step, progress, a, at + FAST_VARINT_MAX);
         const size_t head_size = (size_t)(fast__varint_put(head, size) - head);
 
         memmove(at + head_size, at + FAST_VARINT_MAX, size);
@@ -353,39 +429,12 @@ static size_t encode_blocks(fast_coder *c, int64_t first, int64_t count, int64_t
     return (size_t)(at - out);
 }
 
-void fast__coder_block_at(const fast_coder *c, int64_t i, int64_t *at_out, int64_t *count_out)
-{
-    FAST_ASSERT(i >= 0 && i < c->part_count);
-    *at_out = c->parts[i].at;
-    *count_out = c->parts[i].block.count;
-}
-
-size_t fast__coder_encode(fast_coder *c, int64_t step, double progress, const float *x,
-                          uint8_t *out)
-{
-    const size_t size = fast__coder_encode_part(c, 0, c->part_count, step, progress, x, out);
-
-    c->encodings++;
-    return size;
-}
-
-void fast__coder_encode_end(fast_coder *c)
-{
-    c->encodings++;
-}
-
-size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out)
+/* Pack `size` bytes of c->bytes[0] by the stages, as long as they gain, to out. */
+static size_t pack_stages(fast_coder *c, size_t size, uint8_t *out)
 {
     const fast_chain *chain = c->chain;
-    const bool staged = chain->stage_count > 0;
-    size_t size = encode_blocks(c, first, count, step, progress, x, staged ? c->bytes[0] : out + 1);
     int done = 0;
 
-    out[0] = 0;
-    FAST_ASSERT(size <= c->plain);
-    if (!staged)
-        return 1 + size;
     for (; done < chain->stage_count; done++) {
         const size_t packed = chain->stages[done]->pack(chain->stage_configs[done], c->bytes[0],
                                                         size, c->stage_scratch, c->bytes[1]);
@@ -402,13 +451,46 @@ size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int6
     return 1 + size;
 }
 
+size_t fast__coder_encode_blocks(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                                 double progress, fast_view x, uint8_t *out)
+{
+    const bool staged = c->chain->stage_count > 0;
+    coder_access a = open_blocks(c, first, count, x, FAST_ACCESS_READ);
+
+    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
+    const size_t size =
+        encode_frame(c, first, count, step, progress, &a, staged ? c->bytes[0] : out + 1);
+    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
+    fast__view_unmap(a.part, FAST_ACCESS_READ, a.elements);
+    FAST_ASSERT(size <= c->plain);
+    if (staged)
+        return pack_stages(c, size, out);
+    out[0] = 0;
+    return 1 + size;
+}
+
+size_t fast__coder_encode_view(fast_coder *c, int64_t step, double progress, fast_view x,
+                               uint8_t *out)
+{
+    const size_t size = fast__coder_encode_blocks(c, 0, c->block_count, step, progress, x, out);
+
+    c->encodings++;
+    return size;
+}
+
+void fast__coder_encode_end(fast_coder *c)
+{
+    c->encodings++;
+}
+
 /* Undo the stages: *in and *size become the blocks'. */
 static fast_err unstage(fast_coder *c, const uint8_t **in, size_t *size)
 {
     const fast_chain *chain = c->chain;
 
     if (*size < 1 || **in > chain->stage_count)
-        return fast__fail(FAST_EFORMAT, "codec %s: the frame begins with no number of stages",
+        return fast__fail(FAST_EFORMAT,
+                          "codec %s: the frame does not begin with a number of stages",
                           chain->text);
     int done = *(*in)++;
     --*size;
@@ -446,39 +528,31 @@ static fast_err decode_raw(const fast_decoding *d)
     return FAST_OK;
 }
 
-/* The next block's bytes; `left` is what the frame still has. */
+/* Read the size of block i's bytes, which begin at *in then. */
 static fast_err next_block(const fast_coder *c, int64_t i, const uint8_t **in, const uint8_t *end,
                            size_t *size_out)
 {
     uint64_t size = (uint64_t)(end - *in);
 
-    if (c->part_count > 1 && (!fast__varint_get(in, end, &size) || size > (uint64_t)(end - *in)))
+    if (c->block_count > 1 && (!fast__varint_get(in, end, &size) || size > (uint64_t)(end - *in)))
         return fast__fail(FAST_EFORMAT, "codec %s: block %lld of %lld is cut off", c->chain->text,
-                          (long long)i, (long long)c->part_count);
+                          (long long)i, (long long)c->block_count);
     *size_out = (size_t)size;
     return FAST_OK;
 }
 
-fast_err fast__coder_decode(fast_coder *c, const uint8_t *in, size_t size, fast_decode_mode mode,
-                            float scale, float *y)
+/* Decode the blocks of a frame without its stages. */
+static fast_err decode_frame(fast_coder *c, int64_t first, int64_t count, const coder_access *a,
+                             fast_decode_mode mode, float scale, const uint8_t *in,
+                             const uint8_t *end)
 {
-    return fast__coder_decode_part(c, 0, c->part_count, in, size, mode, scale, y);
-}
-
-fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y)
-{
-    FAST_ASSERT(first >= 0 && count >= 0 && first + count <= c->part_count);
-    FAST_TRY(unstage(c, &in, &size));
-    const uint8_t *const end = in + size;
-
     for (int64_t i = first; i < first + count; i++) {
-        const part *p = &c->parts[i];
-        fast_decoding d = { p->block, NULL, 0, mode, scale, y + p->at, c->scratch };
+        const coder_block *p = &c->blocks[i];
+        fast_decoding d = { p->block, NULL, 0, mode, scale, elements_of(c, a, i), c->scratch };
 
         FAST_TRY(next_block(c, i, &in, end, &d.size));
         d.in = in;
-        FAST_TRY(p->raw ? decode_raw(&d) : c->chain->codec->decode(c->chain->config, &d));
+        FAST_TRY(p->raw ? decode_raw(&d) : decode_codec(c, &d));
         in += d.size;
     }
     return in == end ? FAST_OK
@@ -486,16 +560,36 @@ fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, co
                                   c->chain->text, (size_t)(end - in));
 }
 
+fast_err fast__coder_decode_blocks(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
+                                   size_t size, fast_decode_mode mode, float scale, fast_view y)
+{
+    const fast_access access =
+        mode == FAST_DECODE_SET && c->gapless ? FAST_ACCESS_WRITE : FAST_ACCESS_UPDATE;
+
+    FAST_TRY(unstage(c, &in, &size));
+    const coder_access a = open_blocks(c, first, count, y, access);
+    const fast_err err = decode_frame(c, first, count, &a, mode, scale, in, in + size);
+    fast__view_unmap(a.part, access, a.elements);
+    return err;
+}
+
+fast_err fast__coder_decode_view(fast_coder *c, const uint8_t *in, size_t size,
+                                 fast_decode_mode mode, float scale, fast_view y)
+{
+    return fast__coder_decode_blocks(c, 0, c->block_count, in, size, mode, scale, y);
+}
+
 fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out)
 {
     const fast_codec *codec = c->chain->codec;
 
-    if (!codec || !codec->pairs || c->part_count != 1)
+    if (!codec || !codec->pairs || c->block_count != 1)
         return fast__fail(FAST_ENOTSUP, "codec %s has no entries over %lld blocks", c->chain->text,
-                          (long long)c->part_count);
+                          (long long)c->block_count);
     FAST_TRY(unstage(c, &in, &size));
-    const fast_decoding d = { c->parts[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
+    const fast_decoding d = { c->blocks[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
+    FAST_TRY(check_size(c, &d));
     return codec->pairs(c->chain->config, &d, index, value, count_out);
 }
 
@@ -509,7 +603,7 @@ int fast__coder_round_count(const fast_coder *c)
 /* Floats of one block in a round: blocks that go as they are do so in the first. */
 static int64_t round_part(const fast_coder *c, int64_t i, int round)
 {
-    const part *p = &c->parts[i];
+    const coder_block *p = &c->blocks[i];
 
     if (p->raw)
         return round == 0 ? p->block.count : 0;
@@ -520,42 +614,112 @@ int64_t fast__coder_round_size(const fast_coder *c, int round)
 {
     int64_t size = 0;
 
-    for (int64_t i = 0; i < c->part_count; i++)
+    for (int64_t i = 0; i < c->block_count; i++)
         size += round_part(c, i, round);
     return size;
+}
+
+void fast__coder_round_send_view(fast_coder *c, int64_t step, double progress, int round,
+                                 fast_view x, fast_view dense)
+{
+    coder_access a = open_blocks(c, 0, c->block_count, x, FAST_ACCESS_READ);
+    float *const opened = fast__view_map(dense, FAST_ACCESS_WRITE), *out = opened;
+
+    FAST_ASSERT(dense.count == fast__coder_round_size(c, round));
+    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
+    for (int64_t i = 0; i < c->block_count; out += round_part(c, i, round), i++) {
+        const coder_block *p = &c->blocks[i];
+
+        if (p->raw) {
+            if (round == 0)
+                memcpy(out, elements_of(c, &a, i), (size_t)p->block.count * sizeof *out);
+            continue;
+        }
+        const fast_encoding e = encoding_of(c, i, step, progress, &a);
+        c->chain->codec->rounds->send(c->chain->config, &e, round, out);
+    }
+    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
+    fast__view_unmap(dense, FAST_ACCESS_WRITE, opened);
+    fast__view_unmap(a.part, FAST_ACCESS_READ, a.elements);
+}
+
+void fast__coder_round_take_view(fast_coder *c, int round, fast_view dense, fast_view y)
+{
+    const bool last = round + 1 == fast__coder_round_count(c);
+    coder_access a = open_blocks(c, 0, c->block_count, y, FAST_ACCESS_UPDATE);
+    const float *const opened = fast__view_map(dense, FAST_ACCESS_READ), *in = opened;
+
+    FAST_ASSERT(dense.count == fast__coder_round_size(c, round));
+    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
+    for (int64_t i = 0; i < c->block_count; in += round_part(c, i, round), i++) {
+        const coder_block *p = &c->blocks[i];
+        float *to = elements_of(c, &a, i);
+
+        if (p->raw) {
+            if (round == 0)
+                memcpy(to, in, (size_t)p->block.count * sizeof *in);
+            continue;
+        }
+        const fast_encoding e = encoding_of(c, i, 0, 0, &a);
+        c->chain->codec->rounds->take(c->chain->config, &e, round, in, last ? to : NULL);
+    }
+    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
+    fast__view_unmap(dense, FAST_ACCESS_READ, (float *)(uintptr_t)opened);
+    fast__view_unmap(a.part, FAST_ACCESS_UPDATE, a.elements);
+    if (last)
+        c->encodings++;
+}
+
+/* Host floats. */
+
+size_t fast__coder_encode(fast_coder *c, int64_t step, double progress, const float *x,
+                          uint8_t *out)
+{
+    return fast__coder_encode_view(c, step, progress, fast__view_input(x, c->count), out);
+}
+
+fast_err fast__coder_decode(fast_coder *c, const uint8_t *in, size_t size, fast_decode_mode mode,
+                            float scale, float *y)
+{
+    return fast__coder_decode_view(c, in, size, mode, scale, fast__view_host(y, c->count));
+}
+
+size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out)
+{
+    return fast__coder_encode_blocks(c, first, count, step, progress, fast__view_input(x, c->count),
+                                     out);
+}
+
+fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y)
+{
+    return fast__coder_decode_blocks(c, first, count, in, size, mode, scale,
+                                     fast__view_host(y, c->count));
+}
+
+float *fast__coder_residual(fast_coder *c)
+{
+    FAST_ASSERT(c->device == &fast__host);
+    return fast__coder_residual_view(c).at;
+}
+
+float *fast__coder_state(fast_coder *c, int64_t *count_out)
+{
+    FAST_ASSERT(c->device == &fast__host);
+    *count_out = c->state_count;
+    return c->state.at;
 }
 
 void fast__coder_round_send(fast_coder *c, int64_t step, double progress, int round, const float *x,
                             float *dense)
 {
-    for (int64_t i = 0; i < c->part_count; dense += round_part(c, i, round), i++) {
-        const part *p = &c->parts[i];
-
-        if (p->raw) {
-            if (round == 0)
-                memcpy(dense, x + p->at, (size_t)p->block.count * sizeof *dense);
-            continue;
-        }
-        const fast_encoding e = encoding_of(c, i, step, progress, x);
-        c->chain->codec->rounds->send(c->chain->config, &e, round, dense);
-    }
+    fast__coder_round_send_view(c, step, progress, round, fast__view_input(x, c->count),
+                                fast__view_host(dense, fast__coder_round_size(c, round)));
 }
 
 void fast__coder_round_take(fast_coder *c, int round, const float *dense, float *y)
 {
-    const bool last = round + 1 == fast__coder_round_count(c);
-
-    for (int64_t i = 0; i < c->part_count; dense += round_part(c, i, round), i++) {
-        const part *p = &c->parts[i];
-
-        if (p->raw) {
-            if (round == 0)
-                memcpy(y + p->at, dense, (size_t)p->block.count * sizeof *dense);
-            continue;
-        }
-        const fast_encoding e = encoding_of(c, i, 0, 0, y);
-        c->chain->codec->rounds->take(c->chain->config, &e, round, dense, last ? y + p->at : NULL);
-    }
-    if (last)
-        c->encodings++;
+    fast__coder_round_take_view(c, round, fast__view_input(dense, fast__coder_round_size(c, round)),
+                                fast__view_host(y, c->count));
 }

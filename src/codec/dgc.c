@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dgc: deep gradient compression (Lin, Han, Mao, Wang and Dally 2018). Of each worker's gradient g,
- * with u and v its own, which begin at 0,
+ * dgc: deep gradient compression (Lin, Han, Mao, Wang and Dally 2018). With g a worker's gradient
+ * and u and v its state, which starts at 0,
  *
  *     g <- g min(1, c / |g|)         local clipping, c = clip / sqrt(workers)
  *     u <- momentum u + g            momentum correction: the optimizer itself needs none then
@@ -9,17 +9,17 @@
  *     send the k largest of v by magnitude
  *     u <- 0, v <- 0 where sent      momentum factor masking
  *
- * with k = ratio n, at least one. In the first `warmup` epochs more is sent, 1/4, 1/16, 1/64 ... of
- * the elements in one epoch after the other, but never less than the ratio. The paper's selection
- * by the threshold of a sample is made exact here at no cost (select.h).
+ * with k = ratio n, at least one. In the first `warmup` epochs more is sent: 1/4, 1/16, 1/64 ... of
+ * the elements in successive epochs, but never less than the ratio. The paper selects by the
+ * threshold of a sample; the selection here is exact, at the same cost (select.h).
  *
  *     block   entries (entries.h), float or (value=fp16) half
  *
- * At 0.1% an entry takes 5.9 bytes: 670 times smaller. Two vectors of state, u and v: what was not
- * sent stays there, so there is no error feedback around it. Cost: u is read and written, then v,
+ * At 0.1% an entry takes 5.9 bytes: 670 times smaller. Two vectors of state, u and v: unsent values
+ * stay in v, so the codec needs no error feedback. Cost: u is read and written, then v,
  * then k writes; clipping reads the gradient once more.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/vector.h"
@@ -27,7 +27,7 @@
 #include <math.h>
 
 typedef struct dgc_config {
-    double ratio;    /* part of the elements that is sent */
+    double ratio;    /* fraction of the elements that is sent */
     double momentum; /* of the correction */
     double clip;     /* norm of the sum of all workers' gradients at most; 0: any */
     double warmup;   /* epochs */
@@ -35,26 +35,25 @@ typedef struct dgc_config {
 } dgc_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(dgc_config, ratio, "0.001", 1e-9, 1, "part of the elements that is sent"),
+    FAST_OPT_REAL(dgc_config, ratio, "0.001", 1e-9, 1, "fraction of the elements that is sent"),
     FAST_OPT_REAL(dgc_config, momentum, "0.9", 0, 0.9999,
-                  "of the correction; the optimizer must have none then"),
+                  "of the correction; the optimizer must have none unless this is 0"),
     FAST_OPT_REAL(dgc_config, clip, "0", 0, 1e9,
-                  "norm at which gradients are cut, before 1 / sqrt(workers); 0: not"),
+                  "clip gradients to this norm / sqrt(workers); 0: never"),
     FAST_OPT_REAL(dgc_config, warmup, "4", 0, 1000,
                   "epochs in which 1/4, 1/16, ... of the elements are sent"),
-    FAST_OPT_CHOICE(dgc_config, value, "fp32", "fp32|fp16", "what values are sent as"),
+    FAST_OPT_CHOICE(dgc_config, value, "fp32", "fp32|fp16", "type of the values on the wire"),
     FAST_OPT_END,
 };
 
-/* Elements that are sent at a time of training, in epochs. */
+/* Return how many of n elements are sent at this progress, in epochs. */
 static int64_t count_of(const dgc_config *c, int64_t n, double progress)
 {
     double ratio = c->ratio;
 
     if (progress < c->warmup)
         ratio = fmax(ratio, pow(0.25, floor(progress) + 1));
-    const int64_t k = (int64_t)(ratio * (double)n + 0.5);
-    return k < 1 ? 1 : k > n ? n : k;
+    return fast__entries_count(ratio, n);
 }
 
 static size_t bound(const void *config, const fast_block *block)
@@ -81,7 +80,7 @@ static unsigned more(const void *config)
     return ((const dgc_config *)config)->momentum > 0 ? FAST_CODEC_MOMENTUM : 0;
 }
 
-/* What the gradient is multiplied by; one that is not finite stays so, to be seen. */
+/* Return the factor of clipping; a norm that is not finite is left, so that it shows. */
 static float clip_of(const dgc_config *c, const fast_encoding *e)
 {
     const double limit = c->clip / sqrt((double)e->workers);
@@ -115,14 +114,9 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
                              count_out);
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    return fast__entries_decode("dgc", d, ((const dgc_config *)config)->value == 1);
-}
-
 const fast_codec fast__codec_dgc = {
     .name = "dgc",
-    .summary = "the largest of what has gathered, with momentum (deep gradient compression)",
+    .summary = "the largest accumulated gradients, with momentum (deep gradient compression)",
     .options = options,
     .config_size = sizeof(dgc_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_KEEPS,
@@ -131,6 +125,5 @@ const fast_codec fast__codec_dgc = {
     .state = state,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

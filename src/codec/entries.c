@@ -67,8 +67,8 @@ fast_err fast__entries_get(const char *name, const fast_decoding *d, bool half, 
     if (!fast__varint_get(&at, end, &k) || k > (uint64_t)d->block.count ||
         !fast__gaps_get(&at, end, d->block.count, (int64_t)k, index, NULL) ||
         (size_t)(end - at) != (size_t)k * value_size(half))
-        return fast__fail(FAST_EFORMAT, "%s: %zu bytes are no entries of %lld elements", name,
-                          d->size, (long long)d->block.count);
+        return fast__fail(FAST_EFORMAT, "codec %s: %zu bytes are not entries of %lld elements",
+                          name, d->size, (long long)d->block.count);
     if (half)
         fast__vector_convert((int64_t)k, FAST_F16, at, FAST_F32, value, 1);
     else if (k > 0)
@@ -77,13 +77,21 @@ fast_err fast__entries_get(const char *name, const fast_decoding *d, bool half, 
     return FAST_OK;
 }
 
-size_t fast__entries_scratch(int64_t n)
+int64_t fast__entries_count(double ratio, int64_t n)
 {
-    return (size_t)n * (sizeof(uint32_t) + sizeof(float));
+    const int64_t k = (int64_t)(ratio * (double)n + 0.5);
+
+    return k < 1 ? 1 : k > n ? n : k;
 }
 
-/* The vector is cleared piece by piece, each right before its entries, which find it in the cache.
- */
+/* Indices, values, and a byte for each that pairs() may use. */
+size_t fast__entries_scratch(int64_t n)
+{
+    return (size_t)n * (sizeof(uint32_t) + sizeof(float) + 1);
+}
+
+/* y = scale value at the indices, 0 elsewhere. The vector is cleared piece by piece, each right
+ * before its entries, which find it in the cache. */
 static void set_entries(const fast_decoding *d, int64_t k, const uint32_t *index,
                         const float *value)
 {
@@ -99,29 +107,22 @@ static void set_entries(const fast_decoding *d, int64_t k, const uint32_t *index
     }
 }
 
-void fast__entries_spread(const fast_decoding *d, int64_t k, const uint32_t *index,
-                          const float *value)
+fast_err fast__entries_decode(const fast_codec *codec, const void *config, const fast_decoding *d)
 {
-    float *y = d->y;
-    const float scale = d->scale;
-
-    FAST_ASSERT(k <= d->block.count);
-    if (d->mode == FAST_DECODE_SET) {
-        set_entries(d, k, index, value);
-        return;
-    }
-    for (int64_t i = 0; i < k; i++)
-        y[index[i]] += scale * value[i];
-}
-
-fast_err fast__entries_decode(const char *name, const fast_decoding *d, bool half)
-{
+    const int64_t n = d->block.count;
     uint32_t *index = d->scratch;
-    float *value = (float *)(void *)(index + d->block.count);
+    float *value = (float *)(void *)(index + n);
+    fast_decoding rest = *d;
     int64_t k;
 
-    FAST_TRY(fast__entries_get(name, d, half, index, value, &k));
-    fast__entries_spread(d, k, index, value);
+    rest.scratch = value + n;
+    FAST_TRY(codec->pairs(config, &rest, index, value, &k));
+    FAST_ASSERT(k >= 0 && k <= n);
+    if (d->mode == FAST_DECODE_SET)
+        set_entries(d, k, index, value);
+    else
+        for (int64_t i = 0; i < k; i++)
+            d->y[index[i]] += d->scale * value[i];
     return FAST_OK;
 }
 
@@ -139,10 +140,11 @@ uint8_t *fast__sides_put(int64_t k, const uint32_t *index, const uint8_t *flags,
     return at + fast__gaps_put(k, index, flags, at);
 }
 
-fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, uint32_t *index,
-                         uint8_t *flags, int64_t *count_out)
+fast_err fast__sides_pairs(const char *name, const fast_decoding *d, size_t head,
+                           const float side[2], uint32_t *index, float *value, int64_t *count_out)
 {
     const uint8_t *const end = d->in + d->size;
+    uint8_t *flags = d->scratch;
     uint32_t k = UINT32_MAX;
 
     if (d->size >= head + sizeof k)
@@ -150,37 +152,10 @@ fast_err fast__sides_get(const char *name, const fast_decoding *d, size_t head, 
     const uint8_t *at = k == UINT32_MAX ? end : d->in + head + sizeof k;
     if (k > d->block.count || !fast__gaps_get(&at, end, d->block.count, k, index, flags) ||
         at != end)
-        return fast__fail(FAST_EFORMAT, "%s: %zu bytes are no signs of %lld elements", name,
+        return fast__fail(FAST_EFORMAT, "codec %s: %zu bytes are not signs of %lld elements", name,
                           d->size, (long long)d->block.count);
-    *count_out = k;
-    return FAST_OK;
-}
-
-fast_err fast__sides_pairs(const char *name, const fast_decoding *d, size_t head,
-                           const float side[2], uint32_t *index, float *value, int64_t *count_out)
-{
-    uint8_t *flags = d->scratch;
-    int64_t k;
-
-    FAST_TRY(fast__sides_get(name, d, head, index, flags, &k));
     for (int64_t i = 0; i < k; i++)
         value[i] = side[flags[i]];
     *count_out = k;
-    return FAST_OK;
-}
-
-fast_err fast__sides_decode(const char *name, const fast_decoding *d, size_t head,
-                            const float value[2])
-{
-    uint32_t *index = d->scratch;
-    uint8_t *flags = (uint8_t *)(index + d->block.count);
-    const float scaled[2] = { d->scale * value[0], d->scale * value[1] };
-    int64_t k;
-
-    FAST_TRY(fast__sides_get(name, d, head, index, flags, &k));
-    if (d->mode == FAST_DECODE_SET)
-        memset(d->y, 0, (size_t)d->block.count * sizeof *d->y);
-    for (int64_t i = 0; i < k; i++)
-        d->y[index[i]] += scaled[flags[i]];
     return FAST_OK;
 }

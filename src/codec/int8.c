@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * int8: whole numbers of 8 bits and a scale for each group of elements:
+ * int8: integers of 8 bits and a scale for each group of elements:
  *
  *     s = max |v_k| / 127,   q_i = round(v_i / s),   decoded s q_i
  *
- * round=nearest is off by s / 2 at most; round=random takes floor(v / s + u) with u in [0, 1) from
- * the key, so that the mean over keys is v. A group with an element that is not finite comes back
- * as NaN: its scale is.
+ * The error of round=nearest is s / 2 at most; round=random is stochastic rounding,
+ * floor(v / s + u) with u in [0, 1) from the key, so that the mean over keys is v. A group with an
+ * element that is not finite is decoded to NaN: its scale is.
  *
  *     group   the scale (float), then a byte an element
  *
  * 4 bytes for each group of 1,024: 3.98 times smaller. Cost: two passes over a group, which stays
  * in the cache.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -31,7 +31,7 @@ typedef struct int8_config {
 static const fast_option options[] = {
     FAST_OPT_INT(int8_config, group, "1024", 1, GROUP_MAX, "elements that share a scale"),
     FAST_OPT_CHOICE(int8_config, round, "nearest", "nearest|random",
-                    "to the nearest number, or by chance, right in the mean"),
+                    "to the nearest number, or stochastic rounding, which is unbiased"),
     FAST_OPT_END,
 };
 
@@ -45,7 +45,7 @@ static size_t bound(const void *config, const fast_block *block)
     return size_of(((const int8_config *)config)->group, block->count);
 }
 
-/* Half of a float's whole numbers: adding and taking it away rounds to nearest, ties to even. */
+/* 1.5 * 2^23: adding and subtracting it rounds to the nearest integer, ties to even. */
 #define MAGIC 12582912.0f
 
 FAST_CLONES static void round_nearest(int64_t n, const float *x, float inverse, int8_t *q)
@@ -99,11 +99,11 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         float inverse = 1 / scale;
         int8_t *q = (int8_t *)(at + sizeof scale);
 
-        /* A scale that is 0 or too small to divide by: all are as good as 0. */
+        /* A scale that is 0 or too small to divide by: all become 0. */
         if (!isfinite(inverse))
             inverse = 0;
-        const float kept = isfinite(most) ? (inverse > 0 ? scale : 0) : NAN;
-        memcpy(at, &kept, sizeof kept);
+        const float sent = isfinite(most) ? (inverse > 0 ? scale : 0) : NAN;
+        memcpy(at, &sent, sizeof sent);
         if (!isfinite(most))
             memset(q, 0, (size_t)n);
         else if (c->round == 0)
@@ -120,9 +120,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int8_config *c = config;
     const uint8_t *at = d->in;
 
-    if (d->size != size_of(c->group, d->block.count))
-        return fast__fail(FAST_EFORMAT, "int8: %zu bytes, not the %zu of %lld elements", d->size,
-                          size_of(c->group, d->block.count), (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += c->group) {
         const int64_t n = d->block.count - i < c->group ? d->block.count - i : c->group;
         float scale;
@@ -145,10 +142,10 @@ static unsigned more(const void *config)
 
 const fast_codec fast__codec_int8 = {
     .name = "int8",
-    .summary = "whole numbers of 8 bits, a scale for each group",
+    .summary = "integers of 8 bits, a scale for each group",
     .options = options,
     .config_size = sizeof(int8_config),
-    .traits = FAST_CODEC_RAW,
+    .traits = FAST_CODEC_RAW | FAST_CODEC_EXACT,
     .operations = 6,
     .more = more,
     .bound = bound,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Levels by chance: terngrad and qsgd. Goal: the bytes are those of the formulas, whatever vectors
+ * Random levels: terngrad and qsgd. Goal: the bytes are those of the formulas, whatever vectors
  * the machine has, so that they are the same everywhere. Method: against loops over single elements
  * with the scale that was sent, for lengths around whole words and buckets; and an element so far
  * beyond the limit that its part is no whole number any more is sent as the limit.
  */
 #include "base/rng.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 
 #include <math.h>
@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+extern const fast_codec fast__codec_terngrad, fast__codec_qsgd;
 
 enum { MANY = 1700, SPIKE = 200000, BUCKET = 512, TOP = 7 };
 

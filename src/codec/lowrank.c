@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What codecs of low rank compute with. A row of M is read once for all vectors while it is in the
+ * Kernels of codecs of low rank. A row of M is read once for all vectors while it is in the
  * cache: rank passes of arithmetic, one of memory. Cost: 2 rank count operations for each product.
  */
 #include "codec/lowrank.h"
@@ -42,7 +42,7 @@ void fast__lowrank_product(const fast_block *m, int64_t rank, float a, const flo
     }
 }
 
-/* Take from v what lies along the unit vector u. */
+/* Subtract from v its component along the unit vector u. */
 static void project_out(int64_t n, const float *u, float *v)
 {
     fast__vector_axpy(n, -(float)fast__vector_dot(n, u, v), u, v);
@@ -54,7 +54,7 @@ void fast__lowrank_orthonormal(int64_t n, int64_t rank, float *v)
         float *vk = v + k * n;
         const double before = fast__vector_norm2(n, vk);
 
-        for (int pass = 0; pass < 2; pass++) /* the second takes what rounding left */
+        for (int pass = 0; pass < 2; pass++) /* the second removes what rounding left */
             for (int64_t j = 0; j < k; j++)
                 project_out(n, v + j * n, vk);
         const double after = fast__vector_norm2(n, vk);

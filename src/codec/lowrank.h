@@ -18,8 +18,8 @@ void fast__lowrank_right(const fast_block *m, int64_t rank, const float *matrix,
 /* y = a sum of P_k Q_k^T, or that added to y. */
 void fast__lowrank_product(const fast_block *m, int64_t rank, float a, const float *p,
                            const float *q, fast_decode_mode mode, float *y);
-/* Gram-Schmidt, twice for each vector: v_k of n elements become orthonormal. What depends on the
- * ones before it, up to rounding, becomes 0. */
+/* Gram-Schmidt, twice for each vector: v_k of n elements become orthonormal. A vector that
+ * depends on those before it, up to rounding, becomes 0. */
 void fast__lowrank_orthonormal(int64_t n, int64_t rank, float *v);
 /* Elements uniform in [-1, 1), from a key. */
 void fast__lowrank_random(int64_t n, uint64_t key, float *v);

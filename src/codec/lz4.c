@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lz4: repeated strings become short, a stage by liblz4: the fastest one, for bytes that repeat,
- * such as zeros; it does not touch bytes that are only more frequent than others.
+ * lz4: a stage by liblz4, which shortens repeated strings: the fastest one, for bytes that repeat,
+ * such as zeros; it does not shorten bytes that are only frequent.
  *
  *     pieces of 1 GiB before packing: size (variable length), then a block of LZ4
  *
@@ -9,7 +9,7 @@
  * unpack.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 #ifdef FAST_HAVE_LZ4
 
@@ -51,7 +51,7 @@ static size_t pack(const void *config, const uint8_t *in, size_t size, void *mem
             LZ4_compress_fast_extState(memory, (const char *)in + done, (char *)begin, (int)piece,
                                        LZ4_compressBound((int)piece), speed);
 
-        FAST_ASSERT(packed > 0); /* there is room for all */
+        FAST_ASSERT(packed > 0); /* out has room for the bound */
         at = fast__varint_put(at, (uint64_t)packed);
         memmove(at, begin, (size_t)packed);
         at += packed;
@@ -90,7 +90,7 @@ static fast_err unpack(const void *config, const uint8_t *in, size_t size, void 
 
 const fast_stage fast__stage_lz4 = {
     .name = "lz4",
-    .summary = "lossless: repeated strings become short, fast",
+    .summary = "lossless: shortens repeated strings, fast",
     .options = options,
     .config_size = sizeof(lz4_config),
     .bound = bound,

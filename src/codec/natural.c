@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * natural: powers of two by chance (natural compression, Horvath et al. 2019). With e the exponent
+ * natural: powers of two at random (natural compression, Horvath et al. 2019). With e the exponent
  * of v and 2^e <= |v| < 2^(e + 1),
  *
  *     q = sign(v) 2^(e + b),   P(b = 1) = |v| / 2^e - 1
  *
- * The mean over keys is v, and the variance at most v^2 / 8. round=nearest goes to the power that
- * is nearer, off by |v| / 3 at most. A float's exponent and sign would be 9 bits; here they are 8:
+ * The mean over keys is v, and the variance at most v^2 / 8. round=nearest takes the closer power,
+ * with an error of |v| / 3 at most. A float's exponent and sign would be 9 bits; here they are 8:
  *
- *     byte    bit 7 the sign; below it 0 for 0, 1 to 126 for 2^-96 to 2^29, 127 for what is not
- *             finite. What is smaller becomes 0, what is larger 2^29: gradients are neither
+ *     byte    bit 7 the sign; below it 0 for 0, 1 to 126 for 2^-96 to 2^29, 127 for values
+ *             that are not finite. Smaller values become 0, larger ones 2^29: gradients are neither
  *
  * 4 times smaller, without a scale: elements do not depend on each other, and sums of few such
- * numbers stay short. Cost: one pass; the chance is added to the fraction's bits, and the carry is
- * the rounding.
+ * numbers stay short. Cost: one pass; the random number is added to the fraction's bits, and the
+ * carry is the rounding.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 
@@ -30,7 +30,7 @@ typedef struct natural_config {
 
 static const fast_option options[] = {
     FAST_OPT_CHOICE(natural_config, round, "random", "random|nearest",
-                    "by chance, right in the mean, or to the nearest power of two"),
+                    "at random, which is unbiased, or to the nearest power of two"),
     FAST_OPT_END,
 };
 
@@ -45,7 +45,7 @@ static size_t bound(const void *config, const fast_block *block)
     return (size_t)block->count;
 }
 
-FAST_CLONES static void put(int64_t n, const float *x, bool chance, uint64_t key, uint8_t *out)
+FAST_CLONES static void put(int64_t n, const float *x, bool random, uint64_t key, uint8_t *out)
 {
     FAST_EACH
     for (int64_t i = 0; i < n; i++) {
@@ -54,7 +54,7 @@ FAST_CLONES static void put(int64_t n, const float *x, bool chance, uint64_t key
 
         memcpy(&bits, x + i, sizeof bits);
         const uint32_t size = bits & 0x7fffffffu;
-        const uint32_t up = size + (chance ? noise : 1u << (FRACTION - 1));
+        const uint32_t up = size + (random ? noise : 1u << (FRACTION - 1));
         int32_t code = (int32_t)(up >> FRACTION) - SHIFT;
         code = code > 0 ? code : 0;
         code = code < LAST ? code : LAST;
@@ -87,18 +87,16 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     (void)config;
-    if (d->size != (size_t)d->block.count)
-        return fast__fail(FAST_EFORMAT, "natural: %zu bytes are not %lld powers of two", d->size,
-                          (long long)d->block.count);
     take(d->block.count, d->in, d->scale, d->mode == FAST_DECODE_ADD, d->y);
     return FAST_OK;
 }
 
 const fast_codec fast__codec_natural = {
     .name = "natural",
-    .summary = "powers of two by chance: sign and exponent in 8 bits",
+    .summary = "powers of two at random: sign and exponent in 8 bits",
     .options = options,
     .config_size = sizeof(natural_config),
+    .traits = FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .encode = encode,

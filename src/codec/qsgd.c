@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * qsgd: levels by chance (Alistarh et al. 2017). For each bucket, with s levels,
+ * qsgd: random levels (Alistarh et al. 2017). For each bucket, with s levels,
  *
  *     l_i = floor(s |v_i| / |v| + u_i),   q_i = |v| sign(v_i) l_i / s
  *
@@ -14,10 +14,10 @@
  *                  the last run ends at the bucket's end. Buckets follow without gaps
  *
  * With the 2-norm of 512 elements most levels are 0 or 1, and coding pays. A bucket with an element
- * that is not finite comes back as NaN.
+ * that is not finite is decoded to NaN.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -27,39 +27,40 @@
 enum { BUCKET_MAX = 65536 };
 
 typedef struct qsgd_config {
-    int64_t bits;   /* 2, 4 or 8: sign and level */
+    int bits;       /* of sign and level: 0 is 2, 1 is 4, 2 is 8 */
     int64_t bucket; /* elements that share a norm */
     int norm;       /* 0 l2, 1 max */
     int code;       /* 0 none, 1 elias */
 } qsgd_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(qsgd_config, bits, "4", 2, 8, "of an element, sign and level: 2, 4 or 8"),
+    FAST_OPT_CHOICE(qsgd_config, bits, "4", "2|4|8", "bits of an element: sign and level"),
     FAST_OPT_INT(qsgd_config, bucket, "512", 1, BUCKET_MAX, "elements that share a norm"),
-    FAST_OPT_CHOICE(qsgd_config, norm, "l2", "l2|max", "what levels are parts of"),
+    FAST_OPT_CHOICE(qsgd_config, norm, "l2", "l2|max", "norm that the levels divide"),
     FAST_OPT_CHOICE(qsgd_config, code, "none", "none|elias",
                     "fields of equal length, or Elias' code"),
     FAST_OPT_END,
 };
 
-static fast_err check(const void *config)
+static int bits_of(const qsgd_config *c)
 {
-    const int64_t bits = ((const qsgd_config *)config)->bits;
+    return 2 << c->bits;
+}
 
-    if (bits == 2 || bits == 4 || bits == 8)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec qsgd: bits must be 2, 4 or 8, not %lld", (long long)bits);
+static unsigned more(const void *config)
+{
+    return ((const qsgd_config *)config)->code == 0 ? FAST_CODEC_EXACT : 0;
 }
 
 static int32_t top_of(const qsgd_config *c)
 {
-    return (1 << (c->bits - 1)) - 1;
+    return (1 << (bits_of(c) - 1)) - 1;
 }
 
 /* Bytes of a bucket of n elements in fields: whole words. */
 static size_t fields_size(const qsgd_config *c, int64_t n)
 {
-    const int64_t in_word = 32 / c->bits;
+    const int64_t in_word = 32 / bits_of(c);
 
     return sizeof(float) + (size_t)((n + in_word - 1) / in_word) * sizeof(uint32_t);
 }
@@ -99,7 +100,7 @@ FAST_CLONES static void draw(int64_t n, const float *x, float factor, int32_t to
     }
 }
 
-/* The same, and zeros where there is nothing to divide by. */
+/* draw(), and zeros for a bucket whose norm is 0. */
 static void quantise(int64_t n, const float *x, float factor, int32_t top, uint64_t key,
                      uint32_t first, uint8_t *out)
 {
@@ -127,7 +128,7 @@ FAST_CLONES static void put_fields(int64_t n, int bits, const uint8_t *q, uint8_
     }
 }
 
-/* Eight fields of 4 bits at once: nibbles meet in their word by shifts of 64 bits. */
+/* Two fields of 4 bits to a byte. */
 FAST_CLONES static void put_nibbles(int64_t n, const uint8_t *q, uint8_t *out)
 {
     FAST_EACH
@@ -149,8 +150,8 @@ FAST_WIDE static void put_nibbles_wide(int64_t n, const float *x, float factor, 
 
     for (int64_t i = 0; i < n; i += FAST_WIDE_LANES, out += FAST_WIDE_LANES / 2) {
         const __m512 v = _mm512_loadu_ps(x + i);
-        const __m512i chance = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
-        const __m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(chance), _mm512_set1_ps(0x1p-24f));
+        const __m512i noise = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
+        const __m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(noise), _mm512_set1_ps(0x1p-24f));
         const __m512 part = _mm512_mul_ps(_mm512_abs_ps(v), _mm512_set1_ps(factor));
         const __m512i level = _mm512_cvttps_epi32(_mm512_add_ps(part, u));
         const __m512i least = _mm512_min_epi32(level, _mm512_set1_epi32(top));
@@ -216,23 +217,23 @@ static float norm_of(const qsgd_config *c, int64_t n, const float *x)
     return isfinite(square) ? (float)sqrt(square) : NAN;
 }
 
-/* A bucket in fields, by way of q. */
+/* Write a bucket in fields; q is scratch. */
 static void put_bucket(const qsgd_config *c, int64_t n, const float *x, float factor, uint64_t key,
                        uint32_t first, uint8_t *q, uint8_t *out)
 {
     const int32_t top = top_of(c);
 
 #ifdef FAST_HAS_WIDE
-    if (c->bits == 4 && n % FAST_WIDE_LANES == 0 && factor > 0 && fast__is_wide()) {
+    if (bits_of(c) == 4 && n % FAST_WIDE_LANES == 0 && factor > 0 && fast__is_wide()) {
         put_nibbles_wide(n, x, factor, top, key, first, out);
         return;
     }
 #endif
     quantise(n, x, factor, top, key, first, q);
-    if (c->bits == 4 && n % 8 == 0)
+    if (bits_of(c) == 4 && n % 8 == 0)
         put_nibbles(n, q, out);
     else
-        put_fields(n, (int)c->bits, q, out);
+        put_fields(n, bits_of(c), q, out);
 }
 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
@@ -331,8 +332,8 @@ static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
         take_elias(&r, n, top, d->scale * norm / (float)top, d->mode == FAST_DECODE_ADD, d->y + i);
     }
     if (r.bad || r.at != r.end)
-        return fast__fail(FAST_EFORMAT, "qsgd: %zu bytes are no code of %lld elements", d->size,
-                          (long long)d->block.count);
+        return fast__fail(FAST_EFORMAT, "codec qsgd: %zu bytes are not a code of %lld elements",
+                          d->size, (long long)d->block.count);
     return FAST_OK;
 }
 
@@ -344,15 +345,12 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
     if (c->code == 1)
         return decode_elias(c, d);
-    if (d->size != fixed_size(c, d->block.count))
-        return fast__fail(FAST_EFORMAT, "qsgd: %zu bytes, not the %zu of %lld elements", d->size,
-                          fixed_size(c, d->block.count), (long long)d->block.count);
     for (int64_t i = 0; i < d->block.count; i += c->bucket) {
         const int64_t n = d->block.count - i < c->bucket ? d->block.count - i : c->bucket;
         float norm;
 
         memcpy(&norm, at, sizeof norm);
-        take_fields(n, (int)c->bits, at + sizeof norm, d->scale * norm / (float)top,
+        take_fields(n, bits_of(c), at + sizeof norm, d->scale * norm / (float)top,
                     d->mode == FAST_DECODE_ADD, d->y + i);
         at += fields_size(c, n);
     }
@@ -361,11 +359,11 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
 const fast_codec fast__codec_qsgd = {
     .name = "qsgd",
-    .summary = "levels by chance, a norm for each bucket, Elias' code if wanted",
+    .summary = "random levels, a norm for each bucket, Elias' code on request",
     .options = options,
     .config_size = sizeof(qsgd_config),
     .traits = FAST_CODEC_UNBIASED,
-    .check = check,
+    .more = more,
     .bound = bound,
     .encode = encode,
     .decode = decode,

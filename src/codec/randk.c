@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * randk: some elements by chance (Wangni et al. 2018; Stich et al. 2018). The block is cut into k
+ * randk: random elements (Wangni et al. 2018; Stich et al. 2018). The block is cut into k
  * runs of n / k elements, k = ratio n, some longer by one where that does not divide, and one of
  * each run is drawn. The receiver draws the same from the key, so no index travels:
  *
  *     block   the key (8 bytes), then k floats
  *
  * unbiased=yes: a value is sent times the length of its run, n / k, so the mean over keys is x and
- * the variance (n / k - 1) |x|^2: the step must be small. unbiased=no: values as they are, and
- * error feedback keeps the others; |v - C(v)|^2 is (1 - k / n) |v|^2 in the mean.
+ * the variance (n / k - 1) |x|^2: the step must be small. unbiased=no: exact values, and
+ * the residual of error feedback has the others; |v - C(v)|^2 is (1 - k / n) |v|^2 in the mean.
  *
- * One of each run, and not any k, keeps them in order, and spreads them evenly. A block with a
+ * Drawing one of each run, and not any k, gives sorted and evenly spread indices. A block with a
  * value that is not finite is sent with a NaN. Cost: a pass over x (and e) and k reads.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/noise.h"
 #include "tensor/vector.h"
@@ -24,14 +24,14 @@
 enum { HEAD = sizeof(uint64_t) };
 
 typedef struct randk_config {
-    double ratio;  /* part of the elements that is sent */
+    double ratio;  /* fraction of the elements that is sent */
     bool unbiased; /* values times n / k, no error feedback */
 } randk_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(randk_config, ratio, "0.01", 1e-9, 1, "part of the elements that is sent"),
+    FAST_OPT_REAL(randk_config, ratio, "0.01", 1e-9, 1, "fraction of the elements that is sent"),
     FAST_OPT_BOOL(randk_config, unbiased, "no",
-                  "values times n / k, right in the mean, instead of error feedback"),
+                  "values times n / k, which is unbiased, instead of error feedback"),
     FAST_OPT_END,
 };
 
@@ -39,24 +39,18 @@ static unsigned more(const void *config)
 {
     const randk_config *c = config;
 
-    if (c->ratio >= 1) /* all is sent, once */
+    if (c->ratio >= 1) /* every element is sent */
         return FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
     return c->unbiased ? FAST_CODEC_UNBIASED : 0;
 }
 
-static int64_t count_of(const randk_config *c, int64_t n)
-{
-    const int64_t k = (int64_t)(c->ratio * (double)n + 0.5);
-
-    return k < 1 ? 1 : k > n ? n : k;
-}
-
 static size_t bound(const void *config, const fast_block *block)
 {
-    return HEAD + (size_t)count_of(config, block->count) * sizeof(float);
+    return HEAD + (size_t)fast__entries_count(((const randk_config *)config)->ratio, block->count) *
+                      sizeof(float);
 }
 
-/* Indices and values, or where values are drawn from. */
+/* Indices of the encoding. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
@@ -84,7 +78,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const randk_config *c = config;
     const int64_t n = e->block.count;
-    const int64_t k = count_of(c, n);
+    const int64_t k = fast__entries_count(c->ratio, n);
     const float *v = e->error ? e->error : e->x;
     uint32_t *index = e->scratch;
 
@@ -113,12 +107,10 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    const int64_t k = count_of(config, d->block.count);
+    const int64_t k = fast__entries_count(((const randk_config *)config)->ratio, d->block.count);
     uint64_t key;
 
-    if (d->size != HEAD + (size_t)k * sizeof *value)
-        return fast__fail(FAST_EFORMAT, "randk: %zu bytes, not the %zu of %lld elements", d->size,
-                          HEAD + (size_t)k * sizeof *value, (long long)d->block.count);
+    FAST_ASSERT(d->size == HEAD + (size_t)k * sizeof *value);
     memcpy(&key, d->in, HEAD);
     draw(d->block.count, k, key, index);
     memcpy(value, d->in + HEAD, (size_t)k * sizeof *value);
@@ -126,27 +118,15 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
     return FAST_OK;
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    uint32_t *index = d->scratch;
-    float *value = (float *)(void *)(index + d->block.count);
-    int64_t k;
-
-    FAST_TRY(pairs(config, d, index, value, &k));
-    fast__entries_spread(d, k, index, value);
-    return FAST_OK;
-}
-
 const fast_codec fast__codec_randk = {
     .name = "randk",
-    .summary = "elements by chance, which the receiver draws too",
+    .summary = "random elements, whose indices the receiver draws too",
     .options = options,
     .config_size = sizeof(randk_config),
-    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
+    .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS | FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

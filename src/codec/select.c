@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Choosing elements by their magnitude, and their indices as gaps; select.h tells the idea.
+ * Selecting elements by their magnitude, and their indices as gaps; select.h has the idea.
  *
  * Without their sign the bits of floats are ordered like the numbers, with NaN above all: keys are
  * whole numbers of 31 bits. The k-th largest of some is found digit by digit, 8 bits at a time,
@@ -55,7 +55,7 @@ static uint32_t kth_largest(int64_t n, int64_t k, const uint32_t *keys)
     return prefix;
 }
 
-/* v += x where there is one; a bit for each of 32 elements whose key is at least `limit`. */
+/* v += x unless x is NULL; return a bit for each of 32 elements whose key is at least `limit`. */
 static inline __attribute__((always_inline)) uint32_t look(const float *x, float *v, uint32_t limit)
 {
     uint32_t bits[WORD];
@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) uint32_t look(const float *x, float
     return word;
 }
 
-/* The indices of all keys of at least `limit`, ascending; their count. */
+/* Write the indices of all keys of at least `limit`, ascending; return their number. */
 FAST_CLONES static int64_t collect(int64_t n, uint32_t limit, const float *x, float *v,
                                    uint32_t *index)
 {
@@ -93,7 +93,7 @@ FAST_CLONES static int64_t collect(int64_t n, uint32_t limit, const float *x, fl
     return count;
 }
 
-/* A threshold that about k of n elements of v + x reach, rather more. */
+/* Return a threshold that k of n elements of v + x reach, most likely a few more. */
 static uint32_t guess(int64_t n, int64_t k, uint64_t key, const float *x, const float *v,
                       uint32_t *sample)
 {
@@ -129,14 +129,14 @@ const uint32_t *fast__select_top(int64_t n, int64_t k, uint64_t key, const float
     for (int64_t i = 0; i < count; i++)
         keys[i] = key_of(v[index[i]]);
     const uint32_t limit = kth_largest(count, k, keys);
-    int64_t equal = k; /* of those at the limit: the first so many */
+    int64_t equal = k; /* number of elements at the limit that are selected: the first ones */
     for (int64_t i = 0; i < count; i++)
         equal -= keys[i] > limit;
-    int64_t kept = 0;
+    int64_t selected = 0;
     for (int64_t i = 0; i < count; i++)
         if (keys[i] > limit || (keys[i] == limit && equal-- > 0))
-            index[kept++] = index[i];
-    FAST_ASSERT(kept == k);
+            index[selected++] = index[i];
+    FAST_ASSERT(selected == k);
     return index;
 }
 

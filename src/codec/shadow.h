@@ -3,44 +3,50 @@
 
 #include "codec/codec.h"
 
-/* Values that are sent as differences to what their receiver holds; shadow.c says how. */
+/* Values that are sent as differences to a copy that both ends hold; shadow.c says how. */
 
-/* The codec of such vectors, with its scratch: one for a range, whoever receives. */
+/* The codec of such vectors, with its scratch: one for a range, for any number of receivers. */
 typedef struct fast_shadows fast_shadows;
 
-/* What one receiver holds of a vector: kept by the sender, and by the receiver itself. All 0: it
- * has nothing yet. */
+/* The copy of a vector that one receiver holds: a second one is the sender's. Zero-initialised: it
+ * holds nothing yet. */
 typedef struct fast_shadow {
-    float *values;   /* [count], then the codec's state; NULL: nothing yet */
-    uint32_t flow;   /* sender: distinct for each receiver, for what is drawn by chance */
-    uint32_t number; /* of messages that made it */
-    bool whole;      /* it stands for values: something came, or was sent */
-    double kept;     /* sender: the part of the last difference's square that was sent */
+    fast_view held;  /* [count], then the codec's state; empty: nothing yet */
+    float *values;   /* held.at, for callers on the host that do not hold views yet */
+    uint32_t flow;   /* sender: distinct for each receiver; keys the random choices */
+    uint32_t number; /* messages so far */
+    bool whole;      /* it holds values: a message arrived, or was sent */
+    double kept;     /* sender: fraction of the last difference's square that was sent */
 } fast_shadow;
 
-/* True if values go as differences by this chain: it loses something, and is not fit for values. */
+/* True if values go as differences by this chain: it is lossy, and not fit for values. */
 bool fast__shadow_needed(const fast_chain *chain);
 /* Refuse a chain that does not go with differences: FAST_EINVAL. `option` is its name. */
 fast_err fast__shadow_check(const fast_chain *chain, const char *option);
 
-/* The options as of a coder; `feedback` is not looked at, what is owed is in the differences. */
+/* Make the codec of a range. The options are a coder's; `feedback` is ignored, since the next
+ * difference contains the residual. FAST_EINVAL, FAST_ENOMEM. */
 fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out);
 void fast__shadows_free(fast_shadows *shadows); /* NULL is allowed */
-void fast__shadow_fini(fast_shadow *shadow);    /* likewise; it is as all 0 then */
-/* Room for what a receiver holds and the codec keeps for it: so many floats, made before the first
- * message or with it. FAST_ENOMEM. */
+void fast__shadow_fini(fast_shadow *shadow);    /* zero-initialises it again; NULL is allowed */
+/* Return the elements of `held`: the values and the codec's state. */
 int64_t fast__shadows_floats(const fast_shadows *shadows);
+/* Allocate `held`, if it is empty; the first message would. FAST_ENOMEM. */
 fast_err fast__shadow_reserve(const fast_shadows *shadows, fast_shadow *shadow);
-/* Bytes of one message at most. */
+/* Return the bytes of one message at most. */
 size_t fast__shadows_bound(const fast_shadows *shadows);
-/* Sender: bring the shadow nearer to x, and write the message that does so to out: its bytes in
- * *size_out. The first is whole. FAST_ENOMEM, at the first. */
-fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
-                           double progress, const float *x, uint8_t *out, size_t *size_out);
-/* Receiver: take a message in. FAST_EFORMAT if it makes no sense, or if one before it is missing:
- * the shadow stays as it is then. FAST_ENOMEM, at the first. */
+/* Sender: write to out the message that moves the shadow towards x, its bytes to *size_out, and
+ * move the sender's copy. The first message holds all values. FAST_ENOMEM, at the first. */
+fast_err fast__shadow_send_view(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
+                                double progress, fast_view x, uint8_t *out, size_t *size_out);
+/* Receiver: apply a message. FAST_EFORMAT if it is malformed, or if one before it is missing: the
+ * shadow is unchanged then. FAST_ENOMEM, at the first. */
 fast_err fast__shadow_take(fast_shadows *shadows, fast_shadow *shadow, const uint8_t *in,
                            size_t size);
 
-/* c comes as near to d as a multiple of it can: c <- s c, s = <d, c> / <c, c>; s comes out. */
-float fast__shadow_fit(int64_t count, const float *d, float *c);
+/* Scale c to the multiple that is closest to d: c <- s c, s = <d, c> / <c, c>; return s. */
+float fast__shadow_fit(fast_view d, fast_view c);
+
+/* On host floats, for callers that do not hold views yet. */
+fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
+                           double progress, const float *x, uint8_t *out, size_t *size_out);

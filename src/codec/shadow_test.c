@@ -11,25 +11,21 @@
 #include "base/rng.h"
 #include "tensor/vector.h"
 
+#include "devices.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROWS = 24, COLS = 25, N = ROWS * COLS + 7 };
 
 /* Both ends of a flow. */
-typedef struct flow {
+typedef struct shadow_flow {
     fast_chain *chain;
     fast_shadows *ends[2];  /* sender's, receiver's */
-    fast_shadow shadows[2]; /* likewise */
+    fast_shadow shadows[2]; /* of both ends */
     uint8_t *bytes;         /* of a message */
-} flow;
+} shadow_flow;
 
 static const fast_segment segments[] = {
     { .name = "a", .count = ROWS * COLS, .shape = { ROWS, COLS }, .rank = 2 },
@@ -39,14 +35,18 @@ static const fast_layout layout = { segments, 2, N };
 
 static fast_coder_options options_of(const fast_chain *chain)
 {
-    return (fast_coder_options){
-        .chain = chain, .layout = &layout, .count = N, .small = 16, .workers = 4, .seed = 3
-    };
+    return (fast_coder_options){ .chain = chain,
+                                 .layout = &layout,
+                                 .device = devices_now,
+                                 .count = N,
+                                 .small = 16,
+                                 .workers = 4,
+                                 .seed = 3 };
 }
 
-static void flow_open(flow *f, const char *spec)
+static void flow_open(shadow_flow *f, const char *spec)
 {
-    *f = (flow){ 0 };
+    *f = (shadow_flow){ 0 };
     assert_int_equal(fast__chain_open(spec, &f->chain), FAST_OK);
     const fast_coder_options o = options_of(f->chain);
     for (int i = 0; i < 2; i++)
@@ -55,7 +55,7 @@ static void flow_open(flow *f, const char *spec)
     f->bytes = malloc(fast__shadows_bound(f->ends[0]));
 }
 
-static void flow_close(flow *f)
+static void flow_close(shadow_flow *f)
 {
     for (int i = 0; i < 2; i++) {
         fast__shadow_fini(&f->shadows[i]);
@@ -74,35 +74,47 @@ static void draw(uint64_t seed, float scale, float *x)
         x[i] += scale * fast__rng_normal(&rng);
 }
 
-static size_t send(flow *f, int64_t step, const float *x)
+static size_t send(shadow_flow *f, int64_t step, const float *x)
 {
+    fast_view view = devices_put(x, N);
     size_t size = 0;
 
-    assert_int_equal(fast__shadow_send(f->ends[0], &f->shadows[0], step, 10, x, f->bytes, &size),
-                     FAST_OK);
+    assert_int_equal(
+        fast__shadow_send_view(f->ends[0], &f->shadows[0], step, 10, view, f->bytes, &size),
+        FAST_OK);
+    fast__view_free(&view);
     assert_true(size <= fast__shadows_bound(f->ends[0]));
     return size;
 }
 
+/* The values that an end holds. */
+static void held_by(const shadow_flow *f, int end, float *out)
+{
+    fast__view_copy(fast__view_slice(f->shadows[end].held, 0, N), fast__view_host(out, N));
+}
+
 /* One message: the distance that is left, over |x|. */
-static double pass(flow *f, int64_t step, const float *x)
+static double pass(shadow_flow *f, int64_t step, const float *x)
 {
     const size_t size = send(f, step, x);
     double left = 0;
+    float held[2][N];
 
     assert_int_equal(fast__shadow_take(f->ends[1], &f->shadows[1], f->bytes, size), FAST_OK);
-    assert_memory_equal(f->shadows[0].values, f->shadows[1].values, N * sizeof *x);
+    for (int i = 0; i < 2; i++)
+        held_by(f, i, held[i]);
+    assert_memory_equal(held[0], held[1], sizeof held[0]);
     for (int64_t i = 0; i < N; i++)
-        left += pow((double)x[i] - (double)f->shadows[1].values[i], 2);
+        left += pow((double)x[i] - (double)held[1][i], 2);
     return sqrt(left / fast__vector_norm2(N, x));
 }
 
-/* Each message brings the shadow nearer; in 400 of them most codecs are there. */
+/* Each message brings the shadow closer; after 400 most codecs have arrived. */
 static void follow(const char *spec)
 {
     float x[N] = { 0 };
     double before, left;
-    flow f;
+    shadow_flow f;
 
     flow_open(&f, spec);
     draw(1, 1, x);
@@ -136,9 +148,9 @@ static void all_codecs_follow(void **state)
         fast_chain *chain = NULL;
 
         assert_int_equal(fast__chain_open((*c)->name, &chain), FAST_OK);
-        const bool keeps = (fast__chain_traits(chain) & FAST_CODEC_KEEPS) != 0;
+        const bool accumulates = (fast__chain_traits(chain) & FAST_CODEC_KEEPS) != 0;
         fast__chain_close(chain);
-        if (!keeps)
+        if (!accumulates)
             follow((*c)->name);
     }
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
@@ -147,8 +159,8 @@ static void all_codecs_follow(void **state)
 
 static void entries_are_exact(void **state)
 {
-    float x[N] = { 0 };
-    flow f;
+    float x[N] = { 0 }, held[N];
+    shadow_flow f;
 
     (void)state;
     flow_open(&f, "topk:ratio=0.1");
@@ -156,14 +168,15 @@ static void entries_are_exact(void **state)
     draw(1, 1, x);
     for (int64_t step = 1; step <= 12; step++)
         pass(&f, step, x);
-    assert_memory_equal(f.shadows[1].values, x, sizeof x);
+    held_by(&f, 1, held);
+    assert_memory_equal(held, x, sizeof x);
     flow_close(&f);
 }
 
 static void gaps_and_nonsense_change_nothing(void **state)
 {
-    float x[N] = { 0 }, held[N];
-    flow f;
+    float x[N] = { 0 }, held[N], after[N];
+    shadow_flow f;
 
     (void)state;
     flow_open(&f, "onebit");
@@ -172,20 +185,21 @@ static void gaps_and_nonsense_change_nothing(void **state)
     for (size_t size = 0; size < whole; size += 7)
         assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, size), FAST_EFORMAT);
     assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, whole), FAST_OK);
-    memcpy(held, f.shadows[1].values, sizeof held);
+    held_by(&f, 1, held);
     draw(2, 1, x);
     send(&f, 1, x); /* lost */
     const size_t size = send(&f, 2, x);
     assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, size), FAST_EFORMAT);
     f.shadows[0].whole = false; /* the sender begins anew */
     pass(&f, 3, x);
-    memcpy(held, f.shadows[1].values, sizeof held);
+    held_by(&f, 1, held);
     const size_t next = send(&f, 4, x);
     for (size_t cut = 0; cut < next; cut++)
         assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, cut), FAST_EFORMAT);
     f.bytes[0] = 2;
     assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, next), FAST_EFORMAT);
-    assert_memory_equal(f.shadows[1].values, held, sizeof held);
+    held_by(&f, 1, after);
+    assert_memory_equal(after, held, sizeof held);
     f.bytes[0] = 1;
     assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, next), FAST_OK);
     assert_int_equal(fast__shadow_take(f.ends[1], &f.shadows[1], f.bytes, next), FAST_EFORMAT);
@@ -236,5 +250,5 @@ int main(void)
         cmocka_unit_test(what_keeps_is_refused),
         cmocka_unit_test(without_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

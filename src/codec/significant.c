@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * significant: what has gathered is sent when it counts (the significance filter of Gaia, Hsieh et
+ * significant: accumulated changes are sent once they are significant (the filter of Gaia, Hsieh et
  * al. 2017, and of Li et al. 2014). With v = x + e, s the root mean square of x over the block,
  *
  *     q_i = v_i where |v_i| >= factor s, else 0,   e <- v - q
  *
- * A codec does not know the weights, to which Gaia compares a change: here it is compared to what
- * usual changes of the block are at this step. The parameter server's own filter (ps:filter=) knows
- * the weights. What is not sent is below factor s, whatever was gathered.
+ * A codec does not know the weights, to which Gaia compares a change: here it is compared to the
+ * usual changes of the block at this step. The parameter server's own filter (ps:filter=) knows the
+ * weights. Every unsent value is below factor s.
  *
  *     block   entries (entries.h)
  *
- * How many are sent is not known before: about 0.3% of fresh normal values for a factor of 3, 3 to
- * 5% with what has gathered. Values that are not finite are sent. Cost: a pass over x, one over x
+ * The number of entries varies: about 0.3% of normal values for a factor of 3, 3 to 5% with the
+ * residual. Values that are not finite are sent. Cost: a pass over x, one over x
  * and e, and k writes.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 #include "tensor/vector.h"
@@ -30,7 +30,7 @@ typedef struct significant_config {
 
 static const fast_option options[] = {
     FAST_OPT_REAL(significant_config, factor, "3", 0, 1e6,
-                  "of the block's root mean square: smaller changes wait"),
+                  "threshold over the block's root mean square"),
     FAST_OPT_END,
 };
 
@@ -54,7 +54,7 @@ static float limit_of(const significant_config *c, const fast_encoding *e)
     const double limit = c->factor * sqrt(square);
 
     if (!(limit <= (double)FLT_MAX))
-        return INFINITY; /* what is not finite is sent alone */
+        return INFINITY; /* only values that are not finite are sent */
     return fmaxf((float)limit, FLT_TRUE_MIN);
 }
 
@@ -78,21 +78,14 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
     return fast__entries_get("significant", d, false, index, value, count_out);
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    (void)config;
-    return fast__entries_decode("significant", d, false);
-}
-
 const fast_codec fast__codec_significant = {
     .name = "significant",
-    .summary = "changes that are large beside the block's usual ones",
+    .summary = "changes above a multiple of the block's root mean square",
     .options = options,
     .config_size = sizeof(significant_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signs in words, and back to one of two values: what the codecs of one bit share (signs.h).
+ * Signs in words, and back to one of two values: the kernels of 1-bit codecs (signs.h).
  *
  * A group is encoded in two passes, sums and signs. The first brings it to the cache, the second
- * finds it there and fetches the begin of the next one, so that memory is busy in both. Cost: x and
+ * finds it there and fetches the start of the next one, so that memory is busy in both. Cost: x and
  * the residual are read, and the residual is written, once.
  */
 #include "codec/signs.h"
@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "tensor/wide.h"
 
-enum { LINE = 16, LANES = 32 }; /* floats of a cache line, and of sums that go on side by side */
+enum { LINE = 16, LANES = 32 }; /* floats of a cache line, and partial sums */
 
 /* Plain loops, for compilers to make vectors of. */
 FAST_CLONES static void sum(bool all, int64_t n, const float *x, float *e, fast_signs_sums *out)
@@ -55,8 +55,8 @@ FAST_CLONES static void sum(bool all, int64_t n, const float *x, float *e, fast_
     *out = (fast_signs_sums){ sums[0], sizes[0], signs[0] };
 }
 
-/* What the next group reads of x and of e. Half of it is best: from there on the processor sees
- * where the streams go, and fetches more lines at once than it does when it is told each. */
+/* Fetch the next words of x and e. Half a group ahead is best: from there on the processor predicts
+ * the streams, and fetches more lines at once than by instructions. */
 FAST_SIGNS_INLINE void fetch(const float *x, const float *e)
 {
     for (int j = 0; j < FAST_SIGNS; j += LINE) {
@@ -99,7 +99,9 @@ FAST_CLONES static void put(int64_t n, const float *v, const float *both, float 
         put_word(n - i, v + i, up, down, e ? e + i : NULL, out);
 }
 
-FAST_CLONES static void set(int64_t n, const uint8_t *in, const float both[2], float *y)
+/* y = both[sign] or y += it; `add` is known where this is inlined. */
+FAST_SIGNS_INLINE void take_words(int64_t n, const uint8_t *in, const float both[2], bool add,
+                                  float *y)
 {
     const float up = both[0];
     const float down = both[1];
@@ -110,25 +112,21 @@ FAST_CLONES static void set(int64_t n, const uint8_t *in, const float both[2], f
 
         memcpy(&word, in, sizeof word);
         FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] = word >> j & 1 ? down : up;
+        for (int64_t j = 0; j < m; j++) {
+            const float v = word >> j & 1 ? down : up;
+
+            y[i + j] = add ? y[i + j] + v : v;
+        }
     }
 }
 
-FAST_CLONES static void add(int64_t n, const uint8_t *in, const float both[2], float *y)
+FAST_CLONES static void take_signs(int64_t n, const uint8_t *in, const float both[2], bool add,
+                                   float *y)
 {
-    const float up = both[0];
-    const float down = both[1];
-
-    for (int64_t i = 0; i < n; i += FAST_SIGNS, in += sizeof(uint32_t)) {
-        const int64_t m = n - i < FAST_SIGNS ? n - i : FAST_SIGNS;
-        uint32_t word;
-
-        memcpy(&word, in, sizeof word);
-        FAST_EACH
-        for (int64_t j = 0; j < m; j++)
-            y[i + j] += word >> j & 1 ? down : up;
-    }
+    if (add)
+        take_words(n, in, both, true, y);
+    else
+        take_words(n, in, both, false, y);
 }
 
 #ifdef FAST_HAS_WIDE
@@ -187,7 +185,7 @@ FAST_WIDE static void sum_wide(bool all, int64_t n, const float *x, float *e, fa
     out->negative = all ? _mm512_reduce_add_epi32(signs) : 0;
 }
 
-/* Whole words of a group with error feedback, and what comes after it is fetched meanwhile. */
+/* Write whole words of a group with error feedback, and fetch the next group meanwhile. */
 FAST_WIDE static void put_wide(int64_t n, const float *v, const float both[2], float *e,
                                const float *ahead, uint8_t *out)
 {
@@ -247,8 +245,5 @@ void fast__signs_put(int64_t n, const float *v, const float *both, float *e, con
 
 void fast__signs_take(int64_t n, const uint8_t *in, const float both[2], bool sum, float *y)
 {
-    if (sum)
-        add(n, in, both, y);
-    else
-        set(n, in, both, y);
+    take_signs(n, in, both, sum, y);
 }

@@ -49,11 +49,11 @@ FAST_SIGNS_INLINE size_t fast__signs_size(int64_t n)
     return (size_t)(n + FAST_SIGNS - 1) / FAST_SIGNS * sizeof(uint32_t);
 }
 
-/* What the means of a group are made of. */
+/* Sums of a group, for its means. */
 typedef struct fast_signs_sums {
     float sum;        /* of all v; not for FAST_SIGNS_SIZE */
-    float size;       /* of their magnitudes */
-    int64_t negative; /* of them; not for FAST_SIGNS_SIZE */
+    float size;       /* of all |v| */
+    int64_t negative; /* number of v below 0, -0 included; not for FAST_SIGNS_SIZE */
 } fast_signs_sums;
 
 typedef enum fast_signs_what { FAST_SIGNS_SIZE, FAST_SIGNS_ALL } fast_signs_what;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sketch: sketched updates (Konecny et al. 2016), three parts that are each right in the mean. For
- * chunks of 4,096 elements, with D signs by chance and H the Walsh-Hadamard matrix,
+ * sketch: sketched updates (Konecny et al. 2016), three steps that are each unbiased. For chunks of
+ * 4,096 elements, with D random signs and H the Walsh-Hadamard matrix,
  *
  *     rotate   w = H D v / sqrt(n): spreads large elements over all, so that levels fit
- *     keep     a part of w's elements, chosen by chance, each times 1 / keep
- *     bits     levels by chance between the chunk's least and largest element of w
+ *     keep     a random fraction of w's elements, each times 1 / keep
+ *     bits     random levels between the chunk's least and largest element of w
  *
- * and decoded D H q / sqrt(n), since H D / sqrt(n) is orthonormal. The signs and the choice are
+ * and decoded D H q / sqrt(n), since H D / sqrt(n) is orthonormal. The signs and the selection are
  * functions of the key, which is sent instead of them. A rotated chunk is filled with zeros to the
  * next power of two.
  *
@@ -16,41 +16,31 @@
  *             floats
  *
  * 32 / (bits keep) times smaller. Cost: 12 passes of the rotation in the cache. A chunk with an
- * element that is not finite comes back as NaN.
+ * element that is not finite is decoded to NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
+#include "codec/integers.h"
 #include "codec/noise.h"
-#include "codec/whole.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 4096, HEAD = 8, RANGE = 8, EXACT = 32 };
+enum { CHUNK = 4096, HEAD = 8, RANGE = 8, FLOATS = 4 };
 
 typedef struct sketch_config {
-    int64_t bits; /* of a level; EXACT: floats */
-    double keep;  /* part of the elements that is sent */
-    bool rotate;  /* before all else */
+    int bits;    /* of a level: log2 of them; FLOATS: no levels */
+    double keep; /* fraction of the elements that is sent */
+    bool rotate; /* before all else */
 } sketch_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(sketch_config, bits, "2", 1, 32, "of an element: 1, 2, 4, 8, or 32 for floats"),
-    FAST_OPT_REAL(sketch_config, keep, "1", 0.0001, 1, "part of the elements that is sent"),
+    FAST_OPT_CHOICE(sketch_config, bits, "2", "1|2|4|8|32", "bits of an element; 32: floats"),
+    FAST_OPT_REAL(sketch_config, keep, "1", 0.0001, 1, "fraction of the elements that is sent"),
     FAST_OPT_BOOL(sketch_config, rotate, "yes", "spread large elements over a chunk first"),
     FAST_OPT_END,
 };
-
-static fast_err check(const void *config)
-{
-    const int64_t bits = ((const sketch_config *)config)->bits;
-
-    if (bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == EXACT)
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL, "codec sketch: bits must be 1, 2, 4, 8 or 32, not %lld",
-                      (long long)bits);
-}
 
 /* Elements of a chunk as it is sent: those of the vector, or more after a rotation. */
 static int64_t width_of(const sketch_config *c, int64_t n)
@@ -64,11 +54,11 @@ static int64_t width_of(const sketch_config *c, int64_t n)
     return width;
 }
 
-/* Bytes of a chunk of which `kept` elements are sent. */
-static size_t size_of(const sketch_config *c, int64_t kept)
+/* Return the bytes of a chunk of which `count` elements are sent. */
+static size_t size_of(const sketch_config *c, int64_t count)
 {
-    return RANGE + (c->bits == EXACT ? (size_t)kept * sizeof(float)
-                                     : fast__levels_size(kept, (int)c->bits));
+    return RANGE + (c->bits == FLOATS ? (size_t)count * sizeof(float)
+                                      : fast__levels_size(count, 1 << c->bits));
 }
 
 static size_t bound(const void *config, const fast_block *block)
@@ -80,7 +70,7 @@ static size_t bound(const void *config, const fast_block *block)
            (rest ? size_of(c, width_of(c, rest)) : 0);
 }
 
-/* A chunk, and what is kept of it. */
+/* A chunk, and its sampled elements. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
@@ -88,7 +78,7 @@ static size_t scratch(const void *config, const fast_block *block)
     return 2 * CHUNK * sizeof(float);
 }
 
-/* D: a sign for each element, by chance. */
+/* D: a random sign for each element. */
 FAST_CLONES static void flip(int64_t n, uint64_t key, uint32_t first, float *v)
 {
     FAST_EACH
@@ -122,28 +112,28 @@ FAST_CLONES static void hadamard(int64_t n, float *v)
     fast__vector_scale(n, scale, v);
 }
 
-/* Draws of the three parts must not depend on each other. */
+/* The random numbers of the three steps must be independent. */
 static uint64_t key_of(uint64_t key, uint64_t part)
 {
     return (key ^ part * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
 }
 
-static bool is_kept(const sketch_config *c, uint64_t key, uint32_t i)
+static bool is_sampled(const sketch_config *c, uint64_t key, uint32_t i)
 {
     return c->keep >= 1 || (double)fast__noise(key_of(key, 2), i) < c->keep * 0x1p32;
 }
 
-/* The elements of v[0 .. n) that are kept, to w, times 1 / keep. */
+/* Write the sampled elements of v[0 .. n), times 1 / keep, to w; return their number. */
 static int64_t gather(const sketch_config *c, uint64_t key, uint32_t first, int64_t n,
                       const float *v, float *w)
 {
     const float scale = (float)(1 / c->keep);
-    int64_t kept = 0;
+    int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++)
-        if (is_kept(c, key, first + (uint32_t)i))
-            w[kept++] = v[i] * scale;
-    return kept;
+        if (is_sampled(c, key, first + (uint32_t)i))
+            w[count++] = v[i] * scale;
+    return count;
 }
 
 static void range_of(int64_t n, const float *v, float range[2])
@@ -162,20 +152,20 @@ static size_t put(const sketch_config *c, uint64_t key, uint32_t first, int64_t 
     float range[2];
 
     range_of(n, w, range);
-    if (c->bits == EXACT) {
+    if (c->bits == FLOATS) {
         range[0] = range[1] = finite ? 0 : NAN;
         memcpy(out, range, RANGE);
         memcpy(out + RANGE, w, size - RANGE);
         return size;
     }
-    const float factor = (float)((1 << c->bits) - 1) / (range[1] - range[0]);
+    const float factor = (float)((1 << (1 << c->bits)) - 1) / (range[1] - range[0]);
     if (!finite)
         range[0] = range[1] = NAN;
-    else if (!isfinite(factor)) /* all are equal, or as good as that */
+    else if (!isfinite(factor)) /* all are equal, or almost */
         range[1] = range[0];
     memcpy(out, range, RANGE);
     if (finite && isfinite(factor))
-        fast__levels_put(n, (int)c->bits, w, range[0], factor, key_of(key, 3), first, out + RANGE);
+        fast__levels_put(n, 1 << c->bits, w, range[0], factor, key_of(key, 3), first, out + RANGE);
     else
         memset(out + RANGE, 0, size - RANGE);
     return size;
@@ -185,7 +175,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const sketch_config *c = config;
     float *chunk = e->scratch;
-    float *kept = chunk + CHUNK;
+    float *sampled = chunk + CHUNK;
     uint8_t *at = out + HEAD;
 
     memcpy(out, &e->key, HEAD);
@@ -199,8 +189,8 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
             flip(n, key_of(e->key, 1), (uint32_t)i, chunk);
             hadamard(width, chunk);
         }
-        const int64_t count = gather(c, e->key, (uint32_t)i, width, chunk, kept);
-        at += put(c, e->key, (uint32_t)i, count, kept, fast__vector_finite(n, e->x + i), at);
+        const int64_t count = gather(c, e->key, (uint32_t)i, width, chunk, sampled);
+        at += put(c, e->key, (uint32_t)i, count, sampled, fast__vector_finite(n, e->x + i), at);
     }
     return (size_t)(at - out);
 }
@@ -209,25 +199,26 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 static fast_err take(const sketch_config *c, uint64_t key, uint32_t first, int64_t n,
                      const uint8_t **at, const uint8_t *end, float *v, float *w)
 {
-    int64_t kept = 0;
+    int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++)
-        kept += is_kept(c, key, first + (uint32_t)i);
-    const size_t size = size_of(c, kept);
+        count += is_sampled(c, key, first + (uint32_t)i);
+    const size_t size = size_of(c, count);
     if ((size_t)(end - *at) < size)
         return fast__fail(FAST_EFORMAT, "sketch: %zu bytes are left, not the %zu of a chunk",
                           (size_t)(end - *at), size);
     float range[2];
     memcpy(range, *at, RANGE);
-    if (c->bits == EXACT)
+    if (c->bits == FLOATS)
         memcpy(w, *at + RANGE, size - RANGE);
     else
-        fast__levels_take(kept, (int)c->bits, *at + RANGE, range[0],
-                          (range[1] - range[0]) / (float)((1 << c->bits) - 1), FAST_DECODE_SET, w);
+        fast__levels_take(count, 1 << c->bits, *at + RANGE, range[0],
+                          (range[1] - range[0]) / (float)((1 << (1 << c->bits)) - 1),
+                          FAST_DECODE_SET, w);
     *at += size;
     const float zero = 0 * range[0]; /* NaN where the range is */
     for (int64_t i = 0, k = 0; i < n; i++)
-        v[i] = is_kept(c, key, first + (uint32_t)i) ? w[k++] : zero;
+        v[i] = is_sampled(c, key, first + (uint32_t)i) ? w[k++] : zero;
     return FAST_OK;
 }
 
@@ -265,11 +256,10 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
 const fast_codec fast__codec_sketch = {
     .name = "sketch",
-    .summary = "rotated, subsampled and quantised by chance (sketched updates)",
+    .summary = "rotated, subsampled and stochastically quantised (sketched updates)",
     .options = options,
     .config_size = sizeof(sketch_config),
     .traits = FAST_CODEC_UNBIASED,
-    .check = check,
     .bound = bound,
     .scratch = scratch,
     .encode = encode,

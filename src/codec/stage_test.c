@@ -5,7 +5,7 @@
  * of the registry on random, constant, skewed, empty and single bytes, with guards behind all
  * memory; packed bytes that are cut, changed and made up.
  */
-#include "codec/codecs.h"
+#include "codec/chain.h"
 
 #include "base/memory.h"
 #include "base/rng.h"
@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+extern const fast_stage fast__stage_entropy;
 
 enum { LONG = 20000, GUARD = 16 };
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * structured: structured updates (Konecny et al. 2016): the update lies in a small space that
- * chance chose, and only its coordinates there are sent.
+ * structured: structured updates (Konecny et al. 2016): the update lies in a random subspace, and
+ * only its coordinates there are sent.
  *
  *     kind=mask      elements i with noise(key, i) < ratio: their values; the others are 0
  *     kind=lowrank   M ~ A B for the matrix [n x m] of a layer, A [n x r] from the key, with
  *                    orthonormal columns; B = A^T M, the best there is for that A, is sent;
  *                    r = ratio n, at least 1
  *
- * The paper trains inside that space; here the update is projected to it, and the error feedback
- * keeps what falls outside for later draws. Other than randk the mask sends no count and every
- * element has its own chance. Blocks of one row have no low rank: they are masked.
+ * The paper trains inside that space; here the update is projected to it, and error feedback
+ * adds the rest to later steps. Unlike randk the mask sends no count, and every element is drawn
+ * independently. Blocks of one row have no low rank: they are masked.
  *
  *     block   a byte, 1 where some element is not finite (all are NaN then); the key (8 bytes); the
- *             kept values, or B, vector by vector
+ *             sampled values, or B, vector by vector
  *
  * 1 / ratio times smaller. Cost: two passes for the mask; 2 ratio n operations an element for the
  * low rank, as often again for the feedback.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/lowrank.h"
 #include "codec/noise.h"
 #include "tensor/vector.h"
@@ -30,13 +30,13 @@ enum { HEAD = 9, RANK_MAX = 256 };
 
 typedef struct structured_config {
     int kind;     /* 0 mask, 1 lowrank */
-    double ratio; /* part of the elements, or of the rank */
+    double ratio; /* fraction of the elements, or of the rank */
 } structured_config;
 
 static const fast_option options[] = {
     FAST_OPT_CHOICE(structured_config, kind, "mask", "mask|lowrank",
-                    "elements by chance, or a product with a matrix by chance"),
-    FAST_OPT_REAL(structured_config, ratio, "0.1", 0.0001, 1, "part that is sent"),
+                    "random elements, or a product with a random matrix"),
+    FAST_OPT_REAL(structured_config, ratio, "0.1", 0.0001, 1, "fraction that is sent"),
     FAST_OPT_END,
 };
 
@@ -74,7 +74,7 @@ static void draw_left(const fast_block *b, int64_t rank, uint64_t key, float *a)
     fast__lowrank_orthonormal(b->rows, rank, a);
 }
 
-static bool is_kept(const structured_config *c, uint64_t key, int64_t i)
+static bool is_sampled(const structured_config *c, uint64_t key, int64_t i)
 {
     return (double)fast__noise(key, (uint32_t)i) < c->ratio * 0x1p32;
 }
@@ -100,7 +100,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         return HEAD + size;
     }
     for (int64_t i = 0; i < e->block.count; i++)
-        if (is_kept(c, e->key, i)) {
+        if (is_sampled(c, e->key, i)) {
             memcpy(at, e->x + i, sizeof *e->x);
             at += sizeof *e->x;
         }
@@ -114,7 +114,7 @@ static void take_mask(const structured_config *c, const fast_decoding *d, uint64
     for (int64_t i = 0; i < d->block.count; i++) {
         float v = 0;
 
-        if (is_kept(c, key, i)) {
+        if (is_sampled(c, key, i)) {
             memcpy(&v, at, sizeof v);
             at += sizeof v;
         }
@@ -138,7 +138,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
                                : fast__fail(FAST_EFORMAT, "structured: values that are not finite");
     }
     for (int64_t i = 0; i < d->block.count && rank == 0; i++)
-        count += is_kept(c, key, i);
+        count += is_sampled(c, key, i);
     if (d->size != HEAD + (size_t)count * sizeof(float))
         return fast__fail(FAST_EFORMAT, "structured: %zu bytes, not the %zu of %lld elements",
                           d->size, HEAD + (size_t)count * sizeof(float), (long long)d->block.count);
@@ -156,7 +156,7 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
 const fast_codec fast__codec_structured = {
     .name = "structured",
-    .summary = "elements by chance, or a product with a matrix by chance (structured updates)",
+    .summary = "random elements, or a product with a random matrix (structured updates)",
     .options = options,
     .config_size = sizeof(structured_config),
     .more = more,

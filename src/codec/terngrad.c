@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * terngrad: three levels, by chance (Wen et al. 2017):
+ * terngrad: three random levels (Wen et al. 2017):
  *
  *     s = max |v_k| of the layer,   q_i = s sign(v_i) b_i,   P(b_i = 1) = |v_i| / s
  *
@@ -12,9 +12,9 @@
  *             the sign; with pack=base3 5 elements a byte, d_0 + 3 d_1 + ... + 81 d_4, with
  *             digits 0, 1 and 2 for 0, +s and -s
  *
- * 16 or 20 times smaller. A block with an element that is not finite comes back as NaN.
+ * 16 or 20 times smaller. A block with an element that is not finite is decoded to NaN.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/noise.h"
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -24,7 +24,7 @@
 
 enum { WORD = 16, TRITS = 5, BYTES = 243 };
 
-static const float ONE = 0x1p24f; /* above all draws; what is clipped may be beyond any integer */
+static const float ONE = 0x1p24f; /* above all draws; a clipped element may be beyond any integer */
 
 typedef struct tern_config {
     double clip; /* standard deviations; 0: none */
@@ -66,7 +66,7 @@ static float scale_of(const tern_config *c, int64_t n, const float *x)
     if (!isfinite(most))
         return NAN;
     if (c->clip > 0) {
-        /* Gradients of a layer have a mean near 0: the root of the mean square will do. */
+        /* Gradients of a layer have a mean close to 0: their root mean square is used. */
         const double limit = c->clip * sqrt(square / (double)n);
 
         if ((double)most > limit)
@@ -82,10 +82,10 @@ static inline __attribute__((always_inline)) uint32_t draw(float x, float invers
     uint32_t bits;
     const float part = __builtin_fabsf(x) * inverse;
     const int32_t threshold = (int32_t)(part < ONE ? part : ONE);
-    const int32_t chance = (int32_t)(fast__noise(key, i) >> 8);
+    const int32_t noise = (int32_t)(fast__noise(key, i) >> 8);
 
     memcpy(&bits, &x, sizeof bits);
-    return (uint32_t)(chance < threshold) | (bits >> 31) << 1;
+    return (uint32_t)(noise < threshold) | (bits >> 31) << 1;
 }
 
 /* From element i on. */
@@ -123,8 +123,8 @@ FAST_WIDE static void put_bits_wide(int64_t n, const float *x, float inverse, ui
         const __m512 v = _mm512_loadu_ps(x + i);
         const __m512 part = _mm512_mul_ps(_mm512_abs_ps(v), _mm512_set1_ps(inverse));
         const __m512i threshold = _mm512_cvttps_epi32(_mm512_min_ps(part, one));
-        const __m512i chance = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
-        const uint32_t drawn = _mm512_cmplt_epi32_mask(chance, threshold);
+        const __m512i noise = _mm512_srli_epi32(fast__wide_noise(key, &at), 8);
+        const uint32_t drawn = _mm512_cmplt_epi32_mask(noise, threshold);
         const uint32_t signs = _mm512_movepi32_mask(_mm512_castps_si512(v));
         const uint32_t word = _pdep_u32(drawn, 0x55555555) | _pdep_u32(signs, 0xaaaaaaaa);
 
@@ -181,7 +181,6 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return size;
 }
 
-/* keep is 0 for SET, without reading y then. */
 FAST_CLONES static void take_bits(int64_t n, const uint8_t *in, float scale, bool add, float *y)
 {
     for (int64_t i = 0; i < n; i += WORD, in += sizeof(uint32_t)) {
@@ -207,7 +206,8 @@ static fast_err take_trits(int64_t n, const uint8_t *in, float scale, bool add, 
         unsigned byte = *in++;
 
         if (byte >= BYTES)
-            return fast__fail(FAST_EFORMAT, "terngrad: a byte of %u is not five digits", byte);
+            return fast__fail(FAST_EFORMAT, "codec terngrad: a byte of %u is not five digits",
+                              byte);
         for (int64_t j = i; j < n && j < i + TRITS; j++, byte /= 3)
             y[j] = add ? y[j] + values[byte % 3] : values[byte % 3];
     }
@@ -220,9 +220,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const bool add = d->mode == FAST_DECODE_ADD;
     float scale;
 
-    if (d->size != size_of(c, d->block.count))
-        return fast__fail(FAST_EFORMAT, "terngrad: %zu bytes, not the %zu of %lld elements",
-                          d->size, size_of(c, d->block.count), (long long)d->block.count);
     memcpy(&scale, d->in, sizeof scale);
     scale *= d->scale;
     if (c->pack == 1)
@@ -233,10 +230,10 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
 const fast_codec fast__codec_terngrad = {
     .name = "terngrad",
-    .summary = "three levels by chance, a scale for each layer",
+    .summary = "three random levels, a scale for each layer",
     .options = options,
     .config_size = sizeof(tern_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_PLAIN,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_PLAIN | FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
     .encode = encode,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threshold: what has grown to tau is sent as tau (Strom 2015). With v = x + e,
+ * threshold: elements that have grown to tau are sent as tau (Strom 2015). With v = x + e,
  *
  *     q_i = sign(v_i) tau where |v_i| >= tau, else 0,   e <- v - q
  *
  * An element that changes faster than tau a step falls behind until it slows down; one that hardly
- * changes waits until it has gathered tau. Without error feedback small gradients are lost for
- * good. Sent elements are off by |v_i| - tau, the others by less than tau.
+ * changes waits until it has accumulated tau. Without error feedback small gradients are lost for
+ * good. The error of sent elements is |v_i| - tau, of the others less than tau.
  *
  *     block   tau (float), k (32 bits), the gaps between indices with the sign as the flag
  *             (select.h)
@@ -15,7 +15,7 @@
  * is sent as NaN, and all that is sent with it. Cost: a pass over x and e, and k bytes written.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "tensor/clones.h"
 
@@ -25,12 +25,12 @@
 enum { HEAD = sizeof(float), WORD = 32 };
 
 typedef struct threshold_config {
-    double tau; /* what is sent */
+    double tau; /* threshold, and magnitude of the sent elements */
 } threshold_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(threshold_config, tau, "0.01", 1e-30, 1e30,
-                  "the size at which an element is sent, and as which"),
+                  "magnitude at which an element is sent, and as which"),
     FAST_OPT_END,
 };
 
@@ -40,15 +40,8 @@ static size_t bound(const void *config, const fast_block *block)
     return fast__sides_bound(block->count, HEAD);
 }
 
-/* Indices and flags of the decoding. */
-static size_t scratch(const void *config, const fast_block *block)
-{
-    (void)config;
-    return (size_t)block->count * (sizeof(uint32_t) + 1);
-}
-
-/* Of 32 elements v, which are followed by what stays of them: a bit for each that is sent; their
- * signs; whether one is not finite. NaN is above all limits. */
+/* Subtract the sent values from 32 elements v; return a bit for each that is sent, their signs, and
+ * in *bad whether one is not finite. NaN is above all limits. */
 static inline __attribute__((always_inline)) uint32_t look(float *v, float tau, uint32_t *signs,
                                                            uint32_t *bad)
 {
@@ -78,17 +71,17 @@ static inline __attribute__((always_inline)) uint32_t look(float *v, float tau, 
     return word;
 }
 
-/* Where the encoding of a block is. */
-typedef struct cursor {
+/* The end of an encoding so far. */
+typedef struct threshold_cursor {
     uint8_t *at;    /* next byte */
     uint32_t next;  /* the first index that the next gap can lead to */
-    uint32_t count; /* of gaps so far */
+    uint32_t count; /* gaps so far */
     uint32_t bad;   /* one of the elements is not finite */
-} cursor;
+} threshold_cursor;
 
 /* Elements i to i + m, m at most 32; e may be NULL. */
 static inline __attribute__((always_inline)) void put(const float *x, float *e, int64_t i,
-                                                      int64_t m, float tau, cursor *c)
+                                                      int64_t m, float tau, threshold_cursor *c)
 {
     float v[WORD] = { 0 };
     uint32_t signs;
@@ -108,9 +101,10 @@ static inline __attribute__((always_inline)) void put(const float *x, float *e, 
     }
 }
 
-FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau, cursor *out)
+FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau,
+                                threshold_cursor *out)
 {
-    cursor c = *out;
+    threshold_cursor c = *out;
     int64_t i = 0;
 
     if (e)
@@ -127,7 +121,7 @@ FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau, 
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     float tau = (float)((const threshold_config *)config)->tau;
-    cursor c = { .at = out + HEAD + sizeof c.count };
+    threshold_cursor c = { .at = out + HEAD + sizeof c.count };
 
     put_all(e->block.count, e->x, e->error, tau, &c);
     FAST_ASSERT(c.count <= e->block.count);
@@ -138,46 +132,25 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(c.at - out);
 }
 
-/* What positive and negative elements come back as; 0 where the bytes are too few, which are
- * refused later. */
-static void values_of(const fast_decoding *d, float value[2])
-{
-    float tau = 0;
-
-    if (d->size >= HEAD)
-        memcpy(&tau, d->in, HEAD);
-    value[0] = tau;
-    value[1] = -tau;
-}
-
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {
-    float both[2];
+    float tau = 0;
 
     (void)config;
-    values_of(d, both);
+    if (d->size >= HEAD) /* fewer bytes are refused below */
+        memcpy(&tau, d->in, HEAD);
+    const float both[2] = { tau, -tau };
     return fast__sides_pairs("threshold", d, HEAD, both, index, value, count_out);
-}
-
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    float both[2];
-
-    (void)config;
-    values_of(d, both);
-    return fast__sides_decode("threshold", d, HEAD, both);
 }
 
 const fast_codec fast__codec_threshold = {
     .name = "threshold",
-    .summary = "sign and tau of what has grown to tau (Strom)",
+    .summary = "elements that have grown to tau, as their sign (Strom)",
     .options = options,
     .config_size = sizeof(threshold_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
     .bound = bound,
-    .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

@@ -9,24 +9,24 @@
  * At 1% a gap is a byte or two, and 5.3 bytes a value sent: 75 times smaller. Values that are not
  * finite are the largest of all, and are sent. Cost: about a pass over x and e, and k writes.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 #include "codec/entries.h"
 #include "codec/select.h"
 
 #include <string.h>
 
 typedef struct topk_config {
-    double ratio; /* part of the elements that is sent */
+    double ratio; /* fraction of the elements that is sent */
     int value;    /* 0 fp32, 1 fp16 */
 } topk_config;
 
 static const fast_option options[] = {
-    FAST_OPT_REAL(topk_config, ratio, "0.01", 1e-9, 1, "part of the elements that is sent"),
-    FAST_OPT_CHOICE(topk_config, value, "fp32", "fp32|fp16", "what values are sent as"),
+    FAST_OPT_REAL(topk_config, ratio, "0.01", 1e-9, 1, "fraction of the elements that is sent"),
+    FAST_OPT_CHOICE(topk_config, value, "fp32", "fp32|fp16", "type of the values on the wire"),
     FAST_OPT_END,
 };
 
-/* Where all is sent nothing is lost. */
+/* A ratio of 1 is lossless. */
 static unsigned more(const void *config)
 {
     const topk_config *c = config;
@@ -34,21 +34,15 @@ static unsigned more(const void *config)
     return c->ratio >= 1 && c->value == 0 ? FAST_CODEC_LOSSLESS | FAST_CODEC_RAW : 0;
 }
 
-static int64_t count_of(const topk_config *c, int64_t n)
-{
-    const int64_t k = (int64_t)(c->ratio * (double)n + 0.5);
-
-    return k < 1 ? 1 : k > n ? n : k;
-}
-
 static size_t bound(const void *config, const fast_block *block)
 {
     const topk_config *c = config;
 
-    return fast__entries_bound(block->count, count_of(c, block->count), c->value == 1);
+    return fast__entries_bound(block->count, fast__entries_count(c->ratio, block->count),
+                               c->value == 1);
 }
 
-/* The selection's, and a copy of x where there is no residual to select in. */
+/* Scratch of the selection, and a copy of x without a residual to select in. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
@@ -59,7 +53,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const topk_config *c = config;
     const int64_t n = e->block.count;
-    const int64_t k = count_of(c, n);
+    const int64_t k = fast__entries_count(c->ratio, n);
     float *v = e->error;
 
     if (!v) {
@@ -77,14 +71,9 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
                              count_out);
 }
 
-static fast_err decode(const void *config, const fast_decoding *d)
-{
-    return fast__entries_decode("topk", d, ((const topk_config *)config)->value == 1);
-}
-
 const fast_codec fast__codec_topk = {
     .name = "topk",
-    .summary = "the largest elements alone",
+    .summary = "the largest elements",
     .options = options,
     .config_size = sizeof(topk_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDS,
@@ -93,6 +82,5 @@ const fast_codec fast__codec_topk = {
     .bound = bound,
     .scratch = scratch,
     .encode = encode,
-    .decode = decode,
     .pairs = pairs,
 };

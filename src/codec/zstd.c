@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zstd: repeated strings and frequent bytes become short, a stage by libzstd (RFC 8878).
+ * zstd: a stage by libzstd (RFC 8878), which shortens repeated strings and frequent bytes.
  *
  * Its contexts live in the scratch of the stage, so that it allocates nothing: about 1 MiB at level
  * 1, 4 at level 5, 30 at level 12. What it unpacks to is bounded by the room, whatever the frame
  * claims. Cost: 0.3 to 0.5 GB/s at level 1 to pack, 1 GB/s to unpack.
  */
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 #ifdef FAST_HAVE_ZSTD
 

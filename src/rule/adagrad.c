@@ -12,16 +12,16 @@
 #include "rule/kernel.h"
 
 typedef struct adagrad_config {
-    fast_rule_common common;
-    double lr_decay;
-    double initial;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double lr_decay;         /* the learning rate is lr / (1 + (t - 1) lr_decay) */
+    double initial;          /* start of the sum of squares */
+    double eps;              /* added to the root */
 } adagrad_config;
 
 static const fast_option adagrad_options[] = {
     FAST_OPT_REAL(adagrad_config, lr_decay, "0", 0, 1e6,
-                  "the rate is divided by 1 + steps taken times this"),
-    FAST_OPT_REAL(adagrad_config, initial, "0", 0, 1e30, "where the sum of squares begins"),
+                  "the learning rate is divided by 1 + this times the steps so far"),
+    FAST_OPT_REAL(adagrad_config, initial, "0", 0, 1e30, "initial value of the sum of squares"),
     FAST_OPT_REAL(adagrad_config, eps, "1e-10", 0, 1, "added to the root of the sum"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
@@ -29,9 +29,9 @@ static const fast_option adagrad_options[] = {
 
 /* The coefficients of one step. */
 typedef struct adagrad_step {
-    float lr;
-    float initial;
-    float eps;
+    float lr;      /* learning rate with its decay */
+    float initial; /* start of the sum of squares */
+    float eps;     /* added to the root */
 } adagrad_step;
 
 FAST_INLINE void adagrad_loop(int64_t n, float *restrict w, float *restrict s,
@@ -71,7 +71,7 @@ static void adagrad_apply(const void *config, const fast_rule_slice *slice)
 
 const fast_rule fast__rule_adagrad = {
     .name = "adagrad",
-    .summary = "a rate per parameter from the sum of squared gradients",
+    .summary = "a learning rate per parameter from the sum of squared gradients",
     .options = adagrad_options,
     .config_size = sizeof(adagrad_config),
     .slots = 1,

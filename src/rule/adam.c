@@ -13,18 +13,16 @@
 #include "rule/kernel.h"
 
 typedef struct adam_config {
-    fast_rule_common common;
-    double beta1;
-    double beta2;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double beta1;            /* decay of the mean of gradients */
+    double beta2;            /* decay of the mean of squares */
+    double eps;              /* added to the root */
 } adam_config;
 
 /* Below 1, because 1 - beta^t divides. */
-#define ADAM_OPTIONS                                             \
-    FAST_OPT_REAL(adam_config, beta1, "0.9", 0, 0.9999999,       \
-                  "what is kept of the mean of gradients"),      \
-        FAST_OPT_REAL(adam_config, beta2, "0.999", 0, 0.9999999, \
-                      "what is kept of the mean of squares"),    \
+#define ADAM_OPTIONS                                                                              \
+    FAST_OPT_REAL(adam_config, beta1, "0.9", 0, 0.9999999, "decay of the mean of gradients"),     \
+        FAST_OPT_REAL(adam_config, beta2, "0.999", 0, 0.9999999, "decay of the mean of squares"), \
         FAST_OPT_REAL(adam_config, eps, "1e-8", 0, 1, "added to the root of the mean")
 
 static const fast_option adam_options[] = {
@@ -35,21 +33,21 @@ static const fast_option adam_options[] = {
 
 static const fast_option adamw_options[] = {
     ADAM_OPTIONS,
-    FAST_RULE_COMMON("0.01",
-                     "each step takes this times lr off the weight, apart from the gradient"),
+    FAST_RULE_COMMON(
+        "0.01", "each step subtracts this times lr times the weight, decoupled from the gradient"),
     FAST_OPT_END,
 };
 
 /* The coefficients of one step. */
 typedef struct adam_step {
-    float rate; /* lr / (1 - beta1^t) */
-    float beta1;
-    float take1; /* 1 - beta1 */
-    float beta2;
-    float take2; /* 1 - beta2 */
-    float root;  /* 1 / sqrt(1 - beta2^t) */
-    float eps;
-    float keep; /* adamw: 1 - lr weight_decay; 1 in adam */
+    float rate;   /* lr / (1 - beta1^t) */
+    float beta1;  /* decay of the mean of gradients */
+    float take1;  /* 1 - beta1 */
+    float beta2;  /* decay of the mean of squares */
+    float take2;  /* 1 - beta2 */
+    float root;   /* 1 / sqrt(1 - beta2^t) */
+    float eps;    /* added to the root */
+    float shrink; /* adamw: 1 - lr weight_decay; 1 in adam */
 } adam_step;
 
 FAST_INLINE void adam_loop(int64_t n, float *restrict w, float *restrict m, float *restrict v,
@@ -65,7 +63,7 @@ FAST_INLINE void adam_loop(int64_t n, float *restrict w, float *restrict m, floa
 
         m[i] = mean;
         v[i] = square;
-        w[i] = s.keep * w[i] - s.rate * (mean / (sqrtf(square) * s.root + s.eps));
+        w[i] = s.shrink * w[i] - s.rate * (mean / (sqrtf(square) * s.root + s.eps));
     }
 }
 
@@ -90,7 +88,7 @@ static void moments_apply(const adam_config *c, const fast_rule_slice *slice, bo
         .take2 = (float)(1.0 - c->beta2),
         .root = (float)(1.0 / sqrt(1.0 - pow(c->beta2, t))),
         .eps = (float)c->eps,
-        .keep = decoupled ? (float)(1.0 - slice->lr * (double)slice->decay) : 1.0f,
+        .shrink = decoupled ? (float)(1.0 - slice->lr * (double)slice->decay) : 1.0f,
     };
 
     FAST_ASSERT(slice->step >= 1);
@@ -107,11 +105,6 @@ static void adamw_apply(const void *config, const fast_rule_slice *slice)
     moments_apply(config, slice, true);
 }
 
-static double momentum(const void *config)
-{
-    return ((const adam_config *)config)->beta1;
-}
-
 const fast_rule fast__rule_adam = {
     .name = "adam",
     .summary = "momentum over a running mean of squares",
@@ -119,17 +112,17 @@ const fast_rule fast__rule_adam = {
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
-    .momentum = momentum,
+    .momentum_offset = offsetof(adam_config, beta1),
     .apply = adam_apply,
 };
 
 const fast_rule fast__rule_adamw = {
     .name = "adamw",
-    .summary = "adam with weight decay apart from the gradient",
+    .summary = "adam with decoupled weight decay",
     .options = adamw_options,
     .config_size = sizeof(adam_config),
     .slots = 2,
     .lr = 0.001,
-    .momentum = momentum,
+    .momentum_offset = offsetof(adam_config, beta1),
     .apply = adamw_apply,
 };

@@ -7,8 +7,8 @@
 #include <math.h>
 
 /*
- * What the rules share: the options that all of them have, how the gradient is prepared, and how
- * loops are compiled. A rule is one fused pass over w, g and its state. The loops are plain C that
+ * Shared by all rules: common options, the preparation of the gradient, and how loops are
+ * compiled. A rule is one fused pass over w, g and its state. The loops are plain C that
  * the compiler vectorises, once per instruction set; without contraction every variant, and every
  * cut of a vector, gives the same bits.
  */
@@ -22,7 +22,7 @@ typedef struct fast_rule_common {
     double clip_value;   /* of each element; 0: off */
 } fast_rule_common;
 
-/* The rows of a rule's table for them. */
+/* The rows of a rule's option table for the common options. */
 #define FAST_RULE_COMMON(decay, decay_help)                                                        \
     FAST_OPT_REAL(fast_rule_common, weight_decay, decay, 0, 1e3, decay_help),                      \
         FAST_OPT_BOOL(fast_rule_common, decay_all, "no", "weight decay for biases and norms too"), \
@@ -39,7 +39,7 @@ typedef struct fast_rule_terms {
     float scale; /* multiplies g: clipping by norm */
     float clip;  /* INFINITY: off */
     float decay; /* 0: off */
-    bool plain;  /* nothing to do: the rule sees g itself */
+    bool plain;  /* no change: the rule sees g itself */
 } fast_rule_terms;
 
 /* `decay` is 0 where the rule decouples it from the gradient. */
@@ -65,13 +65,3 @@ FAST_INLINE float fast__rule_grad(const fast_rule_terms *terms, bool plain, floa
     g = g < -terms->clip ? -terms->clip : g;
     return g + terms->decay * w;
 }
-
-extern const fast_rule fast__rule_sgd;
-extern const fast_rule fast__rule_momentum;
-extern const fast_rule fast__rule_nesterov;
-extern const fast_rule fast__rule_adagrad;
-extern const fast_rule fast__rule_rmsprop;
-extern const fast_rule fast__rule_adam;
-extern const fast_rule fast__rule_adamw;
-extern const fast_rule fast__rule_lars;
-extern const fast_rule fast__rule_lamb;

@@ -17,16 +17,16 @@
 #include "tensor/vector.h"
 
 typedef struct lamb_config {
-    fast_rule_common common;
-    double beta1;
-    double beta2;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double beta1;            /* decay of the mean of gradients */
+    double beta2;            /* decay of the mean of squares */
+    double eps;              /* added to the root */
 } lamb_config;
 
 /* Betas stay below 1, because 1 - beta^t divides. */
 static const fast_option lamb_options[] = {
-    FAST_OPT_REAL(lamb_config, beta1, "0.9", 0, 0.9999999, "what is kept of the mean of gradients"),
-    FAST_OPT_REAL(lamb_config, beta2, "0.999", 0, 0.9999999, "what is kept of the mean of squares"),
+    FAST_OPT_REAL(lamb_config, beta1, "0.9", 0, 0.9999999, "decay of the mean of gradients"),
+    FAST_OPT_REAL(lamb_config, beta2, "0.999", 0, 0.9999999, "decay of the mean of squares"),
     FAST_OPT_REAL(lamb_config, eps, "1e-6", 0, 1, "added to the root of the mean"),
     FAST_RULE_COMMON("0.01", "added to the step, times the weight, before its norm is taken"),
     FAST_OPT_END,
@@ -34,14 +34,14 @@ static const fast_option lamb_options[] = {
 
 /* The coefficients of one step. */
 typedef struct lamb_step {
-    float beta1;
+    float beta1; /* decay of the mean of gradients */
     float take1; /* 1 - beta1 */
-    float beta2;
+    float beta2; /* decay of the mean of squares */
     float take2; /* 1 - beta2 */
     float mean;  /* 1 / (1 - beta1^t) */
     float root;  /* 1 / sqrt(1 - beta2^t) */
-    float eps;
-    float decay;
+    float eps;   /* added to the root */
+    float decay; /* weight decay of this slice */
 } lamb_step;
 
 FAST_CLONES static void lamb_moments(int64_t n, float *restrict m, float *restrict v,
@@ -103,19 +103,14 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
     }
 }
 
-static double momentum(const void *config)
-{
-    return ((const lamb_config *)config)->beta1;
-}
-
 const fast_rule fast__rule_lamb = {
     .name = "lamb",
-    .summary = "adam with a rate per layer, for very large batches",
+    .summary = "adam with a learning rate per layer, for very large batches",
     .options = lamb_options,
     .config_size = sizeof(lamb_config),
     .slots = 2,
     .lr = 0.01,
     .by_segment = true,
-    .momentum = momentum,
+    .momentum_offset = offsetof(lamb_config, beta1),
     .apply = lamb_apply,
 };

@@ -15,16 +15,17 @@
 #include "tensor/vector.h"
 
 typedef struct lars_config {
-    fast_rule_common common;
-    double momentum;
-    double trust;
-    double eps;
+    fast_rule_common common; /* options of all rules */
+    double momentum;         /* mu */
+    double trust;            /* length of a step over the norm of its layer */
+    double eps;              /* added to the gradient's norm */
 } lars_config;
 
 static const fast_option lars_options[] = {
-    FAST_OPT_REAL(lars_config, momentum, "0.9", 0, 1, "what is kept of the last velocity"),
+    FAST_OPT_REAL(lars_config, momentum, "0.9", 0, 1,
+                  "fraction of the previous velocity that is added"),
     FAST_OPT_REAL(lars_config, trust, "0.001", 0, 1e3,
-                  "how far a layer may move, as a part of its norm"),
+                  "trust ratio: length of a layer's step as a fraction of its norm"),
     FAST_OPT_REAL(lars_config, eps, "1e-8", 0, 1, "added to the gradient's norm"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
@@ -85,19 +86,14 @@ static void lars_apply(const void *config, const fast_rule_slice *slice)
                 (float)(slice->lr * ratio), terms);
 }
 
-static double momentum(const void *config)
-{
-    return ((const lars_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_lars = {
     .name = "lars",
-    .summary = "momentum with a rate per layer, for very large batches",
+    .summary = "momentum with a learning rate per layer, for very large batches",
     .options = lars_options,
     .config_size = sizeof(lars_config),
     .slots = 1,
     .lr = 5,
     .by_segment = true,
-    .momentum = momentum,
+    .momentum_offset = offsetof(lars_config, momentum),
     .apply = lars_apply,
 };

@@ -2,26 +2,28 @@
 /*
  * An optimizer: a rule with its configuration and state, for one vector of parameters.
  *
- * It does what rules need not know: finds the rule by name, holds the slots, takes the norm of the
- * whole gradient where clip_norm asks for it,
+ * It does for all rules: finds the rule by name, holds the state on the device, takes the norm of
+ * the whole gradient where clip_norm asks for it,
  *
  *   g_scale = min(1, clip_norm / (|g| + 1e-6))
  *
- * and cuts a range where weight decay begins or ends, or into whole segments where the rule wants
- * them. All memory is taken by new.
+ * opens the views for the rule, and cuts a range where weight decay begins or ends, or into whole
+ * segments where the rule wants them. All memory is taken by new.
  */
 #include "base/memory.h"
 #include "rule/kernel.h"
-#include "tensor/vector.h"
+#include "tensor/view.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct fast_optimizer {
-    const fast_rule *rule;
-    const fast_layout *layout;         /* borrowed */
-    void *config;                      /* of the rule; begins with a fast_rule_common */
-    int slot_count;                    /* slots in use */
-    float *slots[FAST_RULE_SLOTS_MAX]; /* each of layout->count floats */
+    const fast_rule *rule;                /* from the registry */
+    const fast_layout *layout;            /* of the vector; borrowed */
+    const fast_device *device;            /* of the state, and of every w and g */
+    void *config;                         /* of the rule; begins with a fast_rule_common */
+    int slot_count;                       /* state vectors in use */
+    fast_view slots[FAST_RULE_SLOTS_MAX]; /* each of layout->count elements */
 };
 
 static const char *rule_name_at(const void *ctx, int64_t i)
@@ -44,7 +46,7 @@ static fast_err rule_find(const char *name, const fast_rule **out)
     return FAST_OK;
 }
 
-/* apply() walks the segments in order: a layout that is not in order is a bug of its maker. */
+/* Updates walk the segments in order: a layout that is not in order is a bug of its maker. */
 static void layout_check(const fast_layout *layout)
 {
     int64_t end = 0;
@@ -75,12 +77,13 @@ static fast_err optimizer_configure(fast_optimizer *optimizer, const char *optio
         optimizer->slot_count = rule->slots_needed(optimizer->config);
     FAST_ASSERT(optimizer->slot_count <= FAST_RULE_SLOTS_MAX);
     for (int i = 0; i < optimizer->slot_count; i++)
-        FAST_TRY(fast__alloc("optimizer state", optimizer->layout->count, sizeof(float),
-                             &optimizer->slots[i]));
+        FAST_TRY(fast__view_new(optimizer->device, "optimizer state", optimizer->layout->count,
+                                &optimizer->slots[i]));
     return FAST_OK;
 }
 
-fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out)
+fast_err fast__optimizer_new_on(const fast_device *device, const char *spec,
+                                const fast_layout *layout, fast_optimizer **out)
 {
     fast_optimizer *optimizer;
     const fast_rule *rule = NULL;
@@ -95,6 +98,7 @@ fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_o
     FAST_TRY(fast__alloc("optimizer", 1, sizeof *optimizer, &optimizer));
     optimizer->rule = rule;
     optimizer->layout = layout;
+    optimizer->device = device;
     err = optimizer_configure(optimizer, options);
     if (err)
         goto undo_optimizer;
@@ -111,7 +115,7 @@ void fast__optimizer_free(fast_optimizer *optimizer)
     if (!optimizer)
         return;
     for (int i = 0; i < FAST_RULE_SLOTS_MAX; i++)
-        fast__free(optimizer->slots[i]);
+        fast__view_free(&optimizer->slots[i]);
     fast__free(optimizer->config);
     fast__free(optimizer);
 }
@@ -123,29 +127,30 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
     return !optimizer->rule->by_segment && common->clip_norm == 0;
 }
 
-/* Everything of a step that does not depend on the range. */
-typedef struct optimizer_step {
-    const fast_optimizer *optimizer;
-    int64_t step;
-    double lr;
-    float g_scale;  /* multiplies g */
-    int64_t base;   /* the element that w[0] and g[0] are */
-    float *w;       /* from `base` on */
-    const float *g; /* likewise */
-} optimizer_step;
+/* One update with its views open. */
+typedef struct optimizer_pass {
+    const fast_optimizer *optimizer;   /* whose rule is applied */
+    int64_t step;                      /* from 1 */
+    double lr;                         /* learning rate */
+    float g_scale;                     /* multiplies g */
+    int64_t base;                      /* element of the vector that w[0], g[0], state[i][0] are */
+    float *w;                          /* parameters */
+    const float *g;                    /* gradient */
+    float *state[FAST_RULE_SLOTS_MAX]; /* of the rule */
+} optimizer_pass;
 
-/* Apply the rule to one stretch on which weight decay applies, or does not. */
-static void apply_stretch(const optimizer_step *s, int64_t begin, int64_t end, bool decay)
+/* Apply the rule to a range on all or none of which weight decay applies. */
+static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, bool decay)
 {
-    const fast_optimizer *optimizer = s->optimizer;
+    const fast_optimizer *optimizer = pass->optimizer;
     const fast_rule_common *common = optimizer->config;
     fast_rule_slice slice = {
-        .w = s->w + (begin - s->base),
-        .g = s->g + (begin - s->base),
+        .w = pass->w + (begin - pass->base),
+        .g = pass->g + (begin - pass->base),
         .count = end - begin,
-        .lr = s->lr,
-        .step = s->step,
-        .g_scale = s->g_scale,
+        .lr = pass->lr,
+        .step = pass->step,
+        .g_scale = pass->g_scale,
         .decay = decay ? (float)common->weight_decay : 0.0f,
         .adapt = decay,
     };
@@ -153,7 +158,7 @@ static void apply_stretch(const optimizer_step *s, int64_t begin, int64_t end, b
     if (begin >= end)
         return;
     for (int i = 0; i < optimizer->slot_count; i++)
-        slice.state[i] = optimizer->slots[i] + begin;
+        slice.state[i] = pass->state[i] + (begin - pass->base);
     optimizer->rule->apply(optimizer->config, &slice);
 }
 
@@ -174,11 +179,11 @@ static int64_t segment_after(const fast_layout *layout, int64_t offset)
     return low;
 }
 
-/* Segment by segment. What lies between segments is padding; it does not decay. */
-static void apply_segments(const optimizer_step *s, int64_t begin, int64_t end)
+/* Apply the rule segment by segment. Elements between segments are padding and do not decay. */
+static void apply_segments(const optimizer_pass *pass, int64_t begin, int64_t end)
 {
-    const fast_layout *layout = s->optimizer->layout;
-    const fast_rule_common *common = s->optimizer->config;
+    const fast_layout *layout = pass->optimizer->layout;
+    const fast_rule_common *common = pass->optimizer->config;
 
     for (int64_t i = segment_after(layout, begin); i < layout->segment_count && begin < end; i++) {
         const fast_segment *segment = &layout->segments[i];
@@ -188,76 +193,63 @@ static void apply_segments(const optimizer_step *s, int64_t begin, int64_t end)
         if (segment->offset >= end)
             break;
         if (begin < segment->offset) {
-            apply_stretch(s, begin, segment->offset, false);
+            apply_range(pass, begin, segment->offset, false);
             begin = segment->offset;
         }
-        apply_stretch(s, begin, stop, segment->decay || common->decay_all);
+        apply_range(pass, begin, stop, segment->decay || common->decay_all);
         begin = stop;
     }
-    apply_stretch(s, begin, end, false);
+    apply_range(pass, begin, end, false);
 }
 
-/* One pass where all of the range is alike. */
-static void apply_all(const optimizer_step *s, int64_t offset, int64_t count)
+/* The factor of g with which the whole gradient is no longer than clip_norm. */
+static float clipped_scale(const fast_rule_common *common, float scale, fast_view g)
 {
-    const fast_rule_common *common = s->optimizer->config;
-
-    FAST_ASSERT(s->step >= 1);
-    FAST_ASSERT(offset >= 0 && count >= 0);
-    FAST_ASSERT(count <= s->optimizer->layout->count - offset);
-    if (!s->optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
-        apply_stretch(s, offset, offset + count, common->decay_all);
-    else
-        apply_segments(s, offset, offset + count);
+    if (common->clip_norm == 0)
+        return scale;
+    const double norm = fabs((double)scale) * sqrt(fast__view_norm2(g));
+    const double clip = common->clip_norm / (norm + 1e-6);
+    return clip < 1.0 ? (float)(clip * (double)scale) : scale;
 }
 
-void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                                  const float *g, float scale)
+void fast__optimizer_update(fast_optimizer *optimizer, const fast_update *update, fast_view w,
+                            fast_view g)
 {
     const fast_rule_common *common = optimizer->config;
-    const int64_t count = optimizer->layout->count;
-    optimizer_step s = {
-        .optimizer = optimizer, .step = step, .lr = lr, .g_scale = scale, .w = w, .g = g
-    };
+    const int64_t begin = update->offset, end = begin + w.count;
+    const bool whole = w.count == optimizer->layout->count;
+    fast_view state[FAST_RULE_SLOTS_MAX];
 
-    if (common->clip_norm > 0) {
-        const double norm = fabs((double)scale) * sqrt(fast__vector_norm2(count, g));
-        const double clip = common->clip_norm / (norm + 1e-6);
-
-        s.g_scale = clip < 1.0 ? (float)(clip * (double)scale) : scale;
+    FAST_ASSERT(update->step >= 1);
+    FAST_ASSERT(begin >= 0 && end <= optimizer->layout->count);
+    FAST_ASSERT(w.count == g.count);
+    FAST_ASSERT(w.device == optimizer->device && g.device == optimizer->device);
+    FAST_ASSERT(whole || fast__optimizer_by_range(optimizer));
+    optimizer_pass pass = { .optimizer = optimizer,
+                            .step = update->step,
+                            .lr = update->lr,
+                            .g_scale = clipped_scale(common, update->scale, g),
+                            .base = begin,
+                            .w = fast__view_map(w, FAST_ACCESS_UPDATE),
+                            .g = fast__view_map(g, FAST_ACCESS_READ) };
+    for (int i = 0; i < optimizer->slot_count; i++) {
+        state[i] = fast__view_slice(optimizer->slots[i], begin, w.count);
+        pass.state[i] = fast__view_map(state[i], FAST_ACCESS_UPDATE);
     }
-    apply_all(&s, 0, count);
-}
-
-void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                                 const float *g, float scale, int64_t offset, int64_t count)
-{
-    const optimizer_step s = { .optimizer = optimizer,
-                               .step = step,
-                               .lr = lr,
-                               .g_scale = scale,
-                               .base = offset,
-                               .w = w,
-                               .g = g };
-
-    FAST_ASSERT(fast__optimizer_by_range(optimizer));
-    apply_all(&s, offset, count);
-}
-
-void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                           const float *g, int64_t offset, int64_t count)
-{
-    if (offset == 0 && count == optimizer->layout->count)
-        fast__optimizer_apply_scaled(optimizer, step, lr, w, g, 1.0f);
+    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
+        apply_range(&pass, begin, end, common->decay_all);
     else
-        fast__optimizer_apply_range(optimizer, step, lr, w + offset, g + offset, 1.0f, offset,
-                                    count);
+        apply_segments(&pass, begin, end);
+    for (int i = 0; i < optimizer->slot_count; i++)
+        fast__view_unmap(state[i], FAST_ACCESS_UPDATE, pass.state[i]);
+    fast__view_unmap(g, FAST_ACCESS_READ, (float *)(uintptr_t)pass.g);
+    fast__view_unmap(w, FAST_ACCESS_UPDATE, pass.w);
 }
 
-float *fast__optimizer_slot(fast_optimizer *optimizer, int i)
+fast_view fast__optimizer_state(const fast_optimizer *optimizer, int i)
 {
     FAST_ASSERT(i >= 0);
-    return i < optimizer->slot_count ? optimizer->slots[i] : NULL;
+    return i < optimizer->slot_count ? optimizer->slots[i] : (fast_view){ 0 };
 }
 
 const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer)
@@ -267,7 +259,44 @@ const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer)
 
 double fast__optimizer_momentum(const fast_optimizer *optimizer)
 {
-    const fast_rule *rule = optimizer->rule;
+    const size_t offset = optimizer->rule->momentum_offset;
+    double momentum = 0;
 
-    return rule->momentum ? rule->momentum(optimizer->config) : 0;
+    if (offset > 0)
+        memcpy(&momentum, (const char *)optimizer->config + offset, sizeof momentum);
+    return momentum;
+}
+
+/* Host floats. */
+
+fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out)
+{
+    return fast__optimizer_new_on(&fast__host, spec, layout, out);
+}
+
+void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                 const float *g, float scale, int64_t offset, int64_t count)
+{
+    const fast_update update = { step, lr, scale, offset };
+
+    fast__optimizer_update(optimizer, &update, fast__view_host(w, count),
+                           fast__view_input(g, count));
+}
+
+void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                  const float *g, float scale)
+{
+    fast__optimizer_apply_range(optimizer, step, lr, w, g, scale, 0, optimizer->layout->count);
+}
+
+void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                           const float *g, int64_t offset, int64_t count)
+{
+    fast__optimizer_apply_range(optimizer, step, lr, w + offset, g + offset, 1.0f, offset, count);
+}
+
+float *fast__optimizer_slot(fast_optimizer *optimizer, int i)
+{
+    FAST_ASSERT(optimizer->device == &fast__host);
+    return fast__optimizer_state(optimizer, i).at;
 }

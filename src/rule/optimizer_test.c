@@ -3,19 +3,18 @@
  * Goal: an optimizer does the same whatever the cut, keeps its promises on decay, clipping and
  * memory, and refuses bad specifications. Method: loops over the registry, so that a new rule is
  * tested by existing; whole vector against random cuts to the bit, on odd sizes and unaligned
- * memory; plain formulas in double precision; every allocation made to fail once.
+ * memory; plain formulas in double precision; every allocation made to fail once. All of it runs on
+ * the host and on the device check.
  */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "rule/kernel.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "devices.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { COUNT = 1237 + 61 + 640 + 10 + 3 };
 
@@ -45,14 +44,41 @@ static fast_optimizer *make(const char *spec)
 {
     fast_optimizer *optimizer = NULL;
 
-    assert_int_equal(fast__optimizer_new(spec, &layout, &optimizer), FAST_OK);
+    assert_int_equal(fast__optimizer_new_on(devices_now, spec, &layout, &optimizer), FAST_OK);
     return optimizer;
+}
+
+/* Update a range of whole vectors; those of another device are copied there and back. */
+static void apply(fast_optimizer *optimizer, int64_t step, double lr, float *w, const float *g,
+                  int64_t offset, int64_t count)
+{
+    const fast_update update = { step, lr, 1, offset };
+
+    if (devices_now == &fast__host) { /* where it is: it may be unaligned */
+        fast__optimizer_update(optimizer, &update, fast__view_host(w + offset, count),
+                               fast__view_input(g + offset, count));
+        return;
+    }
+    fast_view params = devices_put(w + offset, count), grad = devices_put(g + offset, count);
+    fast__optimizer_update(optimizer, &update, params, grad);
+    devices_get(params, w + offset);
+    fast__view_free(&grad);
+}
+
+/* Copy state vector i to the host; false past the last. */
+static bool slot_of(const fast_optimizer *optimizer, int i, float *out)
+{
+    const fast_view slot = fast__optimizer_state(optimizer, i);
+
+    if (slot.at)
+        fast__view_copy(slot, fast__view_host(out, COUNT));
+    return slot.at != NULL;
 }
 
 /* Five steps whole and in random cuts, on memory that begins anywhere: the same bits. */
 static void check_cuts(const char *spec)
 {
-    static float whole[COUNT + 1], cut[COUNT + 1], g[COUNT + 1];
+    static float whole[COUNT + 1], cut[COUNT + 1], g[COUNT + 1], slots[2][COUNT];
     fast_optimizer *a = make(spec), *b = make(spec);
     fast_rng rng;
 
@@ -61,16 +87,15 @@ static void check_cuts(const char *spec)
     memcpy(cut, whole, sizeof cut);
     for (int64_t step = 1; step <= 5; step++) {
         fill(g, COUNT + 1, (uint64_t)step);
-        fast__optimizer_apply(a, step, 0.05, whole + 1, g + 1, 0, COUNT);
+        apply(a, step, 0.05, whole + 1, g + 1, 0, COUNT);
         for (int64_t begin = 0, n; begin < COUNT; begin += n) {
             n = 1 + (int64_t)fast__rng_below(&rng, 200);
             n = n < COUNT - begin ? n : COUNT - begin;
-            fast__optimizer_apply(b, step, 0.05, cut + 1, g + 1, begin, n);
+            apply(b, step, 0.05, cut + 1, g + 1, begin, n);
         }
         assert_memory_equal(whole, cut, sizeof cut);
-        for (int i = 0; fast__optimizer_slot(a, i); i++)
-            assert_memory_equal(fast__optimizer_slot(a, i), fast__optimizer_slot(b, i),
-                                COUNT * sizeof(float));
+        for (int i = 0; slot_of(a, i, slots[0]) && slot_of(b, i, slots[1]); i++)
+            assert_memory_equal(slots[0], slots[1], sizeof slots[0]);
     }
     fast__optimizer_free(a);
     fast__optimizer_free(b);
@@ -109,7 +134,7 @@ static void test_descends(void **state)
         for (int64_t k = 0; k < COUNT; k++)
             g[k] += g[k] > 0 ? 0.5f : -0.5f;
         memcpy(before, w, sizeof w);
-        fast__optimizer_apply(optimizer, 1, 0.5, w, g, 0, COUNT);
+        apply(optimizer, 1, 0.5, w, g, 0, COUNT);
         for (int64_t k = 0; k < COUNT; k++)
             assert_true(g[k] > 0 ? w[k] < before[k] : w[k] > before[k]);
         fast__optimizer_free(optimizer);
@@ -131,7 +156,7 @@ static void test_momentum_formula(void **state)
     }
     for (int64_t step = 1; step <= 10; step++) {
         fill(g, COUNT, (uint64_t)step);
-        fast__optimizer_apply(optimizer, step, 0.1, w, g, 0, COUNT);
+        apply(optimizer, step, 0.1, w, g, 0, COUNT);
         for (int64_t i = 0; i < COUNT; i++) {
             const bool decay = i < 1237 || (i >= 1301 && i < 1941);
             const double grad = (double)g[i] + (decay ? 0.01 * wd[i] : 0);
@@ -144,7 +169,6 @@ static void test_momentum_formula(void **state)
     fast__optimizer_free(optimizer);
 }
 
-/* Clipping by norm leaves a shorter gradient alone to the bit and scales a longer one. */
 /* RMSProp that turns into SGD: long before the middle the one, long after it the other; and in
  * between the formula, by hand. */
 static void test_rmsprop_turns_into_sgd(void **state)
@@ -170,8 +194,8 @@ static void test_rmsprop_turns_into_sgd(void **state)
         fill(b, COUNT, 1);
         for (int64_t step = 1; step <= 20; step++) {
             fill(g, COUNT, (uint64_t)step + 1);
-            fast__optimizer_apply(x, step, 0.01, a, g, 0, COUNT);
-            fast__optimizer_apply(y, step, limits[i].lr, b, g, 0, COUNT);
+            apply(x, step, 0.01, a, g, 0, COUNT);
+            apply(y, step, limits[i].lr, b, g, 0, COUNT);
         }
         for (int k = 0; k < COUNT; k++)
             assert_true(fabs((double)(a[k] - b[k])) < 1e-4);
@@ -197,12 +221,13 @@ static void test_rmsprop_turns_into_sgd(void **state)
         g[0] = (float)grad;
         square = 0.9 * square + 0.1 * grad * grad;
         w0 -= 0.01 * (30 * say + (1 - say) / (sqrt(square) + 0.01)) * grad;
-        fast__optimizer_apply(one, step, 0.01, a, g, 0, COUNT);
+        apply(one, step, 0.01, a, g, 0, COUNT);
         assert_true(fabs((double)a[0] - w0) < 1e-5);
     }
     fast__optimizer_free(one);
 }
 
+/* Clipping by norm leaves a shorter gradient alone to the bit and scales a longer one. */
 static void test_clip_norm(void **state)
 {
     static float a[COUNT], b[COUNT], g[COUNT];
@@ -216,12 +241,12 @@ static void test_clip_norm(void **state)
     fill(g, COUNT, 1);
     fill(a, COUNT, 0);
     fill(b, COUNT, 0);
-    fast__optimizer_apply(plain, 1, 0.1, a, g, 0, COUNT);
-    fast__optimizer_apply(loose, 1, 0.1, b, g, 0, COUNT);
+    apply(plain, 1, 0.1, a, g, 0, COUNT);
+    apply(loose, 1, 0.1, b, g, 0, COUNT);
     assert_memory_equal(a, b, sizeof a);
 
     memset(a, 0, sizeof a);
-    fast__optimizer_apply(tight, 1, 1.0, a, g, 0, COUNT);
+    apply(tight, 1, 1.0, a, g, 0, COUNT);
     for (int64_t i = 0; i < COUNT; i++)
         norm += (double)a[i] * (double)a[i];
     assert_true(fabs(sqrt(norm) - 0.5) < 1e-5);
@@ -242,7 +267,7 @@ static void test_clip_value(void **state)
     g[1] = -INFINITY;
     g[2] = NAN;
     memset(w, 0, sizeof w);
-    fast__optimizer_apply(optimizer, 1, 1.0, w, g, 0, COUNT);
+    apply(optimizer, 1, 1.0, w, g, 0, COUNT);
     assert_true(w[0] == -0.25f);
     assert_true(w[1] == 0.25f);
     assert_true(isnan(w[2]));
@@ -263,7 +288,7 @@ static void test_decay_flags(void **state)
 
         for (int64_t i = 0; i < COUNT; i++)
             w[i] = 2;
-        fast__optimizer_apply(optimizer, 1, 0.1, w, g, 0, COUNT);
+        apply(optimizer, 1, 0.1, w, g, 0, COUNT);
         for (int64_t i = 0; i < COUNT; i++) {
             const bool decay = i < 1237 || (i >= 1301 && i < 1941);
 
@@ -295,10 +320,11 @@ static void test_slots(void **state)
         fast_optimizer *optimizer = make(cases[k].spec);
 
         for (int i = 0; i < 4; i++) {
-            const float *slot = fast__optimizer_slot(optimizer, i);
+            static float slot[COUNT];
+            const bool there = slot_of(optimizer, i, slot);
 
-            assert_int_equal(slot != NULL, i < cases[k].slots);
-            for (int64_t j = 0; slot && j < COUNT; j++)
+            assert_int_equal(there, i < cases[k].slots);
+            for (int64_t j = 0; there && j < COUNT; j++)
                 assert_true(slot[j] == 0.0f);
         }
         fast__optimizer_free(optimizer);
@@ -337,7 +363,7 @@ static void test_same_bits_everywhere(void **state)
         for (int64_t step = 1; step <= 5; step++) {
             for (int64_t i = 0; i < COUNT; i++)
                 g[i] = fast__rng_uniform(&rng) - 0.5f;
-            fast__optimizer_apply(optimizer, step, 0.0625, w, g, 0, COUNT);
+            apply(optimizer, step, 0.0625, w, g, 0, COUNT);
         }
         if (fast__hash(w, sizeof w, 0) != golden[k].hash)
             fail_msg("%s: 0x%016llx", golden[k].spec,
@@ -358,9 +384,10 @@ static void test_small(void **state)
             fast_optimizer *optimizer = NULL;
             float w = 1, g = 1;
 
-            assert_int_equal(fast__optimizer_new(fast__rules[i]->name, &layouts[k], &optimizer),
-                             FAST_OK);
-            fast__optimizer_apply(optimizer, 1, 0.1, &w, &g, 0, k);
+            assert_int_equal(
+                fast__optimizer_new_on(devices_now, fast__rules[i]->name, &layouts[k], &optimizer),
+                FAST_OK);
+            apply(optimizer, 1, 0.1, &w, &g, 0, k);
             assert_true(k == 0 ? w == 1 : w < 1);
             fast__optimizer_free(optimizer);
         }
@@ -374,7 +401,9 @@ static void test_apply_allocates_nothing(void **state)
 
     (void)state;
     for (int i = 0; fast__rules[i]; i++) {
-        fast_optimizer *optimizer = make(fast__rules[i]->name);
+        fast_optimizer *optimizer = NULL;
+
+        assert_int_equal(fast__optimizer_new(fast__rules[i]->name, &layout, &optimizer), FAST_OK);
         const int64_t before = fast__alloc_count();
 
         fast__optimizer_apply(optimizer, 1, 0.1, w, g, 0, COUNT);
@@ -394,7 +423,7 @@ static void test_out_of_memory(void **state)
         for (int64_t n = 0; err != FAST_OK; n++) {
             assert_true(n < 20);
             fast__alloc_fail_after(n, true);
-            err = fast__optimizer_new(fast__rules[i]->name, &layout, &optimizer);
+            err = fast__optimizer_new_on(devices_now, fast__rules[i]->name, &layout, &optimizer);
             fast__alloc_fail_after(-1, true);
             assert_true(err == FAST_OK || err == FAST_ENOMEM);
             assert_int_equal(optimizer != untouched, err == FAST_OK);
@@ -408,7 +437,7 @@ static void test_hostile(void **state)
 {
     static const struct {
         const char *spec;
-        const char *says; /* part of the detail */
+        const char *says; /* in the detail */
     } cases[] = {
         { "", "" },
         { ":", "" },
@@ -481,5 +510,5 @@ int main(void)
         cmocka_unit_test(test_tables),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

@@ -24,41 +24,42 @@
 #include "rule/kernel.h"
 
 typedef struct rmsprop_config {
-    fast_rule_common common;
-    double alpha;
-    double eps;
-    double momentum;
-    bool centered;
-    double sgd;     /* SGD's rate by RMSProp's; 0: RMSProp to the end */
-    int64_t center; /* step at which both have half a say */
-    int64_t width;  /* steps that the change takes, about */
+    fast_rule_common common; /* options of all rules */
+    double alpha;            /* decay of the means */
+    double eps;              /* added to the root */
+    double momentum;         /* mu; 0: no velocity */
+    bool centered;           /* divide by the deviation from the mean gradient */
+    double sgd;              /* SGD's rate by RMSProp's; 0: RMSProp to the end */
+    int64_t center;          /* step at which both have half the weight */
+    int64_t width;           /* steps that the change takes, about */
 } rmsprop_config;
 
 static const fast_option rmsprop_options[] = {
-    FAST_OPT_REAL(rmsprop_config, alpha, "0.99", 0, 1, "what is kept of the mean of squares"),
+    FAST_OPT_REAL(rmsprop_config, alpha, "0.99", 0, 1, "decay of the mean of squares"),
     FAST_OPT_REAL(rmsprop_config, eps, "1e-8", 0, 1, "added to the root of the mean"),
-    FAST_OPT_REAL(rmsprop_config, momentum, "0", 0, 1, "what is kept of the last velocity"),
+    FAST_OPT_REAL(rmsprop_config, momentum, "0", 0, 1,
+                  "fraction of the previous velocity that is added"),
     FAST_OPT_BOOL(rmsprop_config, centered, "no", "divide by the deviation from the mean gradient"),
     FAST_OPT_REAL(rmsprop_config, sgd, "0", 0, 1e9,
-                  "turn into SGD with a rate of so many times lr; 0: never"),
-    FAST_OPT_INT(rmsprop_config, center, "200", 0, 1e12, "sgd: the step in the middle of that"),
-    FAST_OPT_INT(rmsprop_config, width, "100", 1, 1e12, "sgd: steps that it takes, about"),
+                  "change to SGD with a learning rate of this times lr; 0: never"),
+    FAST_OPT_INT(rmsprop_config, center, "200", 0, 1e12, "sgd: step in the middle of the change"),
+    FAST_OPT_INT(rmsprop_config, width, "100", 1, 1e12, "sgd: steps that the change takes, about"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
 };
 
 /* The coefficients of one step, and which slots there are. */
 typedef struct rmsprop_step {
-    float lr;
-    float alpha;
-    float take; /* 1 - alpha */
-    float eps;
-    float mu;
-    float sgd;  /* what SGD adds to 1 / d */
-    float part; /* of 1 / d: 1 without SGD */
-    float *s;   /* mean of squares */
-    float *v;   /* velocity, or NULL */
-    float *a;   /* mean of gradients, or NULL */
+    float lr;       /* learning rate */
+    float alpha;    /* decay of the means */
+    float take;     /* 1 - alpha */
+    float eps;      /* added to the root */
+    float mu;       /* momentum */
+    float sgd;      /* SGD's summand to 1 / d */
+    float fraction; /* of 1 / d: 1 without SGD */
+    float *s;       /* mean of squares */
+    float *v;       /* velocity, or NULL */
+    float *a;       /* mean of gradients, or NULL */
 } rmsprop_step;
 
 FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restrict g,
@@ -66,7 +67,7 @@ FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restric
                               bool centered)
 {
     const float lr = step->lr, alpha = step->alpha, take = step->take, eps = step->eps;
-    const float mu = step->mu, sgd = step->sgd, part = step->part;
+    const float mu = step->mu, sgd = step->sgd, fraction = step->fraction;
     float *restrict s = step->s;
     float *restrict v = step->v;
     float *restrict a = step->a;
@@ -85,7 +86,7 @@ FAST_INLINE void rmsprop_loop(int64_t n, float *restrict w, const float *restric
             square = square < 0.0f ? 0.0f : square; /* rounding only */
         }
         /* Without SGD that is grad / d to the bit. */
-        update = part * grad / (sqrtf(square) + eps) + sgd * grad;
+        update = fraction * grad / (sqrtf(square) + eps) + sgd * grad;
         if (velocity) {
             update += mu * v[i];
             v[i] = update;
@@ -107,8 +108,8 @@ FAST_CLONES static void rmsprop_update(int64_t n, float *w, const float *g, rmsp
         rmsprop_loop(n, w, g, &step, &terms, true, true);
 }
 
-/* How much of a step is SGD's. */
-static double sgd_say(const rmsprop_config *c, int64_t step)
+/* Return the weight of SGD at a step. */
+static double sgd_weight(const rmsprop_config *c, int64_t step)
 {
     const double x = (double)(step - c->center) / (double)c->width;
 
@@ -120,15 +121,15 @@ static void rmsprop_apply(const void *config, const fast_rule_slice *slice)
     const rmsprop_config *c = config;
     const fast_rule_terms terms = fast__rule_terms(&c->common, slice, slice->decay);
     const bool velocity = c->momentum > 0;
-    const double say = c->sgd > 0 ? sgd_say(c, slice->step) : 0;
+    const double weight = c->sgd > 0 ? sgd_weight(c, slice->step) : 0;
     const rmsprop_step step = {
         .lr = (float)slice->lr,
         .alpha = (float)c->alpha,
         .take = (float)(1.0 - c->alpha),
         .eps = (float)c->eps,
         .mu = (float)c->momentum,
-        .sgd = (float)(c->sgd * say),
-        .part = (float)(1.0 - say),
+        .sgd = (float)(c->sgd * weight),
+        .fraction = (float)(1.0 - weight),
         .s = slice->state[0],
         .v = velocity ? slice->state[1] : NULL,
         .a = c->centered ? slice->state[velocity ? 2 : 1] : NULL,
@@ -144,19 +145,14 @@ static int rmsprop_slots_needed(const void *config)
     return 1 + (c->momentum > 0) + c->centered;
 }
 
-static double momentum(const void *config)
-{
-    return ((const rmsprop_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_rmsprop = {
     .name = "rmsprop",
-    .summary = "a rate per parameter from a running mean of squares",
+    .summary = "a learning rate per parameter from a running mean of squares",
     .options = rmsprop_options,
     .config_size = sizeof(rmsprop_config),
     .slots = 3,
     .lr = 0.001,
     .slots_needed = rmsprop_slots_needed,
-    .momentum = momentum,
+    .momentum_offset = offsetof(rmsprop_config, momentum),
     .apply = rmsprop_apply,
 };

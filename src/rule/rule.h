@@ -2,77 +2,95 @@
 #pragma once
 
 #include "base/option.h"
+#include "tensor/device.h"
 #include "tensor/segment.h"
 
 /*
  * Update rules: w <- rule(w, g). A rule works on any slice of the flat vector with the same slice
  * of its own state, so that a worker can apply it to each range of gradients as soon as it is
  * reported, and a server to the shard that it owns. Formulas are PyTorch's.
+ *
+ * A rule's file is a kernel: apply() gets addresses that the host can read. An optimizer, which
+ * everything else uses, takes views and opens them around it.
  */
 enum { FAST_RULE_SLOTS_MAX = 3 };
 
 typedef struct fast_rule_slice {
-    float *w;                          /* parameters, updated */
-    const float *g;                    /* their gradient */
-    float *state[FAST_RULE_SLOTS_MAX]; /* slot i, the same slice */
-    int64_t count;                     /* elements of each */
-    double lr;                         /* of this step */
+    float *w;                          /* [count]: parameters, updated */
+    const float *g;                    /* [count]: their gradient */
+    float *state[FAST_RULE_SLOTS_MAX]; /* [count] each: this slice of the rule's state vectors */
+    int64_t count;                     /* elements; at least 1 */
+    double lr;                         /* learning rate of this step */
     int64_t step;                      /* from 1 */
     float g_scale;                     /* multiplies g first: clipping by norm, averaging */
-    float decay; /* weight decay here; 0 where it does not apply: biases and norms */
-    bool adapt;  /* a by_segment rule scales its rate by norms here: likewise not for those */
+    float decay;                       /* weight decay; 0 in biases and norms */
+    bool adapt; /* a by_segment rule scales the learning rate by norms; false in biases and norms */
 } fast_rule_slice;
 
 typedef struct fast_rule {
-    const char *name;           /* as it is typed */
+    const char *name;           /* as users type it */
     const char *summary;        /* one line, for help */
     const fast_option *options; /* of its configuration */
-    size_t config_size; /* the configuration begins with a fast_rule_common (rule/kernel.h) */
-    int slots; /* vectors of state at most, each of the parameters' length, zero at the start */
-    bool by_segment; /* needs whole segments (norms per layer): LARS, LAMB */
-    double lr;       /* a base rate that usually trains: what "auto" means */
+    size_t config_size;         /* bytes; it begins with a fast_rule_common (rule/kernel.h) */
+    int slots;                  /* state vectors at most, each zero at the start */
+    bool by_segment;            /* needs whole segments, for norms of a layer: LARS, LAMB */
+    double lr;                  /* learning rate that "auto" means: one that usually trains */
+    size_t momentum_offset;     /* of the configuration's momentum, a double; 0: it has none */
 
-    /* How many slots this configuration needs; NULL: always `slots`. */
+    /* Return how many state vectors this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);
 
-    /* What this configuration keeps of its last velocity, or mean of gradients; NULL: nothing. */
-    double (*momentum)(const void *config);
-
-    /* Update w[0 .. count) and its slots. The slice may begin anywhere; by_segment rules are called
+    /* Update w[0 .. count) and its state. The slice may begin anywhere; by_segment rules are called
      * with whole segments. The bits do not depend on how a vector is cut. Cannot fail. */
     void (*apply)(const void *config, const fast_rule_slice *slice);
 } fast_rule;
 
-extern const fast_rule *const fast__rules[]; /* the last is NULL */
+extern const fast_rule *const fast__rules[]; /* NULL ends the list */
 
 /* A rule with its configuration, clipping and state: what a learner or a server holds. */
 typedef struct fast_optimizer fast_optimizer;
 
-/* From "name:key=value,...", for a vector of this layout (borrowed). */
-fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out);
-void fast__optimizer_free(fast_optimizer *optimizer);
+/* Make an optimizer from "name:key=value,..." for a vector of this layout, which is borrowed; its
+ * state is on the device, zero. FAST_EINVAL for unknown names and options, FAST_ENOMEM. */
+fast_err fast__optimizer_new_on(const fast_device *device, const char *spec,
+                                const fast_layout *layout, fast_optimizer **out);
+void fast__optimizer_free(fast_optimizer *optimizer); /* NULL is allowed */
 
-/* True if apply may be called on any range as soon as its gradient is final: an elementwise rule
- * without clipping by norm. */
+/* True if a range may be updated as soon as its gradient is final: an elementwise rule without
+ * clipping by norm. */
 bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 
-/* Update w[offset .. offset + count) from g, both whole vectors. The caller covers the vector once
- * in each step, with the same step (from 1) and lr. The whole vector at once is always allowed, and
- * required where !by_range. Allocates nothing. */
+/* One step. The calls of a step cover the vector once, with the same step and lr. */
+typedef struct fast_update {
+    int64_t step;   /* from 1 */
+    double lr;      /* learning rate */
+    float scale;    /* multiplies g first */
+    int64_t offset; /* element of the whole vector at which w and g begin */
+} fast_update;
+
+/* Update w from g, elements from update->offset on, both on the optimizer's device. The whole
+ * vector is always allowed, and required where !by_range. Allocates nothing. */
+void fast__optimizer_update(fast_optimizer *optimizer, const fast_update *update, fast_view w,
+                            fast_view g);
+
+/* Return state vector i, of layout->count elements, for checkpoints; empty past the last. */
+fast_view fast__optimizer_state(const fast_optimizer *optimizer, int i);
+const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);
+/* Return the coefficient of its momentum, or of its mean of gradients; 0: it has none. */
+double fast__optimizer_momentum(const fast_optimizer *optimizer);
+
+/*
+ * On host floats, for callers that do not hold views yet.
+ */
+fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out);
+/* Update w[offset .. offset + count) from g; both are whole vectors. */
 void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                            const float *g, int64_t offset, int64_t count);
-
-/* The same on a range that lies anywhere, as a server holds it: w[0 .. count) and g[0 .. count) are
- * the elements from `offset` on. g is multiplied by `scale` first. Only where by_range. */
+/* Update a range of which w[0] and g[0] are element `offset`. Only where by_range. */
 void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                  const float *g, float scale, int64_t offset, int64_t count);
-
-/* The whole vector with g multiplied by `scale` first. */
+/* Update the whole vector with g multiplied by `scale` first. */
 void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                   const float *g, float scale);
-
-/* State, for checkpoints: slot i is a vector of layout->count floats; NULL past the last. */
+/* Return state vector i; NULL past the last. */
 float *fast__optimizer_slot(fast_optimizer *optimizer, int i);
-const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);
-/* Its momentum; 0: none. */
-double fast__optimizer_momentum(const fast_optimizer *optimizer);

@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry of update rules. A new rule is a file of its own and a line here; the tests that
- * loop over this list then cover it.
+ * The registry of update rules. A new rule is a file of its own that defines fast__rule_<name>, and
+ * a line here; the tests that loop over this list then cover it.
  */
-#include "rule/kernel.h"
+#include "rule/rule.h"
 
-const fast_rule *const fast__rules[] = {
-    &fast__rule_sgd,      &fast__rule_momentum,
-    &fast__rule_nesterov, &fast__rule_adagrad,
-    &fast__rule_rmsprop,  &fast__rule_adam,
-    &fast__rule_adamw,    &fast__rule_lars,
-    &fast__rule_lamb,     NULL,
-};
+/* clang-format off */
+#define RULES(X) \
+    X(sgd)       \
+    X(momentum)  \
+    X(nesterov)  \
+    X(adagrad)   \
+    X(rmsprop)   \
+    X(adam)      \
+    X(adamw)     \
+    X(lars)      \
+    X(lamb)
+/* clang-format on */
+
+#define DECLARE(name) extern const fast_rule fast__rule_##name;
+#define ADDRESS(name) &fast__rule_##name,
+
+RULES(DECLARE)
+
+const fast_rule *const fast__rules[] = { RULES(ADDRESS) NULL };

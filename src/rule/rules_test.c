@@ -3,9 +3,10 @@
  * Goal: every rule gives PyTorch's weights, step by step. Method: tests/oracle/make_rules.py runs
  * torch.optim (LARS and LAMB from their papers' formulas) on fixed gradients and rates, with many
  * options; each tensor of its file is named by the specification that it belongs to. Rounding alone
- * may differ: a few units in the last place.
+ * may differ: a few units in the last place. Both on the host and on the device check.
  */
 #include "rule/rule.h"
+#include "tensor/device_check.h"
 #include "tensor/safetensors.h"
 
 #include <math.h>
@@ -38,19 +39,27 @@ static void load(const fast_tensors *tensors, const char *name, int64_t count, f
 }
 
 /* Run one specification; the largest deviation relative to max(1, |w|). */
-static double deviation(const fast_tensors *tensors, const char *spec)
+static double deviation(const fast_device *device, const fast_tensors *tensors, const char *spec)
 {
     static float w[COUNT], g[STEPS][COUNT], lr[STEPS], expect[STEPS][COUNT];
     fast_optimizer *optimizer = NULL;
     double worst = 0;
+    fast_view params = { 0 }, grad = { 0 };
 
     load(tensors, "w", COUNT, w);
     load(tensors, "g", STEPS * COUNT, &g[0][0]);
     load(tensors, "lr", STEPS, lr);
     load(tensors, spec, STEPS * COUNT, &expect[0][0]);
-    assert_int_equal(fast__optimizer_new(spec, &layout, &optimizer), FAST_OK);
+    assert_int_equal(fast__optimizer_new_on(device, spec, &layout, &optimizer), FAST_OK);
+    assert_int_equal(fast__view_new(device, "parameters", COUNT, &params), FAST_OK);
+    assert_int_equal(fast__view_new(device, "a gradient", COUNT, &grad), FAST_OK);
+    fast__view_copy(fast__view_input(w, COUNT), params);
     for (int step = 0; step < STEPS; step++) {
-        fast__optimizer_apply(optimizer, step + 1, (double)lr[step], w, g[step], 0, COUNT);
+        const fast_update update = { step + 1, (double)lr[step], 1, 0 };
+
+        fast__view_copy(fast__view_input(g[step], COUNT), grad);
+        fast__optimizer_update(optimizer, &update, params, grad);
+        fast__view_copy(params, fast__view_host(w, COUNT));
         for (int i = 0; i < COUNT; i++) {
             const double e = (double)expect[step][i];
             const double d = fabs((double)w[i] - e) / fmax(1, fabs(e));
@@ -59,6 +68,8 @@ static double deviation(const fast_tensors *tensors, const char *spec)
             worst = fmax(worst, d);
         }
     }
+    fast__view_free(&params);
+    fast__view_free(&grad);
     fast__optimizer_free(optimizer);
     return worst;
 }
@@ -67,9 +78,11 @@ static void test_oracle(void **state)
 {
     const char *path = FAST_SOURCE_FOLDER "/tests/oracle/rules.safetensors";
     fast_tensors *tensors = NULL;
+    const fast_device *check = NULL;
     int cases = 0;
 
     (void)state;
+    assert_int_equal(fast__device_check_open(&check), FAST_OK);
     if (fast__tensors_open(path, &tensors) != FAST_OK)
         fail_msg("%s", fast_error_detail());
     for (int r = 0; fast__rules[r]; r++) {
@@ -82,7 +95,8 @@ static void test_oracle(void **state)
             if (strncmp(name, fast__rules[r]->name, length) != 0 ||
                 (name[length] != ':' && name[length] != '\0'))
                 continue;
-            worst = fmax(worst, deviation(tensors, name));
+            worst = fmax(worst, deviation(&fast__host, tensors, name));
+            worst = fmax(worst, deviation(check, tensors, name));
             if (worst > 2e-6)
                 fail_msg("%s deviates by %g", name, worst);
             cases++;
@@ -92,6 +106,7 @@ static void test_oracle(void **state)
     }
     assert_int_equal(cases + 3, fast__tensors_count(tensors));
     fast__tensors_close(tensors);
+    fast__device_check_close(check);
 }
 
 int main(void)

@@ -28,31 +28,31 @@ typedef struct schedule_config {
     double warmup;      /* epochs */
     double warmup_from; /* factor before the first step */
     double scale;       /* reference batch of the linear scaling rule; 0: off */
-    double gamma;
-    double every;  /* epochs */
-    double period; /* epochs */
-    double grow;   /* of the period, from one restart to the next */
-    double power;
-    double floor;
+    double gamma;       /* factor of each fall or period */
+    double every;       /* epochs */
+    double period;      /* epochs */
+    double grow;        /* of the period, from one restart to the next */
+    double power;       /* of the polynomial */
+    double floor;       /* lowest factor */
 } schedule_config;
 
 /* Where a run is. */
 typedef struct schedule_point {
-    double s;    /* the step */
-    double from; /* the first one after the warm-up */
-    double t;    /* the part of the steps from there that is done */
-    double epoch_steps;
+    double s;           /* the step */
+    double from;        /* the first step after the warm-up */
+    double t;           /* fraction of the steps from there that is done */
+    double epoch_steps; /* steps of an epoch */
 } schedule_point;
 
 typedef double schedule_factor_fn(const schedule_config *config, const schedule_point *point);
 
 struct fast_schedule {
-    schedule_config config;
-    schedule_factor_fn *factor;
-    double base;         /* the rate that factors multiply */
-    int64_t steps;       /* of the whole run */
-    int64_t epoch_steps; /* of an epoch */
-    int64_t warmup;      /* steps */
+    schedule_config config;     /* of its kind */
+    schedule_factor_fn *factor; /* of its kind */
+    double base;                /* the rate that factors multiply */
+    int64_t steps;              /* of the whole run */
+    int64_t epoch_steps;        /* of an epoch */
+    int64_t warmup;             /* steps */
 };
 
 static double constant_factor(const schedule_config *config, const schedule_point *point)
@@ -64,7 +64,7 @@ static double constant_factor(const schedule_config *config, const schedule_poin
 
 static double step_factor(const schedule_config *config, const schedule_point *point)
 {
-    /* The small term keeps a whole number of epochs whole when `every` is not exact in binary. */
+    /* The small term puts a fall at its step when `every` is not exact in binary. */
     return pow(config->gamma, floor(point->s / (config->every * point->epoch_steps) + 1e-9));
 }
 
@@ -73,8 +73,8 @@ static double polynomial_factor(const schedule_config *config, const schedule_po
     return config->floor + (1 - config->floor) * pow(1 - point->t, config->power);
 }
 
-/* The part of the time between two restarts that is done: they come after T, T + T g, ... epochs.
- * The small term keeps a restart at its step when T is not exact in binary. */
+/* Return the fraction of the time between two restarts that is done: they are after T, T + T g, ...
+ * epochs. The small term puts a restart at its step when T is not exact in binary. */
 static double since_restart(const schedule_config *config, const schedule_point *point)
 {
     const double length = config->period * point->epoch_steps, grow = config->grow;
@@ -106,13 +106,14 @@ static double cyclic_factor(const schedule_config *config, const schedule_point 
     return config->floor + (1 - config->floor) * pow(config->gamma, k) * height;
 }
 
-#define SCHEDULE_COMMON                                                                         \
-    FAST_OPT_REAL(schedule_config, warmup, "0", 0, 1e6,                                         \
-                  "epochs in which the rate grows to its value"),                               \
-        FAST_OPT_REAL(schedule_config, warmup_from, "0", 0, 1,                                  \
-                      "where the warm-up begins, as a part of the rate"),                       \
-        FAST_OPT_REAL(schedule_config, scale, "0", 0, 1e9,                                      \
-                      "linear scaling rule: the batch that the rate was chosen for; 0 is off"), \
+#define SCHEDULE_COMMON                                                                    \
+    FAST_OPT_REAL(schedule_config, warmup, "0", 0, 1e6,                                    \
+                  "epochs in which the learning rate grows to its value"),                 \
+        FAST_OPT_REAL(schedule_config, warmup_from, "0", 0, 1,                             \
+                      "start of the warm-up, as a fraction of the learning rate"),         \
+        FAST_OPT_REAL(                                                                     \
+            schedule_config, scale, "0", 0, 1e9,                                           \
+            "linear scaling rule: batch that the learning rate was chosen for; 0 is off"), \
         FAST_OPT_END
 
 static const fast_option constant_options[] = {
@@ -120,39 +121,40 @@ static const fast_option constant_options[] = {
 };
 
 static const fast_option step_options[] = {
-    FAST_OPT_REAL(schedule_config, gamma, "0.1", 0, 1, "what each fall multiplies the rate by"),
+    FAST_OPT_REAL(schedule_config, gamma, "0.1", 0, 1, "factor of each fall"),
     FAST_OPT_REAL(schedule_config, every, "30", 1e-6, 1e6, "epochs between falls"),
     SCHEDULE_COMMON,
 };
 
 static const fast_option polynomial_options[] = {
     FAST_OPT_REAL(schedule_config, power, "1", 0, 100, "1 is a straight line, 2 a parabola"),
-    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "where it ends, as a part of the rate"),
+    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "end, as a fraction of the learning rate"),
     SCHEDULE_COMMON,
 };
 
 static const fast_option cosine_options[] = {
-    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "where it ends, as a part of the rate"),
+    FAST_OPT_REAL(schedule_config, floor, "0", 0, 1, "end, as a fraction of the learning rate"),
     FAST_OPT_REAL(schedule_config, period, "0", 0, 1e6,
-                  "epochs after which it begins anew (SGDR); 0: it falls once"),
-    FAST_OPT_REAL(schedule_config, grow, "1", 1, 100, "what each restart multiplies the period by"),
+                  "epochs until the first restart (SGDR); 0: none"),
+    FAST_OPT_REAL(schedule_config, grow, "1", 1, 100, "factor of the period at each restart"),
     SCHEDULE_COMMON,
 };
 
 static const fast_option cyclic_options[] = {
     FAST_OPT_REAL(schedule_config, period, "4", 1e-6, 1e6, "epochs from one low to the next"),
-    FAST_OPT_REAL(schedule_config, floor, "0.1", 0, 1, "the low, as a part of the rate"),
-    FAST_OPT_REAL(schedule_config, gamma, "1", 0, 1, "what each period multiplies the height by"),
+    FAST_OPT_REAL(schedule_config, floor, "0.1", 0, 1,
+                  "lowest value, as a fraction of the learning rate"),
+    FAST_OPT_REAL(schedule_config, gamma, "1", 0, 1, "factor of the height at each period"),
     SCHEDULE_COMMON,
 };
 
 enum { SCHEDULE_COUNT = 5 };
 
 static const fast_part schedule_parts[SCHEDULE_COUNT] = {
-    { "constant", "the same rate throughout", constant_options },
+    { "constant", "a constant learning rate", constant_options },
     { "step", "falls by a factor every few epochs", step_options },
     { "polynomial", "falls along a power of the time left", polynomial_options },
-    { "cosine", "falls along half a cosine, once or again and again", cosine_options },
+    { "cosine", "falls along half a cosine, once or with restarts", cosine_options },
     { "cyclic", "rises and falls in triangles", cyclic_options },
 };
 
@@ -174,7 +176,7 @@ const fast_part *fast__schedule_list(int64_t *count_out)
     return schedule_parts;
 }
 
-/* The kind and the configuration of a spec. */
+/* Parse the kind and the configuration of a spec. */
 static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
 {
     const char *options;
@@ -190,7 +192,7 @@ static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
     FAST_TRY(fast__options_parse(where, schedule_parts[kind].options, &schedule->config, options));
     schedule->factor = schedule_factors[kind];
     if (schedule->config.grow > 1 && schedule->config.period == 0)
-        return fast__fail(FAST_EINVAL, "%s: grow=%g is of restarts; give period too", where,
+        return fast__fail(FAST_EINVAL, "%s: grow=%g is for restarts; give period too", where,
                           schedule->config.grow);
     return FAST_OK;
 }
@@ -244,7 +246,7 @@ double fast__schedule_lr(const fast_schedule *schedule, int64_t step)
         return schedule->base *
                (config->warmup_from +
                 (1 - config->warmup_from) * (double)(step + 1) / (double)schedule->warmup);
-    /* A run that goes on after its last step stays where it is. */
+    /* A run that continues after its last step has the last learning rate. */
     point.t = left > 0 ? fmin((point.s - point.from) / left, 1) : 1;
     return schedule->base * schedule->factor(config, &point);
 }

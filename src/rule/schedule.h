@@ -12,17 +12,18 @@ typedef struct fast_schedule fast_schedule;
 
 typedef struct fast_schedule_options {
     const char *spec;     /* "cosine:warmup=1,floor=0.01"; times in epochs */
-    double lr;            /* the base rate */
+    double lr;            /* base learning rate */
     int64_t steps;        /* of the whole run */
     int64_t epoch_steps;  /* steps of an epoch */
     int64_t global_batch; /* for the linear scaling rule */
 } fast_schedule_options;
 
+/* Make a schedule. FAST_EINVAL for unknown names and options and for rates below 0; FAST_ENOMEM. */
 fast_err fast__schedule_new(const fast_schedule_options *options, fast_schedule **out);
 void fast__schedule_free(fast_schedule *schedule);
 
-/* The rate of step 0, 1, ... */
+/* Return the learning rate of step 0, 1, ... */
 double fast__schedule_lr(const fast_schedule *schedule, int64_t step);
 
-/* The kinds, for help. */
+/* Return the kinds, for help. */
 const fast_part *fast__schedule_list(int64_t *count_out);

@@ -15,9 +15,9 @@
 #include "rule/kernel.h"
 
 typedef struct momentum_config {
-    fast_rule_common common;
-    double momentum;
-    double dampening;
+    fast_rule_common common; /* options of all rules */
+    double momentum;         /* mu */
+    double dampening;        /* the velocity takes 1 - dampening of the gradient */
 } momentum_config;
 
 static const fast_option sgd_options[] = {
@@ -26,9 +26,10 @@ static const fast_option sgd_options[] = {
 };
 
 static const fast_option momentum_options[] = {
-    FAST_OPT_REAL(momentum_config, momentum, "0.9", 0, 1, "what is kept of the last velocity"),
+    FAST_OPT_REAL(momentum_config, momentum, "0.9", 0, 1,
+                  "fraction of the previous velocity that is added"),
     FAST_OPT_REAL(momentum_config, dampening, "0", 0, 1,
-                  "how much less of the gradient enters the velocity"),
+                  "the velocity takes 1 - dampening of the gradient"),
     FAST_RULE_COMMON("0", FAST_RULE_DECAY_L2),
     FAST_OPT_END,
 };
@@ -51,10 +52,10 @@ FAST_CLONES static void sgd_update(int64_t n, float *w, const float *g, float lr
 
 /* The coefficients of one step. */
 typedef struct momentum_step {
-    float lr;
-    float mu;
-    float take; /* 1 - dampening */
-    bool nesterov;
+    float lr;      /* learning rate */
+    float mu;      /* momentum */
+    float take;    /* 1 - dampening */
+    bool nesterov; /* step along g + mu v instead of v */
 } momentum_step;
 
 FAST_INLINE void momentum_loop(int64_t n, float *restrict w, float *restrict v,
@@ -116,11 +117,6 @@ static void nesterov_apply(const void *config, const fast_rule_slice *slice)
     velocity_apply(config, slice, true);
 }
 
-static double momentum(const void *config)
-{
-    return ((const momentum_config *)config)->momentum;
-}
-
 const fast_rule fast__rule_sgd = {
     .name = "sgd",
     .summary = "plain stochastic gradient descent",
@@ -132,22 +128,22 @@ const fast_rule fast__rule_sgd = {
 
 const fast_rule fast__rule_momentum = {
     .name = "momentum",
-    .summary = "gradient descent with a velocity that carries on",
+    .summary = "gradient descent with momentum",
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,
     .lr = 0.05,
-    .momentum = momentum,
+    .momentum_offset = offsetof(momentum_config, momentum),
     .apply = momentum_apply,
 };
 
 const fast_rule fast__rule_nesterov = {
     .name = "nesterov",
-    .summary = "momentum that looks one step ahead",
+    .summary = "Nesterov's momentum, which looks one step ahead",
     .options = momentum_options,
     .config_size = sizeof(momentum_config),
     .slots = 1,
     .lr = 0.05,
-    .momentum = momentum,
+    .momentum_offset = offsetof(momentum_config, momentum),
     .apply = nesterov_apply,
 };

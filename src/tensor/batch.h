@@ -4,9 +4,8 @@
 #include "tensor/dtype.h"
 
 /*
- * What a data set hands to an engine: `count` samples, row major, one sample after the other.
- * Exactly one of labels and targets is set. Tokens are numbers too: they are floats in x that
- * hold whole numbers.
+ * Input of an engine from a data set: `count` samples, row major, one sample after the other.
+ * Exactly one of labels and targets is set. Tokens are floats in x with integer values.
  */
 typedef struct fast_batch {
     int64_t count;         /* samples; at most the batch that the program was compiled for */

@@ -10,8 +10,8 @@
  * The formulas have no branches, so that the compiler turns the loops into vector code, three times
  * over (clones.h). Rounding to nearest even is left to the float adder where it can be: x + m, for
  * a power of two m = 2^k 2^13, is rounded at the bit 2^k 2^-10, and has there, as the lowest bits
- * of its mantissa, what F16 keeps of an x in [2^k, 2^(k+1)). The same with 1.5 * 2^23 rounds to
- * whole numbers. It holds in the default rounding mode.
+ * of its mantissa, the F16 mantissa of an x in [2^k, 2^(k+1)). Adding 1.5 * 2^23 rounds to integers
+ * in the same manner. It holds in the default rounding mode.
  */
 #include "tensor/clones.h"
 #include "tensor/vector.h"
@@ -87,8 +87,8 @@ static inline __attribute__((always_inline)) float bf16_to(uint16_t h)
     return float_of((uint32_t)h << 16);
 }
 
-/* Whole numbers of 8 bits. The limits are applied to bits, since compilers make branches of limits
- * of floats; the sign is out of the way then, and all that is above 256 can only saturate. */
+/* Integers of 8 bits. The limits are applied to bits, since compilers make branches of limits
+ * of floats; the sign is set aside, and magnitudes above 256 can only saturate. */
 
 static inline __attribute__((always_inline)) int32_t small_from(float x, int32_t low, int32_t high)
 {
@@ -106,8 +106,7 @@ static inline __attribute__((always_inline)) float scaled(float x, float scale)
     return x * scale;
 }
 
-/* Nothing need be aligned: tensors of a file and of a message are where they are. `v` is the next
- * element. */
+/* Nothing need be aligned: tensors in files and messages begin anywhere. `v` is an element. */
 #define CONVERT(name, from, to, formula)                                                       \
     FAST_CLONES static void name(int64_t n, const unsigned char *restrict x, void *restrict y, \
                                  float scale)                                                  \
@@ -135,7 +134,7 @@ CONVERT(i64_f32, int64_t, float, (float)v)
 CONVERT(f32_f64, float, double, (double)v)
 CONVERT(f64_f32, double, float, (float)v)
 
-/* The limits of the wide whole numbers are not floats: 2^31 and 2^63 are the first too large. */
+/* The limits of the wide integers are not floats: 2^31 and 2^63 are the first too large. */
 
 static inline int64_t wide_from(float v, float limit, int64_t low, int64_t high)
 {
@@ -150,8 +149,8 @@ CONVERT(f32_i32, float, int32_t, (int32_t)wide_from(v, 0x1p31f, INT32_MIN, INT32
 CONVERT(f32_i64, float, int64_t, wide_from(v, 0x1p63f, INT64_MIN, INT64_MAX))
 
 #ifdef FAST_HAS_WIDE
-/* Whole vectors of 16 elements, where halves are the machine's own; NaN as in the formulas above,
- * since the machine would keep what tells one from another. */
+/* Whole vectors of 16 elements by the machine's own instructions for halves; NaN as in the formulas
+ * above, since the machine would preserve its payload. */
 
 FAST_WIDE static void f32_f16_wide(int64_t n, const float *x, uint16_t *y)
 {
@@ -204,7 +203,7 @@ FAST_WIDE static void f32_bf16_wide(int64_t n, const float *x, uint16_t *y)
 }
 #endif
 
-/* What of n elements is converted by hand. */
+/* Convert by hand-written vector code where there is some; return how many of the n elements. */
 static int64_t convert_wide(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y)
 {
 #ifdef FAST_HAS_WIDE
@@ -227,80 +226,34 @@ static int64_t convert_wide(int64_t n, fast_dtype from, const void *x, fast_dtyp
     return 0;
 }
 
-static void convert_from_f32(int64_t n, const void *x, fast_dtype to, void *y, float scale)
+static void f32_f32(int64_t n, const unsigned char *restrict x, void *restrict y, float scale)
 {
-    switch (to) {
-    case FAST_F32:
-        memcpy(y, x, (size_t)n * sizeof(float));
-        break;
-    case FAST_F16:
-        f32_f16(n, x, y, scale);
-        break;
-    case FAST_BF16:
-        f32_bf16(n, x, y, scale);
-        break;
-    case FAST_I8:
-        f32_i8(n, x, y, scale);
-        break;
-    case FAST_U8:
-        f32_u8(n, x, y, scale);
-        break;
-    case FAST_I32:
-        f32_i32(n, x, y, scale);
-        break;
-    case FAST_I64:
-        f32_i64(n, x, y, scale);
-        break;
-    case FAST_F64:
-        f32_f64(n, x, y, scale);
-        break;
-    case FAST_DTYPE_COUNT:
-        FAST_ASSERT(to != FAST_DTYPE_COUNT);
-    }
+    (void)scale;
+    memcpy(y, x, (size_t)n * sizeof(float));
 }
 
-static void convert_to_f32(int64_t n, fast_dtype from, const void *x, float *y, float scale)
-{
-    switch (from) {
-    case FAST_F16:
-        f16_f32(n, x, y, scale);
-        break;
-    case FAST_BF16:
-        bf16_f32(n, x, y, scale);
-        break;
-    case FAST_I8:
-        i8_f32(n, x, y, scale);
-        break;
-    case FAST_U8:
-        u8_f32(n, x, y, scale);
-        break;
-    case FAST_I32:
-        i32_f32(n, x, y, scale);
-        break;
-    case FAST_I64:
-        i64_f32(n, x, y, scale);
-        break;
-    case FAST_F64:
-        f64_f32(n, x, y, scale);
-        break;
-    case FAST_F32:
-    case FAST_DTYPE_COUNT:
-        FAST_ASSERT(from != FAST_F32 && from != FAST_DTYPE_COUNT);
-    }
-}
+typedef void convert_fn(int64_t n, const unsigned char *restrict x, void *restrict y, float scale);
+
+/* By the other type: conversions from F32 to it, and from it to F32. */
+static convert_fn *const from_f32[FAST_DTYPE_COUNT] = {
+    [FAST_F32] = f32_f32, [FAST_F16] = f32_f16, [FAST_BF16] = f32_bf16, [FAST_I8] = f32_i8,
+    [FAST_U8] = f32_u8,   [FAST_I32] = f32_i32, [FAST_I64] = f32_i64,   [FAST_F64] = f32_f64,
+};
+static convert_fn *const to_f32[FAST_DTYPE_COUNT] = {
+    [FAST_F16] = f16_f32, [FAST_BF16] = bf16_f32, [FAST_I8] = i8_f32,   [FAST_U8] = u8_f32,
+    [FAST_I32] = i32_f32, [FAST_I64] = i64_f32,   [FAST_F64] = f64_f32,
+};
 
 void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
                           float scale)
 {
     FAST_ASSERT(n >= 0);
+    FAST_ASSERT((unsigned)from < FAST_DTYPE_COUNT && (unsigned)to < FAST_DTYPE_COUNT);
     FAST_ASSERT(from == FAST_F32 || to == FAST_F32);
     const int64_t done = convert_wide(n, from, x, to, y);
     if (done == n)
         return;
     x = (const char *)x + (size_t)done * fast__dtype_size(from);
     y = (char *)y + (size_t)done * fast__dtype_size(to);
-    if (from == FAST_F32)
-        convert_from_f32(n - done, x, to, y, scale);
-    else
-        convert_to_f32(n - done, from, x, y, scale);
+    (from == FAST_F32 ? from_f32[to] : to_f32[from])(n - done, x, y, scale);
 }

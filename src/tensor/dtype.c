@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types: a table of names, as safetensors writes them, and sizes. F32 is what the engines
- * compute in; the others are for files, for messages and for what users bring.
+ * Element types: a table of names, as safetensors writes them, and sizes. The engines
+ * compute in F32; the others are for files, messages and users' arrays.
  */
 #include "tensor/dtype.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From factors to their product. Blocks of ROWS x COLS elements are kept in registers while all
+ * From factors to their product. Blocks of ROWS x COLS elements stay in registers while all
  * samples of all parts are added to them:
  *
  *     y[o][i] = (((u_0[o] v_0[i]) + u_1[o] v_1[i]) + ...),  samples in order, parts in order
@@ -49,7 +49,7 @@ FAST_CLONES static void block(const fast_outer *parts, int64_t part_count, int64
         memcpy(y + k * inputs, sum[k], sizeof sum[k]);
 }
 
-/* What is less than a block. */
+/* A rectangle smaller than a block. */
 static void rest(const fast_outer *parts, int64_t part_count, int64_t row, int64_t rows,
                  int64_t col, int64_t cols, int64_t inputs, float *restrict y)
 {
@@ -104,4 +104,13 @@ void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t 
                   y + (from * inputs - begin));
     if (tail > 0)
         rectangle(parts, part_count, last - first, 1, 0, tail, inputs, y + (last * inputs - begin));
+}
+
+void fast__factors_compose_view(const fast_outer *parts, int64_t part_count, int64_t inputs,
+                                int64_t begin, fast_view y)
+{
+    float *to = fast__view_map(y, FAST_ACCESS_WRITE);
+
+    fast__factors_compose(parts, part_count, inputs, begin, begin + y.count, to);
+    fast__view_unmap(y, FAST_ACCESS_WRITE, to);
 }

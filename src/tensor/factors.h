@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "tensor/dtype.h"
+#include "tensor/device.h"
 
 /*
  * Factors of a matrix: a dense layer's weight gradient is a sum of outer products, one for each
@@ -40,3 +40,6 @@ typedef struct fast_outer {
  * rows in order. Every element is one chain of additions from 0: the same bits on every machine. */
 void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t inputs,
                            int64_t begin, int64_t end, float *y);
+/* Compose elements from `begin` on into a view; the factors are the host's, as messages are. */
+void fast__factors_compose_view(const fast_outer *parts, int64_t part_count, int64_t inputs,
+                                int64_t begin, fast_view y);

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * Copies of floats that other threads read or write meanwhile: a race by design. Every element is
- * one of the values that were ever stored to it, as with relaxed atomics, which the fallback uses;
- * compilers do not make vectors of those, and on x86 an instruction that moves aligned words one by
+ * Copies of floats that other threads read or write concurrently: a race by design. Every element
+ * is one of the values that were ever stored to it, as with relaxed atomics, which the fallback
+ * uses; compilers do not vectorise those, and on x86 an instruction that moves aligned words one by
  * one, as the program sees it, is three times as fast.
  */
 static inline void fast__race_load(const _Atomic float *from, float *to, int64_t count)

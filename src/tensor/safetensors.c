@@ -247,7 +247,7 @@ size_t fast__tensor_size(const fast_tensor *tensor)
     return (size_t)tensor->count * fast__dtype_size(tensor->dtype);
 }
 
-/* By offset, empty ones first where they meet; by name where nothing else tells them apart. */
+/* Order by offset, empty tensors first at equal offsets, then by name. */
 static int compare_offsets(const void *a, const void *b)
 {
     const fast_tensor *x = a, *y = b;

@@ -15,13 +15,13 @@ typedef struct fast_segment {
     int rank;                         /* dimensions */
     int layer;                        /* node of the graph that owns it */
     bool decay;                       /* weight decay applies: not to biases and norms */
-    int init;                         /* how it is first drawn: the model's business, as is ... */
-    float init_a;                     /* ... the parameter of it (model/init.h) */
+    int init;                         /* kind of initialisation (model/init.h) */
+    float init_a;                     /* parameter of the initialisation */
 } fast_segment;
 
 /* A flat vector's layout. */
 typedef struct fast_layout {
     const fast_segment *segments; /* in the order of their offsets */
-    int64_t segment_count;        /* of them */
+    int64_t segment_count;        /* number of segments */
     int64_t count;                /* elements in the vector */
 } fast_layout;

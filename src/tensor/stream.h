@@ -10,10 +10,10 @@
 #endif
 
 /*
- * Copy what other cores will read, past the caches. Lines that several cores have read need not be
- * won back from all of them first, which took up to 45 ns a line between two cores of a virtual
- * machine, against 8 for lines that only the other one had written. `to` is aligned to 16 bytes.
- * What was written is seen by whoever sees a later store of this thread.
+ * Copy floats that other cores will read, past the caches. Lines that several cores have read then
+ * need not be invalidated in all of them first, which took up to 45 ns a line between two cores of
+ * a virtual machine, against 8 for lines that only the other one had written. `to` is aligned to 16
+ * bytes. A thread that sees a later store of this thread sees the copy.
  */
 static inline void fast__stream_copy(float *to, const float *from, int64_t count)
 {

@@ -4,7 +4,7 @@
  *
  * Each is a plain loop that the compiler turns into vector code, three times over (clones.h). The
  * bits do not depend on which one runs: elements are independent and nothing is contracted, and a
- * sum is kept in FAST_LANES partial sums, element i in lane i mod FAST_LANES, added as a balanced
+ * sum is made of FAST_LANES partial sums, element i in lane i mod FAST_LANES, added as a balanced
  * tree:
  *
  *     for (width = 16; width; width /= 2)  lane[j] += lane[j + width],  j < width
@@ -55,6 +55,20 @@ FAST_CLONES static void axpby(int64_t n, float a, const float *x, float b, float
         y[i] = a * x[i] + b * y[i];
 }
 
+FAST_CLONES static void mix(int64_t n, float a, const float *x, float *y)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++)
+        y[i] += a * (x[i] - y[i]);
+}
+
+FAST_CLONES static void difference(int64_t n, float a, const float *x, float *y)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a * (x[i] - y[i]);
+}
+
 /* Add to each lane the products of its elements; n is a multiple of FAST_LANES. */
 FAST_CLONES static void dot_lanes(int64_t n, const float *x, const float *y,
                                   double lane[FAST_LANES])
@@ -68,7 +82,7 @@ FAST_CLONES static void dot_lanes(int64_t n, const float *x, const float *y,
     memcpy(lane, sum, sizeof sum);
 }
 
-/* The same with x = y, which is converted once; to what the lanes hold. */
+/* Add to each lane the squares of its elements, which are converted once. */
 FAST_CLONES static void norm2_lanes(int64_t n, const float *x, double lane[FAST_LANES])
 {
     double sum[FAST_LANES];
@@ -131,6 +145,18 @@ void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y)
 {
     FAST_ASSERT(n >= 0);
     axpby(n, a, x, b, y);
+}
+
+void fast__vector_mix(int64_t n, float a, const float *x, float *y)
+{
+    FAST_ASSERT(n >= 0);
+    mix(n, a, x, y);
+}
+
+void fast__vector_difference(int64_t n, float a, const float *x, float *y)
+{
+    FAST_ASSERT(n >= 0);
+    difference(n, a, x, y);
 }
 
 /* Add the products of the last n < FAST_LANES elements, and the lanes. */

@@ -23,13 +23,13 @@ enum { LENGTH_MAX = 200, OFFSETS = 17, SIZE = LENGTH_MAX + OFFSETS + 8 };
 
 static const float GUARD = 12345.0f;
 
-typedef struct vectors {
+typedef struct vector_case {
     float x[SIZE];
     float y[SIZE];
     float expected[SIZE];
-} vectors;
+} vector_case;
 
-static void fill_random(vectors *v, uint64_t sample)
+static void fill_random(vector_case *v, uint64_t sample)
 {
     fast_rng rng;
     fast__rng_init(&rng, 3, FAST_PURPOSE_TEST, 0, 0, sample);
@@ -42,17 +42,19 @@ static void fill_random(vectors *v, uint64_t sample)
 static void test_elements(void **state)
 {
     (void)state;
-    static vectors v;
+    static vector_case v;
     for (int n = 0; n <= LENGTH_MAX; n += n < 70 ? 1 : 13) {
         for (int offset = 0; offset < OFFSETS; offset++) {
             const float a = 1.1f, b = -0.3f;
             float *x = v.x + offset, *y = v.y + 3, *e = v.expected + 3;
-            for (int kernel = 0; kernel < 5; kernel++) {
+            for (int kernel = 0; kernel < 7; kernel++) {
                 fill_random(&v, (uint64_t)(n * OFFSETS + offset));
                 y[n] = e[n] = y[-1] = e[-1] = GUARD;
                 for (int i = 0; i < n; i++) {
                     const float ax = a * x[i], by = b * y[i];
-                    const float results[5] = { a, a * y[i], y[i] + x[i], y[i] + ax, ax + by };
+                    const float less = x[i] - y[i], part = a * less;
+                    const float results[7] = { a,       a * y[i],    y[i] + x[i], y[i] + ax,
+                                               ax + by, y[i] + part, part };
                     e[i] = results[kernel];
                 }
                 if (kernel == 0)
@@ -63,8 +65,12 @@ static void test_elements(void **state)
                     fast__vector_add(n, x, y);
                 else if (kernel == 3)
                     fast__vector_axpy(n, a, x, y);
-                else
+                else if (kernel == 4)
                     fast__vector_axpby(n, a, x, b, y);
+                else if (kernel == 5)
+                    fast__vector_mix(n, a, x, y);
+                else
+                    fast__vector_difference(n, a, x, y);
                 assert_memory_equal(v.y, v.expected, sizeof v.y);
             }
         }
@@ -75,7 +81,7 @@ static void test_elements(void **state)
 static void test_same_vector(void **state)
 {
     (void)state;
-    static vectors v;
+    static vector_case v;
     fill_random(&v, 1);
     for (int i = 0; i < LENGTH_MAX; i++) {
         const float doubled = v.y[i] + v.y[i], less = 0.5f * doubled;
@@ -100,7 +106,7 @@ static double sum_of_lanes(int n, const float *x, const float *y)
 static void test_sums(void **state)
 {
     (void)state;
-    static vectors v;
+    static vector_case v;
     fill_random(&v, 2);
     for (int n = 0; n <= LENGTH_MAX; n++) {
         for (int offset = 0; offset < OFFSETS; offset += 3) {
@@ -132,7 +138,7 @@ static void test_sums(void **state)
 static void test_checks(void **state)
 {
     (void)state;
-    static vectors v;
+    static vector_case v;
     for (int n = 0; n <= LENGTH_MAX; n += n < 70 ? 1 : 13) {
         fill_random(&v, 3);
         float most = 0;

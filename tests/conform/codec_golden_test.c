@@ -19,16 +19,13 @@
 #include "run/run.h"
 #include "tensor/vector.h"
 
+#include "devices.h"
+
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define GOLDEN FAST_SOURCE_FOLDER "/tests/golden/codecs.csv"
 #define HEADER "bytes,ratio,error,codec"
@@ -98,13 +95,16 @@ static void measure(const char *spec, golden *g)
 
     if (fast__chain_open(spec, &chain))
         fail_msg("%s: %s", spec, fast_error_detail());
-    const fast_coder_options o = {
-        .chain = chain, .layout = &layout, .count = ALL, .workers = 4, .seed = 1
-    };
+    const fast_coder_options o = { .chain = chain,
+                                   .layout = &layout,
+                                   .device = devices_now,
+                                   .count = ALL,
+                                   .workers = 4,
+                                   .seed = 1 };
     assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
     assert_int_equal(fast__alloc("bytes", (int64_t)fast__coder_bound(coder), 1, &bytes), FAST_OK);
-    const size_t size = fast__coder_encode(coder, 1000, 100, gradient, bytes);
-    assert_int_equal(fast__coder_decode(coder, bytes, size, FAST_DECODE_SET, 1, decoded), FAST_OK);
+    const size_t size = devices_encode(coder, 1000, 100, gradient, bytes);
+    assert_int_equal(devices_decode(coder, bytes, size, FAST_DECODE_SET, 1, decoded), FAST_OK);
     fast__vector_axpy(ALL, -1, gradient, decoded);
     snprintf(g->codec, sizeof g->codec, "%s", spec);
     g->bytes = (long long)size;
@@ -198,6 +198,15 @@ static void sizes_and_errors_are_golden(void **state)
     }
 }
 
+/* The device changes neither. */
+static void device_check_is_golden(void **state)
+{
+    assert_int_equal(fast__device_check_open(&devices_now), FAST_OK);
+    sizes_and_errors_are_golden(state);
+    fast__device_check_close(devices_now);
+    devices_now = &fast__host;
+}
+
 static void all_have_a_line(void **state)
 {
     (void)state;
@@ -259,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_and_errors_are_golden),
+        cmocka_unit_test(device_check_is_golden),
         cmocka_unit_test(all_have_a_line),
         cmocka_unit_test(promised_sizes_are_kept),
     };

@@ -8,7 +8,7 @@
  *     decode     s from t = x mod 2^12: c_s <= t < c_s + f_s;   x <- f_s (x / 2^12) + t - c_s
  *
  * A byte so costs log2(2^12 / f_s) bits. x stays in [2^16, 2^32): before, or after, 16 bits of it
- * are written, or read. Four states take turns, so that their chains of operations overlap; the
+ * are written, or read. Four states alternate, so that their chains of operations overlap; the
  * last byte is encoded first, because the decoder undoes the encoder.
  *
  *     1, then the bytes as they are, where coding them does not make them fewer; or
@@ -19,7 +19,7 @@
  * a byte to encode, a look in a table of 4 KiB to decode.
  */
 #include "codec/bits.h"
-#include "codec/codecs.h"
+#include "codec/codec.h"
 
 enum {
     BITS = 12,
@@ -32,11 +32,11 @@ enum {
 };
 
 /* Frequencies, their sums, and for the decoder the byte of each slot. */
-typedef struct table {
+typedef struct entropy_table {
     uint32_t f[SYMBOLS];
     uint32_t c[SYMBOLS];
     uint8_t symbol[TOTAL];
-} table;
+} entropy_table;
 
 static size_t bound(const void *config, size_t size)
 {
@@ -44,16 +44,16 @@ static size_t bound(const void *config, size_t size)
     return 1 + size;
 }
 
-/* The words, from the end to the begin; and the head, before it is known to be worth it. */
+/* The table; the words, from the end to the start; and the head, until it is known to pay. */
 static size_t scratch(const void *config, size_t size)
 {
     (void)config;
-    return sizeof(table) + size + HEAD_MAX + 2 * STATES;
+    return sizeof(entropy_table) + size + HEAD_MAX + 2 * STATES;
 }
 
-/* Frequencies out of TOTAL for bytes that occur, each at least 1. What rounding leaves goes to, or
- * is taken from, the most frequent ones. */
-static void frequencies(const uint8_t *in, size_t size, table *t)
+/* Frequencies out of TOTAL for bytes that occur, each at least 1. The rest of the rounding is
+ * added to, or subtracted from, the most frequent ones. */
+static void frequencies(const uint8_t *in, size_t size, entropy_table *t)
 {
     uint64_t counts[SYMBOLS] = { 0 };
     int64_t left = TOTAL;
@@ -73,7 +73,7 @@ static void frequencies(const uint8_t *in, size_t size, table *t)
         for (int s = 1; s < SYMBOLS; s++)
             if (t->f[s] > t->f[best])
                 best = s;
-        /* At most half of it is taken away at once: others may then be larger. */
+        /* At most half of it is subtracted at once: others may then be larger. */
         const int64_t half = (int64_t)t->f[best] / 2;
         const int64_t step = left > 0 ? left : -left < half ? left : -half;
         t->f[best] = (uint32_t)((int64_t)t->f[best] + step);
@@ -83,7 +83,7 @@ static void frequencies(const uint8_t *in, size_t size, table *t)
         t->c[s] = sum;
 }
 
-static uint8_t *put_head(const table *t, size_t size, uint8_t *at)
+static uint8_t *put_head(const entropy_table *t, size_t size, uint8_t *at)
 {
     uint8_t *map;
 
@@ -100,9 +100,9 @@ static uint8_t *put_head(const table *t, size_t size, uint8_t *at)
     return at;
 }
 
-/* Words from `end` down to `begin`; where they begin, or NULL if they do not fit. */
-static uint8_t *put_words(const table *t, const uint8_t *in, size_t size, uint32_t x[STATES],
-                          uint8_t *begin, uint8_t *end)
+/* Write words from `end` down to `begin`; return where they start, or NULL if they do not fit. */
+static uint8_t *put_words(const entropy_table *t, const uint8_t *in, size_t size,
+                          uint32_t x[STATES], uint8_t *begin, uint8_t *end)
 {
     for (size_t i = size; i-- > 0;) {
         const uint32_t f = t->f[in[i]];
@@ -125,7 +125,7 @@ static uint8_t *put_words(const table *t, const uint8_t *in, size_t size, uint32
 static size_t pack(const void *config, const uint8_t *in, size_t size, void *scratch_memory,
                    uint8_t *out)
 {
-    table *t = scratch_memory;
+    entropy_table *t = scratch_memory;
     uint8_t *head = (uint8_t *)(t + 1);
     uint32_t x[STATES] = { LOW, LOW, LOW, LOW };
 
@@ -150,8 +150,8 @@ static size_t pack(const void *config, const uint8_t *in, size_t size, void *scr
     return 1 + size;
 }
 
-/* The table of a head; false if it is none. */
-static bool get_table(const uint8_t **at, const uint8_t *end, table *t)
+/* Read the table of a head; false if it is malformed. */
+static bool get_table(const uint8_t **at, const uint8_t *end, entropy_table *t)
 {
     const uint8_t *map = *at;
     uint32_t sum = 0;
@@ -175,8 +175,8 @@ static bool get_table(const uint8_t **at, const uint8_t *end, table *t)
     return sum == TOTAL;
 }
 
-/* One byte from a state, which takes a word where it needs one; false if there is none. */
-static inline bool step(const table *t, uint32_t *x, const uint8_t **at, const uint8_t *end,
+/* Decode a byte from a state, which reads a word when it is low; false at the end of input. */
+static inline bool step(const entropy_table *t, uint32_t *x, const uint8_t **at, const uint8_t *end,
                         uint8_t *out)
 {
     const uint32_t slot = *x & (TOTAL - 1);
@@ -197,7 +197,7 @@ static inline bool step(const table *t, uint32_t *x, const uint8_t **at, const u
     return true;
 }
 
-static bool get_bytes(const table *t, const uint8_t *at, const uint8_t *end, uint8_t *out,
+static bool get_bytes(const entropy_table *t, const uint8_t *at, const uint8_t *end, uint8_t *out,
                       size_t size)
 {
     uint32_t x[STATES];
@@ -214,7 +214,7 @@ static bool get_bytes(const table *t, const uint8_t *at, const uint8_t *end, uin
     for (; i < size; i++)
         if (!step(t, &x[i % STATES], &at, end, out + i))
             return false;
-    /* The encoder began with these: what was changed on the way seldom ends so. */
+    /* The encoder started with these: changed bytes seldom end so. */
     return at == end && x[0] == LOW && x[1] == LOW && x[2] == LOW && x[3] == LOW;
 }
 

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of vectors as they come. Goal: they are the canonical sums to the bit, for every number of
+ * Sums of vectors as they arrive. Goal: they are the canonical sums to the bit, for every number of
  * vectors, whole and by ranges, again and again; a sum that ends early is complete; rows are few;
- * memory that is not there is an error. Method: the definition of the order, applied to arrays that
- * keep every vector.
+ * memory that is not there is an error; all on every device. Method: the definition of the order,
+ * applied to arrays that hold every vector.
  */
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 
 #include "base/memory.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "devices.h"
 
 enum { COUNT = 37, TOTAL_MAX = 70 };
 
@@ -39,30 +35,35 @@ static float canonical(float *x, int64_t n)
     return x[0];
 }
 
-static void fill(float *row, int64_t i, int64_t round)
+static void fill(fast_view row, int64_t i, int64_t round)
 {
+    float x[COUNT];
+
     for (int64_t k = 0; k < COUNT; k++)
-        row[k] = value(i, k, round);
+        x[k] = value(i, k, round);
+    fast__view_copy(fast__view_input(x, COUNT), row);
 }
 
 static void sums_are_canonical(void **state)
 {
     (void)state;
     for (int64_t n = 1; n <= TOTAL_MAX; n++) {
-        float y[COUNT];
-        fast_fold fold;
+        float y[COUNT] = { 0 };
+        fast_view out = devices_put(y, COUNT);
+        fast_tree_sum sum;
 
-        assert_int_equal(fast__fold_init(&fold, COUNT, n, y), FAST_OK);
-        assert_true(fold.row_count <= 9);
+        assert_int_equal(fast__tree_sum_init(&sum, out, n), FAST_OK);
+        assert_true(sum.row_count <= 9);
         for (int64_t round = 0; round < 2; round++) {
             for (int64_t i = 0; i < n; i++) {
-                fill(fast__fold_next(&fold), i, round);
+                fill(fast__tree_sum_next(&sum), i, round);
                 if (i < n - 1)
-                    fast__fold_put(&fold);
+                    fast__tree_sum_put(&sum);
             }
-            fast__fold_finish(&fold, 30, COUNT - 30); /* in pieces, from behind */
-            fast__fold_finish(&fold, 0, 30);
-            fast__fold_clear(&fold);
+            fast__tree_sum_finish(&sum, 30, COUNT - 30); /* in pieces, from behind */
+            fast__tree_sum_finish(&sum, 0, 30);
+            fast__tree_sum_clear(&sum);
+            fast__view_copy(out, fast__view_host(y, COUNT));
             for (int64_t k = 0; k < COUNT; k++) {
                 float x[TOTAL_MAX];
 
@@ -71,7 +72,8 @@ static void sums_are_canonical(void **state)
                 assert_true(y[k] == canonical(x, n));
             }
         }
-        fast__fold_fini(&fold);
+        fast__tree_sum_fini(&sum);
+        fast__view_free(&out);
     }
 }
 
@@ -80,41 +82,44 @@ static void early_ends_are_complete(void **state)
 {
     (void)state;
     for (int64_t n = 1; n <= 20; n++)
-        for (int64_t come = 1; come <= n; come++) {
-            float y[COUNT];
-            fast_fold fold;
+        for (int64_t arrived = 1; arrived <= n; arrived++) {
+            float y[COUNT] = { 0 };
+            const fast_view out = devices_put(y, COUNT);
+            fast_tree_sum sum;
 
-            assert_int_equal(fast__fold_init(&fold, COUNT, n, y), FAST_OK);
-            for (int64_t i = 0; i < come; i++) {
-                float *row = fast__fold_next(&fold);
-
+            assert_int_equal(fast__tree_sum_init(&sum, out, n), FAST_OK);
+            for (int64_t i = 0; i < arrived; i++) {
                 for (int64_t k = 0; k < COUNT; k++)
-                    row[k] = (float)(i + k + 1);
-                if (i < come - 1)
-                    fast__fold_put(&fold);
+                    y[k] = (float)(i + k + 1);
+                fast__view_copy(fast__view_input(y, COUNT), fast__tree_sum_next(&sum));
+                if (i < arrived - 1)
+                    fast__tree_sum_put(&sum);
             }
-            fast__fold_finish(&fold, 0, COUNT);
+            fast__tree_sum_finish(&sum, 0, COUNT);
+            fast__tree_sum_fini(&sum);
+            devices_get(out, y);
             for (int64_t k = 0; k < COUNT; k++)
-                assert_true(y[k] == (float)(come * (come - 1) / 2 + come * (k + 1)));
-            fast__fold_fini(&fold);
+                assert_true(y[k] == (float)(arrived * (arrived - 1) / 2 + arrived * (k + 1)));
         }
 }
 
 static void memory_may_fail(void **state)
 {
-    float y[COUNT];
+    float y[COUNT] = { 0 };
+    fast_view out = devices_put(y, COUNT);
     fast_err err = FAST_ENOMEM;
 
     (void)state;
     for (int64_t n = 0; err; n++) {
-        fast_fold fold;
+        fast_tree_sum sum;
 
         fast__alloc_fail_after(n, true);
-        err = fast__fold_init(&fold, COUNT, 13, y);
+        err = fast__tree_sum_init(&sum, out, 13);
         fast__alloc_fail_after(-1, true);
         assert_true(err == FAST_OK || err == FAST_ENOMEM);
-        fast__fold_fini(&fold);
+        fast__tree_sum_fini(&sum);
     }
+    fast__view_free(&out);
 }
 
 int main(void)
@@ -124,5 +129,5 @@ int main(void)
         cmocka_unit_test(early_ends_are_complete),
         cmocka_unit_test(memory_may_fail),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

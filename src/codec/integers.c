@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole numbers and levels, at the speed of memory. A piece is rounded to words of 32 bits, which
+ * Integers and levels, at the speed of memory. A piece is rounded to words of 32 bits, which
  * stay in the cache, and those are narrowed to bytes: two simple loops that compilers turn into
  * vector code, where one that does both is not.
  */
-#include "codec/whole.h"
+#include "codec/integers.h"
 
 #include "codec/noise.h"
 #include "tensor/clones.h"
@@ -14,7 +14,7 @@
 
 enum { PIECE = 1024 };
 
-/* Half of a float's whole numbers: adding and taking it away rounds to nearest, ties to even. */
+/* 1.5 * 2^23: adding and subtracting it rounds to the nearest integer, ties to even. */
 #define MAGIC 12582912.0f
 
 /* The comparisons are such that NaN passes as `top`; it is replaced by the caller. */
@@ -53,10 +53,10 @@ FAST_CLONES static void round_random(int64_t n, const float *x, float factor, fl
         const float v = saturate(saturate(x[i] * factor, top) + u, top);
         const int32_t whole = (int32_t)v;
         const int32_t down = (float)whole > v; /* truncation is not floor below 0 */
-        const int32_t keep = is_finite(x[i]) ? -1 : 0;
+        const int32_t mask = is_finite(x[i]) ? -1 : 0;
 
-        /* By bits, not by a choice: a compiler would branch around all of the above. */
-        q[i] = ((whole - down) & keep) | (~keep & (-(int32_t)top - 1));
+        /* By bits, not by a condition: a compiler would branch around all of the above. */
+        q[i] = ((whole - down) & mask) | (~mask & (-(int32_t)top - 1));
     }
 }
 
@@ -76,8 +76,8 @@ FAST_CLONES static void narrow(int64_t n, int bytes, const int32_t *q, uint8_t *
     }
 }
 
-void fast__whole_put(int64_t n, int bytes, const float *x, float factor, bool chance, uint64_t key,
-                     uint32_t first, uint8_t *out)
+void fast__integers_put(int64_t n, int bytes, const float *x, float factor, bool random,
+                        uint64_t key, uint32_t first, uint8_t *out)
 {
     const float top = bytes == 1 ? 127 : 32767;
     int32_t q[PIECE];
@@ -86,7 +86,7 @@ void fast__whole_put(int64_t n, int bytes, const float *x, float factor, bool ch
     for (int64_t i = 0; i < n; i += PIECE) {
         const int64_t m = n - i < PIECE ? n - i : PIECE;
 
-        if (chance)
+        if (random)
             round_random(m, x + i, factor, top, key, first + (uint32_t)i, q);
         else
             round_nearest(m, x + i, factor, top, q);
@@ -117,8 +117,8 @@ FAST_CLONES static void take_pairs(int64_t n, const uint8_t *in, float step, boo
     }
 }
 
-void fast__whole_take(int64_t n, int bytes, const uint8_t *in, float step, fast_decode_mode mode,
-                      float *y)
+void fast__integers_take(int64_t n, int bytes, const uint8_t *in, float step, fast_decode_mode mode,
+                         float *y)
 {
     FAST_ASSERT(bytes == 1 || bytes == 2);
     if (bytes == 1)
