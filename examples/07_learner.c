@@ -13,7 +13,7 @@
 enum { INPUTS = 4, TRAIN = 20000, TEST = 1000 };
 
 /* The mean of log(1 + exp(-z)) or log(1 + exp(z)), z = w . x, over a batch or the test set. */
-static fast_err learn(void *ctx, fast_lesson *t)
+static fast_err learn(void *ctx, fast_learner_request *t)
 {
     const int64_t count = t->g ? t->batch : TEST;
     const int64_t first = t->g ? (t->step * t->workers + t->worker) * count % TRAIN : TRAIN;

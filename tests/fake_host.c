@@ -242,7 +242,7 @@ CALL(fast_trainer_teach,
      (fast_trainer * t, const float *models, int64_t model_count, double temperature, double share),
      (t, models, model_count, temperature, share))
 CALL(fast_trainer_centre, (fast_trainer * t, float **out), (t, out))
-CALL(fast_trainer_keep, (fast_trainer * t, int64_t number, size_t size, void **out),
+CALL(fast_trainer_persist, (fast_trainer * t, int64_t number, size_t size, void **out),
      (t, number, size, out))
 
 /* It fails as a host does. */

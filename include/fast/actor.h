@@ -94,7 +94,7 @@ FAST_API int64_t fast_actor_life(const fast_actor *actor); /* number of restarts
 
 /* True if this actor and `id` share memory: each reads what the other writes to a
  * fast_actor_share() block. */
-FAST_API bool fast_actor_is_near(const fast_actor *actor, int64_t id);
+FAST_API bool fast_actor_is_local(const fast_actor *actor, int64_t id);
 
 /* Set the actor's step and the name of what it exchanges ("weights"), for errors and timelines.
  * `what` is copied and cut at 47 bytes; NULL leaves the name unchanged. */
@@ -251,8 +251,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_actor_share(fast_actor *actor, uint64_t k
  * not wait, send or nest. Does nothing unless the run is recorded or replayed (record=FILE,
  * replay=FILE): then sections with equal keys exclude each other, and a replay repeats their order.
  * `key` is that of the memory, or any number that is equal in every run. */
-FAST_API void fast_turn_begin(fast_actor *actor, uint64_t key);
-FAST_API void fast_turn_end(fast_actor *actor);
+FAST_API void fast_critical_begin(fast_actor *actor, uint64_t key);
+FAST_API void fast_critical_end(fast_actor *actor);
 
 #ifdef __cplusplus
 }

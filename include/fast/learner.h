@@ -7,7 +7,7 @@
  * rules of fast.h hold; examples/07_learner.c is a whole program in C, examples/08_pytorch.py one
  * in Python.
  *
- *     static fast_err gradient(void *ctx, fast_lesson *lesson)
+ *     static fast_err gradient(void *ctx, fast_learner_request *lesson)
  *     {
  *         const float *target = ctx; // of w: the loss is (w[0] - target)^2 / 2
  *         const float error = lesson->w[0] - *target;
@@ -47,10 +47,10 @@ typedef struct fast_learner_tensor {
     const float *initial; /* first values, row major; NULL: zeros */
 } fast_learner_tensor;
 
-enum { FAST_LESSON_ERROR_SIZE = 256 };
+enum { FAST_LEARNER_ERROR_SIZE = 256 };
 
 /* A request to a learner, and its answer. */
-typedef struct fast_lesson {
+typedef struct fast_learner_request {
     /* In. */
     int64_t worker;  /* that asks for its gradient, from 0; -1: evaluation */
     int64_t workers; /* number of workers */
@@ -69,16 +69,16 @@ typedef struct fast_lesson {
     const int32_t *labels; /* [count][targets]: classification; or NULL */
     const float *y;        /* [count][targets]: regression; or NULL */
     /* Out. */
-    int64_t samples;                    /* of the answer: at least 1, or the request has failed */
-    double loss;                        /* mean over the samples */
-    int64_t correct;                    /* right answers */
-    int64_t judged;                     /* answers; 0: accuracy has no meaning here */
-    char error[FAST_LESSON_ERROR_SIZE]; /* why it failed: one line for the user */
-} fast_lesson;
+    int64_t samples;                     /* of the answer: at least 1, or the request has failed */
+    double loss;                         /* mean over the samples */
+    int64_t correct;                     /* right answers */
+    int64_t judged;                      /* answers; 0: accuracy has no meaning here */
+    char error[FAST_LEARNER_ERROR_SIZE]; /* why it failed: one line for the user */
+} fast_learner_request;
 
 /* Answer a request. Set `samples` last: a function of another language that an exception leaves may
  * return anything, FAST_OK too, and a request without samples has failed in any case. */
-typedef fast_err fast_lesson_fn(void *ctx, fast_lesson *lesson);
+typedef fast_err fast_learner_request_fn(void *ctx, fast_learner_request *lesson);
 
 /* A learner's declaration. Zero means none. */
 typedef struct fast_learner_kind {
@@ -91,10 +91,11 @@ typedef struct fast_learner_kind {
     int64_t samples;   /* of a training set of its own, which epochs are counted by: it makes its
                            batches itself. 0: it is fed */
     double operations; /* of a gradient, per sample: `sim` charges time for them */
-    fast_lesson_fn *gradient; /* of one batch at w, into g */
-    fast_lesson_fn *evaluate; /* loss and answers at w: of the whole test set of its own, or of the
+    fast_learner_request_fn *gradient; /* of one batch at w, into g */
+    fast_learner_request_fn
+        *evaluate; /* loss and answers at w: of the whole test set of its own, or of the
                                  batch that it is fed, one after the other; NULL: no evaluation */
-    void *ctx;                /* argument of both functions */
+    void *ctx;     /* argument of both functions */
 } fast_learner_kind;
 
 /* Open a run with a learner of your own, and perhaps a strategy (NULL: by the options). `kind` and

@@ -268,8 +268,8 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **o
  * contents survive cancel and resume: checkpoints include it. For all state of a strategy between
  * steps besides w, s and the rule's state, at servers too. Called before the first step.
  * FAST_ENOMEM; FAST_EINVAL if the block has another size. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size,
-                                                    void **out);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size,
+                                                       void **out);
 
 /*
  * Vectors and kernels. Measures follow from the operations: a strategy reports nothing by hand.
@@ -365,7 +365,7 @@ typedef struct fast_strategy {
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
     bool resumes;               /* between steps all that a worker keeps is its replica, the rule's
-                                   state, what fast_trainer_keep() gave and what sums, flows and
+                                   state, what fast_trainer_persist() gave and what sums, flows and
                                    spaces owe; what servers keep, likewise, changes only when all
                                    workers have gone on: checkpoints hold it. Synchronous ones
                                    only */

@@ -39,7 +39,7 @@ void fast__pack_put(fast_pack *pack, int64_t kind, int64_t number, const void *d
         memcpy(at, data, size);
 }
 
-bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *out)
+bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_pack_record *out)
 {
     int64_t head[3];
 
@@ -49,17 +49,17 @@ bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *ou
     memcpy(head, (const uint8_t *)bytes + *at, sizeof head);
     if (head[2] < 0 || (uint64_t)head[2] > size || whole_size((size_t)head[2]) > size - *at)
         return false;
-    *out = (fast_record){ .kind = head[0],
-                          .number = head[1],
-                          .size = (size_t)head[2],
-                          .data = (const uint8_t *)bytes + *at + HEAD };
+    *out = (fast_pack_record){ .kind = head[0],
+                               .number = head[1],
+                               .size = (size_t)head[2],
+                               .data = (const uint8_t *)bytes + *at + HEAD };
     *at += whole_size((size_t)head[2]);
     return true;
 }
 
 size_t fast__pack_empty(void *bytes, size_t size, int64_t kind)
 {
-    fast_record record;
+    fast_pack_record record;
     size_t from = 0, at = 0;
 
     while (fast__pack_next(bytes, size, &at, &record)) {
@@ -78,7 +78,7 @@ size_t fast__pack_empty(void *bytes, size_t size, int64_t kind)
 
 bool fast__pack_is_whole(const void *bytes, size_t size)
 {
-    fast_record record;
+    fast_pack_record record;
     size_t at = 0;
 
     while (fast__pack_next(bytes, size, &at, &record))

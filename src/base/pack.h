@@ -19,19 +19,19 @@ typedef struct fast_pack {
 } fast_pack;
 
 /* A record of a block. */
-typedef struct fast_record {
+typedef struct fast_pack_record {
     int64_t kind;     /* kind of its contents */
     int64_t number;   /* index among the records of that kind */
     size_t size;      /* bytes of data */
     const void *data; /* in the block; aligned like the block, up to 8 bytes */
-} fast_record;
+} fast_pack_record;
 
 /* Add a record and return the room for its data, or NULL while counting. */
 void *fast__pack_add(fast_pack *pack, int64_t kind, int64_t number, size_t size);
 /* Add a record with its data. */
 void fast__pack_put(fast_pack *pack, int64_t kind, int64_t number, const void *data, size_t size);
 /* Read the record at *at and advance *at; false at the end, or if no whole record follows. */
-bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_record *out);
+bool fast__pack_next(const void *bytes, size_t size, size_t *at, fast_pack_record *out);
 /* Remove the data of the first record of a kind, moving the rest up. Returns the new size. */
 size_t fast__pack_empty(void *bytes, size_t size, int64_t kind);
 /* Tell whether the block consists of whole records. */

@@ -25,7 +25,7 @@ static size_t fill(uint8_t *out)
 static void records_come_back(void **state)
 {
     _Alignas(8) uint8_t bytes[ROOM];
-    fast_record record = { 0 };
+    fast_pack_record record = { 0 };
     size_t at = 0;
     int64_t count = 0;
 
@@ -66,7 +66,7 @@ static void a_record_may_be_emptied(void **state)
 {
     _Alignas(8) uint8_t bytes[ROOM];
     const size_t size = fill(bytes);
-    fast_record record;
+    fast_pack_record record;
     size_t at = 0;
     int64_t count = 0;
 

@@ -33,7 +33,7 @@ typedef struct fast_encoding {
     fast_block block; /* shape of x */
     const float *x;   /* [count] */
     float *error;     /* [count]: residual e of error feedback, or NULL. x + e is encoded instead of
-                         x, and e becomes the loss. NULL without FAST_CODEC_FEEDS */
+                         x, and e becomes the loss. NULL without FAST_CODEC_FEEDBACK */
     float *state;     /* [state()]: the codec's own, of this flow; zero before the first encoding */
     void *scratch;    /* [scratch()] bytes, undefined before and after */
     uint64_t key;     /* of all random numbers; different for each encoding */
@@ -73,15 +73,15 @@ typedef struct fast_codec_rounds {
 } fast_codec_rounds;
 
 enum {
-    FAST_CODEC_LOSSLESS = 1 << 0, /* decodes to the same numbers */
-    FAST_CODEC_UNBIASED = 1 << 1, /* the mean over keys is x: error feedback does not help */
-    FAST_CODEC_SPARSE = 1 << 2,   /* decodes to few values other than 0: pairs() */
-    FAST_CODEC_LAYERS = 1 << 3,   /* means and norms are of a layer: scope layer by default */
-    FAST_CODEC_RAW = 1 << 4,      /* precise enough for weights, not only for differences */
-    FAST_CODEC_FEEDS = 1 << 5,    /* encode() does the error feedback itself */
-    FAST_CODEC_KEEPS = 1 << 6,    /* has a residual of its own in its state: no error feedback */
-    FAST_CODEC_VOTES = 1 << 7,    /* workers' encodings are summed and the sum's signs taken */
-    FAST_CODEC_PLAIN = 1 << 8,    /* no error feedback by default */
+    FAST_CODEC_LOSSLESS = 1 << 0,    /* decodes to the same numbers */
+    FAST_CODEC_UNBIASED = 1 << 1,    /* the mean over keys is x: error feedback does not help */
+    FAST_CODEC_SPARSE = 1 << 2,      /* decodes to few values other than 0: pairs() */
+    FAST_CODEC_LAYERS = 1 << 3,      /* means and norms are of a layer: scope layer by default */
+    FAST_CODEC_RAW = 1 << 4,         /* precise enough for weights, not only for differences */
+    FAST_CODEC_FEEDBACK = 1 << 5,    /* encode() does the error feedback itself */
+    FAST_CODEC_ACCUMULATES = 1 << 6, /* has a residual of its own in its state: no error feedback */
+    FAST_CODEC_VOTES = 1 << 7,       /* workers' encodings are summed and the sum's signs taken */
+    FAST_CODEC_PLAIN = 1 << 8,       /* no error feedback by default */
     FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
 };

@@ -266,7 +266,7 @@ static void feedback_loses_nothing(void **state)
     for (int s = 0; s < spec_count; s++) {
         fast_chain *chain = open_chain(specs[s]);
         const unsigned traits = fast__chain_traits(chain);
-        if ((traits & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)) ||
+        if ((traits & (FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS)) ||
             ((traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))) {
             fast__chain_close(chain);
             continue;

@@ -9,7 +9,7 @@
  *     v = x + e,   send C(v),   e <- v - decode(C(v))
  *
  * so that the sum of all decoded vectors plus e is the sum of all x, up to rounding (Seide et al.
- * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDS do it in their own pass; for others
+ * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDBACK do it in their own pass; for others
  * it is done here, at the cost of a decoding. It is on unless the codec is lossless or unbiased,
  * has a residual of its own, is precise enough to send raw values, or is put to a vote.
  *
@@ -137,10 +137,10 @@ static fast_err check(const fast_coder_options *o)
     if (o->count > INT32_MAX)
         return fast__fail(FAST_EINVAL, "codec %s: %lld elements are too many for one flow",
                           o->chain->text, (long long)o->count);
-    if (o->feedback == 1 && (traits & (FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS)))
-        return fast__fail(FAST_EINVAL, "codec %s needs no error feedback: it %s; leave it out",
-                          o->chain->text,
-                          traits & FAST_CODEC_KEEPS ? "has a residual of its own" : "is lossless");
+    if (o->feedback == 1 && (traits & (FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS)))
+        return fast__fail(
+            FAST_EINVAL, "codec %s needs no error feedback: it %s; leave it out", o->chain->text,
+            traits & FAST_CODEC_ACCUMULATES ? "has a residual of its own" : "is lossless");
     if (o->feedback == 1 && (traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))
         return fast__fail(FAST_EINVAL,
                           "codec %s is unbiased, but its error is larger than the vector: the "
@@ -200,7 +200,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
 {
     const fast_codec *codec = o->chain->codec;
     const unsigned traits = fast__chain_traits(o->chain);
-    const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_KEEPS |
+    const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_ACCUMULATES |
                            FAST_CODEC_RAW | FAST_CODEC_VOTES | FAST_CODEC_PLAIN;
     const bool layers = codec && o->layout->segment_count > 0 &&
                         (o->scope == 1 || (o->scope == 0 && (traits & FAST_CODEC_LAYERS) != 0));
@@ -217,7 +217,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
         c->state_count += c->count;
     FAST_TRY(fast__view_new(c->device, "state of a codec", c->state_count, &c->state));
     FAST_TRY(fast__alloc("scratch of a codec", (int64_t)scratch, 1, &c->scratch));
-    if (c->feedback && !(traits & FAST_CODEC_FEEDS))
+    if (c->feedback && !(traits & FAST_CODEC_FEEDBACK))
         FAST_TRY(fast__alloc("feedback of a codec", 2 * largest, sizeof(float), &c->sum));
     if (o->chain->stage_count == 0)
         return FAST_OK;

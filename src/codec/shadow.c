@@ -51,7 +51,7 @@ bool fast__shadow_needed(const fast_chain *chain)
 
 fast_err fast__shadow_check(const fast_chain *chain, const char *option)
 {
-    if (fast__shadow_needed(chain) && (fast__chain_traits(chain) & FAST_CODEC_KEEPS))
+    if (fast__shadow_needed(chain) && (fast__chain_traits(chain) & FAST_CODEC_ACCUMULATES))
         return fast__fail(
             FAST_EINVAL,
             "weights are sent as differences to what the receiver holds, which contain "

@@ -148,7 +148,7 @@ static void all_codecs_follow(void **state)
         fast_chain *chain = NULL;
 
         assert_int_equal(fast__chain_open((*c)->name, &chain), FAST_OK);
-        const bool accumulates = (fast__chain_traits(chain) & FAST_CODEC_KEEPS) != 0;
+        const bool accumulates = (fast__chain_traits(chain) & FAST_CODEC_ACCUMULATES) != 0;
         fast__chain_close(chain);
         if (!accumulates)
             follow((*c)->name);

@@ -11,11 +11,11 @@
  */
 
 /* The cost of communication: T = alpha messages + beta bytes + gamma additions, in seconds. */
-typedef struct fast_price {
+typedef struct fast_comm_cost {
     double alpha; /* seconds of a message */
     double beta;  /* seconds of a byte */
     double gamma; /* seconds of an addition */
-} fast_price;
+} fast_comm_cost;
 
 typedef struct fast_algorithm {
     const char *name;    /* as it is typed */
@@ -44,7 +44,7 @@ typedef struct fast_algorithm {
     void (*drop)(fast_collective *collective);
 
     /* Return the seconds of ask->size members and ask->count floats, by a closed form. */
-    double (*seconds)(const fast_price *cost, const fast_ask *ask);
+    double (*seconds)(const fast_comm_cost *cost, const fast_ask *ask);
 } fast_algorithm;
 
 /* The algorithms in the order of `fast help`; at most FAST_ALLREDUCE_MAX. */

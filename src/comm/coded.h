@@ -55,7 +55,7 @@ bool fast__coded_remembers(const fast_coded *coded);
 /* Save the member's residuals and its codecs' vectors as records of this kind; restore one of them:
  * FAST_EFORMAT if it does not fit. */
 void fast__coded_pack(const fast_coded *coded, fast_pack *pack, int64_t kind);
-fast_err fast__coded_unpack(fast_coded *coded, const fast_record *record);
+fast_err fast__coded_unpack(fast_coded *coded, const fast_pack_record *record);
 /* Clear all residuals; the next sum is number `sums`. */
 void fast__coded_restart(fast_coded *coded, int64_t sums);
 

@@ -128,9 +128,9 @@ struct fast_group {
     char detail[192];    /* error detail of the first failure */
     int algorithm;       /* number in fast__allreduces, or -1: auto */
     fast_group_slot slots[FAST_ALLREDUCE_MAX]; /* by number in fast__allreduces */
-    struct fast_price *price;    /* the fitted model of `auto`, made on first use; or NULL */
-    fast_request *requests;      /* requests under way, in the order of their start */
-    fast_request *requests_free; /* finished requests, to be used again */
+    struct fast_comm_cost *price; /* the fitted model of `auto`, made on first use; or NULL */
+    fast_request *requests;       /* requests under way, in the order of their start */
+    fast_request *requests_free;  /* finished requests, to be used again */
 };
 
 /* Fail at once if a collective of the group failed before. */

@@ -15,12 +15,12 @@ double fast__model_seconds(fast_group *group, int i, int64_t count);
 /* Return the seconds of the group's allreduce of `count` floats at this cost, by the algorithm that
  * it uses; NAN if it cannot say. The group's model has this cost from then on, so it is for groups
  * that have finished their work. */
-double fast__model_at(fast_group *group, const fast_price *cost, int64_t count);
+double fast__model_at(fast_group *group, const fast_comm_cost *cost, int64_t count);
 
 /* Schedules of groups up to this size are simulated move by move. */
 enum { FAST_PREDICT_MAX = 32 };
 
 /* Set the seconds that a schedule takes, until its last rank ends. False if the group is too large,
  * or too many messages are in flight at once. */
-bool fast__schedule_predict(const fast_price *cost, const fast_ask *ask, fast_round_fn *rounds,
+bool fast__schedule_predict(const fast_comm_cost *cost, const fast_ask *ask, fast_round_fn *rounds,
                             double *seconds_out);

@@ -25,12 +25,12 @@ void fast__flows_drop(fast_flows *flows);
  * made: FAST_EFORMAT if it makes no sense, FAST_ENOMEM. */
 void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind);
 fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
-                            const fast_record *record);
+                            const fast_pack_record *record);
 /* Refuse a chain that cannot send changes, values or raw values: FAST_EINVAL. */
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 
 /* Return the sender's residual of error feedback; NULL if the flow has none. */
-const float *fast__flow_owed(const fast_flow *flow);
+const float *fast__flow_residual(const fast_flow *flow);
 
 /* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_follow(). */
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,

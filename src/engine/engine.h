@@ -99,7 +99,3 @@ extern const fast_engine fast__engine_ref;
 /* Find an engine by name; "auto" is the first. FAST_EINVAL with the nearest name, FAST_ENOTSUP if
  * the name is known but not in this build. */
 fast_err fast__engine_find(const char *name, const fast_engine **out);
-
-/* Former names, for callers that still use them. */
-typedef fast_program fast_program_head;
-#define fast__program_head(program) (program)

@@ -309,7 +309,7 @@ static fast_err bench_model(fast_run *run, double peak, fast_measure_fn *report,
         total_ns += times_ns[count++];
     }
     const double rate = (double)run->config.batch / median_s(times_ns, count);
-    const double flops = fast__program_head(run->program)->flops_train;
+    const double flops = run->program->flops_train;
     const fast_measure measure = { .model = run->config.model,
                                    .samples_per_s = rate,
                                    .gflops = flops * rate * 1e-9,

@@ -176,16 +176,16 @@ void fast__foreign_close(fast_foreign *foreign)
 }
 
 /* Describe one call of the caller's functions. */
-static fast_lesson request_of(const foreign_learner *self, const fast_batch *batch)
+static fast_learner_request request_of(const foreign_learner *self, const fast_batch *batch)
 {
     const fast_foreign_options *o = &self->options;
-    fast_lesson request = { .worker = o->worker,
-                            .workers = o->workers,
-                            .seed = (int64_t)o->seed,
-                            .batch = o->batch,
-                            .w = self->base.w,
-                            .s = self->base.state.count > 0 ? self->base.s : NULL,
-                            .loss = NAN };
+    fast_learner_request request = { .worker = o->worker,
+                                     .workers = o->workers,
+                                     .seed = (int64_t)o->seed,
+                                     .batch = o->batch,
+                                     .w = self->base.w,
+                                     .s = self->base.state.count > 0 ? self->base.s : NULL,
+                                     .loss = NAN };
 
     if (batch) {
         request.count = batch->count;
@@ -199,9 +199,9 @@ static fast_lesson request_of(const foreign_learner *self, const fast_batch *bat
 }
 
 /* Turn the caller's text into one printable line. */
-static void make_line(char text[FAST_LESSON_ERROR_SIZE])
+static void make_line(char text[FAST_LEARNER_ERROR_SIZE])
 {
-    text[FAST_LESSON_ERROR_SIZE - 1] = '\0';
+    text[FAST_LEARNER_ERROR_SIZE - 1] = '\0';
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
@@ -209,7 +209,7 @@ static void make_line(char text[FAST_LESSON_ERROR_SIZE])
 
 /* Turn the result of a function into an error code and a detail. */
 static fast_err check_answer(const foreign_learner *self, int answer, const char *what,
-                             fast_lesson *request)
+                             fast_learner_request *request)
 {
     const char *name = self->options.foreign->name;
     const bool known = answer < 0 && answer >= FAST_ENOENT;
@@ -237,7 +237,7 @@ static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient,
 {
     const fast_learner_kind *kind = &self->options.foreign->kind;
     const fast_batch *batch = NULL;
-    fast_lesson request;
+    fast_learner_request request;
     fast_err answer;
 
     if (self->options.loader)
@@ -297,7 +297,7 @@ static fast_err foreign_gradient(fast_learner *learner, fast_gradient *gradient)
 /* A call of evaluate(), on whatever thread it runs. */
 typedef struct foreign_evaluation {
     const fast_learner_kind *kind; /* the caller's functions */
-    fast_lesson request;           /* arguments and results */
+    fast_learner_request request;  /* arguments and results */
     fast_err answer;               /* the function's result */
 } foreign_evaluation;
 

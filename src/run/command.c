@@ -51,7 +51,7 @@ static void put_words(words *w, const char *const *options)
     }
 }
 
-fast_err fast__keep_command(const char *const *options, char **out)
+fast_err fast__command_words(const char *const *options, char **out)
 {
     words w = { 0 };
 

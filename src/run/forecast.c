@@ -85,10 +85,11 @@ static double depth_of(const fast_run *run)
 
 /* The machine, as far as a worker's step depends on it. */
 typedef struct forecast_machine {
-    const fast_sim *sim; /* NULL: a real one */
-    double memory;       /* seconds for a byte moved through it */
-    fast_price price;    /* between workers */
-    fast_price server;   /* between a worker and a server, on average; gamma: of an update there */
+    const fast_sim *sim;  /* NULL: a real one */
+    double memory;        /* seconds for a byte moved through it */
+    fast_comm_cost price; /* between workers */
+    fast_comm_cost
+        server; /* between a worker and a server, on average; gamma: of an update there */
 } forecast_machine;
 
 /* Expected latency of a simulated link, in seconds. */
@@ -175,10 +176,10 @@ static forecast_machine machine_of(const fast_team *team, const fast_group *grou
         return m;
     }
     m.memory = time_memory();
-    m.price = (fast_price){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
+    m.price = (fast_comm_cost){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
     if (!team->place.alone && group && group->price)
         m.price = *group->price;
-    m.server = (fast_price){ .alpha = m.price.alpha, .beta = m.price.beta };
+    m.server = (fast_comm_cost){ .alpha = m.price.alpha, .beta = m.price.beta };
     return m;
 }
 
@@ -274,7 +275,7 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     const double work = team->run->learner->flops;
     const double gradient = seconds * work / (work + FAST_UPDATE_OPERATIONS * n);
     const double moved = c->moved * n * m->memory;
-    const fast_price *price = team->servers > 0 && c->served > 0 ? &m->server : &m->price;
+    const fast_comm_cost *price = team->servers > 0 && c->served > 0 ? &m->server : &m->price;
     const double way = 4 * n * price->beta;
     /* One worker's part of a server's time; several servers work side by side. */
     const double each =

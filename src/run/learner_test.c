@@ -26,7 +26,7 @@
 
 enum { FEATURES = 784, CLASSES = 10 };
 
-static fast_err softmax(void *ctx, fast_lesson *t)
+static fast_err softmax(void *ctx, fast_learner_request *t)
 {
     const float *w = t->w, *b = t->w + CLASSES * FEATURES;
 
@@ -151,7 +151,7 @@ static int deep(size_t size)
     return size > sizeof block ? deep(size - sizeof block) + block[7] : block[9];
 }
 
-static fast_err step_down(void *ctx, fast_lesson *t)
+static fast_err step_down(void *ctx, fast_learner_request *t)
 {
     quadratic *q = ctx;
     const int64_t worker = t->g ? t->worker : -1;

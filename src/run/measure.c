@@ -80,7 +80,7 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_store(&self->measures.end.compute_ns, fast__counted(&c->compute_ns));
     atomic_store(&self->measures.end.wait_ns, fast__counted(&c->wait_ns));
     atomic_store(&self->measures.end.flight_ns, fast__counted(&c->flight_ns));
-    atomic_store(&self->measures.end_ns, fast__record_look(self->context.trainer.actor));
+    atomic_store(&self->measures.end_ns, fast__record_peek_now(self->context.trainer.actor));
 }
 
 /* Figures of a worker's codecs, which continue from call to call. */
@@ -119,7 +119,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->clock.actor ? end : fast__record_look(run->clock.actor);
+    tally.life_ns += end || !run->clock.actor ? end : fast__record_peek_now(run->clock.actor);
     tally.pause_ns += pause;
     if (team->strategy->synchronous && evaluation > pause)
         tally.stood_ns += evaluation - pause;

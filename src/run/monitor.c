@@ -521,9 +521,9 @@ static bool synchronous_next(fast_team_actor *self)
             fast__saved_states_due(team, t->step))
             self->err = fast__collect_due(self, t->step);
     }
-    fast_turn_begin(t->actor, FAST_TURN_TEAM);
+    fast_critical_begin(t->actor, FAST_CRITICAL_TEAM);
     stop = is_last_step(self);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     if (!self->err && !team->place.alone)
         self->err = agree(self, &stop);
     return !self->err && !stop;
@@ -565,11 +565,11 @@ static bool asynchronous_next(fast_team_actor *self)
         vote_once(self, -1);
     if (!team->place.alone)
         spread_stop(self, false);
-    fast_turn_begin(t->actor, FAST_TURN_TEAM);
+    fast_critical_begin(t->actor, FAST_CRITICAL_TEAM);
     if (is_canceled(self) || atomic_load(&team->stop.finished))
         first = !atomic_exchange(&team->stop.now, true);
     stop = atomic_load(&team->stop.now);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     if (first && !team->place.alone)
         spread_stop(self, true);
     return !self->err && !stop;

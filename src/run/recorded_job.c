@@ -71,14 +71,14 @@ fast_err fast__team_can_record(const fast_team *team)
 
 void fast__team_lock(const fast_team_actor *self)
 {
-    fast_turn_begin(self->context.trainer.actor, FAST_TURN_TEAM);
+    fast_critical_begin(self->context.trainer.actor, FAST_CRITICAL_TEAM);
     fast__mutex_lock(&self->team->mutex);
 }
 
 void fast__team_unlock(const fast_team_actor *self)
 {
     fast__mutex_unlock(&self->team->mutex);
-    fast_turn_end(self->context.trainer.actor);
+    fast_critical_end(self->context.trainer.actor);
 }
 
 void fast__team_compare(fast_team_actor *self, const char *when)

@@ -255,7 +255,7 @@ fast_engine_options fast__run_engine_options(const fast_run *run)
 
 uint64_t fast__run_plan_hash(const fast_run *run)
 {
-    return run->program ? fast__program_head(run->program)->plan_hash : 0;
+    return run->program ? run->program->plan_hash : 0;
 }
 
 fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
@@ -342,7 +342,7 @@ static fast_err open_like(void *ctx, const char *const *options, fast_run **out)
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
-    FAST_TRY(fast__keep_command(options, &run->text.command));
+    FAST_TRY(fast__command_words(options, &run->text.command));
     FAST_TRY(check_words(run));
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));

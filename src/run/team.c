@@ -139,7 +139,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->place.job;
-    config.glance = team->run->sinks.store != NULL;
+    config.snapshot = team->run->sinks.store != NULL;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;

@@ -141,7 +141,7 @@ void fast__team_free_servers(fast_team *team);
 
 /* The mutex. Where the run is recorded workers take it in an order that a replay repeats, so that
  * the fields it guards change in that order. */
-#define FAST_TURN_TEAM ((uint64_t)0x7465616d)
+#define FAST_CRITICAL_TEAM ((uint64_t)0x7465616d)
 void fast__team_lock(const fast_team_actor *self);
 void fast__team_unlock(const fast_team_actor *self);
 

@@ -384,7 +384,7 @@ fast_err fast_space_tick(fast_space *space, int64_t clock)
         &(fast_space_operation){ .kind = FAST_SPACE_TICK, .clock = clock, .deadline = FAST_SOON });
 }
 
-bool fast__space_is_at_hand(const fast_space *space)
+bool fast__space_is_local(const fast_space *space)
 {
     FAST_ASSERT(space);
     return space->map.remote_count == 0 && !space->actor->world->transport->virtual_clock &&
@@ -397,7 +397,7 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
 {
     FAST_ASSERT(version_out);
     fast_space_operation op = { .kind = FAST_SPACE_ADD, .x = x, .result = w, .deadline = deadline };
-    FAST_ASSERT(x && w && fast__space_is_at_hand(space));
+    FAST_ASSERT(x && w && fast__space_is_local(space));
     FAST_TRY(fast__space_execute(space, &op));
     *version_out = INT64_MAX;
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
@@ -571,7 +571,7 @@ void fast_space_count(const fast_space *space, fast_space_counters *out)
     *out = (fast_space_counters){ .refused = fast__service_refused(space) };
     if (me < 0)
         return;
-    fast_turn_begin(space->actor, space->key + (uint64_t)me);
+    fast_critical_begin(space->actor, space->key + (uint64_t)me);
     for (int64_t t = 0; t < space->map.tensor_count; t++) {
         fast_space_range *range = &space->map.owners[me].store.ranges[t];
         out->gets += atomic_load(&range->gets);
@@ -582,5 +582,5 @@ void fast_space_count(const fast_space *space, fast_space_counters *out)
         const int64_t largest = atomic_load(&range->staleness_max);
         out->staleness_max = largest > out->staleness_max ? largest : out->staleness_max;
     }
-    fast_turn_end(space->actor);
+    fast_critical_end(space->actor);
 }

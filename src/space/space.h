@@ -28,7 +28,7 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
                        int64_t *count_out);
 
 /* Return the number of elements whose bits are not all 0. */
-int64_t fast__space_entries(const float *x, int64_t count);
+int64_t fast__space_count_nonzero(const float *x, int64_t count);
 
 /* Tell remote owners that an add of x to the first tensor follows. Where x has an entry that is not
  * 0, gets by other actors wait for that add, or until this actor has gone. FAST_EPEER. */
@@ -53,7 +53,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read);
  */
 
 /* Return true if all owners are local, time is real, and values are read without a codec. */
-bool fast__space_is_at_hand(const fast_space *space);
+bool fast__space_is_local(const fast_space *space);
 /* Add x and copy the values after it to w; they include x unless the owner's function rejected it.
  * *version_out is the smallest version over the ranges. */
 fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_t *version_out,
@@ -65,7 +65,7 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
 
 /* Return the residual of error feedback that this writer has for an owner's range; NULL if its
  * codec has none. */
-const float *fast__space_owed(const fast_space *space, int64_t owner);
+const float *fast__space_residual(const fast_space *space, int64_t owner);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 

@@ -99,7 +99,8 @@ void fast__space_save(const fast_space *space, fast_pack *pack)
 }
 
 /* Read a record's words and return its floats; NULL if it does not have `count` floats. */
-static const uint8_t *open_record(const fast_record *record, int64_t words[WORDS], int64_t count)
+static const uint8_t *open_record(const fast_pack_record *record, int64_t words[WORDS],
+                                  int64_t count)
 {
     FAST_ASSERT(count >= 0);
     const size_t head = WORDS * sizeof *words;
@@ -111,7 +112,7 @@ static const uint8_t *open_record(const fast_record *record, int64_t words[WORDS
 }
 
 /* The error for a record that does not fit this space. */
-static fast_err damaged(const fast_space *space, const fast_record *record)
+static fast_err damaged(const fast_space *space, const fast_pack_record *record)
 {
     FAST_ASSERT(record);
     return fast__fail(FAST_EFORMAT, "record %lld of kind %lld, %zu bytes, is none of space \"%s\"",
@@ -121,7 +122,7 @@ static fast_err damaged(const fast_space *space, const fast_record *record)
 
 /* Restore a flow: its encodings, residual and codec's vectors. */
 static fast_err take_coder(const fast_space *space, const fast_space_flows *flows,
-                           const fast_record *record)
+                           const fast_pack_record *record)
 {
     FAST_ASSERT(record->kind == CODER);
     const int64_t owners = space->map.owner_count, number = record->number;
@@ -142,7 +143,7 @@ static fast_err take_coder(const fast_space *space, const fast_space_flows *flow
 
 /* Restore the values that a reader holds. */
 static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows,
-                            fast_shadow *shadow, const fast_record *record)
+                            fast_shadow *shadow, const fast_pack_record *record)
 {
     FAST_ASSERT(record->kind == HELD || record->kind == READER);
     const int64_t count = shadows ? fast__shadows_floats(shadows) : 0;
@@ -161,7 +162,7 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
 
 /* Restore from a record of this actor's own. */
 static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
-                         const fast_record *record)
+                         const fast_pack_record *record)
 {
     const int64_t i = record->number;
 
@@ -178,7 +179,7 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
     case READER: /* a reader that is local now has its own record */
         if (i < 0 || i >= flows->actors || !flows->readers)
             return damaged(space, record);
-        return fast_actor_is_near(space->actor, i)
+        return fast_actor_is_local(space->actor, i)
                    ? FAST_OK
                    : take_shadow(space, flows->shadows[space->map.me], &flows->readers[i], record);
     default:
@@ -188,11 +189,11 @@ static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
 
 /* Restore from a record of the other end `from`. */
 static fast_err take_others(const fast_space *space, const fast_space_flows *flows, int64_t from,
-                            const fast_record *record)
+                            const fast_pack_record *record)
 {
     FAST_ASSERT(from >= 0 && from != fast_actor_id(space->actor));
     if (record->kind == HELD && space->map.me >= 0 && record->number == space->map.me &&
-        flows->readers && from < flows->actors && !fast_actor_is_near(space->actor, from) &&
+        flows->readers && from < flows->actors && !fast_actor_is_local(space->actor, from) &&
         !flows->readers[from].whole)
         return take_shadow(space, flows->shadows[space->map.me], &flows->readers[from], record);
     if (record->kind != READER || record->number != fast_actor_id(space->actor) || !flows->held)
@@ -209,7 +210,7 @@ fast_err fast__space_load(fast_space *space, int64_t from, const void *bytes, si
     FAST_ASSERT(bytes || size == 0);
     const bool own = from == fast_actor_id(space->actor);
     fast_space_flows flows = { .actors = 0 };
-    fast_record record;
+    fast_pack_record record;
 
     FAST_ASSERT(from >= 0);
     (void)fast__space_flows(space, &flows);
@@ -225,7 +226,7 @@ fast_err fast__space_values_load(const void *bytes, size_t size, int64_t tensor,
 {
     FAST_ASSERT(x || length == 0);
     const size_t head = WORDS * sizeof(int64_t);
-    fast_record record;
+    fast_pack_record record;
 
     FAST_ASSERT(length >= 0);
     for (size_t at = 0; fast__pack_next(bytes, size, &at, &record);) {

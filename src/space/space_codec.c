@@ -366,7 +366,7 @@ void fast__space_forget(fast_space *space, int64_t id)
         space->codec->readers[id].whole = false;
 }
 
-const float *fast__space_owed(const fast_space *space, int64_t owner)
+const float *fast__space_residual(const fast_space *space, int64_t owner)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_codec *codec = space->codec;

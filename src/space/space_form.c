@@ -81,7 +81,7 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
     if (op->factors)
         return &fast__space_form_factored;
     if (space->sparse.enabled && op->count < UINT32_MAX) {
-        op->entries = fast__space_entries(op->x, op->count);
+        op->entries = fast__space_count_nonzero(op->x, op->count);
         if (op->entries > 0 && op->entries < op->count / 2)
             return &fast__space_form_sparse;
     }

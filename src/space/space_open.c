@@ -186,7 +186,7 @@ static void find_neighbours(const fast_actor *actor, bool *local_out, bool *remo
     for (int64_t id = 0; id < fast_actor_count(actor); id++) {
         if (id == fast_actor_id(actor))
             continue;
-        const bool local = fast_actor_is_near(actor, id);
+        const bool local = fast_actor_is_local(actor, id);
         *local_out |= local;
         *remote_out |= !local;
     }
@@ -202,7 +202,7 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
     space->map.owner_count = options->owner_count;
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         space->map.owners[i].id = options->owners[i];
-        space->map.remote_count += !fast_actor_is_near(actor, options->owners[i]);
+        space->map.remote_count += !fast_actor_is_local(actor, options->owners[i]);
         if (options->owners[i] == fast_actor_id(actor))
             space->map.me = i;
     }
@@ -222,7 +222,7 @@ static fast_err map_stores(fast_space *space, bool shared)
         fast_space_owner *owner = &space->map.owners[i];
         int64_t size;
         void *memory;
-        if (!fast_actor_is_near(actor, owner->id))
+        if (!fast_actor_is_local(actor, owner->id))
             continue;
         if (!fast__space_store_size(space, i, &size))
             return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);

@@ -83,7 +83,7 @@ fast_err fast__space_announce(fast_space *space, const float *x)
         const fast_space_owner *o = &space->map.owners[owner];
         int64_t offset, count;
         fast__space_range(space, owner, 0, &offset, &count);
-        if (o->store.head || fast__space_entries(x + offset, count) == 0)
+        if (o->store.head || fast__space_count_nonzero(x + offset, count) == 0)
             continue;
         FAST_TRY(check_owner(space, owner));
         FAST_TRY(fast__space_tell(space, o->id, FAST_SPACE_ANNOUNCE, 0, owner, words));

@@ -26,7 +26,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-int64_t fast__space_entries(const float *x, int64_t count)
+int64_t fast__space_count_nonzero(const float *x, int64_t count)
 {
     FAST_ASSERT(count == 0 || x != NULL);
     int64_t entries = 0;

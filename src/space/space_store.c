@@ -252,7 +252,7 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
     bool queued = false;
     if (fast__space_attempt(space, owner, tensor, write, FAST_SPACE_PROGRAM, &queued))
         return FAST_OK;
-    FAST_ASSERT(!space->actor->tape); /* between begin and end of a recorded run it is free */
+    FAST_ASSERT(!space->actor->trace); /* between begin and end of a recorded run it is free */
     const fast_wait wait =
         fast__space_wait(space, space->map.owners[owner].id, "space lock", deadline);
     do {

@@ -12,11 +12,11 @@
  */
 static inline void fast__space_begin(fast_space *space, int64_t owner)
 {
-    fast_turn_begin(space->actor, space->key + (uint64_t)owner);
+    fast_critical_begin(space->actor, space->key + (uint64_t)owner);
 }
 static inline void fast__space_end(fast_space *space)
 {
-    fast_turn_end(space->actor);
+    fast_critical_end(space->actor);
 }
 
 /* Set *size_out to the bytes of an owner's store; false if they overflow. */

@@ -155,7 +155,7 @@ static fast_err persist(distillation *l)
     void *memory[3] = { NULL };
 
     for (int i = 0; i < 3; i++)
-        FAST_TRY(fast_trainer_keep(l->t, i, i == 0 ? sizeof *l->begun : size, &memory[i]));
+        FAST_TRY(fast_trainer_persist(l->t, i, i == 0 ? sizeof *l->begun : size, &memory[i]));
     l->begun = memory[0];
     l->first = memory[1];
     l->member = memory[2];

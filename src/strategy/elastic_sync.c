@@ -150,8 +150,8 @@ static fast_err find_vector(fast_trainer *t, int64_t number, fast_vector *out)
 {
     void *x = NULL, *shares = NULL;
 
-    FAST_TRY(fast_trainer_keep(t, number, (size_t)t->count * sizeof(float), &x));
-    FAST_TRY(fast_trainer_keep(t, 16 + number, (size_t)t->workers * sizeof(double), &shares));
+    FAST_TRY(fast_trainer_persist(t, number, (size_t)t->count * sizeof(float), &x));
+    FAST_TRY(fast_trainer_persist(t, 16 + number, (size_t)t->workers * sizeof(double), &shares));
     *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
     return FAST_OK;
 }
@@ -164,7 +164,7 @@ static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_
     sync_numbers *k;
     void *memory = NULL;
 
-    FAST_TRY(fast_trainer_keep(t, 0, sizeof *k, &memory));
+    FAST_TRY(fast_trainer_persist(t, 0, sizeof *k, &memory));
     FAST_TRY(find_vector(t, 1, &e->z));
     if (c->mu > 0)
         FAST_TRY(find_vector(t, 2, &e->z_before));

@@ -98,7 +98,7 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
         FAST_TRY(fast_space_tick(space, k + 1));
     }
     if (id < WORKERS) { /* the centre after all of them */
-        const float *owed = fast__space_owed(space, 0);
+        const float *owed = fast__space_residual(space, 0);
 
         read = (fast_space_read){ .version_min = WORKERS * m->rounds, .whole = true };
         FAST_TRY(fast_space_get(space, 0, m->z[id], &read, FAST_SOON));

@@ -69,7 +69,7 @@ static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factor
         return FAST_OK;
     fast_factor_layer *layer = &f->layers[f->count++];
     *layer = (fast_factor_layer){ .number = i, .what = *what };
-    FAST_TRY(fast__spread_init(&layer->spread, t->group, "factors"));
+    FAST_TRY(fast__allgatherv_init(&layer->spread, t->group, "factors"));
     return fast_trainer_factor(t, i, true);
 }
 
@@ -123,13 +123,13 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
 void fast__factoring_drop(fast_factoring *f)
 {
     for (int64_t i = 0; i < f->count; i++)
-        fast__spread_drop(&f->layers[i].spread);
+        fast__allgatherv_drop(&f->layers[i].spread);
 }
 
 void fast__factoring_close(fast_factoring *f)
 {
     for (int64_t i = 0; i < f->count; i++) {
-        fast__spread_fini(&f->layers[i].spread);
+        fast__allgatherv_fini(&f->layers[i].spread);
         const fast_err err = fast_trainer_factor(f->t, f->layers[i].number, false);
         FAST_ASSERT(!err || !f->layers[i].spread.parts); /* it has its memory */
     }
@@ -157,7 +157,7 @@ fast_err fast__factoring_start(fast_factoring *f, fast_factor_layer *layer)
     FAST_TRY(fast_buffer_new(t->actor, size, &buffer));
     if (size > 0)
         memcpy(fast_buffer_data(buffer), factors, size);
-    return fast__spread_start(&layer->spread, &buffer, size);
+    return fast__allgatherv_start(&layer->spread, &buffer, size);
 }
 
 fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int64_t deadline)
@@ -168,9 +168,9 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
     int64_t rows[FAST_FACTORS_WORKERS_MAX];
 
     for (int64_t r = 0; r < t->workers; r++) {
-        const fast_spread_part *part = NULL;
+        const fast_allgatherv_part *part = NULL;
 
-        FAST_TRY(fast__spread_wait(&layer->spread, r, deadline, &part));
+        FAST_TRY(fast__allgatherv_wait(&layer->spread, r, deadline, &part));
         if (part->size % row != 0)
             return fast__fail(FAST_EINVAL,
                               "factors of %s from worker %lld have %zu bytes, not rows of %zu",
@@ -180,6 +180,6 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
     }
     FAST_TRY(fast_trainer_compose(t, layer->number, factors, rows, t->workers,
                                   t->g + layer->what.offset));
-    fast__spread_drop(&layer->spread);
+    fast__allgatherv_drop(&layer->spread);
     return FAST_OK;
 }

@@ -244,7 +244,7 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     void *last = NULL;
 
     *m = (mixer){ .t = t, .c = c };
-    FAST_TRY(fast_trainer_keep(t, 0, sizeof *m->last, &last));
+    FAST_TRY(fast_trainer_persist(t, 0, sizeof *m->last, &last));
     m->last = last;
     if (m->last->round < 0 || m->last->round > INT64_MAX / 2) /* graphs are asked for that round */
         return fast__fail(FAST_EFORMAT, "gossip: worker %lld cannot go on from round %lld",

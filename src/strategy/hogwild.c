@@ -29,7 +29,7 @@
  *
  * The model of the run is the shared one; with several clusters the mean of the workers' views.
  *
- * Looks at the model and changes of it are turns of its workers (fast_turn_begin): where a run is
+ * Looks at the model and changes of it are turns of its workers (fast_critical_begin): where a run is
  * recorded they come one after the other, chunk by chunk, and in a replay in the same order.
  *
  * Cost per worker and step: the model is read and written once, in memory; no messages.
@@ -113,17 +113,17 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
     int nobody = 0, ready = 0;
 
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
-    fast_turn_begin(t->actor, KEY);
+    fast_critical_begin(t->actor, KEY);
     if (atomic_compare_exchange_strong(&m->ready, &nobody, 1)) {
         fast__race_store(m->data, t->w, t->count);
         fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
     }
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     for (;;) {
-        fast_turn_begin(t->actor, KEY);
+        fast_critical_begin(t->actor, KEY);
         ready = atomic_load(&m->ready);
-        fast_turn_end(t->actor);
+        fast_critical_end(t->actor);
         if (ready == 2)
             break;
         FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + PAUSE_NS));
@@ -178,9 +178,9 @@ static void run_load(const void *ctx, int64_t n, float *const *x)
 {
     const chunk_work *work = ctx;
 
-    fast_turn_begin(work->h->actor, KEY);
+    fast_critical_begin(work->h->actor, KEY);
     fast__race_load(work->h->mine->data + work->at, x[0], n);
-    fast_turn_end(work->h->actor);
+    fast_critical_end(work->h->actor);
 }
 static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
 
@@ -201,11 +201,11 @@ static fast_err update(fast_trainer *t, const replica *h)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
-        fast_turn_begin(t->actor, KEY);
+        fast_critical_begin(t->actor, KEY);
         fast__race_store(h->mine->data + at, t->w + at, n);
         if (i == chunks - 1)
             atomic_fetch_add(&h->mine->updates, 1);
-        fast_turn_end(t->actor);
+        fast_critical_end(t->actor);
     }
     return FAST_OK;
 }
@@ -218,7 +218,7 @@ static void run_pass(const void *ctx, int64_t n, float *const *unused)
 
     (void)n;
     (void)unused;
-    fast_turn_begin(h->actor, KEY);
+    fast_critical_begin(h->actor, KEY);
     for (int64_t i = work->at; i < work->at + work->count; i++) {
         const float x = atomic_load_explicit(&h->mine->data[i], memory_order_relaxed);
         const float s = atomic_load_explicit(&h->mine->data[h->all + i], memory_order_relaxed);
@@ -229,7 +229,7 @@ static void run_pass(const void *ctx, int64_t n, float *const *unused)
                               memory_order_relaxed);
         atomic_store_explicit(&h->mine->data[h->all + i], x, memory_order_relaxed);
     }
-    fast_turn_end(h->actor);
+    fast_critical_end(h->actor);
 }
 static const fast_kernel pass = { "token", 7, 20, 1, 1, false, run_pass };
 
@@ -250,11 +250,11 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const repli
     int64_t to = (h->cluster + 1) % h->clusters;
     int here = (int)h->cluster;
 
-    fast_turn_begin(t->actor, KEY);
+    fast_critical_begin(t->actor, KEY);
     const long long updates = atomic_load(&h->mine->updates);
     const bool mine = updates - atomic_load(&h->mine->passed) >= c->period &&
                       atomic_compare_exchange_strong(h->token, &here, BUSY);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     if (!mine)
         return FAST_OK;
     for (int64_t at = 0; at < h->all; at += h->chunk) {
@@ -265,21 +265,21 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const repli
     }
     while (to != h->cluster && is_deserted(t, h, to))
         to = (to + 1) % h->clusters;
-    fast_turn_begin(t->actor, KEY);
+    fast_critical_begin(t->actor, KEY);
     atomic_store(&h->mine->passed, updates);
     atomic_store(h->token, (int)to);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     return FAST_OK;
 }
 
 /* Updates of the worker's model so far; and, where it is wanted, the model. */
 static long long look(fast_trainer *t, const replica *h, bool whole)
 {
-    fast_turn_begin(t->actor, KEY);
+    fast_critical_begin(t->actor, KEY);
     const long long updates = atomic_load(&h->mine->updates);
     if (whole)
         fast__race_load(h->mine->data, t->w, t->count);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     return updates;
 }
 
@@ -289,13 +289,13 @@ static void see(fast_trainer *t, const replica *h, float own, int64_t age)
 {
     _Atomic float *shares = h->mine->data + h->count;
 
-    fast_turn_begin(t->actor, KEY);
+    fast_critical_begin(t->actor, KEY);
     const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
     atomic_store_explicit(&shares[t->rank], before + own, memory_order_relaxed);
     for (int64_t i = 0; i < t->workers; i++)
         h->shares[i] = (double)atomic_load_explicit(&shares[i], memory_order_relaxed);
-    fast_turn_end(t->actor);
+    fast_critical_end(t->actor);
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
 

@@ -128,8 +128,9 @@ static fast_err find_vector(fast_trainer *t, const outer *o, int64_t number, boo
     const size_t size = (size_t)t->count * sizeof *out->x;
     void *x = NULL, *shares = NULL;
 
-    FAST_TRY(fast_trainer_keep(t, number, size, &x));
-    FAST_TRY(fast_trainer_keep(t, SHARES + number, (size_t)t->workers * sizeof(double), &shares));
+    FAST_TRY(fast_trainer_persist(t, number, size, &x));
+    FAST_TRY(
+        fast_trainer_persist(t, SHARES + number, (size_t)t->workers * sizeof(double), &shares));
     *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
     if (!o->last->begun && as_w)
         memcpy(x, t->w, size);
@@ -155,7 +156,7 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     void *last = NULL;
 
     *o = (outer){ 0 };
-    FAST_TRY(fast_trainer_keep(t, NUMBERS, sizeof *o->last, &last));
+    FAST_TRY(fast_trainer_persist(t, NUMBERS, sizeof *o->last, &last));
     o->last = last;
     FAST_TRY(check_numbers(t, o->last));
     if (c->outer != 0)

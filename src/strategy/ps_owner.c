@@ -294,7 +294,7 @@ static fast_err owner_init(ps_owner *o)
                              sizeof *o->state, &o->state));
     if (c->momentum != 0) {
         FAST_TRY(fast__alloc("the model before", room, sizeof *o->before, &o->before));
-        FAST_TRY(fast_trainer_keep(o->t, 0, (size_t)room * sizeof *o->velocity, &kept));
+        FAST_TRY(fast_trainer_persist(o->t, 0, (size_t)room * sizeof *o->velocity, &kept));
         o->velocity = kept;
     }
     /* Measured where each update is one gradient. */

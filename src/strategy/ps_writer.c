@@ -209,7 +209,7 @@ static const float *selection(const ps_writer *wr)
 static fast_err announce(ps_writer *wr, const float *x)
 {
     const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
-    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_entries(x, count);
+    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
 
     if (wr->c->barrier == 0 || (packed < bytes ? packed : bytes) <= wr->c->barrier)
         return FAST_OK;
@@ -288,7 +288,7 @@ static fast_err persist(fast_trainer *t, int64_t number, size_t size, void *out)
 {
     void *memory = NULL;
 
-    FAST_TRY(fast_trainer_keep(t, number, size, &memory));
+    FAST_TRY(fast_trainer_persist(t, number, size, &memory));
     memcpy(out, &memory, sizeof memory);
     return FAST_OK;
 }
@@ -330,7 +330,7 @@ static fast_err writer_init(ps_writer *wr)
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
     wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                 c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
-                fast__space_is_at_hand(wr->copies.spaces[0]);
+                fast__space_is_local(wr->copies.spaces[0]);
     if (c->epochs < 1)
         FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
                              &wr->ends));

@@ -51,7 +51,7 @@ void fast__context_drop_blocks(fast_context *context)
     }
 }
 
-fast_err fast_trainer_keep(fast_trainer *t, int64_t number, size_t size, void **out)
+fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void **out)
 {
     return fast__context_block(fast__context_of(t), number, size, out);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "comm/flow.h"
-#include "space/space_checkpoint.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
+#include "space/space_checkpoint.h"
 #include "trainer/host.h"
 #include "trainer/saved.h"
 #include "trainer/shared_model.h"
@@ -188,7 +188,7 @@ fast_err fast__context_block(fast_context *context, int64_t id, size_t size, voi
 void fast__context_drop_blocks(fast_context *context);
 
 /* The sum's state, or that of a flow, as a checkpoint has it. FAST_EFORMAT. */
-fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_record *record);
+fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_pack_record *record);
 /* The pieces of a sum are given back. */
 void fast__context_uncut(fast_context *context);
 

@@ -102,7 +102,7 @@ static fast_err open_sum(fast_context *c)
     return FAST_OK;
 }
 
-fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_record *record)
+fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_pack_record *record)
 {
     const fast_coded_options o = options_of(context, context->trainer.rank);
 

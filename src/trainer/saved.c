@@ -84,7 +84,7 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
 }
 
 /* Copy a record that must have this size. */
-static fast_err copy_record(const fast_record *r, void *out, size_t size)
+static fast_err copy_record(const fast_pack_record *r, void *out, size_t size)
 {
     if (!out || r->size != size)
         return fast__fail(FAST_EFORMAT,
@@ -96,7 +96,7 @@ static fast_err copy_record(const fast_record *r, void *out, size_t size)
 }
 
 /* A vector of the rule. */
-static fast_err load_rule(const fast_context *c, const fast_record *r)
+static fast_err load_rule(const fast_context *c, const fast_pack_record *r)
 {
     const int64_t count = c->trainer.count;
     const int slots = 64; /* more than any rule has */
@@ -115,7 +115,7 @@ static fast_err load_rule(const fast_context *c, const fast_record *r)
     return FAST_OK;
 }
 
-fast_err fast__context_load(fast_context *context, const fast_record *record)
+fast_err fast__context_load(fast_context *context, const fast_pack_record *record)
 {
     const fast_trainer *t = &context->trainer;
     void *block = NULL;

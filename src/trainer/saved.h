@@ -48,4 +48,4 @@ fast_err fast__saved_reserve(fast_saved *saved, size_t size);
 void fast__context_save(const struct fast_context *context, fast_saved_extent extent,
                         fast_pack *pack);
 /* Take over one record, of any kind but the host's. FAST_EFORMAT, FAST_ENOMEM. */
-fast_err fast__context_load(struct fast_context *context, const fast_record *record);
+fast_err fast__context_load(struct fast_context *context, const fast_pack_record *record);

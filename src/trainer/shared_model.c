@@ -11,7 +11,7 @@
  * Against replicas that are updated one by one, P workers do the update once instead of P times,
  * write no gradient, and have P - 1 vectors less in the caches. But everyone's forward pass reads
  * values that another worker has just written, and lines that all have read are expensive to write:
- * the new values go past the caches (tensor/stream.h). The more workers, the less each has to
+ * the new values go past the caches (tensor/stream_copy.h). The more workers, the less each has to
  * write; two may be faster with replicas. The sum has the canonical order and the rule is applied
  * element by element, so that the bits are those of replicas.
  *
@@ -26,7 +26,7 @@
 
 #include "base/memory.h"
 #include "comm/allreduces.h"
-#include "tensor/stream.h"
+#include "tensor/stream_copy.h"
 #include "trainer/context.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static bool can_share(const fast_context *c)
         !fast__optimizer_by_range(c->optimizer) || !c->learner->moves)
         return false;
     for (int64_t i = 0; i < t->workers; i++)
-        if (!fast_actor_is_near(t->actor, t->worker_ids[i]))
+        if (!fast_actor_is_local(t->actor, t->worker_ids[i]))
             return false;
     return true;
 }

@@ -107,13 +107,14 @@ static fast_err use_blocks(fast_trainer *t, const void *config)
     void *again = NULL, *other = NULL;
 
     (void)config;
-    FAST_TRY(fast_trainer_keep(t, 7, sizeof *block, (void **)&block));
+    FAST_TRY(fast_trainer_persist(t, 7, sizeof *block, (void **)&block));
     FAST_TRY(expect(*block == 0, "a new block is 0"));
     *block = 12;
-    FAST_TRY(fast_trainer_keep(t, 8, 1, &other));
-    FAST_TRY(fast_trainer_keep(t, 7, sizeof *block, &again));
+    FAST_TRY(fast_trainer_persist(t, 8, 1, &other));
+    FAST_TRY(fast_trainer_persist(t, 7, sizeof *block, &again));
     FAST_TRY(expect(again == block && *block == 12, "the block is found again"));
-    FAST_TRY(expect(fast_trainer_keep(t, 7, 1, &other) == FAST_EINVAL, "another size is refused"));
+    FAST_TRY(
+        expect(fast_trainer_persist(t, 7, 1, &other) == FAST_EINVAL, "another size is refused"));
     return FAST_OK;
 }
 
@@ -137,7 +138,7 @@ static fast_err save(const fast_context *c, fast_saved *out)
 
 static fast_err load(fast_context *c, const fast_saved *saved)
 {
-    fast_record record;
+    fast_pack_record record;
 
     for (size_t at = 0; fast__pack_next(saved->bytes, saved->size, &at, &record);)
         FAST_TRY(fast__context_load(c, &record));
@@ -151,7 +152,7 @@ static fast_err save_and_load(fast_trainer *t, const void *config)
     int64_t *block = NULL;
 
     (void)config;
-    FAST_TRY(fast_trainer_keep(t, 1, sizeof *block, (void **)&block));
+    FAST_TRY(fast_trainer_persist(t, 1, sizeof *block, (void **)&block));
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     FAST_TRY(fast_trainer_update(t, t->g, 1));
     *block = 5;
@@ -191,12 +192,12 @@ static fast_err load_damaged(fast_trainer *t, const void *config)
 
     (void)config;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const fast_record short_one = { .kind = kinds[i], .size = 3, .data = bytes };
+        const fast_pack_record short_one = { .kind = kinds[i], .size = 3, .data = bytes };
 
         FAST_TRY(expect(fast__context_load(t->run, &short_one) == FAST_EFORMAT, "is refused"));
     }
-    const fast_record empty = { .kind = FAST_SAVED_WEIGHTS, .data = bytes };
-    const fast_record nameless = {
+    const fast_pack_record empty = { .kind = FAST_SAVED_WEIGHTS, .data = bytes };
+    const fast_pack_record nameless = {
         .kind = FAST_SAVED_BLOCK, .number = -1, .size = 4, .data = bytes
     };
     FAST_TRY(expect(fast__context_load(t->run, &empty) == FAST_OK, "the run's model stands"));

@@ -87,7 +87,7 @@ int64_t fast_actor_life(const fast_actor *actor)
     return actor->life;
 }
 
-bool fast_actor_is_near(const fast_actor *actor, int64_t id)
+bool fast_actor_is_local(const fast_actor *actor, int64_t id)
 {
     const fast_place *place = place_of(actor, id);
     if (id == actor->id)
@@ -176,11 +176,11 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     /* On a serial transport the receiver will be told when this actor ends. */
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
-    if (actor->world->glance)
-        fast__glance_sent(actor->world->glance, actor->id, to, (int64_t)size);
+    if (actor->world->snapshot)
+        fast__snapshot_add_sent(actor->world->snapshot, actor->id, to, (int64_t)size);
     /* The clock is read only for a timeline or a snapshot. */
     if (actor->seen) {
-        const int64_t begin = fast__record_look(actor);
+        const int64_t begin = fast__record_peek_now(actor);
         actor->world->transport->send(actor, msg);
         fast__timeline_add(actor, FAST_SPAN_SEND, "send", begin, to, size);
     } else {
@@ -226,7 +226,7 @@ fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t dea
     FAST_ASSERT(actor != NULL && out != NULL);
     if (is_stopped(actor))
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
-    const int64_t begin = actor->timeline ? fast__record_look(actor) : 0;
+    const int64_t begin = actor->timeline ? fast__record_peek_now(actor) : 0;
     fast_msg *msg = fast__take(actor, from, tag);
     if (!msg)
         FAST_TRY(receive_wait(actor, from, tag, deadline, &msg));
@@ -272,7 +272,7 @@ fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id)
             return err;
         }
     }
-    actor->seen = actor->timeline || world->glance;
+    actor->seen = actor->timeline || world->snapshot;
     world->actors[id] = actor;
     return FAST_OK;
 }

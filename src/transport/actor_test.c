@@ -94,7 +94,7 @@ static fast_err who(fast_actor *actor, void *ctx)
     NEED(fast_actor_first(actor, "server") == 3 && fast_actor_size(actor, "server") == 2);
     NEED(fast_actor_first(actor, "client") == -1 && fast_actor_size(actor, "client") == 0);
     NEED(fast_actor_life(actor) == 0 && fast_actor_node(actor, me) == 0);
-    NEED(fast_actor_is_near(actor, (me + 1) % 5));
+    NEED(fast_actor_is_local(actor, (me + 1) % 5));
     const int64_t then = fast_now(actor);
     NEED(then >= 0);
     FAST_TRY(fast_sleep_until(actor, then + 2000000));

@@ -172,7 +172,7 @@ bool fast__deliver(fast_actor *actor, fast_msg *msg)
     FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
     if (actor->world->check)
         fast__check_deliver(actor, msg);
-    if (actor->tape && fast__record_deliver(actor, msg))
+    if (actor->trace && fast__record_deliver(actor, msg))
         return true;
     if (actor->met)
         actor->met[msg->from / 64] |= (uint64_t)1 << (msg->from % 64);

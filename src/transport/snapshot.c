@@ -23,83 +23,83 @@ enum {
 };
 
 /* One span. */
-typedef struct glance_slot {
+typedef struct snapshot_slot {
     fast_counter begin; /* nanoseconds */
     fast_counter end;   /* nanoseconds << KIND_BITS | kind */
-} glance_slot;
+} snapshot_slot;
 
 /* One actor's ring. */
-typedef struct glance_ring {
-    fast_counter count; /* spans ever written; written by the actor */
-    int64_t seen;       /* spans that the reader has seen */
-    glance_slot *slots; /* [size] */
-} glance_ring;
+typedef struct snapshot_ring {
+    fast_counter count;   /* spans ever written; written by the actor */
+    int64_t seen;         /* spans that the reader has seen */
+    snapshot_slot *slots; /* [size] */
+} snapshot_ring;
 
-typedef struct glance_link {
+typedef struct snapshot_link {
     fast_counter messages; /* messages sent */
     fast_counter bytes;    /* bytes sent */
-} glance_link;
+} snapshot_link;
 
-typedef struct glance_fault {
+typedef struct snapshot_fault {
     const char *name; /* a literal */
     int64_t node;     /* its node, or -1 */
     int64_t time;     /* its time */
-} glance_fault;
+} snapshot_fault;
 
-struct fast_glance {
-    int64_t actors;                          /* actors of the world */
-    int64_t size;                            /* slots of a ring */
-    glance_ring *rings;                      /* [actors] */
-    glance_slot *slots;                      /* [actors][size] */
-    glance_link *links;                      /* [actors][actors]; NULL: too many actors */
-    glance_fault faults[FAST_GLANCE_FAULTS]; /* in order of time */
-    fast_counter fault_count;                /* faults so far; written by the simulator */
+struct fast_snapshot {
+    int64_t actors;                              /* actors of the world */
+    int64_t size;                                /* slots of a ring */
+    snapshot_ring *rings;                        /* [actors] */
+    snapshot_slot *slots;                        /* [actors][size] */
+    snapshot_link *links;                        /* [actors][actors]; NULL: too many actors */
+    snapshot_fault faults[FAST_SNAPSHOT_FAULTS]; /* in order of time */
+    fast_counter fault_count;                    /* faults so far; written by the simulator */
 };
 
 _Static_assert(FAST_SPAN_COUNT <= 1 << KIND_BITS, "a kind fits its bits");
 
-fast_err fast__glance_new(int64_t actors, fast_glance **out)
+fast_err fast__snapshot_new(int64_t actors, fast_snapshot **out)
 {
-    fast_glance *glance = NULL;
+    fast_snapshot *snapshot = NULL;
 
     FAST_ASSERT(actors > 0);
-    FAST_TRY(fast__alloc("a snapshot", 1, sizeof *glance, &glance));
-    glance->actors = actors;
-    glance->size = FAST_GLANCE_SPANS / actors;
-    glance->size = glance->size < RING_MIN ? RING_MIN : glance->size;
-    glance->size = glance->size > RING_MAX ? RING_MAX : glance->size;
-    fast_err err = fast__alloc("rings of spans", actors, sizeof *glance->rings, &glance->rings);
+    FAST_TRY(fast__alloc("a snapshot", 1, sizeof *snapshot, &snapshot));
+    snapshot->actors = actors;
+    snapshot->size = FAST_SNAPSHOT_SPANS / actors;
+    snapshot->size = snapshot->size < RING_MIN ? RING_MIN : snapshot->size;
+    snapshot->size = snapshot->size > RING_MAX ? RING_MAX : snapshot->size;
+    fast_err err = fast__alloc("rings of spans", actors, sizeof *snapshot->rings, &snapshot->rings);
     if (!err)
-        err = fast__alloc("rings of spans", actors * glance->size, sizeof *glance->slots,
-                          &glance->slots);
-    if (!err && actors <= FAST_GLANCE_LINKED_MAX)
-        err = fast__alloc("links", actors * actors, sizeof *glance->links, &glance->links);
+        err = fast__alloc("rings of spans", actors * snapshot->size, sizeof *snapshot->slots,
+                          &snapshot->slots);
+    if (!err && actors <= FAST_SNAPSHOT_LINKED_MAX)
+        err = fast__alloc("links", actors * actors, sizeof *snapshot->links, &snapshot->links);
     if (err) {
-        fast__glance_free(glance);
+        fast__snapshot_free(snapshot);
         return err;
     }
     for (int64_t i = 0; i < actors; i++)
-        glance->rings[i].slots = glance->slots + i * glance->size;
-    *out = glance;
+        snapshot->rings[i].slots = snapshot->slots + i * snapshot->size;
+    *out = snapshot;
     return FAST_OK;
 }
 
-void fast__glance_free(fast_glance *glance)
+void fast__snapshot_free(fast_snapshot *snapshot)
 {
-    if (!glance)
+    if (!snapshot)
         return;
-    fast__free(glance->rings);
-    fast__free(glance->slots);
-    fast__free(glance->links);
-    fast__free(glance);
+    fast__free(snapshot->rings);
+    fast__free(snapshot->slots);
+    fast__free(snapshot->links);
+    fast__free(snapshot);
 }
 
-void fast__glance_span(fast_glance *glance, int64_t actor, fast_span span, int64_t begin,
-                       int64_t end)
+void fast__snapshot_add_span(fast_snapshot *snapshot, int64_t actor, fast_span span, int64_t begin,
+                             int64_t end)
 {
-    glance_ring *r = &glance->rings[actor];
+    snapshot_ring *r = &snapshot->rings[actor];
     const int64_t count = fast__counted(&r->count);
-    glance_slot *s = &r->slots[count % glance->size];
+    snapshot_slot *s = &r->slots[count % snapshot->size];
 
     FAST_ASSERT((unsigned)span < FAST_SPAN_COUNT);
     if (span == FAST_SPAN_RECEIVE || span == FAST_SPAN_FAULT || end <= begin)
@@ -110,47 +110,47 @@ void fast__glance_span(fast_glance *glance, int64_t actor, fast_span span, int64
     atomic_store_explicit(&r->count, count + 1, memory_order_release);
 }
 
-void fast__glance_sent(fast_glance *glance, int64_t from, int64_t to, int64_t bytes)
+void fast__snapshot_add_sent(fast_snapshot *snapshot, int64_t from, int64_t to, int64_t bytes)
 {
-    if (!glance->links)
+    if (!snapshot->links)
         return;
-    glance_link *l = &glance->links[from * glance->actors + to];
+    snapshot_link *l = &snapshot->links[from * snapshot->actors + to];
     fast__count(&l->messages, 1);
     fast__count(&l->bytes, bytes);
 }
 
-void fast__glance_fault(fast_glance *glance, const char *name, int64_t node, int64_t time)
+void fast__snapshot_add_fault(fast_snapshot *snapshot, const char *name, int64_t node, int64_t time)
 {
-    const int64_t count = fast__counted(&glance->fault_count);
+    const int64_t count = fast__counted(&snapshot->fault_count);
 
-    if (count == FAST_GLANCE_FAULTS)
+    if (count == FAST_SNAPSHOT_FAULTS)
         return;
-    glance->faults[count] = (glance_fault){ name, node, time };
-    atomic_store_explicit(&glance->fault_count, count + 1, memory_order_release);
+    snapshot->faults[count] = (snapshot_fault){ name, node, time };
+    atomic_store_explicit(&snapshot->fault_count, count + 1, memory_order_release);
 }
 
-int64_t fast__glance_spans(fast_glance *glance, int64_t actor, fast_glance_seen *spans,
-                           int64_t count_max)
+int64_t fast__snapshot_spans(fast_snapshot *snapshot, int64_t actor, fast_snapshot_span *spans,
+                             int64_t count_max)
 {
-    glance_ring *r = &glance->rings[actor];
+    snapshot_ring *r = &snapshot->rings[actor];
     const int64_t count = atomic_load_explicit(&r->count, memory_order_acquire);
-    int64_t first = count - glance->size > r->seen ? count - glance->size : r->seen;
+    int64_t first = count - snapshot->size > r->seen ? count - snapshot->size : r->seen;
     int64_t taken = 0, skipped = 0;
 
     if (count - first > count_max)
         first = count - count_max;
     for (int64_t i = first; i < count; i++) {
-        const glance_slot *s = &r->slots[i % glance->size];
+        const snapshot_slot *s = &r->slots[i % snapshot->size];
         const int64_t begin = atomic_load_explicit(&s->begin, memory_order_acquire);
         const int64_t end = atomic_load_explicit(&s->end, memory_order_acquire);
 
-        spans[taken++] = (fast_glance_seen){ actor, (fast_span)(end & ((1 << KIND_BITS) - 1)),
-                                             begin, end >> KIND_BITS };
+        spans[taken++] = (fast_snapshot_span){ actor, (fast_span)(end & ((1 << KIND_BITS) - 1)),
+                                               begin, end >> KIND_BITS };
     }
     /* Slot number `now` may be half written: the span that was in it, and earlier ones, are left
      * out. */
     const int64_t now = atomic_load_explicit(&r->count, memory_order_acquire);
-    while (skipped < taken && first + skipped <= now - glance->size)
+    while (skipped < taken && first + skipped <= now - snapshot->size)
         skipped++;
     for (int64_t i = skipped; skipped > 0 && i < taken; i++)
         spans[i - skipped] = spans[i];
@@ -158,24 +158,24 @@ int64_t fast__glance_spans(fast_glance *glance, int64_t actor, fast_glance_seen 
     return taken - skipped;
 }
 
-bool fast__glance_link(const fast_glance *glance, int64_t from, int64_t to, int64_t *messages_out,
-                       int64_t *bytes_out)
+bool fast__snapshot_link(const fast_snapshot *snapshot, int64_t from, int64_t to,
+                         int64_t *messages_out, int64_t *bytes_out)
 {
-    if (!glance->links)
+    if (!snapshot->links)
         return false;
-    const glance_link *l = &glance->links[from * glance->actors + to];
+    const snapshot_link *l = &snapshot->links[from * snapshot->actors + to];
     *messages_out = fast__counted(&l->messages);
     *bytes_out = fast__counted(&l->bytes);
     return true;
 }
 
-bool fast__glance_fault_at(const fast_glance *glance, int64_t i, const char **name_out,
-                           int64_t *node_out, int64_t *time_out)
+bool fast__snapshot_fault_at(const fast_snapshot *snapshot, int64_t i, const char **name_out,
+                             int64_t *node_out, int64_t *time_out)
 {
-    if (i >= atomic_load_explicit(&glance->fault_count, memory_order_acquire))
+    if (i >= atomic_load_explicit(&snapshot->fault_count, memory_order_acquire))
         return false;
-    *name_out = glance->faults[i].name;
-    *node_out = glance->faults[i].node;
-    *time_out = glance->faults[i].time;
+    *name_out = snapshot->faults[i].name;
+    *node_out = snapshot->faults[i].node;
+    *time_out = snapshot->faults[i].time;
     return true;
 }

@@ -112,13 +112,13 @@ void fast__timeline_add(fast_actor *actor, fast_span span, const char *name, int
                         int64_t peer, size_t size)
 {
     fast_timeline *const timeline = actor->timeline;
-    fast_glance *const glance = actor->world->glance;
-    if (!timeline && !glance)
+    fast_snapshot *const snapshot = actor->world->snapshot;
+    if (!timeline && !snapshot)
         return;
     FAST_ASSERT((unsigned)span < FAST_SPAN_COUNT);
-    int64_t end = fast__record_look(actor);
-    if (glance)
-        fast__glance_span(glance, actor->id, span, begin, end);
+    int64_t end = fast__record_peek_now(actor);
+    if (snapshot)
+        fast__snapshot_add_span(snapshot, actor->id, span, begin, end);
     if (!timeline)
         return;
     if (end < timeline->last)

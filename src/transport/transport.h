@@ -45,7 +45,7 @@ typedef struct fast_actors_config {
     bool check;         /* wrap the transport in `check` */
     char record[4096];  /* file to record the run to; "": not recorded */
     char replay[4096];  /* file with a recording to replay; "": no replay */
-    bool glance;        /* no option: other threads watch the actors (snapshot.h) */
+    bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
@@ -151,7 +151,7 @@ struct fast_world {
     fast_record_state *record;       /* NULL: neither recorded nor replayed */
     fast_pool *pool;                 /* of messages and buffers */
     int64_t ended_count;             /* serial transports: actors whose program returned */
-    fast_glance *glance;             /* live view for other threads; NULL: nobody watches */
+    fast_snapshot *snapshot;         /* live view for other threads; NULL: nobody watches */
     fast_counter *waited;            /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
@@ -242,7 +242,7 @@ struct fast_actor {
     fast_counters counters;       /* written by this actor */
     fast_timeline *timeline;      /* NULL: not traced */
     bool seen;                    /* it has a timeline, or its world a snapshot: spans are stored */
-    fast_trace *tape;             /* NULL: neither recorded nor replayed */
+    fast_trace *trace;            /* NULL: neither recorded nor replayed */
     fast_rng rng;                 /* of fast_random() */
     int64_t step;                 /* of fast_actor_at() */
     char what[FAST_WHAT_MAX];     /* of fast_actor_at() */

@@ -61,8 +61,8 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
         err = fast__alloc("waits by actor", count, sizeof *world->waited, &world->waited);
     if (!err)
         err = fast__pool_new(&world->pool);
-    if (!err && config->glance)
-        err = fast__glance_new(count, &world->glance);
+    if (!err && config->snapshot)
+        err = fast__snapshot_new(count, &world->snapshot);
     if (err) {
         fast__world_fini(world);
         return err;
@@ -81,12 +81,12 @@ void fast__world_fini(fast_world *world)
     fast__free(world->actors);
     fast__free(world->waited);
     fast__pool_free(world->pool);
-    fast__glance_free(world->glance);
+    fast__snapshot_free(world->snapshot);
     world->places = NULL;
     world->actors = NULL;
     world->waited = NULL;
     world->pool = NULL;
-    world->glance = NULL;
+    world->snapshot = NULL;
 }
 
 fast_err fast__world_open(const fast_actors_config *config, const fast_role *roles,

@@ -152,7 +152,7 @@ static void every_codec_runs(void **state)
 
         for (int k = 0; fast__codecs[k]; k++) {
             const char *spec = spec_of(fast__codecs[k]);
-            const bool keeps = (fast__codecs[k]->traits & FAST_CODEC_KEEPS) != 0;
+            const bool keeps = (fast__codecs[k]->traits & FAST_CODEC_ACCUMULATES) != 0;
             char codec[64], down[64];
 
             if (!spec || k % STRIDE != 0)
@@ -235,7 +235,7 @@ static fast_err owing(fast_trainer *t, const void *config)
         if (!err)
             err = fast_trainer_update(t, y, 1);
     }
-    const float *owed = err ? NULL : fast__flow_owed(to);
+    const float *owed = err ? NULL : fast__flow_residual(to);
     if (!err && !owed)
         err = fast__fail(FAST_EFORMAT, "nothing is owed");
     for (int64_t i = 0; !err && i < t->count; i++)

@@ -517,7 +517,7 @@ static void programs_say_what_they_cost(void **state)
     for (const fast_engine *const *engine = fast__engines; *engine; engine++) {
         test_runner runner;
         test_runner_open(&runner, *engine, &g.graph, 2);
-        const fast_program_head *head = fast__program_head(runner.program);
+        const fast_program *head = runner.program;
         const double conv1 = 2.0 * 24 * 24 * 20 * 25;
         const double rest = 2.0 * (8 * 8 * 50 * 20 * 25 + 800 * 500 + 500 * 10);
         assert_true(head->flops_forward == conv1 + rest);

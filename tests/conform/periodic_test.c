@@ -36,7 +36,7 @@ static double slope(int64_t worker, int64_t step, int64_t i, double w)
     return 0.5 * (w - (double)(i + worker)) + noise(worker, step, i);
 }
 
-static fast_err bowl(void *ctx, fast_lesson *lesson)
+static fast_err bowl(void *ctx, fast_learner_request *lesson)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
@@ -47,7 +47,7 @@ static fast_err bowl(void *ctx, fast_lesson *lesson)
 }
 
 /* The gradient does not depend on w, and is a multiple of 1/64. */
-static fast_err grid(void *ctx, fast_lesson *lesson)
+static fast_err grid(void *ctx, fast_learner_request *lesson)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
@@ -57,7 +57,7 @@ static fast_err grid(void *ctx, fast_lesson *lesson)
     return FAST_OK;
 }
 
-static void train(fast_lesson_fn *gradient, const char *strategy, const char *optimizer,
+static void train(fast_learner_request_fn *gradient, const char *strategy, const char *optimizer,
                   float *w_out)
 {
     static const float first[COUNT] = { 1, -2, 3, 0.5f, 0 };

@@ -233,7 +233,7 @@ static fast_err visit(fast_actor *actor, void *ctx)
         x[i] = 1;
     const bool serves = fast_actor_id(actor) < s->owners;
     fast_err err = serves ? fast_space_serve(space, FAST_SOON) : FAST_OK;
-    for (int64_t r = 0; !serves && r < rounds && !err && fast__space_is_at_hand(space); r++) {
+    for (int64_t r = 0; !serves && r < rounds && !err && fast__space_is_local(space); r++) {
         err = fast__space_add_get(space, x, y, &version, FAST_SOON);
         float least = y[0];
         for (int64_t o = 0; o < s->owners && !err; o++) {
@@ -508,7 +508,7 @@ static fast_err get_in_vain(fast_actor *actor, fast_space *space, fast_space_rea
 {
     float x[LARGE];
     const bool slow =
-        !fast_actor_is_near(actor, 0) && strcmp(actor->world->inner->name, "sim") != 0;
+        !fast_actor_is_local(actor, 0) && strcmp(actor->world->inner->name, "sim") != 0;
     const fast_err err = fast_space_get(space, 0, x, &read, fast_now(actor) + 600000000);
     if (slow && err == FAST_ETIMEDOUT && strstr(fast_error_detail(), "does not answer"))
         return FAST_OK;
@@ -677,7 +677,7 @@ static fast_err differ(fast_actor *actor, void *ctx)
         if (!err)
             err = fast_space_get(space, 0, x, NULL, FAST_SOON);
         /* A far owner that has gone meanwhile cannot refuse. */
-        err = err == FAST_EPEER && !fast_actor_is_near(actor, 0)
+        err = err == FAST_EPEER && !fast_actor_is_local(actor, 0)
                   ? FAST_OK
                   : check_error(err, FAST_EINVAL, "before");
     }

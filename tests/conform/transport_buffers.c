@@ -150,7 +150,7 @@ static fast_err private_main(fast_actor *actor, void *ctx)
         fast_msg_free(msg);
         FAST_TRY(EXPECT(!fast_buffer_is_frozen(buffer)));
         FAST_TRY(EXPECT(fast_buffer_size(buffer) == SIZE));
-        if (fast_actor_is_near(actor, id - 1))
+        if (fast_actor_is_local(actor, id - 1))
             FAST_TRY(EXPECT((uintptr_t)fast_buffer_data(buffer) == address));
     }
     char *bytes = fast_buffer_data(buffer);
@@ -213,7 +213,7 @@ static fast_err frozen_main(fast_actor *actor, void *ctx)
                           msg->parts[1].size == 5000 && msg->parts[2].size == 0);
     if (!err)
         err = EXPECT(fast_buffer_is_frozen(msg->parts[0].buffer));
-    if (!err && fast_actor_is_near(actor, 0))
+    if (!err && fast_actor_is_local(actor, 0))
         err = EXPECT((uintptr_t)bytes == (uintptr_t)msg->words[0] && view == bytes + 1000 + id);
     for (size_t i = 0; !err && i < SIZE; i++)
         err = EXPECT(bytes[i] == (unsigned char)(i * 7 >> 3));

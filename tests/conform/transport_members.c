@@ -24,19 +24,19 @@ static fast_err roles_main(fast_actor *actor, void *ctx)
     FAST_TRY(EXPECT(fast_actor_size(actor, "worker") == 4));
     FAST_TRY(EXPECT(fast_actor_size(actor, "nobody") == 0));
     FAST_TRY(EXPECT(fast_actor_life(actor) == 0));
-    FAST_TRY(EXPECT(fast_actor_is_near(actor, id)));
+    FAST_TRY(EXPECT(fast_actor_is_local(actor, id)));
     for (int64_t i = 0; i < 6; i++) {
         const char *name = fast_actor_role(actor, i);
         FAST_TRY(EXPECT(fast_actor_index(actor, i) == i - fast_actor_first(actor, name)));
         FAST_TRY(EXPECT(fast_actor_node(actor, i) >= 0));
         FAST_TRY(EXPECT(!fast_member_is_down(actor, i) || i != id));
         /* Who shares memory lives on one node, and both say so. */
-        if (fast_actor_is_near(actor, i))
+        if (fast_actor_is_local(actor, i))
             FAST_TRY(EXPECT(fast_actor_node(actor, i) == fast_actor_node(actor, id)));
-        FAST_TRY(suite_send(actor, i, 1, fast_actor_is_near(actor, i)));
+        FAST_TRY(suite_send(actor, i, 1, fast_actor_is_local(actor, i)));
     }
     for (int64_t i = 0; i < 6; i++)
-        FAST_TRY(suite_receive(actor, i, 1, fast_actor_is_near(actor, i)));
+        FAST_TRY(suite_receive(actor, i, 1, fast_actor_is_local(actor, i)));
     return FAST_OK;
 }
 
@@ -196,7 +196,7 @@ static fast_err cancel_main(fast_actor *actor, void *ctx)
         FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 5000000));
         atomic_store(&actor->world->canceled, true);
         for (int64_t i = 1; i < count; i++)
-            if (fast_actor_is_near(actor, i))
+            if (fast_actor_is_local(actor, i))
                 actor->world->transport->wake(actor, i);
     } else {
         FAST_TRY(EXPECT_ERR(fast_receive(actor, 0, 9, suite_late(actor), &msg), FAST_ECANCELED));
@@ -222,7 +222,7 @@ static fast_err share_main(fast_actor *actor, void *ctx)
     const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
     bool lonely = true;
     for (int64_t i = 0; i < count; i++)
-        lonely = lonely && (i == id || !fast_actor_is_near(actor, i));
+        lonely = lonely && (i == id || !fast_actor_is_local(actor, i));
     if (lonely)
         return suite_meet(actor), suite_meet(actor);
     atomic_llong *sum = NULL, *other = NULL, *again = NULL;
@@ -239,7 +239,7 @@ static fast_err share_main(fast_actor *actor, void *ctx)
     FAST_TRY(suite_meet(actor));
     int64_t expected = 0;
     for (int64_t i = 0; i < count; i++)
-        expected += fast_actor_is_near(actor, i) ? i + 1 : 0;
+        expected += fast_actor_is_local(actor, i) ? i + 1 : 0;
     FAST_TRY(EXPECT(atomic_load(&sum[0]) == expected));
     return suite_meet(actor);
 }

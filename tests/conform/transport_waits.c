@@ -147,7 +147,7 @@ static fast_err wake_main(fast_actor *actor, void *ctx)
     const int64_t id = fast_actor_id(actor);
     int64_t near[SUITE_ACTORS], count = 0, rank = 0;
     for (int64_t i = 0; i < fast_actor_count(actor); i++)
-        if (fast_actor_is_near(actor, i)) {
+        if (fast_actor_is_local(actor, i)) {
             rank = i == id ? count : rank;
             near[count++] = i;
         }

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Read all records of a block; add them to a pack. The bytes that they take come back. */
 static size_t walk(const uint8_t *data, size_t size, fast_pack *pack)
 {
-    fast_record r;
+    fast_pack_record r;
     size_t at = 0, last = 0;
 
     while (fast__pack_next(data, size, &at, &r)) {
@@ -36,7 +36,7 @@ static size_t walk(const uint8_t *data, size_t size, fast_pack *pack)
 static void compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
                     const int64_t *kind)
 {
-    fast_record r, s;
+    fast_pack_record r, s;
     size_t at = 0, also = 0;
     bool emptied = false;
 
@@ -55,7 +55,7 @@ static void compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fast_pack counted = { 0 }, pack = { 0 };
-    fast_record first;
+    fast_pack_record first;
     size_t at = 0;
 
     const size_t used = walk(data, size, &counted);

@@ -6,8 +6,9 @@
  * others put, add, get and tick meanwhile. Whatever the messages are, a call succeeds or fails with
  * a reason, and the run ends.
  */
-#include "space/space.h"
 #include "forge.h"
+#include "space/space.h"
+#include "space/space_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -96,7 +96,7 @@ BAD = {
     "docs/long.md": "x\n" * 151,
     "docs/table.md": "| a |\n|---|\n" + "| 1 |\n" * 12,
     "docs/link.md": "[a](none.md) [b](long.md#none)\n```\n[c](fenced.md)\n```\n",
-    "docs/words.md": "what is owed\nSo\nmany fast_lesson nowed\n",
+    "docs/words.md": "what is owed\nSo\nmany fast_learner_request nowed\n",
     "docs/systems.md": "likewise\n" * 200,
     "src/name.c": "/* docs/" "gone.md */\n",
     "README.md": "it goes on\n",

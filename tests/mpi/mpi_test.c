@@ -297,7 +297,7 @@ static fast_err near_ones(fast_actor *actor, void *ctx)
     float x[SIZE];
     (void)ctx;
     for (int64_t other = 0; other < fast_actor_count(actor); other++)
-        FAST_TRY(HOLDS(fast_actor_is_near(actor, other) == (other % ranks == rank)));
+        FAST_TRY(HOLDS(fast_actor_is_local(actor, other) == (other % ranks == rank)));
     FAST_TRY(fast_actor_share(actor, 7, sizeof *seen, &seen));
     atomic_fetch_add(seen, id + 1);
     FAST_TRY(HOLDS(fast_actor_share(actor, 7, 2 * sizeof *seen, &seen) == FAST_EINVAL));

@@ -95,7 +95,7 @@ static int64_t cut_at(const fast_layout *layout, int64_t size, int64_t r)
 static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
 {
     FAST_ASSERT(c->size == o->size && !c->slices);
-    const unsigned exact = FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
+    const unsigned exact = FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
     const bool feeds = (fast__chain_traits(o->down) & exact) == 0;
 
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->slices, &c->slices));
@@ -257,7 +257,7 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
     }
 }
 
-fast_err fast__coded_unpack(fast_coded *c, const fast_record *record)
+fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
 {
     FAST_ASSERT(c && record);
     fast_coder *coder =

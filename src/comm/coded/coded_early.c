@@ -55,7 +55,7 @@ fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_c
     FAST_TRY(fast__alloc("pieces of a coded sum", count, sizeof *pieces, &pieces));
     cut(coder, least, pieces);
     for (int64_t i = 0; i < count && !err; i++)
-        err = fast__spread_init(&pieces[i].spread, group, "coded sum");
+        err = fast__allgatherv_init(&pieces[i].spread, group, "coded sum");
     if (err) {
         fast__coded_cut_free(pieces, count);
         return err;
@@ -69,7 +69,7 @@ void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count)
 {
     FAST_ASSERT(count >= 0);
     for (int64_t i = 0; pieces && i < count; i++)
-        fast__spread_fini(&pieces[i].spread);
+        fast__allgatherv_fini(&pieces[i].spread);
     fast__free(pieces);
 }
 
@@ -90,7 +90,7 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
     fast__count(&f->bytes_in, p->count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)p->size);
     p->spent_ns = fast_now(actor) - begin;
-    return fast__spread_start(&p->spread, &buffer, p->size);
+    return fast__allgatherv_start(&p->spread, &buffer, p->size);
 }
 
 fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_t deadline)
@@ -105,16 +105,16 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
     FAST_TRY(
         fast__charge_encode(actor, chain, fast_now(actor) - p->spent_ns, p->count, p->size, f));
     for (int64_t r = 0; r < group->size; r++) {
-        const fast_spread_part *part = NULL;
+        const fast_allgatherv_part *part = NULL;
 
-        FAST_TRY(fast__spread_wait(&p->spread, r, deadline, &part));
+        FAST_TRY(fast__allgatherv_wait(&p->spread, r, deadline, &part));
         const int64_t begin = fast_now(actor);
         FAST_TRY(fast__coder_decode_part(coder, p->first, p->block_count, part->data, part->size,
                                          r ? FAST_DECODE_ADD : FAST_DECODE_SET, 1, x));
         fast__count(&f->bytes_dec, p->count * (int64_t)sizeof *x);
         FAST_TRY(fast__charge_decode(actor, chain, begin, p->count, part->size, f));
     }
-    fast__spread_drop(&p->spread);
+    fast__allgatherv_drop(&p->spread);
     fast__coded_vote(c, p->count, x + p->offset);
     return FAST_OK;
 }

@@ -102,7 +102,7 @@ static fast_err flow_new(fast_flows *flows, const fast_coded_options *o,
     fast_coder_options coder = fast__coded_coder(o, options->offset, count);
     coder.flow |= (uint64_t)(options->number + 1) << 32; /* sums and spaces have those below */
     if (options->down) { /* what is said of feedback is of the way there, and counts if it can */
-        const unsigned exact = FAST_CODEC_KEEPS | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
+        const unsigned exact = FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
 
         coder.chain = o->down;
         if (coder.feedback == 1 && (fast__chain_traits(o->down) & exact))
@@ -228,7 +228,7 @@ static bool read_options(const int64_t *words, const fast_layout *layout, fast_f
 }
 
 fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
-                            const fast_record *record)
+                            const fast_pack_record *record)
 {
     FAST_ASSERT(record);
     int64_t words[WORDS] = { 0 }, count = 0;
@@ -269,7 +269,7 @@ const float *fast_flow_held(const fast_flow *flow)
     return flow->shadow.values;
 }
 
-const float *fast__flow_owed(const fast_flow *flow)
+const float *fast__flow_residual(const fast_flow *flow)
 {
     FAST_ASSERT(flow);
     return flow->coder ? fast__coder_residual(flow->coder) : NULL;

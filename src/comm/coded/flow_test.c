@@ -198,7 +198,7 @@ static void values_are_followed(void **state)
 {
     (void)state;
     for (int i = 0; fast__codecs[i]; i++)
-        if (!(traits_of(fast__codecs[i]->name) & (FAST_CODEC_VOTES | FAST_CODEC_KEEPS)))
+        if (!(traits_of(fast__codecs[i]->name) & (FAST_CODEC_VOTES | FAST_CODEC_ACCUMULATES)))
             run(&(job){ fast__codecs[i]->name, send_values });
     run(&(job){ "none+lz4", send_values });
     run(&(job){ "topk:ratio=0.1+zstd", send_values });

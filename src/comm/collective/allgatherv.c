@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 
-fast_err fast__spread_init(fast_allgatherv *gather, fast_group *group, const char *doing)
+fast_err fast__allgatherv_init(fast_allgatherv *gather, fast_group *group, const char *doing)
 {
     FAST_ASSERT(gather && group);
     *gather = (fast_allgatherv){ .collective = { .group = group, .doing = doing, .element = 1 },
@@ -16,24 +16,24 @@ fast_err fast__spread_init(fast_allgatherv *gather, fast_group *group, const cha
     return fast__alloc("parts of a group", group->size, sizeof *gather->parts, &gather->parts);
 }
 
-void fast__spread_drop(fast_allgatherv *gather)
+void fast__allgatherv_drop(fast_allgatherv *gather)
 {
     FAST_ASSERT(gather);
     for (int64_t r = 0; gather->parts && r < gather->size; r++) {
         fast_buffer_free(gather->parts[r].buffer);
-        gather->parts[r] = (fast_spread_part){ 0 };
+        gather->parts[r] = (fast_allgatherv_part){ 0 };
     }
 }
 
-void fast__spread_fini(fast_allgatherv *gather)
+void fast__allgatherv_fini(fast_allgatherv *gather)
 {
-    fast__spread_drop(gather);
+    fast__allgatherv_drop(gather);
     fast__free(gather->parts);
     gather->parts = NULL;
 }
 
 /* Send the own buffer to a rank. */
-static fast_err post(fast_allgatherv *gather, int64_t rank, const fast_spread_part *own)
+static fast_err post(fast_allgatherv *gather, int64_t rank, const fast_allgatherv_part *own)
 {
     FAST_ASSERT(own->buffer);
     fast_group *group = gather->collective.group;
@@ -45,15 +45,15 @@ static fast_err post(fast_allgatherv *gather, int64_t rank, const fast_spread_pa
     return fast_send(group->actor, fast_group_member(group, rank), &msg);
 }
 
-fast_err fast__spread_start(fast_allgatherv *gather, fast_buffer **move, size_t size)
+fast_err fast__allgatherv_start(fast_allgatherv *gather, fast_buffer **move, size_t size)
 {
     fast_group *group = gather->collective.group;
-    fast_spread_part *own = &gather->parts[group->rank];
+    fast_allgatherv_part *own = &gather->parts[group->rank];
     fast_err err;
 
     FAST_ASSERT(own->buffer == NULL && fast_buffer_size(*move) >= size);
     fast_buffer_freeze(*move);
-    *own = (fast_spread_part){ *move, fast_buffer_data(*move), size };
+    *own = (fast_allgatherv_part){ *move, fast_buffer_data(*move), size };
     *move = NULL;
     err = fast__collective_begin(&gather->collective);
     for (int64_t i = 1; i < group->size && !err; i++)
@@ -63,7 +63,7 @@ fast_err fast__spread_start(fast_allgatherv *gather, fast_buffer **move, size_t 
 
 /* Wait for a rank's buffer. */
 static fast_err receive(fast_allgatherv *gather, int64_t rank, int64_t deadline,
-                        fast_spread_part *out)
+                        fast_allgatherv_part *out)
 {
     FAST_ASSERT(rank != gather->collective.group->rank);
     fast_group *group = gather->collective.group;
@@ -82,16 +82,16 @@ static fast_err receive(fast_allgatherv *gather, int64_t rank, int64_t deadline,
     }
     const void *data = fast_msg_data(msg, 0);
     const size_t size = msg->parts[0].size;
-    *out = (fast_spread_part){ fast_msg_take(msg, 0), data, size };
+    *out = (fast_allgatherv_part){ fast_msg_take(msg, 0), data, size };
     fast_msg_free(msg);
     return FAST_OK;
 }
 
-fast_err fast__spread_wait(fast_allgatherv *gather, int64_t rank, int64_t deadline,
-                           const fast_spread_part **out)
+fast_err fast__allgatherv_wait(fast_allgatherv *gather, int64_t rank, int64_t deadline,
+                               const fast_allgatherv_part **out)
 {
     fast_group *group = gather->collective.group;
-    fast_spread_part *part = &gather->parts[rank];
+    fast_allgatherv_part *part = &gather->parts[rank];
     fast_err err = FAST_OK;
 
     FAST_ASSERT(rank >= 0 && rank < group->size);

@@ -35,7 +35,7 @@ static int butterfly_rounds(const fast_ask *ask, int64_t round, fast_move *moves
     return 2;
 }
 
-static double butterfly_seconds(const fast_price *cost, const fast_ask *ask)
+static double butterfly_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const fast_core core = fast__core_of(ask->size);

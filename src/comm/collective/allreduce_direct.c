@@ -555,7 +555,7 @@ static fast_err check_shared(const fast_group *group)
                                         "the same bits; take another algorithm than direct");
     for (int64_t i = 0; i < group->size; i++) {
         const int64_t id = fast_group_member(group, i);
-        if (!fast_actor_is_near(group->actor, id))
+        if (!fast_actor_is_local(group->actor, id))
             return fast__fail(FAST_ENOTSUP,
                               "direct needs members that share memory, and actor %" PRId64
                               " does not with actor %" PRId64 "; take another algorithm",
@@ -636,7 +636,7 @@ static fast_err direct_open(fast_group *group, const void *config, void **state_
 }
 
 /* Two waits, and the additions of the vector, which the members share. */
-static double direct_seconds(const fast_price *cost, const fast_ask *ask)
+static double direct_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const double n = (double)ask->size;

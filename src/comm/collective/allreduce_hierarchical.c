@@ -156,7 +156,7 @@ static int hierarchical_rounds(const fast_ask *ask, int64_t round, fast_move *mo
     return count;
 }
 
-static double hierarchical_seconds(const fast_price *cost, const fast_ask *ask)
+static double hierarchical_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     const node_list *levels = ask->state;
     const hierarchical_config *config = ask->config;

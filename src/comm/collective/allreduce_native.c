@@ -72,7 +72,7 @@ static fast_err native_run(fast_group *group, void *state, float *x, int64_t cou
     return group->actor->world->transport->native(group->actor, &native);
 }
 
-static double native_seconds(const fast_price *cost, const fast_ask *ask)
+static double native_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const double n = (double)ask->size;

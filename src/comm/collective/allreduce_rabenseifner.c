@@ -84,7 +84,7 @@ static int rabenseifner_rounds(const fast_ask *ask, int64_t round, fast_move *mo
     return place < core.extra ? 1 : 0;
 }
 
-static double rabenseifner_seconds(const fast_price *cost, const fast_ask *ask)
+static double rabenseifner_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const fast_core core = fast__core_of(ask->size);

@@ -76,7 +76,7 @@ static int ring_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     return 2;
 }
 
-static double ring_seconds(const fast_price *cost, const fast_ask *ask)
+static double ring_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const double steps = (double)(ask->size - 1);

@@ -19,7 +19,7 @@ static int tree_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     return fast__rounds_broadcast(ask, round - half, moves);
 }
 
-static double tree_seconds(const fast_price *cost, const fast_ask *ask)
+static double tree_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);
     const double steps = fast__log2_ceil(ask->size);

@@ -42,20 +42,20 @@ typedef struct model_choice {
 
 /* The model of a group; group->price points to its first field. */
 typedef struct cost_model {
-    fast_price cost;               /* fitted, or assumed */
+    fast_comm_cost cost;           /* fitted, or assumed */
     bool fitted;                   /* measured, not assumed */
     int direct;                    /* number of `direct` where it is possible; else -1 */
     model_choice choices[CHOICES]; /* by count modulo CHOICES */
 } cost_model;
 
 /* Before a fit: a fast network between machines of today. */
-static const fast_price assumed = { .alpha = 5e-6, .beta = 1e-10, .gamma = 5e-10 };
+static const fast_comm_cost assumed = { .alpha = 5e-6, .beta = 1e-10, .gamma = 5e-10 };
 
 /* The message of rank 0 to the other members, which it also stores for later groups. */
 typedef struct model_memory {
-    fast_price cost; /* fitted */
-    int64_t fitted;  /* 1, or 0: not yet */
-    int64_t partner; /* the rank that rank 0 measures with */
+    fast_comm_cost cost; /* fitted */
+    int64_t fitted;      /* 1, or 0: not yet */
+    int64_t partner;     /* the rank that rank 0 measures with */
 } model_memory;
 
 /* Forget which algorithm was chosen for which count. */
@@ -72,7 +72,7 @@ static fast_err find_direct(fast_group *group, int *out)
     FAST_ASSERT(group && out);
     *out = -1;
     for (int64_t i = 0; i < group->size; i++)
-        if (!fast_actor_is_near(group->actor, fast_group_member(group, i)))
+        if (!fast_actor_is_local(group->actor, fast_group_member(group, i)))
             return FAST_OK;
     for (int i = 0; fast__allreduces[i]; i++) {
         if (fast__allreduces[i] != &fast__allreduce_direct)
@@ -163,7 +163,7 @@ static fast_err time_add(fast_actor *actor, float *x, double *out)
 }
 
 /* Measure the three costs between rank 0 and its partner. */
-static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fast_price *out)
+static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fast_comm_cost *out)
 {
     FAST_ASSERT(partner > 0 && out);
     float *x = NULL;
@@ -179,7 +179,9 @@ static fast_err measure(fast_group *group, int64_t partner, int64_t deadline, fa
         return err;
     /* A clock may be coarse, or jump: costs are never negative. */
     const double beta = (large - small) / ((LARGE - SMALL) * sizeof *x);
-    *out = (fast_price){ .alpha = fmax(small, 1e-9), .beta = fmax(beta, 0), .gamma = fmax(add, 0) };
+    *out = (fast_comm_cost){ .alpha = fmax(small, 1e-9),
+                             .beta = fmax(beta, 0),
+                             .gamma = fmax(add, 0) };
     return FAST_OK;
 }
 
@@ -188,7 +190,7 @@ static int64_t partner_of(const fast_group *group)
 {
     FAST_ASSERT(group->size > 1);
     for (int64_t i = 1; i < group->size; i++)
-        if (!fast_actor_is_near(group->actor, fast_group_member(group, i)))
+        if (!fast_actor_is_local(group->actor, fast_group_member(group, i)))
             return i;
     return 1;
 }
@@ -302,7 +304,7 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
     return FAST_OK;
 }
 
-double fast__model_at(fast_group *group, const fast_price *cost, int64_t count)
+double fast__model_at(fast_group *group, const fast_comm_cost *cost, int64_t count)
 {
     int64_t deadline = FAST_AT_ONCE;
     int i = group->algorithm;

@@ -119,7 +119,7 @@ static void test_predict(void **state)
         &fast__allreduce_butterfly,
         &fast__allreduce_rabenseifner,
     };
-    const fast_price cost = { .alpha = 2e-6, .beta = 3e-10, .gamma = 7e-10 };
+    const fast_comm_cost cost = { .alpha = 2e-6, .beta = 3e-10, .gamma = 7e-10 };
     for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++)
         for (int64_t n = 1; n <= FAST_PREDICT_MAX; n *= 2)
             for (int64_t count = n; count < 10000000; count *= 32) {

@@ -312,7 +312,7 @@ static void test_allgather(void **state)
 static void test_closed_forms(void **state)
 {
     (void)state;
-    const fast_price cost = { 3e-6, 0.25e-9, 0 };
+    const fast_comm_cost cost = { 3e-6, 0.25e-9, 0 };
     const fast_algorithm *algorithms[] = { &fast__allreduce_tree, &fast__allreduce_butterfly,
                                            &fast__allreduce_ring, &fast__allreduce_rabenseifner };
     for (size_t a = 0; a < 4; a++)

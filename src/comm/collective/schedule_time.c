@@ -33,7 +33,7 @@ typedef struct player {
 } player;
 
 typedef struct game {
-    const fast_price *cost;           /* of the transport */
+    const fast_comm_cost *cost;       /* of the transport */
     fast_ask ask;                     /* with the rank that moves now */
     fast_round_fn *rounds;            /* the schedule */
     player players[FAST_PREDICT_MAX]; /* by rank */
@@ -99,7 +99,7 @@ static bool play(game *g, int64_t rank)
     return moved;
 }
 
-bool fast__schedule_predict(const fast_price *cost, const fast_ask *ask, fast_round_fn *rounds,
+bool fast__schedule_predict(const fast_comm_cost *cost, const fast_ask *ask, fast_round_fn *rounds,
                             double *seconds_out)
 {
     FAST_ASSERT(ask->size >= 1);

@@ -23,8 +23,8 @@
  */
 #include "base/memory.h"
 #include "base/pack.h"
-#include "space/space_checkpoint.h"
 #include "run/team.h"
+#include "space/space_checkpoint.h"
 #include "tensor/safetensors.h"
 
 #include <stdio.h>
@@ -201,7 +201,7 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
 }
 
 /* The record of a kind; false: there is none. */
-static bool find_record(const fast_saved *saved, int64_t kind, fast_record *out)
+static bool find_record(const fast_saved *saved, int64_t kind, fast_pack_record *out)
 {
     for (size_t at = 0; fast__pack_next(saved->bytes, saved->size, &at, out);)
         if (out->kind == kind)
@@ -215,7 +215,7 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     fast_saved_states *o = &team->saved;
     fast_saved *saved = &o->states[i];
     const fast_learner *learner = team->run->learner;
-    fast_record w, s;
+    fast_pack_record w, s;
 
     FAST_TRY(fast__saved_reserve(saved, size));
     memcpy(saved->bytes, bytes, size);
@@ -267,7 +267,7 @@ int64_t fast__saved_states_count(const fast_run *run)
 static void leave_out(const fast_run *run, fast_saved *saved)
 {
     const size_t size = (size_t)run->learner->params.count * sizeof(float);
-    fast_record r;
+    fast_pack_record r;
 
     if (find_record(saved, FAST_SAVED_WEIGHTS, &r) && r.size == size &&
         memcmp(r.data, run->learner->w, size) == 0)
@@ -357,7 +357,7 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 /* Beginning. */
 
 /* The host's own record. */
-static fast_err load_numbers(fast_team_actor *self, const fast_record *r)
+static fast_err load_numbers(fast_team_actor *self, const fast_pack_record *r)
 {
     double numbers[2] = { 0 };
 
@@ -387,7 +387,7 @@ fast_err fast__saved_states_begin(fast_team_actor *self)
     const fast_team *team = self->team;
     const int64_t i = self->context.trainer.rank + (self->context.learner ? 0 : team->workers);
     const fast_saved *saved = loaded(team, i, self->context.step_begun);
-    fast_record record;
+    fast_pack_record record;
 
     for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
         FAST_TRY(record.kind == FAST_SAVED_NUMBERS ? load_numbers(self, &record)
@@ -399,7 +399,7 @@ fast_err fast__saved_states_restore(const fast_team_actor *self, int64_t number,
 {
     const fast_team *team = self->team;
     const int64_t me = fast_actor_id(self->context.trainer.actor);
-    fast_record record;
+    fast_pack_record record;
 
     if (self->context.trainer.step != team->saved.loaded) /* it has its own state */
         return FAST_OK;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "space/space.h"
 #include "run/representative.h"
 #include "run/run.h"
+#include "space/space.h"
 #include "trainer/saved.h"
 
 /*

@@ -377,7 +377,7 @@ static const fast_strategy *begins; /* the strategy that it names */
 static fast_err begin_forged(fast_trainer *t, const void *config)
 {
     void *memory = NULL;
-    FAST_TRY(fast_trainer_keep(t, 0, (size_t)forged->words * sizeof(int64_t), &memory));
+    FAST_TRY(fast_trainer_persist(t, 0, (size_t)forged->words * sizeof(int64_t), &memory));
     ((int64_t *)memory)[forged->at] = forged->value;
     return begins->worker(t, config);
 }

@@ -14,11 +14,11 @@
  * after the slots that it stands for.
  */
 enum {
-    FAST_STORE_SINK_QUEUE = 1024,                    /* items */
-    FAST_STORE_SINK_TEXT = 400,                      /* bytes of an event's text */
-    FAST_STORE_SINK_ACTORS_MAX = 4096,               /* actors whose counters are stored */
-    FAST_STORE_SINK_SPANS_MAX = 4096,                /* newest spans of a run that are stored */
-    FAST_STORE_SINK_SEEN_MAX = 2 * FAST_GLANCE_SPANS /* spans of one look */
+    FAST_STORE_SINK_QUEUE = 1024,                      /* items */
+    FAST_STORE_SINK_TEXT = 400,                        /* bytes of an event's text */
+    FAST_STORE_SINK_ACTORS_MAX = 4096,                 /* actors whose counters are stored */
+    FAST_STORE_SINK_SPANS_MAX = 4096,                  /* newest spans of a run that are stored */
+    FAST_STORE_SINK_SEEN_MAX = 2 * FAST_SNAPSHOT_SPANS /* spans of one look */
 };
 
 /* A row that is to be written. */
@@ -42,10 +42,10 @@ typedef struct fast_store_look {
     char (*names)[32];                         /* [actors] */
     int64_t actors;                            /* of the team; 0: one worker, alone */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates */
-    int64_t *links;          /* [actors][actors][2]: messages and bytes; NULL: not counted */
-    fast_glance_seen *spans; /* [FAST_STORE_SINK_SEEN_MAX] */
-    int64_t span_count;      /* length of spans */
-    double span_s;           /* when the actors' clock was 0 */
+    int64_t *links;            /* [actors][actors][2]: messages and bytes; NULL: not counted */
+    fast_snapshot_span *spans; /* [FAST_STORE_SINK_SEEN_MAX] */
+    int64_t span_count;        /* length of spans */
+    double span_s;             /* when the actors' clock was 0 */
 } fast_store_look;
 
 /* Written before the writer starts. */

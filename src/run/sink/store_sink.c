@@ -124,10 +124,10 @@ static void put_metric(fast_run *run, bool evaluated)
 }
 
 /* The actors that run, as they can be seen; NULL where none do. */
-static fast_glance *glance_of(const fast_run *run)
+static fast_snapshot *snapshot_of(const fast_run *run)
 {
     return run->team && run->team->place.world && !run->sinks.store->feed.world_over
-               ? run->team->place.world->glance
+               ? run->team->place.world->snapshot
                : NULL;
 }
 
@@ -135,11 +135,11 @@ static fast_glance *glance_of(const fast_run *run)
 static void put_faults(fast_run *run, int64_t base)
 {
     fast_store_sink *sink = run->sinks.store;
-    const fast_glance *glance = glance_of(run);
+    const fast_snapshot *snapshot = snapshot_of(run);
     const char *name = NULL;
     int64_t node = 0, time = 0;
 
-    while (glance && fast__glance_fault_at(glance, sink->feed.faults, &name, &node, &time)) {
+    while (snapshot && fast__snapshot_fault_at(snapshot, sink->feed.faults, &name, &node, &time)) {
         sink->feed.faults++;
         put_event(sink, "fault", (double)(base + time) * 1e-9, run->step, "%s, node %lld", name,
                   (long long)node);
@@ -149,13 +149,13 @@ static void put_faults(fast_run *run, int64_t base)
 static void look_at_links(const fast_run *run, fast_store_sink *sink)
 {
     const int64_t actors = sink->queue.look.actors;
-    const fast_glance *glance = glance_of(run);
+    const fast_snapshot *snapshot = snapshot_of(run);
     int64_t messages = 0, bytes = 0;
 
     for (int64_t i = 0; sink->queue.look.links && i < actors * actors; i++) {
         messages = bytes = 0;
-        if (glance)
-            fast__glance_link(glance, i / actors, i % actors, &messages, &bytes);
+        if (snapshot)
+            fast__snapshot_link(snapshot, i / actors, i % actors, &messages, &bytes);
         sink->queue.look.links[2 * i] = sink->feed.links_before[2 * i] + messages;
         sink->queue.look.links[2 * i + 1] = sink->feed.links_before[2 * i + 1] + bytes;
     }
@@ -188,10 +188,10 @@ static void take_look(fast_run *run, int64_t base)
     look_at_links(run, sink);
     look->span_count = 0;
     look->span_s = (double)base * 1e-9;
-    fast_glance *glance = glance_of(run);
-    for (int64_t i = 0; glance && i < look->actors; i++)
-        look->span_count += fast__glance_spans(glance, i, look->spans + look->span_count,
-                                               FAST_STORE_SINK_SEEN_MAX - look->span_count);
+    fast_snapshot *snapshot = snapshot_of(run);
+    for (int64_t i = 0; snapshot && i < look->actors; i++)
+        look->span_count += fast__snapshot_spans(snapshot, i, look->spans + look->span_count,
+                                                 FAST_STORE_SINK_SEEN_MAX - look->span_count);
     atomic_store_explicit(&sink->queue.looked, true, memory_order_release);
 }
 
@@ -278,7 +278,7 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     fast_store_sink *sink = run->sinks.store;
     const fast_team *team = run->team;
 
-    if (!sink || !team || !team->place.world || !team->place.world->glance)
+    if (!sink || !team || !team->place.world || !team->place.world->snapshot)
         return;
     const int64_t base = run->progress.times.total_ns - time_ns;
     put_faults(run, base);
@@ -287,8 +287,8 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     const int64_t actors = sink->queue.look.actors;
     int64_t messages = 0, bytes = 0;
     for (int64_t i = 0; sink->feed.links_before && i < actors * actors; i++) {
-        if (!fast__glance_link(team->place.world->glance, i / actors, i % actors, &messages,
-                               &bytes))
+        if (!fast__snapshot_link(team->place.world->snapshot, i / actors, i % actors, &messages,
+                                 &bytes))
             break;
         sink->feed.links_before[2 * i] += messages;
         sink->feed.links_before[2 * i + 1] += bytes;
@@ -316,7 +316,7 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
         look->workers[i].rank = i;
         look->workers[i].name = look->names[i];
     }
-    if (actors > FAST_GLANCE_LINKED_MAX)
+    if (actors > FAST_SNAPSHOT_LINKED_MAX)
         return FAST_OK;
     FAST_TRY(fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t), &look->links));
     return fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t),

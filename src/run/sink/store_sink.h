@@ -25,4 +25,4 @@ void fast__store_sink_end(fast_run *run, fast_err err);
 void fast__store_sink_free(fast_run *run);
 
 /* The words that repeat a run of these options: fast train --model ...; the caller frees them. */
-fast_err fast__keep_command(const char *const *options, char **out);
+fast_err fast__command_words(const char *const *options, char **out);

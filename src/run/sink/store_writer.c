@@ -139,7 +139,7 @@ static fast_err write_spans(fast_store_sink *sink)
     const int64_t id = atomic_load(&sink->queue.id);
 
     for (int64_t i = 0; i < look->span_count; i++) {
-        const fast_glance_seen *seen = &look->spans[i];
+        const fast_snapshot_span *seen = &look->spans[i];
         const fast_stored_span span = { sink->writer.span_seq + i, seen->actor, kinds[seen->span],
                                         look->span_s + (double)seen->begin * 1e-9,
                                         look->span_s + (double)seen->end * 1e-9 };

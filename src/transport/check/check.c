@@ -270,7 +270,7 @@ static fast_err check_wait(fast_actor *actor, int64_t deadline)
 static void check_wake(fast_actor *actor, int64_t id)
 {
     enter(actor, "wake", false);
-    if (id < 0 || id >= actor->world->count || !fast_actor_is_near(actor, id)) {
+    if (id < 0 || id >= actor->world->count || !fast_actor_is_local(actor, id)) {
         violate(actor->world, "actor %" PRId64 " woke %" PRId64 ", with which it shares no memory",
                 actor->id, id);
         return;

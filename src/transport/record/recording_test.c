@@ -54,10 +54,10 @@ static fast_err talk(fast_actor *actor, void *ctx)
             const fast_err err = fast_send(actor, to, &msg);
             see(s, me, err); /* who has ended is down, once this actor has heard of it */
         }
-        fast_turn_begin(actor, KEY);
+        fast_critical_begin(actor, KEY);
         *shared = (*shared * 3 + me) % 1000003;
         see(s, me, *shared);
-        fast_turn_end(actor);
+        fast_critical_end(actor);
         while (fast_receive(actor, FAST_ANY, 5, FAST_AT_ONCE, &msg) == FAST_OK) {
             see(s, me, msg->from * 1000 + msg->words[0]);
             fast_msg_free(msg);

@@ -14,8 +14,8 @@
  * all sections before it are over. Everything else follows: messages, timeouts, blame. Programs do
  * not notice.
  *
- * Critical sections. A program accesses shared memory between fast_turn_begin() and
- * fast_turn_end(). While recording, that is a lock and a serial number; the caller's key
+ * Critical sections. A program accesses shared memory between fast_critical_begin() and
+ * fast_critical_end(). While recording, that is a lock and a serial number; the caller's key
  * selects one of FAST_TRACE_LOCKS locks, so that unrelated memory rarely shares one. A section is
  * short and waits for no actor, hence there is no deadlock.
  *
@@ -154,14 +154,14 @@ static void put_event(fast_trace *trace, fast_trace_kind kind, uint64_t value)
     trace->used += fast__trace_put(trace->events + trace->used, kind, value);
 }
 
-int64_t fast__record_look(fast_actor *actor)
+int64_t fast__record_peek_now(fast_actor *actor)
 {
-    return actor->tape ? actor->tape->clock : actor->world->inner->now(actor);
+    return actor->trace ? actor->trace->clock : actor->world->inner->now(actor);
 }
 
 int64_t fast__record_value(fast_actor *actor, int64_t value)
 {
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     if (!trace)
         return value;
     if (!actor->world->record->replay)
@@ -218,10 +218,10 @@ static void wait_section(fast_trace *trace, int lock, long long section)
     }
 }
 
-void fast_turn_begin(fast_actor *actor, uint64_t key)
+void fast_critical_begin(fast_actor *actor, uint64_t key)
 {
     FAST_ASSERT(actor != NULL);
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     if (!trace)
         return;
     FAST_ASSERT(trace->lock < 0);
@@ -252,10 +252,10 @@ void fast_turn_begin(fast_actor *actor, uint64_t key)
     trace->sections[lock] = section + 1;
 }
 
-void fast_turn_end(fast_actor *actor)
+void fast_critical_end(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     if (!trace)
         return;
     FAST_ASSERT(trace->lock >= 0);
@@ -278,7 +278,7 @@ void fast_turn_end(fast_actor *actor)
 
 bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
 {
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     if (!actor->world->record->replay) {
         put_event(trace, FAST_TRACE_DELIVER, (uint64_t)msg->from);
         return false;
@@ -295,7 +295,7 @@ bool fast__record_deliver(fast_actor *actor, fast_msg *msg)
  * that sums over the run are those of the recording. */
 static int64_t record_now(fast_actor *actor)
 {
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     if (actor->world->record->over)
         return trace->clock;
     if (!actor->world->record->replay) {
@@ -311,7 +311,7 @@ static int64_t record_now(fast_actor *actor)
 /* Replaying: wait for the next message of the sender; NULL if the replay stops. */
 static fast_msg *await(fast_actor *actor, int64_t from)
 {
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     const fast_world *world = actor->world;
     fast_msg_queue *h = &trace->held[from];
     replay_watch w = { -1, 0 };
@@ -345,7 +345,7 @@ static fast_err stop(void)
  * returned. */
 static fast_err record_wait(fast_actor *actor, int64_t deadline)
 {
-    fast_trace *trace = actor->tape;
+    fast_trace *trace = actor->trace;
     const fast_record_state *record = actor->world->record;
     if (!record->replay) {
         const fast_err err = actor->world->inner->wait(actor, deadline);
@@ -547,7 +547,7 @@ fast_err fast__record_wrap(fast_world *world)
         return err;
     }
     for (int64_t i = 0; i < world->count; i++)
-        world->actors[i]->tape = &record->traces[i];
+        world->actors[i]->trace = &record->traces[i];
     record->wrapper = *world->inner;
     record->wrapper.close = record_close;
     record->wrapper.run = record_run;

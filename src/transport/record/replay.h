@@ -30,7 +30,7 @@ bool fast__record_deliver(fast_actor *actor, fast_msg *msg);
 
 /* Return the clock without recording it, for timelines and reports, which other threads may switch
  * on. With a trace it is the last time that the actor's program read. */
-int64_t fast__record_look(fast_actor *actor);
+int64_t fast__record_peek_now(fast_actor *actor);
 
 /* Record a value that is decided outside of the actor's program; a replay returns the recorded
  * one. */

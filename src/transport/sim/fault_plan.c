@@ -315,8 +315,9 @@ static void mark(fast_sim *sim, const fast_fault *fault, bool ends)
         { "lossy", "lossy ends" }, { "jump", "jump ends" }, { "", "join" },
         { "lie", "lie ends" },
     };
-    if (sim->base.glance)
-        fast__glance_fault(sim->base.glance, names[fault->kind][ends], fault->node, sim->now);
+    if (sim->base.snapshot)
+        fast__snapshot_add_fault(sim->base.snapshot, names[fault->kind][ends], fault->node,
+                                 sim->now);
     for (int64_t id = 0; id < sim->base.count; id++) {
         fast_actor *actor = &sim->actors[id].base;
         if (actor->timeline &&

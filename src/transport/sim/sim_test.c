@@ -238,10 +238,10 @@ static fast_err share(fast_actor *actor, void *ctx)
     assert_int_equal(fast_actor_share(actor, 1, sizeof *shared * 2, &shared), FAST_OK);
     assert_int_equal(fast_actor_share(actor, 1, sizeof *shared, &shared), FAST_EINVAL);
     assert_int_equal(fast_actor_share(actor, 1, sizeof *shared * 2, &shared), FAST_OK);
-    assert_true(fast_actor_is_near(actor, id));
+    assert_true(fast_actor_is_local(actor, id));
     shared[id % 2] += 1;
     assert_int_equal(fast_sleep_until(actor, 1), FAST_OK);
-    n->times[id] = shared[0] + 10 * shared[1] + 100 * fast_actor_is_near(actor, (id + 2) % 4);
+    n->times[id] = shared[0] + 10 * shared[1] + 100 * fast_actor_is_local(actor, (id + 2) % 4);
     return FAST_OK;
 }
 
