@@ -33,7 +33,7 @@
  *              ends the run, whatever the strategy: fast_run_train() fails with it.
  */
 
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 
 #include "codec/shadow.h"
 #include "comm/coded.h"
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 /* Flows of vectors in messages of a strategy's own; flow.c says how. */
 
