@@ -29,7 +29,7 @@ class Request(ctypes.Structure):
                 ("batch", c_int64), ("w", c_void_p), ("g", c_void_p), ("s", c_void_p),
                 ("count", c_int64), ("features", c_int64), ("targets", c_int64),
                 ("x", c_void_p), ("labels", c_void_p), ("y", c_void_p),
-                ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("judged", c_int64), ("error", c_char * 256)]
+                ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("counted", c_int64), ("error", c_char * 256)]
 
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Request))
@@ -113,7 +113,7 @@ class TorchLearner:
             loss = nn.functional.cross_entropy(outputs, labels)
         if request.g:
             loss.backward()
-        request.loss, request.judged = loss.item(), request.count
+        request.loss, request.counted = loss.item(), request.count
         request.correct = int((outputs.argmax(1) == labels).sum())
         request.samples = request.count
 

@@ -62,17 +62,18 @@ typedef struct fast_space_options {
     int64_t tensor_count;             /* at least 1 */
     const int64_t *owners;  /* actors that own it; each tensor is cut into as many ranges */
     int64_t owner_count;    /* at least 1 */
-    bool whole;             /* tensors are not cut: tensor i lives at owner i mod count */
+    bool whole_tensors;     /* tensors are not cut: tensor i lives at owner i mod count */
     const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
                                actors where all are owners */
     int64_t writer_count;   /* number of writers */
-    bool eager;   /* owners send the first tensor to remote actors that have read it, whenever the
+    bool eager; /* owners send the first tensor to remote actors that have read it, whenever the
                      smallest clock rises; a get uses it if it is new enough */
-    bool stalest; /* owners handle remote requests of the smallest clock first */
-    bool sparse;  /* remote updates with many zeros travel without them: 8 bytes for each entry */
-    bool cache; /* sparse: both ends store the places of the last update of the first tensor, and an
+    bool stalest_first; /* owners handle remote requests of the smallest clock first */
+    bool sparse; /* remote updates with many zeros travel without them: 8 bytes for each entry */
+    bool
+        cache_indices; /* sparse: both ends store the places of the last update of the first tensor, and an
                      update with the same places does not send them again */
-    bool follows;      /* a replica of another space, which may be behind its readers' versions */
+    bool replica;      /* a replica of another space, which may be behind its readers' versions */
     const char *codec; /* codec of adds to the first tensor, by name with its options; NULL:
                                floats */
     const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
@@ -93,6 +94,8 @@ typedef struct fast_space_options {
                                        a codec a layer is sent when all of it was given */
     fast_space_fn *apply;           /* function at the owners; NULL: w += x */
     void *ctx;                      /* first argument of apply */
+    int64_t aggregate;              /* adds that make one update of the model: the trainer counts
+                                       staleness in updates; 0 means 1 */
     double operations;              /* of apply, for each float, for simulated time */
     double bytes; /* that apply moves, for each float; 0 and 0: those of w += x, 1 and 12 */
 } fast_space_options;
@@ -136,7 +139,7 @@ typedef struct fast_space_read {
     int64_t version_min; /* in: wait until this many updates are applied */
     int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
     bool either;         /* in: one of the two suffices; else both are waited for */
-    bool whole;          /* in: all values, not differences, where codec_down sends those */
+    bool full_values;    /* in: all values, not differences, where codec_down sends those */
     int64_t version;     /* out: smallest version over the ranges of the tensor */
     int64_t clock;       /* out: smallest clock over their owners */
 } fast_space_read;

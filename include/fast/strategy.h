@@ -49,25 +49,22 @@ typedef struct fast_trainer {
     int64_t step;           /* steps that this worker has taken */
     int64_t step_count;     /* that it is to take */
     int64_t epoch_steps;    /* steps of one pass over the data */
-    int64_t parts;          /* micro-batches that make a gradient: `accumulate`, at least 1 */
+    int64_t micro_batches;  /* micro-batches that make a gradient: `accumulate`, at least 1 */
     double lr;              /* of the step that goes on */
     double loss;            /* of the last gradient's batch */
-    int64_t lag;            /* asynchronous: updates of the model since the weights of the last
+    int64_t staleness;      /* asynchronous: updates of the model since the weights of the last
                                       gradient were read, which the next update counts as its
                                       staleness; a gradient sets it to -1: not counted */
-    int64_t aggregate;      /* servers: gradients that make one update of the model, at least 1;
-                                      staleness in its space is counted in those */
     int64_t period;         /* steps between exchanges; a synchronous strategy sets it before its
                                       first step, if not 1, so that all workers stop at the same */
-    bool apart;             /* synchronous: workers do not meet for long, and may stop at any step;
+    bool free_running;      /* synchronous: workers do not meet for long, and may stop at any step;
                                       the strategy sets and clears it, at all workers alike */
     const float *centre;    /* what stands for the run instead of the mean of replicas: w, or this
                                       worker's copy of it, of fast_trainer_centre(); a worker
                                       without one has no say then. NULL: none */
     int64_t centre_version; /* of several the largest stands: updates that it holds, or merit */
-    bool rule_travels;      /* a strategy that mixes replicas sets it before its first step: the
+    bool mixes_rule_state;  /* a strategy that mixes replicas sets it before its first step: the
                                       rule's state is mixed wherever w is */
-    void *run;              /* the run's own */
 } fast_trainer;
 
 /* Go to the next step: true if there is one. Evaluation, target, checkpoints and a cancel happen
@@ -98,50 +95,51 @@ FAST_API void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void 
 
 /* Compute g of one micro-batch alone, for strategies that exchange before a gradient is whole:
  * `number` counts this worker's micro-batches over the run (a whole gradient has those from
- * step * parts on). Counts no step: fast_trainer_count() does. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_part(fast_trainer *t, int64_t number);
+ * step * parts on). Counts no step: fast_trainer_count_step() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number);
 /* Count a step: that of the micro-batches since the last one, or, without any, a step of the other
  * workers that this one missed. lr becomes that step's. */
-FAST_API void fast_trainer_count(fast_trainer *t);
+FAST_API void fast_trainer_count_step(fast_trainer *t);
 /* Continue at another step, from 0 to step_count: steps between are left out, or taken again. */
-FAST_API void fast_trainer_move(fast_trainer *t, int64_t step);
+FAST_API void fast_trainer_set_step(fast_trainer *t, int64_t step);
 
 /* A layer whose gradient is a sum of outer products, one for each sample of the batch: its part of
  * g, [outputs][inputs] row major, has the element sum over r < rows of u[r][o] v[r][i]. */
-typedef struct fast_factored {
+typedef struct fast_factored_layer {
     const char *name; /* of its weights */
     int64_t offset;   /* of them in w and g */
     int64_t outputs;  /* rows of the matrix */
     int64_t inputs;   /* columns */
     int64_t samples;  /* rows of its factors in a gradient */
     int64_t rows;     /* at most, with such as are all 0 */
-} fast_factored;
+} fast_factored_layer;
 /* Describe layer i of those with factors; false past the last. Gradients of other layers, of
  * learners of your own and of several micro-batches have no factors. Works at servers too. */
-FAST_API bool fast_trainer_factored(const fast_trainer *t, int64_t i, fast_factored *out);
+FAST_API bool fast_trainer_factored_layer(const fast_trainer *t, int64_t i,
+                                          fast_factored_layer *out);
 /* From the next gradient on leave layer i's gradient as its factors, or no longer: its part of g is
  * not written, but its range is reported. FAST_ENOMEM. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_factor(fast_trainer *t, int64_t i, bool wanted);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_use_factors(fast_trainer *t, int64_t i, bool wanted);
 /* The factors of the last gradient, or in reports of the current one: the rows of u, `outputs`
  * floats each, followed by those of v, `inputs` each. Lent until the next gradient. */
 FAST_API const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *rows_out);
 /* Multiply out: y[outputs][inputs] = the sum over `count` factors of layer i in their order, and in
  * each over its rows in order, the same bits everywhere. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_compose(fast_trainer *t, int64_t i,
-                                                       const float *const *factors,
-                                                       const int64_t *rows, int64_t count,
-                                                       float *y);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i,
+                                                                const float *const *factors,
+                                                                const int64_t *rows, int64_t count,
+                                                                float *y);
 /* Tell the user something once, in a line without a full stop; that of worker 0 stands. */
 FAST_API void fast_trainer_note(fast_trainer *t, const char *text);
 
 /* Which vectors the run's codecs are fit for. */
-typedef enum fast_codes {
-    FAST_CODES_NONE,    /* the run has no codec */
-    FAST_CODES_EXACT,   /* it loses nothing */
-    FAST_CODES_WEIGHTS, /* it is fit for weights as they are */
-    FAST_CODES_CHANGES, /* only for gradients and differences */
-} fast_codes;
-FAST_API fast_codes fast_trainer_codes(const fast_trainer *t);
+typedef enum fast_codec_fit {
+    FAST_FIT_NONE,     /* the run has no codec */
+    FAST_FIT_LOSSLESS, /* it loses nothing */
+    FAST_FIT_WEIGHTS,  /* it is fit for weights as they are */
+    FAST_FIT_CHANGES,  /* only for gradients and differences */
+} fast_codec_fit;
+FAST_API fast_codec_fit fast_trainer_codec_fit(const fast_trainer *t);
 /* x, count floats, becomes the sum over all workers, the same bits at each: encoded in messages
  * where the run has a codec (`codec`, `codec_down`), else by fast_allreduce(). The residual of a
  * codec is added in the next call: every call is for the same kind of vector. */
@@ -210,21 +208,21 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode(fast_trainer *t, fast_flow
                                                       float *y);
 /* Values and raw: decode a message; *out, until the next call, is this end's copy of x. Charged.
  * FAST_EFORMAT also if a message before it is missing. */
-FAST_API FAST_MUST_CHECK fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow,
-                                                      const void *in, size_t size,
-                                                      const float **out);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode_values(fast_trainer *t, fast_flow *flow,
+                                                             const void *in, size_t size,
+                                                             const float **out);
 /* Values that are sent as differences: the receivers' copy after the last encoding; NULL where the
  * codec is lossless, and that copy is x. */
-FAST_API const float *fast_flow_held(const fast_flow *flow);
+FAST_API const float *fast_flow_receiver_copy(const fast_flow *flow);
 /* The fraction of the last difference's square that was sent: 1 is all of it. */
-FAST_API double fast_flow_kept(const fast_flow *flow);
+FAST_API double fast_flow_sent_fraction(const fast_flow *flow);
 /* Values: the receivers have no copy: the next message has all of x, not encoded. */
-FAST_API void fast_flow_renew(fast_flow *flow);
+FAST_API void fast_flow_reset(fast_flow *flow);
 
 /* w <- rule(w, scale g), with this actor's state of the rule; all of it. g may be any vector. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
 /* Update a range that lies anywhere: w[0 .. count) and g[0 .. count) are the elements of the whole
- * from `offset` on. Only where fast_trainer_by_range(). May be called in reports. `step` (from 1)
+ * from `offset` on. Only where fast_trainer_can_update_range(). May be called in reports. `step` (from 1)
  * and `lr` are the update's: those of the worker that computed g, or the server's own count. */
 FAST_API void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w,
                                         const float *g, float scale, int64_t offset, int64_t count);
@@ -241,7 +239,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_shared(fast_trainer *t, co
 enum { FAST_UPDATE_OPERATIONS = 4, FAST_UPDATE_BYTES = 16 };
 
 /* True if the rule is elementwise and needs no norm of the whole: ranges can be updated alone. */
-FAST_API bool fast_trainer_by_range(const fast_trainer *t);
+FAST_API bool fast_trainer_can_update_range(const fast_trainer *t);
 /* The schedule's rate at a step (from 0). */
 FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
 /* Set the rule's state (momentum) to 0, as some strategies do when models are replaced. */
@@ -344,16 +342,16 @@ FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double err
 /* The exchange of a step as the forecast sees it, on average; models are of t->count floats. The
  * trainer counts the first four from the calls. */
 typedef struct fast_cost {
-    double allreduces;    /* sums of a model over all workers */
-    const int64_t *parts; /* floats of each sum that starts during the backward pass, in their
+    double allreduces;      /* sums of a model over all workers */
+    const int64_t *buckets; /* floats of each sum that starts during the backward pass, in their
                              order, instead of allreduces; lent for the call; or NULL */
-    int64_t part_count;   /* length of parts */
-    double moved;         /* bytes moved through memory by kernels, for each parameter */
-    double trips;         /* messages that are waited for, one after the other */
-    double waits;         /* models whose transfer to or from this worker is waited for */
-    double served;        /* models that the servers receive, or send if that is more */
-    double behind;        /* models whose transfer hides behind the gradient, while that lasts */
-    double barrier;       /* steps after which all wait for the slowest; 0: they never do */
+    int64_t bucket_count;   /* length of parts */
+    double moved;           /* bytes moved through memory by kernels, for each parameter */
+    double round_trips;     /* messages that are waited for, one after the other */
+    double waits;           /* models whose transfer to or from this worker is waited for */
+    double served;          /* models that the servers receive, or send if that is more */
+    double hidden;          /* models whose transfer hides behind the gradient, while that lasts */
+    double barrier;         /* steps after which all wait for the slowest; 0: they never do */
 } fast_cost;
 
 /* What a strategy declares. */
@@ -364,13 +362,13 @@ typedef struct fast_strategy {
     size_t config_size;         /* bytes of it */
     bool synchronous;           /* workers take their steps, or periods of them, together */
     bool identical;             /* all replicas are equal after each step: one stands for all */
-    bool resumes;               /* between steps all that a worker keeps is its replica, the rule's
+    bool resumable;             /* between steps all that a worker keeps is its replica, the rule's
                                    state, what fast_trainer_persist() gave and what sums, flows and
                                    spaces owe; what servers keep, likewise, changes only when all
                                    workers have gone on: checkpoints hold it. Synchronous ones
                                    only */
-    bool near;                  /* its workers must share memory */
-    bool codes;                 /* what it sends goes through fast_trainer_sum() or flows, or with
+    bool shares_memory;         /* its workers must share memory */
+    bool uses_codec;            /* what it sends goes through fast_trainer_sum() or flows, or with
                                    servers through a space of fast_trainer_space() */
     const char *topology;       /* the standard one; NULL: it has none */
     const char *sends;          /* "gradients", "weights", "differences"; "values", weights

@@ -249,7 +249,7 @@ static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient,
     FAST_TRY(check_answer(self, (int)answer, "gradient", &request));
     gradient->loss += request.loss;
     gradient->correct += request.correct;
-    gradient->positions += request.judged;
+    gradient->positions += request.counted;
     gradient->samples += request.samples;
     gradient->flops += kind->operations * (double)request.samples;
     return FAST_OK;
@@ -343,7 +343,7 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         FAST_TRY(evaluate_batch(self, batch, &e));
         loss += e.request.loss * (double)e.request.samples;
         correct += e.request.correct;
-        counted += e.request.judged;
+        counted += e.request.counted;
         samples += e.request.samples;
     }
     FAST_ASSERT(samples > 0);
