@@ -13,7 +13,7 @@ import ctypes
 import os
 import signal
 import sys
-from ctypes import POINTER, c_char, c_char_p, c_double, c_int64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int64, c_size_t, c_void_p
 
 import torch
 from torch import nn
@@ -36,7 +36,7 @@ Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Request))
 
 
 class Kind(ctypes.Structure):
-    _fields_ = [("size", c_int64), ("name", c_char_p), ("params", POINTER(Tensor)),
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("params", POINTER(Tensor)),
                 ("param_count", c_int64), ("state", POINTER(Tensor)), ("state_count", c_int64),
                 ("samples", c_int64), ("operations", c_double),
                 ("gradient", Function), ("evaluate", Function), ("ctx", c_void_p)]

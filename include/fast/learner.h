@@ -82,7 +82,7 @@ typedef fast_err fast_learner_request_fn(void *ctx, fast_learner_request *reques
 
 /* A learner's declaration. Zero means none. */
 typedef struct fast_learner_kind {
-    int64_t size;                      /* sizeof(fast_learner_kind): other sizes are refused */
+    size_t size;                       /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name;                  /* one word, for messages; stands for the option model */
     const fast_learner_tensor *params; /* trained tensors */
     int64_t param_count;               /* tensors; at least 1 */

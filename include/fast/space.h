@@ -57,6 +57,7 @@ typedef struct fast_space_update {
 typedef bool fast_space_fn(void *ctx, const fast_space_update *update, float *w);
 
 typedef struct fast_space_options {
+    size_t size;                      /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name;                 /* of the space; the same at all actors */
     const fast_space_tensor *tensors; /* the same list at all actors */
     int64_t tensor_count;             /* at least 1 */

@@ -182,6 +182,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast
  * message after a lost one fails. */
 typedef struct fast_flow fast_flow;
 typedef struct fast_flow_options {
+    size_t size;    /* bytes of this struct, as in fast.h; 0 means sizeof */
     int64_t number; /* of the flow, among those of this actor: each has its own random stream */
     bool values;    /* weights, of the whole model */
     bool raw;       /* weights of any range, each message alone: no differences, and no codec that
@@ -356,6 +357,7 @@ typedef struct fast_cost {
 
 /* What a strategy declares. */
 typedef struct fast_strategy {
+    size_t size;                /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, no full stop */
     const fast_option *options; /* of its configuration; NULL: none */

@@ -98,11 +98,7 @@ static fast_err check_kind(const fast_learner_kind *kind)
 {
     enum { TENSORS_MAX = 8192 };
 
-    if (kind->size != (int64_t)sizeof *kind)
-        return fast__fail(FAST_EINVAL,
-                          "the learner's description has %" PRId64 " bytes, and this libfast's "
-                          "fast_learner_kind has %zu: set size, or bring the binding up to date",
-                          kind->size, sizeof *kind);
+    FAST_TRY(fast__check_size("fast_learner_kind", kind->size, sizeof *kind));
     if (!kind->name || strlen(kind->name) == 0 || strlen(kind->name) >= 64 ||
         strpbrk(kind->name, "/:,= \t\n"))
         return fast__fail(FAST_EINVAL,

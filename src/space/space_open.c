@@ -374,6 +374,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
                           fast_space_first_fn *first, void *ctx, fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
+    FAST_TRY(fast__check_size("fast_space_options", options->size, sizeof *options));
     if (!options->name || options->name[0] == 0 || strlen(options->name) >= FAST_SPACE_NAME_MAX)
         return fast__fail(FAST_EINVAL, "a space needs a name of 1 to %d bytes",
                           FAST_SPACE_NAME_MAX - 1);

@@ -67,6 +67,7 @@ fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fa
     fast_context *c = fast__context_of(t);
     const fast_coded_options o = options_of(c, fast_actor_id(t->actor));
 
+    FAST_TRY(fast__check_size("fast_flow_options", options->size, sizeof *options));
     return fast__flows_get(&c->codecs.flows, &o, options, out);
 }
 
