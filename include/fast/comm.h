@@ -208,7 +208,8 @@ typedef struct fast_member {
     int64_t time;    /* when this actor learned of it */
 } fast_member;
 
-/* Take the oldest membership event that was not taken yet; false if there is none. Never blocks. */
+/* Take the oldest membership event that was not taken yet; false if no event is left. Never
+ * blocks. */
 FAST_API bool fast_member_next(fast_actor *actor, fast_member *out);
 FAST_API bool fast_member_is_down(const fast_actor *actor, int64_t id);
 

@@ -5,9 +5,9 @@
  * space.h - spaces: tensors in a global address space, owned by some actors and reachable by all.
  * The rules of fast.h and comm.h hold; examples/04_space.c is a whole program.
  *
- * Each tensor has a version, the number of updates applied to it, and each writer a clock, the number
- * of rounds that it has finished; the space's clock is the smallest of them. A read that asks for a
- * clock is bounded staleness. A NULL vector with a count moves sizes without values.
+ * Each tensor has a version, the number of updates applied to it, and each writer a clock, the
+ * number of rounds that it has finished; the space's clock is the smallest of them. A read that
+ * asks for a clock is bounded staleness. A NULL vector with a count moves sizes without values.
  */
 
 #include "fast/comm.h"
@@ -71,11 +71,10 @@ typedef struct fast_space_options {
                      smallest clock rises; a get uses it if it is new enough */
     bool stalest_first; /* owners handle remote requests of the smallest clock first */
     bool sparse; /* remote updates with many zeros travel without them: 8 bytes for each entry */
-    bool
-        cache_indices; /* sparse: both ends store the places of the last update of the first tensor, and an
-                     update with the same places does not send them again */
-    bool replica;      /* a replica of another space, which may be behind its readers' versions */
-    const char *codec; /* codec of adds to the first tensor, by name with its options; NULL:
+    bool cache_indices; /* sparse: both ends store the indices of the last update of the first
+                           tensor, and an update with equal indices does not send them again */
+    bool replica;       /* a replica of another space, which may be behind its readers' versions */
+    const char *codec;  /* codec of adds to the first tensor, by name with its options; NULL:
                                floats */
     const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
                                fit for them (fp16, bf16, int8), else of differences to the values
