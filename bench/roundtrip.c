@@ -10,7 +10,7 @@
  * in the same run.
  */
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

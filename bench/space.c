@@ -13,7 +13,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fast/strategy.h"
+#include "fast/space.h"
 #include "tensor/vector.h"
 
 #include <stdio.h>

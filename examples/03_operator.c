@@ -40,7 +40,9 @@ static void swish_backward(const void *config, int64_t count, const int64_t *siz
     }
 }
 
-static const fast_operator swish = { "swish", swish_shape, swish_forward, swish_backward };
+static const fast_operator swish = {
+    .name = "swish", .shape = swish_shape, .forward = swish_forward, .backward = swish_backward
+};
 
 int main(void)
 {

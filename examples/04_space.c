@@ -6,7 +6,7 @@
  *     cc 04_space.c -o 04_space $(pkg-config --cflags --libs fast)
  *     ./04_space threads; ./04_space sim; mpirun -n 2 ./04_space mpi
  */
-#include <fast/strategy.h>
+#include <fast/space.h>
 #include <stdio.h>
 
 enum { WORKERS = 4, ROUNDS = 20, DARTS = 50000, AHEAD = 2 };

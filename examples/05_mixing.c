@@ -7,7 +7,7 @@
  *     cc 05_mixing.c -o 05_mixing $(pkg-config --cflags --libs fast)
  *     ./05_mixing threads ring 8        ./05_mixing sim exponential:one=yes 1000
  */
-#include <fast/strategy.h>
+#include <fast/comm.h>
 
 #include <math.h>
 #include <stdio.h>

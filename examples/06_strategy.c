@@ -5,7 +5,7 @@
  *
  *     cc 06_strategy.c -o 06_strategy $(pkg-config --cflags --libs fast) && ./06_strategy sim
  */
-#include <fast/trainer.h>
+#include <fast/strategy.h>
 #include <stdio.h>
 
 enum { WORKERS = 4, PERIOD = 4 };

@@ -34,7 +34,7 @@ static fast_err learn(void *ctx, fast_learner_request *t)
         for (int k = 0; t->g && k < INPUTS; k++)
             t->g[k] += (1 / (1 + expf(-z)) - (sum > 0)) * x[k] / (float)count;
     }
-    t->samples = t->judged = count;
+    t->samples = t->counted = count;
     return FAST_OK;
 }
 

@@ -13,7 +13,7 @@ import ctypes
 import os
 import signal
 import sys
-from ctypes import POINTER, c_char, c_char_p, c_double, c_int64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int64, c_size_t, c_void_p
 
 import torch
 from torch import nn
@@ -29,14 +29,14 @@ class Request(ctypes.Structure):
                 ("batch", c_int64), ("w", c_void_p), ("g", c_void_p), ("s", c_void_p),
                 ("count", c_int64), ("features", c_int64), ("targets", c_int64),
                 ("x", c_void_p), ("labels", c_void_p), ("y", c_void_p),
-                ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("judged", c_int64), ("error", c_char * 256)]
+                ("samples", c_int64), ("loss", c_double), ("correct", c_int64), ("counted", c_int64), ("error", c_char * 256)]
 
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, POINTER(Request))
 
 
 class Kind(ctypes.Structure):
-    _fields_ = [("size", c_int64), ("name", c_char_p), ("params", POINTER(Tensor)),
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("params", POINTER(Tensor)),
                 ("param_count", c_int64), ("state", POINTER(Tensor)), ("state_count", c_int64),
                 ("samples", c_int64), ("operations", c_double),
                 ("gradient", Function), ("evaluate", Function), ("ctx", c_void_p)]
@@ -113,7 +113,7 @@ class TorchLearner:
             loss = nn.functional.cross_entropy(outputs, labels)
         if request.g:
             loss.backward()
-        request.loss, request.judged = loss.item(), request.count
+        request.loss, request.counted = loss.item(), request.count
         request.correct = int((outputs.argmax(1) == labels).sum())
         request.samples = request.count
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 /*
  * A program of actors that does every collective with random vectors and compares what comes out

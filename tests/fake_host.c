@@ -135,7 +135,7 @@ static const fast_host_ops host_ops = { .next = host_next,
 /* The fake actor of a trainer; NULL: it belongs to a whole run. */
 static fake_self *self_of(const fast_trainer *t)
 {
-    const fast_context *c = t->run;
+    const fast_context *c = fast__context_of(t);
 
     return c->options.host == &host_ops ? c->options.host_ctx : NULL;
 }
@@ -183,13 +183,13 @@ CALL(fast_trainer_gradient, (fast_trainer * t, fast_report_fn *report, void *ctx
 CALL(fast_trainer_gradient_when,
      (fast_trainer * t, fast_need_fn *need, fast_report_fn *report, void *ctx),
      (t, need, report, ctx))
-CALL(fast_trainer_part, (fast_trainer * t, int64_t number), (t, number))
-CALL_VOID(fast_trainer_count, (fast_trainer * t), (t))
-CALL_VOID(fast_trainer_move, (fast_trainer * t, int64_t step), (t, step))
+CALL(fast_trainer_micro_gradient, (fast_trainer * t, int64_t number), (t, number))
+CALL_VOID(fast_trainer_count_step, (fast_trainer * t), (t))
+CALL_VOID(fast_trainer_set_step, (fast_trainer * t, int64_t step), (t, step))
 CALL_VOID(fast_trainer_settle, (fast_trainer * t, fast_settle_fn *settle, void *ctx),
           (t, settle, ctx))
-CALL(fast_trainer_factor, (fast_trainer * t, int64_t i, bool wanted), (t, i, wanted))
-CALL(fast_trainer_compose,
+CALL(fast_trainer_use_factors, (fast_trainer * t, int64_t i, bool wanted), (t, i, wanted))
+CALL(fast_trainer_multiply_factors,
      (fast_trainer * t, int64_t i, const float *const *factors, const int64_t *rows, int64_t count,
       float *y),
      (t, i, factors, rows, count, y))
@@ -226,7 +226,7 @@ CALL(fast_trainer_encode,
 CALL(fast_trainer_decode,
      (fast_trainer * t, fast_flow *flow, const void *in, size_t size, float scale, float *y),
      (t, flow, in, size, scale, y))
-CALL(fast_trainer_follow,
+CALL(fast_trainer_decode_values,
      (fast_trainer * t, fast_flow *flow, const void *in, size_t size, const float **out),
      (t, flow, in, size, out))
 CALL(fast_trainer_update, (fast_trainer * t, const float *g, float scale), (t, g, scale))
@@ -297,7 +297,7 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
         .optimizer = "sgd",
         .rates = world->rates,
         .phase = { .strategy = world->strategy->name,
-                   .resumes = world->strategy->resumes,
+                   .resumes = world->strategy->resumable,
                    .synchronous = world->strategy->synchronous,
                    .config = world->config,
                    .cost = world->strategy->cost,

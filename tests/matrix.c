@@ -40,7 +40,7 @@ bool test_is_near(const char *member)
 {
     for (int i = 0; fast__strategies[i]; i++)
         if (test_member_of(member, fast__strategies[i]->name))
-            return fast__strategies[i]->near;
+            return fast__strategies[i]->shares_memory;
     return false;
 }
 

@@ -54,7 +54,7 @@ static float *copy_of(const float *x, int64_t count)
 
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    fast_context *context = t->run;
+    fast_context *context = fast__context_of(t);
     fast_err err;
 
     if (!asked->learner)

@@ -18,6 +18,11 @@
  *   Threads    One handle, one thread at a time. Functions marked [any thread] are exempt.
  *   Units      Sizes are bytes (size_t), counts are elements (int64_t), times are nanoseconds
  *              (int64_t) unless the name ends in another unit. Options are text, as typed.
+ *   Sizes      A struct that the caller fills begins with `size_t size`: its bytes as the caller
+ *              was compiled, or 0 for sizeof in this library. A size that the library does not
+ *              know is refused with FAST_EINVAL, so set it where header and library may differ:
+ *              in bindings and plug-ins. Rows of arrays (options, tensors, roles) and structs
+ *              that the library fills have none.
  *   Output     The library never exits and never prints; it logs through fast_log_set().
  */
 

@@ -161,6 +161,7 @@ typedef struct fast_compare fast_compare;
 
 /* A comparison to be made; zero means default. */
 typedef struct fast_compare_config {
+    size_t size;         /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *program; /* the program fast, by path or found in $PATH; NULL: "fast" */
     /* "name=value" in the words of `fast train`, ended by NULL. A value may be a list, bsp,ssp, or
      * a range, 2..16x2, 1..9+2, 0..3, and an option may be given more than once: each is an axis of

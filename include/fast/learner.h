@@ -7,13 +7,13 @@
  * rules of fast.h hold; examples/07_learner.c is a whole program in C, examples/08_pytorch.py one
  * in Python.
  *
- *     static fast_err gradient(void *ctx, fast_learner_request *lesson)
+ *     static fast_err gradient(void *ctx, fast_learner_request *request)
  *     {
  *         const float *target = ctx; // of w: the loss is (w[0] - target)^2 / 2
- *         const float error = lesson->w[0] - *target;
- *         lesson->g[0] = error; // g <- d loss / d w, the mean over a batch
- *         lesson->loss = 0.5 * (double)error * (double)error;
- *         lesson->samples = lesson->batch;
+ *         const float error = request->w[0] - *target;
+ *         request->g[0] = error; // g <- d loss / d w, the mean over a batch
+ *         request->loss = 0.5 * (double)error * (double)error;
+ *         request->samples = request->batch;
  *         return FAST_OK;
  *     }
  *
@@ -33,7 +33,7 @@
  *              ends the run, whatever the strategy: fast_run_train() fails with it.
  */
 
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,17 +72,17 @@ typedef struct fast_learner_request {
     int64_t samples;                     /* of the answer: at least 1, or the request has failed */
     double loss;                         /* mean over the samples */
     int64_t correct;                     /* right answers */
-    int64_t judged;                      /* answers; 0: accuracy has no meaning here */
+    int64_t counted;                     /* answers; 0: accuracy has no meaning here */
     char error[FAST_LEARNER_ERROR_SIZE]; /* why it failed: one line for the user */
 } fast_learner_request;
 
 /* Answer a request. Set `samples` last: a function of another language that an exception leaves may
  * return anything, FAST_OK too, and a request without samples has failed in any case. */
-typedef fast_err fast_learner_request_fn(void *ctx, fast_learner_request *lesson);
+typedef fast_err fast_learner_request_fn(void *ctx, fast_learner_request *request);
 
 /* A learner's declaration. Zero means none. */
 typedef struct fast_learner_kind {
-    int64_t size;                      /* sizeof(fast_learner_kind): other sizes are refused */
+    size_t size;                       /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name;                  /* one word, for messages; stands for the option model */
     const fast_learner_tensor *params; /* trained tensors */
     int64_t param_count;               /* tensors; at least 1 */

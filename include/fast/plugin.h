@@ -17,6 +17,7 @@ extern "C" {
  * several threads at once, on different memory.
  */
 typedef struct fast_operator {
+    size_t size;      /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name; /* shown in messages, and base of the layer's default name */
 
     /* Compute the shape of one sample's output from those of its inputs (rank 1 to 3: [C], [T, C],
@@ -62,6 +63,7 @@ typedef struct fast_data fast_data;
 
 /* How a data set is made. Zero means none. The arrays are copied. */
 typedef struct fast_data_options {
+    size_t size;           /* bytes of this struct, as in fast.h; 0 means sizeof */
     int64_t count;         /* number of samples */
     int rank;              /* rank of one sample: 1 to 3 */
     int64_t shape[3];      /* [C], [T, C] or [C, H, W]; entries past `rank` are ignored */

@@ -22,18 +22,18 @@ typedef struct fast_run fast_run;
 
 enum { FAST_STALENESS_BUCKETS = 16 };
 
-/* What a run measured. Not a number (NAN) and -1 stand for "no meaning here". */
+/* Measures of a run. NAN and -1 mean that a measure does not apply. */
 typedef struct fast_result {
-    int64_t steps;           /* taken, those before a resume included */
-    int64_t samples;         /* seen, likewise */
+    int64_t steps;           /* steps taken, those before a resume included */
+    int64_t samples;         /* samples seen, those before a resume included */
     int64_t epoch;           /* epochs finished */
     double samples_per_s;    /* of training: without loading, tuning and evaluation */
     double time_s;           /* of this process's training, evaluation included */
     double compute_s;        /* in gradients and updates; mean of the workers */
     double loss;             /* mean of the last epoch's batches so far */
-    double train_accuracy;   /* likewise */
+    double train_accuracy;   /* mean of the last epoch's batches so far */
     double test_loss;        /* of the last evaluation; NAN before one */
-    double test_accuracy;    /* likewise; NAN for regression */
+    double test_accuracy;    /* of the last evaluation; NAN for regression */
     double time_to_target_s; /* NAN while the target is not reached */
     uint64_t params_hash;    /* of parameters and state */
     uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
@@ -41,27 +41,27 @@ typedef struct fast_result {
     int64_t memory_peak;     /* bytes resident at most, of the whole process */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
-    double virtual_time_s;   /* equal to time_s on `sim`, else NAN */
-    double wall_time_s;      /* by the machine's clock */
-    double exchange_s;       /* neither computing nor waiting: what was sent is on its way, is moved
-                               or summed up; mean of the workers */
-    double wait_s;           /* blocked before a peer had sent what was waited for; likewise */
-    double codec_s;          /* encoding and decoding what is sent; mean of the workers */
-    double encode_s;         /* the part of it that is encoding */
-    double decode_s;         /* the rest of it */
-    int64_t codec_bytes_in;  /* of the vectors that workers of this process encoded */
-    int64_t codec_bytes_out; /* of their encodings */
+    double virtual_time_s; /* equal to time_s on `sim`, else NAN */
+    double wall_time_s;    /* by the machine's clock */
+    double exchange_s;     /* neither computing nor waiting: messages in transit, copied or
+                               summed; mean of the workers */
+    double wait_s;   /* blocked before a peer had sent the awaited message; mean of the workers */
+    double codec_s;  /* encoding and decoding what is sent; mean of the workers */
+    double encode_s; /* the part of it that is encoding */
+    double decode_s; /* the rest of it */
+    int64_t codec_bytes_in;       /* of the vectors that workers of this process encoded */
+    int64_t codec_bytes_out;      /* of their encodings */
     double break_even_mbit_per_s; /* a link below this is faster with the codec; NAN without one */
     const char *codec_note;       /* codec=auto: what was chosen, and why; NULL otherwise */
     int64_t bytes_sent;           /* by all actors, headers and servers included */
-    int64_t messages_sent;        /* likewise; memory that is shared takes none */
+    int64_t messages_sent;        /* by all actors; shared memory takes no messages */
     double bytes_per_step;        /* bytes_sent by the steps of all workers; NAN before one */
     const char *waited_for;       /* whom others waited for most: "worker 3"; NULL: nobody */
     double waited_share;          /* its part of all that waiting; NAN */
     double staleness_mean; /* of applied updates, in updates of the model; NAN if none was told */
     int64_t staleness_p50; /* half of the updates were at most that stale; -1. Above 3 the end of
                                its bucket */
-    int64_t staleness_p95; /* likewise, 95 of 100 */
+    int64_t staleness_p95; /* 95 of 100 updates were at most that stale; -1 */
     int64_t staleness_max; /* of all; -1 */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates by staleness: 0, 1, 2, 3, 4 to 7, 8 to
                                15, ..., 8192 and above */
@@ -72,7 +72,7 @@ typedef struct fast_result {
     double work;             /* arithmetic operations of a worker's step */
     double depth;            /* of those that wait for one another; work / depth could be done
                                      at once */
-    double predicted_step_s; /* what the cost model makes of a step (docs/measures.md): the sum
+    double predicted_step_s; /* step time by the cost model (docs/measures.md): the sum
                                      of the next three; NAN where a strategy does not tell */
     double predicted_compute_s;   /* of a worker, on average */
     double predicted_exchange_s;  /* that is not hidden behind computing */
@@ -83,14 +83,14 @@ typedef struct fast_result {
     double momentum_error; /* its standard error */
     bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
     const char *stop;      /* why it ended: "done", "target", "canceled", "diverged" (the loss is
-                                not a finite number); "" while it goes on */
+                                not a finite number); "" while it runs */
 } fast_result;
 
-/* What happened: given to the callback of fast_run_watch(). */
+/* Kinds of events that the callback of fast_run_watch() gets. */
 typedef enum fast_event_kind {
     FAST_EVENT_START,    /* everything is open; training begins */
     FAST_EVENT_PROGRESS, /* at most ten a second; and with `text` before an evaluation that may be
-                            long: what goes on instead of training */
+                            long: the activity that interrupts training */
     FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new */
     FAST_EVENT_SAVE,     /* a file was written: `text` is its path */
     FAST_EVENT_NOTE      /* `text` says something that the user should know */
@@ -98,12 +98,12 @@ typedef enum fast_event_kind {
 
 /* The event, its result and its text are lent for the call. */
 typedef struct fast_event {
-    fast_event_kind kind;      /* what happened */
+    fast_event_kind kind;      /* kind of the event */
     int64_t step;              /* steps taken */
     int64_t step_count;        /* in all */
     int64_t epoch;             /* from 0 */
     double seconds_left;       /* estimate; NAN at first */
-    const fast_result *result; /* what was measured so far */
+    const fast_result *result; /* measures so far */
     const char *text;          /* SAVE, NOTE, some PROGRESS; otherwise NULL */
 } fast_event;
 
@@ -121,12 +121,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
                                                      const fast_data *train, const fast_data *test,
                                                      fast_run **out);
 
-/* Call `watch` as the run goes on, never twice at once, on a thread that trains, or, on `sim`, on
+/* Call `watch` during the run, never twice at once, on a thread that trains, or, on `sim`, on
  * one of its own; NULL stops that. */
 FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);
 
 /* Train to the end, the target, a cancel or a loss that is not finite; all are FAST_OK, and the
- * result says which. A canceled run goes on where it was when this is called again. With several
+ * result says which. A canceled run continues where it was when this is called again. With several
  * processes (`mpi`) every one calls this alike. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_train(fast_run *run);
 
@@ -134,27 +134,28 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_train(fast_run *run);
  * return at once. [any thread, and signal handlers] */
 FAST_API void fast_run_cancel(fast_run *run);
 
-/* What was measured so far. Lent until the next call on the run. */
+/* Return the measures so far. Lent until the next call on the run. */
 FAST_API const fast_result *fast_run_result(const fast_run *run);
 
 /* The result as one JSON object in one line, in the words of `fast train --json`; null is what has
  * no meaning. Lent until the next call of this function; NULL where memory is missing. */
 FAST_API const char *fast_run_json(fast_run *run);
 
-/* Its number in the store; 0 if it is not kept, or not yet. */
+/* Return the run's number in the store; 0 if it is not stored, or not yet. */
 FAST_API int64_t fast_run_id(const fast_run *run);
 
-/* What one worker measured; times as in fast_result. */
+/* Measures of one worker; times as in fast_result. */
 typedef struct fast_worker {
     int64_t steps;         /* taken in this process's calls */
     double compute_s;      /* in gradients and updates */
-    double exchange_s;     /* what was sent is on its way, is moved or summed up */
+    double exchange_s;     /* messages in transit, copied or summed */
     double wait_s;         /* blocked before a peer had sent */
     int64_t bytes_sent;    /* with headers */
     int64_t messages_sent; /* of messages */
 } fast_worker;
 
-/* That of a rank, when the run does not train; false if there is no such worker in this process. */
+/* Set *out to the measures of a rank, when the run does not train; false if there is no such worker
+ * in this process. */
 FAST_API bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out);
 
 /* An option's value as text, the default where it was not given and what "auto" stands for (engine,
@@ -168,10 +169,10 @@ FAST_API bool fast_run_is_first(const fast_run *run);
 /* Save the weights as safetensors. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
 
-/* Save the whole run, to go on with resume=PATH exactly where it is. path NULL: a file of FAST's
+/* Save the whole run, to continue with resume=PATH exactly where it is. path NULL: a file of FAST's
  * own cache folder, named by an event FAST_EVENT_SAVE. Not while the run trains: for that there is
- * checkpoint=PATH. FAST_ENOTSUP where workers are not synchronous: what is on its way is not kept.
- */
+ * checkpoint=PATH. FAST_ENOTSUP where workers are not synchronous: messages in transit are not
+ * saved. / */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
 /* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data
@@ -189,7 +190,7 @@ typedef struct fast_feature {
     const char *name;    /* "oneDNN" */
     bool present;        /* in this build */
     const char *version; /* that is running; or NULL */
-    const char *brings;  /* what it is for, or what is missing without it */
+    const char *brings;  /* its purpose, or the parts that are missing without it */
 } fast_feature;
 
 /* The list, and its length. [any thread] */
@@ -203,7 +204,7 @@ FAST_API void fast_processor_name(char *text, size_t size);
  * Learning Models: A Taxonomic Perspective", 2020; "-" where one has no meaning. */
 typedef struct fast_system {
     const char *name;         /* as it is typed: "pytorch-ddp" */
-    const char *title;        /* what it is, in one line */
+    const char *title;        /* one line: the idea of the system */
     const char *by;           /* who wrote of it, and when: "Dean et al. 2012" */
     int64_t row;              /* of docs/systems.md; 0: a later system that has none */
     const char *flags;        /* "strategy=ps:slack=3 optimizer=sgd": options of a run */
@@ -215,9 +216,9 @@ typedef struct fast_system {
     const char *consistency;  /* of replicas: "synchronous", "periodic", "bounded",
                                  "asynchronous", "partial", "none" */
     const char *remarks;      /* one or two sentences */
-    const char *missing;      /* what of the original its flags do not do; or NULL */
+    const char *missing;      /* parts of the original that its flags lack; or NULL */
     const char *alias_of;     /* a system with the same flags; or NULL */
-    const char *differs;      /* what tells it apart from that one; or NULL */
+    const char *differs;      /* its difference from that system; or NULL */
 } fast_system;
 
 /* The systems of --system NAME, and their number. [any thread] */

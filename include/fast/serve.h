@@ -21,8 +21,9 @@ typedef struct fast_option_group {
     const char *names; /* "|batch|lr|"; NULL in the last one: all others */
 } fast_option_group;
 
-/* What to serve; zero means default. */
+/* Options of a server; zero means default. */
 typedef struct fast_server_options {
+    size_t size;                     /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *store;               /* its path; NULL: the user's, as fast_store_path() says */
     int64_t port;                    /* 0: a free one */
     const char *program;             /* the program `fast` that trains; NULL: starts no runs */

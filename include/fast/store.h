@@ -191,6 +191,7 @@ typedef fast_err fast_store_row_fn(void *ctx, const void *row);
 
 /* Which runs, in which order; zero means all runs, newest first. */
 typedef struct fast_store_query {
+    size_t size;        /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *search; /* text that occurs in the name, the words, the tags or the system; NULL */
     const char *where;  /* "status=done,workers>=4,model~net": columns of `runs` and `tag`, with
                            =, !=, <, <=, >, >= or ~ (contains); all must hold. A text also equals

@@ -2,297 +2,383 @@
 #pragma once
 
 /*
- * strategy.h - how actors cooperate: groups and their collectives, topologies, and spaces, the
- * tensor-moving interface, useful without a strategy or a model. The rules of fast.h and actor.h
- * hold; examples/04_space.c is a whole program.
+ * strategy.h - strategies of your own: when workers exchange what with whom. The rules of fast.h,
+ * comm.h and space.h hold.
  *
- *   Numbers    Vectors are float. A NULL vector with a count moves sizes without values: the cost
- *              of an exchange can be simulated without the memory that it would take.
- *   Order      Sums follow one canonical order: with n = 2^k + r members, ranks 2i and 2i+1 are
- *              added first for i < r; then the 2^k sums as a perfect binary tree, element by
- *              element. tree, butterfly, rabenseifner and direct compute exactly it; ring, native
- *              and hierarchical with members that are not whole aligned powers of two do not.
- *   Deadlines  As in actor.h. A collective that failed leaves its group unusable: make a new one
- *              with the next generation.
+ * A strategy is a program for each of its roles, on one actor's view of a run: the trainer. It does
+ * not know the model, the data, the update rule or the transport:
+ *
+ *     static fast_err synchronous(fast_trainer *t, const void *config)
+ *     {
+ *         fast_err err = FAST_OK;
+ *         while (!err && fast_trainer_next(t)) {
+ *             err = fast_trainer_gradient(t, NULL, NULL);
+ *             if (!err)
+ *                 err = fast_trainer_sum(t, t->g);
+ *             if (!err)
+ *                 err = fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
+ *         }
+ *         return err ? err : fast_trainer_end(t);
+ *     }
+ *
+ *     static const fast_strategy mine = { .name = "mine", .synchronous = true,
+ *                                         .worker = synchronous };
+ *     fast_run *run = NULL;
+ *     const char *options[] = { "data=digits", "workers=4", NULL };
+ *     if (fast_run_open_strategy(options, &mine, &run) != FAST_OK)
+ *         puts(fast_error_detail());
+ *     fast_run_close(run);
+ *
+ * Sections: a first strategy; exchange by spaces and flows; more control over gradients, sums and
+ * updates; the declaration. kernel.h has vectors with contributions and kernels with costs.
+ * Staleness, contributions, bytes and costs follow from the calls; a strategy reports nothing.
  */
 
-#include "fast/actor.h"
+#include "fast/kernel.h"
+#include "fast/run.h"
+#include "fast/space.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* An ordered, immutable set of actors with a generation. */
-typedef struct fast_group fast_group;
+/*
+ * A first strategy: next, gradient, sum, update, end.
+ */
 
-/* Every member makes the group with the same list and the same generation (from 1); two groups of
- * the same list and generation are two, made in the same order by all. Messages of older
- * generations between members are dropped and counted from then on. FAST_EINVAL if the actor is not
- * in the list, or the list names one twice. The group borrows the actor. */
-FAST_API FAST_MUST_CHECK fast_err fast_group_new(fast_actor *actor, const int64_t *ids,
-                                                 int64_t count, uint32_t generation,
-                                                 fast_group **out);
-/* All actors of a role, or all where role is NULL, as generation 1. */
-FAST_API FAST_MUST_CHECK fast_err fast_group_all(fast_actor *actor, const char *role,
-                                                 fast_group **out);
-FAST_API void fast_group_free(fast_group *group); /* NULL is allowed */
-FAST_API int64_t fast_group_rank(const fast_group *group);
-FAST_API int64_t fast_group_size(const fast_group *group);
-FAST_API int64_t fast_group_member(const fast_group *group, int64_t rank); /* an actor's number */
-FAST_API uint32_t fast_group_generation(const fast_group *group);
+/* One actor's view of a run. Read the fields; write only those whose comment allows it. */
+typedef struct fast_trainer {
+    fast_actor *actor;             /* for messages, time and random numbers */
+    fast_group *group;             /* of all workers; NULL at servers */
+    const fast_topology *topology; /* over the workers' ranks; NULL if the strategy has none */
+    int64_t rank;                  /* of this actor among the workers, or among the servers */
+    int64_t workers;               /* number of workers */
+    int64_t servers;               /* number of servers; 0 if the strategy has none */
+    const int64_t *worker_ids;     /* [workers] actor numbers by rank */
+    const int64_t *server_ids;     /* [servers] actor numbers by rank */
+    int64_t count;                 /* floats of w and of g */
+    int64_t state_count;           /* floats of s */
+    float *w;               /* parameters of this replica; may be written between gradients. At
+                               servers the initial values, equal at all actors */
+    float *g;               /* the last gradient; may be written; NULL at servers */
+    float *s;               /* state that is not trained (batch-norm statistics), averaged wherever
+                               w is; may be written */
+    int64_t step;           /* steps that this worker has taken */
+    int64_t step_count;     /* steps that it is to take */
+    int64_t epoch_steps;    /* steps of one pass over the data */
+    int64_t micro_batches;  /* micro-batches of a gradient: the option accumulate, at least 1 */
+    double lr;              /* learning rate of the current step */
+    double loss;            /* mean loss of the last gradient's batch */
+    int64_t staleness;      /* may be written by asynchronous workers after a gradient: updates of
+                               the model since its weights were read, counted by the next update.
+                               A gradient sets it to -1: not counted */
+    int64_t period;         /* steps between exchanges; a synchronous strategy writes it before its
+                               first step, if it is not 1, so that all workers stop at one step */
+    bool free_running;      /* written by synchronous strategies, at all workers alike: no exchange
+                               is pending for long, and workers may stop at any step */
+    const float *centre;    /* may be written: the model that is evaluated instead of the mean of
+                               the replicas: w, or the memory of fast_trainer_centre(). Workers
+                               with NULL have no part in it. NULL at all: the mean */
+    int64_t centre_version; /* may be written: of several centres the one with the largest version
+                               is evaluated: the updates that it holds, or its merit */
+    bool mixes_rule_state;  /* written before the first step by strategies that mix replicas: the
+                               rule's state is mixed wherever w is */
+} fast_trainer;
 
-/* Wait for all members. */
-FAST_API FAST_MUST_CHECK fast_err fast_barrier(fast_group *group, int64_t deadline);
-/* Copy `size` bytes from the root's `data` to every member's. */
-FAST_API FAST_MUST_CHECK fast_err fast_broadcast(fast_group *group, int64_t root, void *data,
-                                                 size_t size, int64_t deadline);
-/* Sum all vectors to the root's; the other members' do not change. */
-FAST_API FAST_MUST_CHECK fast_err fast_reduce(fast_group *group, int64_t root, float *x,
-                                              int64_t count, int64_t deadline);
-/* Replace every member's vector by the sum of all, by the group's algorithm. */
-FAST_API FAST_MUST_CHECK fast_err fast_allreduce(fast_group *group, float *x, int64_t count,
-                                                 int64_t deadline);
-/* Set rank r's range of [0, count) for reduce-scatter and allgather: as equal as possible. */
-FAST_API void fast_group_range(const fast_group *group, int64_t count, int64_t rank,
-                               int64_t *offset_out, int64_t *count_out);
-/* Sum all vectors; rank r gets its range of the sum in place, the rest of x is undefined. */
-FAST_API FAST_MUST_CHECK fast_err fast_reduce_scatter(fast_group *group, float *x, int64_t count,
-                                                      int64_t deadline);
-/* Copy every rank's range to all members, in place. */
-FAST_API FAST_MUST_CHECK fast_err fast_allgather(fast_group *group, float *x, int64_t count,
-                                                 int64_t deadline);
-/* x holds `count` floats for each rank in order; y receives as many from each. */
-FAST_API FAST_MUST_CHECK fast_err fast_alltoall(fast_group *group, const float *x, int64_t count,
-                                                float *y, int64_t deadline);
-/* Send x to each of the ranks in `to`, receive as many floats from each of `from`, one after the
- * other, into y. */
-FAST_API FAST_MUST_CHECK fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to,
-                                                          int64_t to_count, const int64_t *from,
-                                                          int64_t from_count, const float *x,
-                                                          int64_t count, float *y,
-                                                          int64_t deadline);
+/* Go to the next step: return true if one is left. Evaluation, the target, checkpoints and a cancel
+ * take place here. Workers of a synchronous strategy get the same answer at the same step. Also
+ * returns false after a failure, which fast_trainer_end() returns. */
+FAST_API bool fast_trainer_next(fast_trainer *t);
 
-/* How this group's allreduce works: "auto", or one of fast_part_list("allreduce"): tree, butterfly,
- * ring, rabenseifner, hierarchical, direct, native, with options ("ring:chunk=65536"). auto takes
- * the fastest of those with the canonical order by a model of the transport's latency, cost per
- * byte and cost per addition (T = alpha messages + beta bytes + gamma additions), fitted by a few
- * exchanges on first use, the same for all members. FAST_EINVAL, FAST_ENOTSUP if the transport
- * cannot. */
-FAST_API FAST_MUST_CHECK fast_err fast_group_algorithm(fast_group *group, const char *spec);
-/* Return the algorithm that is used for vectors of `count` floats, and the seconds that the model
- * predicts. */
-FAST_API const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_out);
+/* Compute g, the gradient of the next batch at w, and count a step. `report`, if not NULL, is
+ * called for each range as soon as its gradient is final: it may start collectives and update that
+ * range, but not wait. Waits for no other actor. Fails as the learner does; FAST_ECANCELED. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report,
+                                                        void *ctx);
 
-/* A collective under way. Its actor advances it in its waits, and when its work reports. */
-typedef struct fast_request fast_request;
+/* Replace x, t->count floats, by the sum over all workers, the same bits at each: in encoded
+ * messages if the run has a codec (`codec`, `codec_down`), else by fast_allreduce(). A codec adds
+ * its residual in the next call, so all calls are for one kind of vector. Fails as a collective
+ * does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum(fast_trainer *t, float *x);
 
-/* Start an allreduce of x[0 .. count), which is lent until the request is done. Members start their
- * requests in the same order. */
-FAST_API FAST_MUST_CHECK fast_err fast_allreduce_start(fast_group *group, float *x, int64_t count,
-                                                       fast_request **out);
-/* Advance everything that the actor has posted; true in *done_out once this one is finished. */
-FAST_API FAST_MUST_CHECK fast_err fast_request_test(fast_request *request, bool *done_out);
-/* Wait for it and free it, also when it fails. */
-FAST_API FAST_MUST_CHECK fast_err fast_request_wait(fast_request **move, int64_t deadline);
+/* Update the replica: w <- rule(w, scale g), with this actor's state of the rule. g may be any
+ * vector of t->count floats. FAST_ECANCELED. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale);
 
-/* A sparse vector: sorted distinct indices below `size`, and their values. */
-typedef struct fast_sparse {
-    int64_t size;    /* elements of the dense vector */
-    int64_t count;   /* number of entries */
-    int64_t space;   /* room for entries */
-    uint32_t *index; /* of the entries, ascending */
-    float *value;    /* values of the entries */
-} fast_sparse;
+/* End a worker's program: return FAST_OK, or the error that fast_trainer_next() found. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
 
-/* Sum all sparse vectors to a dense y at every member: index-value streams are merged pairwise and
- * become dense where that is shorter (SparCML's split by density). x is lent and does not change; y
- * has x->size floats. */
-FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x,
-                                                        float *y, int64_t deadline);
+/* Return the scheduled learning rate of a step, from 0. */
+FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
 
-/* A graph of ranks that exchange with each other, with weights; static, or another graph at each
- * step. */
-typedef struct fast_topology fast_topology;
+/* Return the zero-initialised block `number` of `size` bytes, owned by this actor's replica, for
+ * all state of a strategy besides w, s and the rule's state, also at servers. Its contents survive
+ * cancel and resume: checkpoints include it. Call it before the first step. FAST_ENOMEM;
+ * FAST_EINVAL if the block has another size. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size,
+                                                       void **out);
 
-/* "ring", "torus:rows=4", "file:PATH": fast_part_list("topology"). Random ones are drawn from
- * `seed`. All members make the same. FAST_EINVAL if no such graph of this size exists. */
-FAST_API FAST_MUST_CHECK fast_err fast_topology_new(const char *spec, int64_t size, uint64_t seed,
-                                                    fast_topology **out);
-FAST_API void fast_topology_free(fast_topology *topology); /* NULL is allowed */
-FAST_API int64_t fast_topology_size(const fast_topology *topology);
-FAST_API int64_t fast_topology_degree_max(const fast_topology *topology); /* over all steps */
-FAST_API int64_t fast_topology_period(const fast_topology *topology);     /* 1: static */
-/* List the ranks that `rank` sends to at `step`, and return their number. weights[i] is the share
- * of ranks[i]'s value that it takes when it mixes, *self_out the share of its own. Both arrays hold
- * fast_topology_degree_max(). Graphs are symmetric unless fast_topology_is_directed(). */
-FAST_API int64_t fast_topology_out(const fast_topology *topology, int64_t step, int64_t rank,
-                                   int64_t *ranks, double *weights, double *self_out);
-FAST_API int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t rank,
-                                  int64_t *ranks, double *weights, double *self_out);
-FAST_API bool fast_topology_is_directed(const fast_topology *topology);
-/* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a
- * period every rank is reached. FAST_EINVAL says which rank is wrong. */
-FAST_API FAST_MUST_CHECK fast_err fast_topology_check(const fast_topology *topology);
-/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages
- * spread. */
-FAST_API double fast_topology_gap(const fast_topology *topology);
+/* Tell the user something once, in a line without a full stop; only worker 0's line is shown. */
+FAST_API void fast_trainer_note(fast_trainer *t, const char *text);
 
 /*
- * Spaces: tensors in a global address space. Each has a version, the number of updates applied to
- * it, and each writer a clock, the number of rounds that it has finished; the space's clock is the
- * smallest of them. A read that asks for a clock is bounded staleness.
+ * Exchange: spaces at servers, and encoded vectors in messages of your own.
  */
-typedef struct fast_space fast_space;
 
-/* A matrix in a vector: a layer, for codecs that use rows and columns. */
-typedef struct fast_matrix {
-    int64_t rows; /* at least 1 */
-    int64_t cols; /* at least 1 */
-} fast_matrix;
+/* Vectors that the run's codec can encode. */
+typedef enum fast_codec_fit {
+    FAST_FIT_NONE,     /* the run has no codec */
+    FAST_FIT_LOSSLESS, /* any vector: the codec loses nothing */
+    FAST_FIT_WEIGHTS,  /* any vector: the codec encodes weights as they are */
+    FAST_FIT_CHANGES,  /* gradients and differences only */
+} fast_codec_fit;
+/* Return the fit of the run's codec, for strategies that send both kinds of vectors. */
+FAST_API fast_codec_fit fast_trainer_codec_fit(const fast_trainer *t);
 
-/* A matrix in the first tensor that may be added to as factors: rows of u and v, and the matrix is
- * the sum of their outer products. */
-typedef struct fast_space_layer {
-    int64_t offset;  /* of the matrix in the tensor; layers ascend and do not overlap */
-    int64_t outputs; /* rows of the matrix */
-    int64_t inputs;  /* columns of the matrix */
-    int64_t rows;    /* most rows of its factors */
-} fast_space_layer;
+/* Open a space whose first tensor has t->count floats, to which gradients or differences are added:
+ * encoded if the run has a codec, whose options are set here. Fails as fast_space_open() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
+                                                     const fast_space_options *options,
+                                                     fast_space **out);
+/* Close the space as fast_space_close() does and save its state: the next space of its name starts
+ * with the residuals of codecs, the copies that readers hold, and at owners the values of tensors
+ * that start with t->w or t->s. Resumable strategies close their spaces with it; an owner calls
+ * fast_space_serve() before. NULL is allowed. FAST_ENOMEM: the state is lost. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
 
-typedef struct fast_space_tensor {
-    const char *name;     /* of the tensor */
-    int64_t count;        /* number of floats */
-    const float *initial; /* values at the start, read by the owners; NULL: zeros */
-} fast_space_tensor;
+/* Flows: vectors in messages of the strategy's own, encoded if the run has a codec. One sends,
+ * any number receive. A sender has one flow if all receivers get the same bytes, else one for each
+ * receiver.
+ *
+ * Of changes (gradients, differences) each counts: the residual of a codec is sent later, and
+ * receivers decode messages of any sender by one flow. Of values (weights) the newest counts: a
+ * lossy codec encodes their difference to the values that the receivers hold, of which both ends
+ * have a copy. So a receiver has a flow for each sender, and follows all its messages in order; the
+ * message after a lost one fails. */
+typedef struct fast_flow fast_flow;
+typedef struct fast_flow_options {
+    size_t size;    /* bytes of this struct, as in fast.h; 0 means sizeof */
+    int64_t number; /* of the flow, among those of this actor: each has its own random stream */
+    bool values;    /* weights, of the whole model */
+    bool raw;       /* weights of any range, each message alone: without differences, and with a
+                       codec that encodes weights as they are, or none */
+    bool down;      /* encoded by codec_down instead of codec */
+    bool decodes;   /* this end only decodes: it has no residual */
+    int64_t offset; /* first float of the range of the model */
+    int64_t count;  /* floats of the range; 0: all from the offset on */
+} fast_flow_options;
+/* Return the flow of these options, owned by the trainer and made at the first call. Its residual
+ * lasts as long as the worker's replica. FAST_EINVAL if the codec cannot encode such vectors. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_flow(fast_trainer *t,
+                                                    const fast_flow_options *options,
+                                                    fast_flow **out);
+/* Return the largest number of bytes that one encoded vector takes. */
+FAST_API size_t fast_flow_bound(const fast_flow *flow);
+/* Encode x, the range, to out[bound], which may lie anywhere; store the bytes written in *size_out.
+ * The message must be sent. Charged. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow,
+                                                      const float *x, void *out, size_t *size_out);
+/* Decode changes: y, the range, becomes y + scale x. Charged. FAST_EFORMAT: y is undefined. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow,
+                                                      const void *in, size_t size, float scale,
+                                                      float *y);
+/* Decode values (`values` or `raw`): *out is this end's copy of x until the next call. Charged.
+ * FAST_EFORMAT also if a message before it is missing. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_decode_values(fast_trainer *t, fast_flow *flow,
+                                                             const void *in, size_t size,
+                                                             const float **out);
+/* Return the receivers' copy of values after the last encoding; NULL if the codec is lossless and
+ * the copy equals x. */
+FAST_API const float *fast_flow_receiver_copy(const fast_flow *flow);
+/* Return the fraction of the last difference that was sent, by its squared norm: 1 is all of it. */
+FAST_API double fast_flow_sent_fraction(const fast_flow *flow);
+/* Send all of x, not encoded, in the next message of values: the receivers have no copy. */
+FAST_API void fast_flow_reset(fast_flow *flow);
 
-/* An update that reached the owner. */
-typedef struct fast_space_update {
-    int64_t tensor;  /* number of the tensor */
-    int64_t offset;  /* first float of the owner's range in the tensor */
-    int64_t count;   /* floats of the range */
-    const float *x;  /* values that are added */
-    int64_t from;    /* actor that adds them */
-    int64_t clock;   /* rounds that this actor had finished */
-    int64_t version; /* version of the range before the update */
-    int64_t read;    /* version that the writer last got: version - read is the staleness */
-} fast_space_update;
+/* Return memory for this worker's copy of a centre, owned by the run and set as t->centre: count
+ * floats, initially w, and `workers` more, initially 0, for its contributions where they are sent
+ * with it. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
-/* A function at the owner: apply the update to w[0 .. count) and return true, or reject it. Called
- * once for each update and range, never twice at once for one range; in shared memory by the
- * writer's thread, with the owner's ctx. It must not use an actor. */
-typedef bool fast_space_fn(void *ctx, const fast_space_update *update, float *w);
+/*
+ * More control over gradients, sums and updates.
+ */
 
-typedef struct fast_space_options {
-    const char *name;                 /* of the space; the same at all actors */
-    const fast_space_tensor *tensors; /* the same list at all actors */
-    int64_t tensor_count;             /* at least 1 */
-    const int64_t *owners;  /* actors that own it; each tensor is cut into as many ranges */
-    int64_t owner_count;    /* at least 1 */
-    bool whole;             /* tensors are not cut: tensor i lives at owner i mod count */
-    const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
-                               actors where all are owners */
-    int64_t writer_count;   /* number of writers */
-    bool eager;   /* owners send the first tensor to remote actors that have read it, whenever the
-                     smallest clock rises; a get uses it if it is new enough */
-    bool stalest; /* owners handle remote requests of the smallest clock first */
-    bool sparse;  /* remote updates with many zeros travel without them: 8 bytes for each entry */
-    bool cache; /* sparse: both ends store the places of the last update of the first tensor, and an
-                     update with the same places does not send them again */
-    bool follows;      /* a replica of another space, which may be behind its readers' versions */
-    const char *codec; /* codec of adds to the first tensor, by name with its options; NULL:
-                               floats */
-    const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
-                               fit for them (fp16, bf16, int8), else of differences to the values
-                               that a reader holds; an owner then has a copy of its range for
-                               each remote reader */
-    int feedback;           /* error feedback of adds: 0 as the codec says, 1 yes, 2 no */
-    int codec_scope;        /* 0 as the codec says, 1 a layer (matrix) at a time, 2 all at once */
-    int64_t codec_small;    /* layers of fewer floats are not encoded */
-    int64_t epoch_rounds;   /* rounds of an epoch, for codecs that warm up; 0: unknown */
-    const fast_matrix *matrices;    /* of the first tensor, for codecs; NULL: it is one vector */
-    int64_t matrix_count;           /* number of matrices */
-    const fast_space_layer *layers; /* layers that fast_space_add_factors() may add to; NULL:
-                                       none. Not with a codec, nor sparse */
-    int64_t layer_count;            /* number of layers */
-    bool pieces;                    /* fast_space_add_piece() may be used: owners have a copy of
-                                       their range for each writer. Not with layers or sparse; with
-                                       a codec a layer is sent when all of it was given */
-    fast_space_fn *apply;           /* function at the owners; NULL: w += x */
-    void *ctx;                      /* first argument of apply */
-    double operations;              /* of apply, for each float, for simulated time */
-    double bytes; /* that apply moves, for each float; 0 and 0: those of w += x, 1 and 12 */
-} fast_space_options;
+/* Compute g while parts of w are still in transit: `need` is called before a range of w is first
+ * read, from the first layer to the last, and returns once the range is final; it may wait. Its
+ * error is the gradient's. On `sim` it is called before anything is computed, and the time of the
+ * layers that could have been computed meanwhile is not charged again. */
+typedef fast_err fast_need_fn(void *ctx, int64_t offset, int64_t count);
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need,
+                                                             fast_report_fn *report, void *ctx);
+/* Register `settle`, which is called before w is read between steps (evaluation, checkpoints) and
+ * waits for the parts of w that are in transit. NULL: no part is. */
+typedef fast_err fast_settle_fn(void *ctx);
+FAST_API void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx);
 
-/* Open a space. Every actor that uses it opens it with the same options, in any order, once in a
- * run. Does not wait. On transports without shared memory its owners answer in their waits, or in
- * fast_space_serve(). FAST_EINVAL, FAST_ENOMEM. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_open(fast_actor *actor,
-                                                  const fast_space_options *options,
-                                                  fast_space **out);
-/* Leave. Updates that this actor sent are applied; its clock no longer counts. An owner stays, as
- * in fast_space_serve(), until the other actors have left too, at most the run's timeout. */
-FAST_API void fast_space_close(fast_space *space);                             /* NULL is allowed */
-FAST_API int64_t fast_space_find(const fast_space *space, const char *tensor); /* or -1 */
+/* Compute g of one micro-batch alone, for strategies that exchange before a gradient is whole:
+ * `number` counts this worker's micro-batches over the run (a whole gradient has those from
+ * step * micro_batches on). Counts no step: fast_trainer_count_step() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number);
+/* Count a step: that of the micro-batches since the last one, or, without any, a step of the other
+ * workers that this one missed. lr becomes that step's. */
+FAST_API void fast_trainer_count_step(fast_trainer *t);
+/* Continue at another step, from 0 to step_count: steps between are left out, or taken again. */
+FAST_API void fast_trainer_set_step(fast_trainer *t, int64_t step);
 
-/* Replace a tensor. Takes effect for a later get() of the same actor; may wait for room until the
- * deadline. FAST_EPEER if an owner is gone. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x,
-                                                 int64_t deadline);
-/* Add to a tensor; or do what the function at the owner does. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x,
-                                                 int64_t deadline);
-/* Add to the first tensor, with the layers given as factors: factors[i] has rows[i] rows of u,
- * `outputs` floats each, then those of v, `inputs` each. Remote owners multiply them out; for local
- * ones it is done here, in x, whose values of the layers are undefined before and after. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_add_factors(fast_space *space, float *x,
-                                                         const float *const *factors,
-                                                         const int64_t *rows, int64_t deadline);
-/* Add to the first tensor in pieces of x, the whole vector: each is sent as soon as it is given,
- * and fast_space_add_end() applies all as one update. Pieces do not overlap and cover the tensor. A
- * piece never blocks. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_add_piece(fast_space *space, const float *x,
-                                                       int64_t offset, int64_t count);
-FAST_API FAST_MUST_CHECK fast_err fast_space_add_end(fast_space *space, const float *x,
-                                                     int64_t deadline);
-/* This actor has finished `clock` rounds; its adds before the call belong to them. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clock);
+/* Cut sums into pieces that start before the vector is whole, for strategies that start them in
+ * reports: pieces of whole layers, `least` floats at least, from the last layer to the first;
+ * *count_out is 0 where the run has no codec, or one that does not encode layers separately. The
+ * bits are those of fast_trainer_sum(). A step starts every piece, all workers in the same order,
+ * and afterwards finishes every piece. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least,
+                                                       int64_t *count_out);
+FAST_API void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_out,
+                                     int64_t *count_out);
+/* Start the sum of piece i. x is the whole vector, of which the piece is final. Never blocks. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i,
+                                                         const float *x);
+/* Wait for the sum of piece i, which replaces the piece of x. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x);
 
-/* The conditions of a read, and what it saw. */
-typedef struct fast_space_read {
-    int64_t version_min; /* in: wait until this many updates are applied */
-    int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
-    bool either;         /* in: one of the two suffices; else both are waited for */
-    bool whole;          /* in: all values, not differences, where codec_down sends those */
-    int64_t version;     /* out: smallest version over the ranges of the tensor */
-    int64_t clock;       /* out: smallest clock over their owners */
-} fast_space_read;
+/* A layer whose gradient is a sum of outer products, one for each sample of the batch: its part of
+ * g, [outputs][inputs] row major, has the element sum over r < rows of u[r][o] v[r][i]. */
+typedef struct fast_factored_layer {
+    const char *name; /* name of its weights */
+    int64_t offset;   /* of its weights in w and g */
+    int64_t outputs;  /* rows of the matrix */
+    int64_t inputs;   /* columns */
+    int64_t samples;  /* rows of its factors in a gradient */
+    int64_t rows;     /* largest number of rows, those that are all 0 included */
+} fast_factored_layer;
+/* Describe layer i of those with factors; false past the last. Gradients of other layers, of
+ * learners of your own and of several micro-batches have no factors. Works at servers too. */
+FAST_API bool fast_trainer_factored_layer(const fast_trainer *t, int64_t i,
+                                          fast_factored_layer *out);
+/* From the next gradient on leave layer i's gradient as its factors, or no longer: its part of g is
+ * not written, but its range is reported. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_use_factors(fast_trainer *t, int64_t i, bool wanted);
+/* Return the factors of the last gradient, or in reports of the current one: the rows of u,
+ * `outputs` floats each, followed by those of v, `inputs` each. Lent until the next gradient. */
+FAST_API const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *rows_out);
+/* Multiply out: y[outputs][inputs] = the sum over `count` factors of layer i in their order, and in
+ * each over its rows in order, the same bits everywhere. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i,
+                                                                const float *const *factors,
+                                                                const int64_t *rows, int64_t count,
+                                                                float *y);
 
-/* Copy a tensor to x: of each range one version, never parts of two. read NULL: without conditions.
- * FAST_ETIMEDOUT names the slowest writer; FAST_EPEER: no writer is left. */
-FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
-                                                 fast_space_read *read, int64_t deadline);
+/* Return true if the rule is elementwise and needs no norm of the whole vector, so that ranges can
+ * be updated one by one. */
+FAST_API bool fast_trainer_can_update_range(const fast_trainer *t);
 
-/* Watch a tensor: the function is called in this actor's waits after the tensor changed, perhaps
- * once for several changes. It must not wait. A NULL function ends the watch. */
-typedef void fast_space_watch_fn(void *ctx, int64_t tensor, int64_t version, int64_t clock);
-FAST_API FAST_MUST_CHECK fast_err fast_space_watch(fast_space *space, int64_t tensor,
-                                                   fast_space_watch_fn *watch, void *ctx);
+/* Update a range: w and g point to `count` elements, those of the whole vector from `offset` on.
+ * Requires fast_trainer_can_update_range(); may be called in reports. `step` (from 1) and `lr` are
+ * those of the worker that computed g, or of the server's own count. */
+FAST_API void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w,
+                                        const float *g, float scale, int64_t offset, int64_t count);
 
-/* For owners that do nothing else: answer until every owner, writer and other actor that opened the
- * space has closed it, serves too, or ended; or until the deadline passes (FAST_ETIMEDOUT). */
-FAST_API FAST_MUST_CHECK fast_err fast_space_serve(fast_space *space, int64_t deadline);
+/* The cost of an update for each element: operations, and the bytes of w, g and the rule's state.
+ * The owner of a space declares it there; fast_trainer_update*() charge it themselves. */
+enum { FAST_UPDATE_OPERATIONS = 4, FAST_UPDATE_BYTES = 16 };
 
-/* Counters of the ranges that this actor owns. */
-typedef struct fast_space_counters {
-    int64_t applied;       /* updates and puts */
-    int64_t rejected;      /* updates that the owner's function rejected */
-    int64_t gets;          /* gets answered */
-    int64_t waited;        /* gets that had to wait */
-    int64_t staleness_sum; /* sum over applied adds */
-    int64_t staleness_max; /* largest of an applied add */
-    int64_t refused;       /* messages that made no sense */
-} fast_space_counters;
-FAST_API void fast_space_count(const fast_space *space, fast_space_counters *out);
+/* Let all workers share w and the rule's state in memory, if they run in one process: *out is true
+ * at all workers or at none. Each worker calls it before its first step, while replicas are equal;
+ * a shared w is written by fast_trainer_update_shared() alone. FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_share(fast_trainer *t, bool *out);
+/* Update the shared model: w <- rule(w, scale sum of all workers' g). Each worker sums and updates
+ * a slice; returns when all slices are updated. Fails as a collective does. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_update_shared(fast_trainer *t, const float *g,
+                                                             float scale, int64_t deadline);
+
+/* Set the rule's state (momentum) to 0, as some strategies do when models are replaced. */
+FAST_API void fast_trainer_reset_rule(fast_trainer *t);
+
+/* Return vector i of the rule's state (momentum, ...), from 0: t->count floats, which may be
+ * written between updates. NULL past the last. */
+FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
+
+/* Set the teachers of distillation: from the next gradient on, targets are share * mean prediction
+ * of these models + (1 - share) * labels. Each model is count + state_count floats, w and s, lent
+ * until the next call; 0 models end it. Outputs of classes are divided by the temperature.
+ * FAST_ENOTSUP if the learner takes no teachers. */
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const float *models,
+                                                     int64_t model_count, double temperature,
+                                                     double share);
+
+/* Report the momentum that asynchrony gave this server's range of the model, as the server
+ * estimated it, and its standard error. */
+FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
+
+/*
+ * The declaration of a strategy.
+ */
+
+/* The exchange of a step as the forecast sees it, on average; models are of t->count floats. The
+ * trainer counts the first four from the calls. */
+typedef struct fast_cost {
+    double allreduces;      /* sums of a model over all workers */
+    const int64_t *buckets; /* floats of each sum that starts during the backward pass, in their
+                             order, instead of allreduces; lent for the call; or NULL */
+    int64_t bucket_count;   /* length of parts */
+    double moved;           /* bytes moved through memory by kernels, for each parameter */
+    double round_trips;     /* messages that are waited for, one after the other */
+    double waits;           /* models whose transfer to or from this worker is waited for */
+    double served;          /* models that the servers receive, or send if that is more */
+    double hidden;          /* models whose transfer hides behind the gradient, while that lasts */
+    double barrier;         /* steps after which all wait for the slowest; 0: they never do */
+} fast_cost;
+
+/* The declaration of a strategy. Zero-initialised fields mean: does not apply. */
+typedef struct fast_strategy {
+    size_t size;                /* bytes of this struct, as in fast.h; 0 means sizeof */
+    const char *name;           /* as it is typed */
+    const char *summary;        /* one line, no full stop */
+    const fast_option *options; /* table of its configuration; NULL if it has no options */
+    size_t config_size;         /* bytes of its configuration */
+    bool synchronous;           /* workers take their steps, or periods of steps, together */
+    bool identical;             /* all replicas are equal after each step, so one is evaluated */
+    bool resumable;       /* synchronous strategies: between steps the state of a worker is its
+                                   replica, the rule's state, blocks of fast_trainer_persist() and
+                                   the residuals of sums, flows and spaces; that of servers changes
+                                   only when all workers have finished a step */
+    bool shares_memory;   /* its workers must run in one process */
+    bool uses_codec;      /* it sends by fast_trainer_sum(), flows or fast_trainer_space(), so
+                                   the run may have a codec */
+    const char *topology; /* default topology; NULL if it uses none */
+    const char *sends;    /* "gradients", "weights" or "differences"; "values": weights in
+                                   messages that may be lost; "nothing" */
+    const char *answers;  /* kind of the replies, encoded by codec_down: "weights", "slices" of
+                                   weights, "values", "sums" of the vectors sent, or "nothing".
+                                   NULL: replies are sums over all workers */
+    const char *representative; /* policy of representative=auto; NULL: the centre, or the mean */
+
+    /* Return the declaration for these options, if it depends on them: of the same name, options
+     * and programs. NULL: this one. */
+    const struct fast_strategy *(*member)(const void *config);
+    /* Return `sends` and `answers` for these options. NULL: as declared above. */
+    const char *(*sends_by)(const void *config);
+    const char *(*answers_by)(const void *config);
+    /* Fill in the messages of a step, from `round_trips` to `barrier`, as worker 0 sees them. NULL:
+     * workers exchange by sums alone, and a synchronous strategy waits at each `period`. */
+    void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
+    /* Return the number of servers for this number of workers. NULL: no servers. */
+    int64_t (*servers)(const void *config, int64_t workers);
+    /* Refuse options that contradict each other: FAST_EINVAL with a reason. NULL: accept all. */
+    fast_err (*check)(const void *config, int64_t workers, const char *optimizer);
+    /* The program of a worker. `config` is parsed from the options and shared by all actors. */
+    fast_err (*worker)(fast_trainer *t, const void *config);
+    /* The program of a server. NULL if the strategy has no servers. */
+    fast_err (*server)(fast_trainer *t, const void *config);
+} fast_strategy;
+
+/* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,
+ * with its options ("mine:period=4"), or is left out; another name selects that strategy. Fails as
+ * fast_run_open() does. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_strategy(const char *const *options,
+                                                         const fast_strategy *strategy,
+                                                         fast_run **out);
 
 #ifdef __cplusplus
 }

@@ -89,6 +89,17 @@ int fast__fail_record(const char *format, ...)
     return 0;
 }
 
+fast_err fast__check_size(const char *name, size_t size, size_t known)
+{
+    if (size == 0 || size == known)
+        return FAST_OK;
+    return fast__fail(
+        FAST_EINVAL,
+        "%s has %zu bytes in the caller, and %zu in this library: set size, or compile "
+        "against the headers of this library",
+        name, size, known);
+}
+
 void fast__fail_buffer(char buffer[FAST_DETAIL_MAX])
 {
     detail_now = buffer;

@@ -26,6 +26,10 @@ fast_err fast__fail_in(fast_err err, const char *where);
 enum { FAST_DETAIL_MAX = 512 };
 void fast__fail_buffer(char detail[FAST_DETAIL_MAX]);
 
+/* Check `size`, the first field of a struct `name` of the caller, against `known`, the bytes of the
+ * struct in this library. 0 is always known. FAST_EINVAL. */
+fast_err fast__check_size(const char *name, size_t size, size_t known);
+
 /* Return from the calling function if `expr` fails. The only macro in FAST that hides a return;
  * a function with something to undo writes `if (err) goto undo_x;` instead. */
 #define FAST_TRY(expr)                    \

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/option.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 #include "transport/transport.h"
 
 /*

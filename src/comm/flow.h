@@ -3,7 +3,7 @@
 
 #include "codec/shadow.h"
 #include "comm/coded.h"
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 /* Flows of vectors in messages of a strategy's own; flow.c says how. */
 
@@ -32,7 +32,7 @@ fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 /* Return the sender's residual of error feedback; NULL if the flow has none. */
 const float *fast__flow_residual(const fast_flow *flow);
 
-/* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_follow(). */
+/* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_decode_values(). */
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out);
 fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,

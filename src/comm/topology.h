@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/option.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 /*
  * Topologies inside. A topology has one of three shapes:

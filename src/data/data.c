@@ -106,6 +106,7 @@ void fast_data_free(fast_data *data)
 fast_err fast_data_new(const fast_data_options *options, fast_data **out)
 {
     FAST_ASSERT(options != NULL && out != NULL);
+    FAST_TRY(fast__check_size("fast_data_options", options->size, sizeof *options));
     if (options->x == NULL)
         return fast__fail(FAST_EINVAL, "a data set needs x");
     if ((options->labels == NULL) == (options->targets == NULL))

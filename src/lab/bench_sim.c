@@ -14,7 +14,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 #include "lab/bench.h"
 #include "run/run.h"
 

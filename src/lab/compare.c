@@ -350,6 +350,7 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
     fast_compare *compare;
     fast_err err;
 
+    FAST_TRY(fast__check_size("fast_compare_config", config->size, sizeof *config));
     FAST_TRY(fast__alloc("a comparison", 1, sizeof *compare, &compare));
     err = fast__sweep_open(config, &compare->sweep);
     if (!err)

@@ -14,7 +14,7 @@
  * the sender's life and a number, so that the receiver sees what came twice, too early or never.
  */
 #include "base/memory.h"
-#include "fast/strategy.h"
+#include "fast/space.h"
 #include "lab/simulate.h"
 
 #include <string.h>

@@ -98,11 +98,7 @@ static fast_err check_kind(const fast_learner_kind *kind)
 {
     enum { TENSORS_MAX = 8192 };
 
-    if (kind->size != (int64_t)sizeof *kind)
-        return fast__fail(FAST_EINVAL,
-                          "the learner's description has %" PRId64 " bytes, and this libfast's "
-                          "fast_learner_kind has %zu: set size, or bring the binding up to date",
-                          kind->size, sizeof *kind);
+    FAST_TRY(fast__check_size("fast_learner_kind", kind->size, sizeof *kind));
     if (!kind->name || strlen(kind->name) == 0 || strlen(kind->name) >= 64 ||
         strpbrk(kind->name, "/:,= \t\n"))
         return fast__fail(FAST_EINVAL,
@@ -249,7 +245,7 @@ static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient,
     FAST_TRY(check_answer(self, (int)answer, "gradient", &request));
     gradient->loss += request.loss;
     gradient->correct += request.correct;
-    gradient->positions += request.judged;
+    gradient->positions += request.counted;
     gradient->samples += request.samples;
     gradient->flops += kind->operations * (double)request.samples;
     return FAST_OK;
@@ -343,7 +339,7 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         FAST_TRY(evaluate_batch(self, batch, &e));
         loss += e.request.loss * (double)e.request.samples;
         correct += e.request.correct;
-        counted += e.request.judged;
+        counted += e.request.counted;
         samples += e.request.samples;
     }
     FAST_ASSERT(samples > 0);

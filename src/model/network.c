@@ -440,6 +440,8 @@ fast_err fast_network_add_operator(fast_network *network, const char *name, cons
     network_draft d = { .network = network, .line = network->line + 1 };
     const bool was_empty = network->layer_count == 0;
 
+    if (op)
+        FAST_TRY(fast__check_size("fast_operator", op->size, sizeof *op));
     if (!op || !op->name || !op->shape || !op->forward || !op->backward)
         return fast__fail(FAST_EINVAL,
                           "line %d: an operator needs a name, shape, forward and backward", d.line);

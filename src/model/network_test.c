@@ -421,8 +421,12 @@ static void swap_backward(const void *config, int64_t count, const int64_t *coun
 static void test_operators(void **state)
 {
     (void)state;
-    const fast_operator swap = { "swap", swap_shape, swap_forward, swap_backward };
-    const fast_operator broken = { "broken", NULL, swap_forward, swap_backward };
+    const fast_operator swap = {
+        .name = "swap", .shape = swap_shape, .forward = swap_forward, .backward = swap_backward
+    };
+    const fast_operator broken = { .name = "broken",
+                                   .forward = swap_forward,
+                                   .backward = swap_backward };
     fast_network *network = NULL;
     fast_graph *graph = NULL;
     int lie = 0;

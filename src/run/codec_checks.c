@@ -80,7 +80,7 @@ static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
     const char *option = up ? "codec" : "codec_down";
     const char *text = fast__chain_text(up ? run->codecs.up : run->codecs.down);
 
-    if (strategy->near)
+    if (strategy->shares_memory)
         return fast__fail(FAST_EINVAL,
                           "workers of strategy %s share one model in memory and send no message "
                           "that %s=%s could encode; leave it out",
@@ -202,7 +202,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
 
     if (!encodes(run))
         return FAST_OK;
-    if (!strategy->codes)
+    if (!strategy->uses_codec)
         return refuse(run, strategy);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));

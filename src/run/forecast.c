@@ -198,7 +198,7 @@ void fast__forecast_sums(fast_team_actor *self)
     const forecast_machine m = machine_of(team, group);
 
     fast__mutex_lock(&team->mutex);
-    for (int64_t i = 0; i < team->costs.cost.part_count && team->costs.cost.parts; i++)
+    for (int64_t i = 0; i < team->costs.cost.bucket_count && team->costs.cost.buckets; i++)
         team->costs.part_s[i] = sum_seconds(group, &m, team->place.alone, team->costs.parts[i]);
     team->costs.small_s = sum_seconds(group, &m, team->place.alone, 1);
     team->costs.sum_s = sum_seconds(group, &m, team->place.alone, self->context.trainer.count);
@@ -259,7 +259,7 @@ static double overlapped(const fast_team *team, double gradient)
     const double n = (double)team->run->learner->params.count;
     double finish = 0, done = 0;
 
-    for (int64_t i = 0; i < team->costs.cost.part_count; i++) {
+    for (int64_t i = 0; i < team->costs.cost.bucket_count; i++) {
         done += (double)team->costs.parts[i] / n;
         finish = fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->costs.part_s[i] -
                  team->costs.small_s;
@@ -281,18 +281,18 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     const double each =
         team->servers > 0 ? c->served * fmax(way, n * m->server.gamma) / (double)team->servers : 0;
     const double served = each * (double)team->workers;
-    double sum = c->parts ? overlapped(team, gradient) : 0;
+    double sum = c->buckets ? overlapped(team, gradient) : 0;
 
-    if (!c->parts && c->allreduces > 0)
+    if (!c->buckets && c->allreduces > 0)
         sum = c->allreduces * team->costs.sum_s;
-    sum += c->trips * price->alpha + c->waits * way + moved;
+    sum += c->round_trips * price->alpha + c->waits * way + moved;
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
     /* Those who meet are answered one after the other; so they come back one by one. */
     if (c->barrier > 0 && c->barrier < 2 && served > 0)
         sum += fmax(0, served - each);
-    if (c->behind > 0)
-        sum += fmax(0, price->alpha + c->behind * way - gradient / fmax(1, c->barrier));
+    if (c->hidden > 0)
+        sum += fmax(0, price->alpha + c->hidden * way - gradient / fmax(1, c->barrier));
     return fmax(sum, served - seconds);
 }
 

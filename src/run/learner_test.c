@@ -64,7 +64,7 @@ static fast_err softmax(void *ctx, fast_learner_request *t)
             t->g[CLASSES * FEATURES + c] += d;
         }
     }
-    t->judged = t->samples = t->count;
+    t->counted = t->samples = t->count;
     return FAST_OK;
 }
 

@@ -479,7 +479,7 @@ static bool is_last_step(fast_team_actor *self)
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
     const bool asked = is_canceled(self) || atomic_load(&team->stop.finished);
-    const bool free_running = t->apart && team->place.alone;
+    const bool free_running = t->free_running && team->place.alone;
     const bool locked = team->topology || free_running;
     bool stop;
 

@@ -413,8 +413,9 @@ fast_err fast_run_open_with(const char *const *options, const fast_network *netw
 fast_err fast_run_open_strategy(const char *const *options, const fast_strategy *strategy,
                                 fast_run **out)
 {
-    FAST_ASSERT(strategy != NULL && strategy->worker != NULL);
-    FAST_ASSERT(strategy->name != NULL && strategy->name[0] != '\0');
+    FAST_ASSERT(strategy != NULL);
+    FAST_TRY(fast__check_size("fast_strategy", strategy->size, sizeof *strategy));
+    FAST_ASSERT(strategy->worker != NULL && strategy->name != NULL && strategy->name[0] != '\0');
     return open_run(options, &(own_parts){ .strategy = strategy }, out);
 }
 
@@ -422,6 +423,8 @@ fast_err fast_run_open_learner(const char *const *options, const fast_learner_ki
                                const fast_strategy *strategy, fast_run **out)
 {
     FAST_ASSERT(kind != NULL);
+    if (strategy)
+        FAST_TRY(fast__check_size("fast_strategy", strategy->size, sizeof *strategy));
     FAST_ASSERT(!strategy || (strategy->worker && strategy->name && strategy->name[0]));
     return open_run(options, &(own_parts){ .kind = kind, .strategy = strategy }, out);
 }

@@ -5,7 +5,7 @@
 #include "base/option.h"
 #include "data/loader.h"
 #include "engine/engine.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 #include "fast/run.h"
 #include "learner/learner.h"
 #include "model/foreign.h"

@@ -30,7 +30,7 @@ static bool is_sim(const fast_team *team)
 /* Is the whole state of a strategy's workers in checkpoints? */
 static bool can_resume(const fast_strategy *strategy)
 {
-    return strategy->identical || strategy->resumes;
+    return strategy->identical || strategy->resumable;
 }
 
 static fast_err open_strategy(fast_team *team)
@@ -117,7 +117,7 @@ static const char *cluster_of(const fast_team *team)
     bool shares = false;
 
     for (int64_t i = 0; i < team->phases.count; i++)
-        shares = shares || team->phases.list[i].strategy->near;
+        shares = shares || team->phases.list[i].strategy->shares_memory;
     if (!shares || !is_sim(team) || team->run->config.cluster[0])
         return team->run->config.cluster;
     return "laptop";
@@ -153,7 +153,7 @@ static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
 {
     const fast_world *world = team->place.world;
 
-    for (int64_t i = 0; strategy->near && i < team->workers; i++)
+    for (int64_t i = 0; strategy->shares_memory && i < team->workers; i++)
         if (!world->inner->share || !world->places[i].here ||
             world->places[i].node != world->places[0].node)
             return fast__fail(FAST_EINVAL,

@@ -91,12 +91,12 @@ static void host_costed(void *host, const fast_cost *cost)
     fast_team *team = ((fast_team_actor *)host)->team;
     fast_team_costs *c = &team->costs;
 
-    FAST_ASSERT(cost->part_count >= 0 && cost->part_count <= FAST_COST_PARTS);
+    FAST_ASSERT(cost->bucket_count >= 0 && cost->bucket_count <= FAST_COST_PARTS);
     fast__mutex_lock(&team->mutex);
     c->cost = *cost;
-    c->cost.parts = cost->parts ? c->parts : NULL;
-    for (int64_t i = 0; cost->parts && i < cost->part_count; i++)
-        c->parts[i] = cost->parts[i];
+    c->cost.buckets = cost->buckets ? c->parts : NULL;
+    for (int64_t i = 0; cost->buckets && i < cost->bucket_count; i++)
+        c->parts[i] = cost->buckets[i];
     c->known = true;
     fast__mutex_unlock(&team->mutex);
 }
@@ -176,7 +176,7 @@ static fast_context_phase current_phase(const fast_team *team)
     const fast_phase *phase = &team->phases.list[team->phases.current];
 
     return (fast_context_phase){ .strategy = phase->strategy->name,
-                                 .resumes = phase->strategy->resumes,
+                                 .resumes = phase->strategy->resumable,
                                  .synchronous = phase->strategy->synchronous,
                                  .config = phase->config,
                                  .cost = phase->strategy->cost,

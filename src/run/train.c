@@ -273,7 +273,8 @@ fast_err fast__run_save_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
-    const bool whole = !run->team || run->team->strategy->identical || run->team->strategy->resumes;
+    const bool whole =
+        !run->team || run->team->strategy->identical || run->team->strategy->resumable;
     if (path[0] && whole && !last && run->step != run->progress.step_saved &&
         fast_run_is_first(run) && !fast__saved_states_waits(run) &&
         fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
@@ -363,7 +364,7 @@ static fast_err write_files(fast_run *run)
         return FAST_OK;
     if (!path[0] && run->result.canceled)
         path = run->config.resume;
-    if (path[0] && run->team && !run->team->strategy->identical && !run->team->strategy->resumes)
+    if (path[0] && run->team && !run->team->strategy->identical && !run->team->strategy->resumable)
         fast__run_tell(
             run, FAST_EVENT_NOTE,
             "the run ends where each worker has a replica of its own: the last checkpoint "

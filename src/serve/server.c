@@ -107,6 +107,7 @@ fast_err fast_server_open(const fast_server_options *options, fast_server **out)
     fast_server *server;
     fast_err err;
 
+    FAST_TRY(fast__check_size("fast_server_options", o->size, sizeof *o));
     FAST_TRY(fast__alloc("server", 1, sizeof *server, &server));
     server->groups = o->groups;
     snprintf(server->program, sizeof server->program, "%s", o->program ? o->program : "");

@@ -446,6 +446,7 @@ static void test_memory(void **state)
     assert_int_equal(
         fast_server_open(&(fast_server_options){ .store = s->path, .port = 65536 }, &server),
         FAST_EINVAL);
+    assert_int_equal(fast_server_open(&(fast_server_options){ .size = 8 }, &server), FAST_EINVAL);
     assert_int_equal(fast_server_open(&(fast_server_options){ .store = "/" }, &server) == FAST_OK,
                      false);
 }

@@ -416,7 +416,7 @@ static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_re
 {
     return (fast_space_operation){ .kind = FAST_SPACE_GET,
                                    .flags = (x ? 0u : FAST_SPACE_SIZES) |
-                                            (read && read->whole ? FAST_SPACE_WHOLE : 0u) |
+                                            (read && read->full_values ? FAST_SPACE_WHOLE : 0u) |
                                             (read && read->either ? FAST_SPACE_EITHER : 0u),
                                    .tensor = tensor,
                                    .version_min = read ? read->version_min : 0,
@@ -479,7 +479,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
     *read = (fast_space_read){ .version_min = get->version_min,
                                .clock_min = get->clock_min,
                                .either = (get->flags & FAST_SPACE_EITHER) != 0,
-                               .whole = (get->flags & FAST_SPACE_WHOLE) != 0,
+                               .full_values = (get->flags & FAST_SPACE_WHOLE) != 0,
                                .version = get->version_seen,
                                .clock = get->clock_seen };
     return FAST_OK;

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "comm/coded.h"
-#include "fast/strategy.h"
+#include "fast/space.h"
 
 /*
- * Spaces, for the folders above: operations that fast/strategy.h does not offer to users. Inside
+ * Spaces, for the folders above: operations that fast/space.h does not offer to users. Inside
  * the folder:
  *
  *   space_state.h       the parts of a space, and the operation that everything works on

@@ -113,7 +113,7 @@ static uint64_t sign(const fast_space_options *o)
         h = fast__hash(&o->tensors[t].count, sizeof o->tensors[t].count, h);
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
-                   h + o->whole + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache);
+                   h + o->whole_tensors + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache_indices);
     if (o->codec)
         h = fast__hash(o->codec, strlen(o->codec), h + 3);
     if (o->codec_down)
@@ -374,6 +374,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
                           fast_space_first_fn *first, void *ctx, fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
+    FAST_TRY(fast__check_size("fast_space_options", options->size, sizeof *options));
     if (!options->name || options->name[0] == 0 || strlen(options->name) >= FAST_SPACE_NAME_MAX)
         return fast__fail(FAST_EINVAL, "a space needs a name of 1 to %d bytes",
                           FAST_SPACE_NAME_MAX - 1);
@@ -392,12 +393,12 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->actor = actor;
     space->key = key;
     space->map.me = -1;
-    space->map.whole = options->whole;
+    space->map.whole = options->whole_tensors;
     space->reader.eager = options->eager;
-    space->owned.stalest = options->stalest;
+    space->owned.stalest = options->stalest_first;
     space->sparse.enabled = options->sparse;
-    space->sparse.cache = options->cache;
-    space->owned.follows = options->follows;
+    space->sparse.cache = options->cache_indices;
+    space->owned.follows = options->replica;
     space->pieces.enabled = options->pieces;
     space->owned.operations = options->operations > 0 ? options->operations : 1;
     space->owned.bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);

@@ -100,7 +100,7 @@ static fast_err send_places(fast_actor *actor, void *ctx)
     fast_space *space;
     fast_err err = FAST_OK;
     options.sparse = true;
-    options.cache = *cache;
+    options.cache_indices = *cache;
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (fast_actor_id(actor) == 0)
         err = fast_space_serve(space, FAST_SOON);
@@ -160,7 +160,7 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     fast_space *space;
     fast_err err = FAST_OK;
     (void)ctx;
-    options.sparse = options.cache = true;
+    options.sparse = options.cache_indices = true;
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (fast_actor_id(actor) == 1) {
         FAST_TRY(send_entries(actor, space, good, 8, 12)); /* a hash of places never sent */
@@ -288,7 +288,7 @@ static fast_err answer_nonsense(fast_actor *actor, void *ctx)
     (void)ctx;
     options.tensors = tensors;
     options.owner_count = 2;
-    options.sparse = options.cache = true;
+    options.sparse = options.cache_indices = true;
     FAST_TRY(fast_space_open(actor, &options, &space));
     if (me == 0) {
         fast_buffer *a, *b;
@@ -347,7 +347,7 @@ static fast_err compete(fast_actor *actor, void *ctx)
     const float x[COUNT] = { 1 };
     fast_space *space;
     fast_err err = FAST_OK;
-    options.stalest = o->stalest;
+    options.stalest_first = o->stalest;
     options.apply = note;
     options.ctx = o;
     FAST_TRY(fast_space_open(actor, &options, &space));

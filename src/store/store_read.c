@@ -141,6 +141,7 @@ fast_err fast_store_list(fast_store *store, const fast_store_query *query, fast_
 
     FAST_ASSERT(each != NULL);
     query = query ? query : &all;
+    FAST_TRY(fast__check_size("fast_store_query", query->size, sizeof *query));
     if (total_out)
         err = count_runs(store, query, &sql, &total);
     fast__store_sql_fini(&sql);

@@ -143,6 +143,7 @@ static void bad_queries_are_refused(void **state)
 {
     fixture *f = *state;
     static const fast_store_query bad[] = {
+        { .size = 8 },
         { .where = "id" },
         { .where = "=3" },
         { .where = "models=x" },

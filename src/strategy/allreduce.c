@@ -91,7 +91,7 @@ static fast_err check_priority(const fast_trainer *t, const allreduce_config *c,
                           coded                            ? "codec"
                           : c->factors == FAST_FACTORS_YES ? "factors"
                                                            : "algorithm=native");
-    if (!fast_trainer_by_range(t))
+    if (!fast_trainer_can_update_range(t))
         return fast__fail(FAST_EINVAL, "allreduce: priority updates a range when it has come, and "
                                        "this optimizer needs norms of whole layers or of all");
     return FAST_OK;
@@ -120,7 +120,7 @@ static fast_err train(fast_trainer *t, bool shared)
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_config *c = config;
-    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const fast_overlap_options overlap = {
         .early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t)),
         .bucket = c->bucket / (int64_t)sizeof(float),
@@ -157,7 +157,7 @@ const fast_strategy fast__strategy_allreduce = {
     .config_size = sizeof(allreduce_config),
     .synchronous = true,
     .identical = true,
-    .codes = true,
+    .uses_codec = true,
     .sends = "gradients",
     .cost = cost,
     .worker = worker,

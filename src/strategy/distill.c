@@ -129,7 +129,7 @@ static fast_err train(const distillation *l)
 
     /* Members wait for one another where the student begins, and after that at each step. */
     t->period = t->step < l->change ? l->change : 1;
-    t->apart = t->step < l->change;
+    t->free_running = t->step < l->change;
     if (*l->begun == 2 && t->step >= l->change)
         FAST_TRY(meet_members(l));
     while (fast_trainer_next(t)) {
@@ -141,7 +141,7 @@ static fast_err train(const distillation *l)
         if (member && t->step == l->change) {
             FAST_TRY(begin_student(l));
             t->period = 1;
-            t->apart = false;
+            t->free_running = false;
         }
     }
     return fast_trainer_end(t);
@@ -195,8 +195,8 @@ const fast_strategy fast__strategy_distill = {
     .options = options,
     .config_size = sizeof(distill_config),
     .synchronous = true,
-    .resumes = true,
-    .codes = true,
+    .resumable = true,
+    .uses_codec = true,
     .sends = "gradients",
     .representative = "ensemble",
     .worker = worker,

@@ -88,7 +88,7 @@ static void chunks_fini(chunks *k)
 static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool master, chunks *k)
 {
     *k = (chunks){ .chunk = c->chunk, .count = (t->count + c->chunk - 1) / c->chunk };
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     if (k->count > FLOWS_MAX)
         return fast__fail(
@@ -163,7 +163,7 @@ static fast_err receive(fast_trainer *t, const chunks *k, const fast_msg *msg, s
 
     FAST_ASSERT(msg->part_count == 1 && msg->parts[0].size >= head);
     if (flow && msg->tag == TAG_VALUES)
-        return fast_trainer_follow(t, flow, data, msg->parts[0].size - head, out);
+        return fast_trainer_decode_values(t, flow, data, msg->parts[0].size - head, out);
     *out = (const float *)(const void *)data;
     if (!flow)
         return FAST_OK;
@@ -394,7 +394,7 @@ const fast_strategy fast__strategy_dogwild = {
     .summary = "changes of random chunks to a master, by messages that may get lost",
     .options = options,
     .config_size = sizeof(dogwild_config),
-    .codes = true,
+    .uses_codec = true,
     .sends = "differences",
     .answers = "values",
     .servers = servers,

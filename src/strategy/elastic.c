@@ -125,7 +125,7 @@ static int64_t servers(const void *config, int64_t workers)
  * encoded. At the master z += x. */
 static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
 {
-    const bool separate = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool separate = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const fast_space_tensor tensors[] = { { "z", t->count + (separate ? 0 : t->workers), z },
                                           { "contributions", t->workers, z + t->count } };
 
@@ -161,7 +161,7 @@ static fast_err server(fast_trainer *t, const void *config)
 static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space,
                       const fast_elastic_end *end)
 {
-    fast_space_read read = { .whole = true };
+    fast_space_read read = { .full_values = true };
 
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
@@ -175,7 +175,7 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
     FAST_TRY(fast_trainer_end(t));
     /* The worker that ends last sees where the centre came to. */
     fast_actor_at(t->actor, t->step, "the centre");
-    read = (fast_space_read){ .whole = true };
+    read = (fast_space_read){ .full_values = true };
     FAST_TRY(fast__elastic_read(space, end, &read));
     t->centre_version = read.version;
     return FAST_OK;
@@ -192,7 +192,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     end.spring.alpha = (float)(c->alpha < 0 ? 0.9 / (double)t->workers : c->alpha);
     end.spring.beta = c->beta < 0 ? end.spring.alpha : (float)c->beta;
-    end.separate = fast_trainer_codes(t) != FAST_CODES_NONE;
+    end.separate = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     FAST_TRY(fast_trainer_centre(t, &end.z));
     FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *end.shares, &end.shares));
     err = open_space(t, end.z, &space);
@@ -208,7 +208,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const double exchanges = 1 / (double)((const elastic_config *)config)->period;
 
     (void)t;
-    out->trips = 2 * exchanges;
+    out->round_trips = 2 * exchanges;
     out->waits = out->served = exchanges;
 }
 
@@ -217,7 +217,7 @@ const fast_strategy fast__strategy_elastic = {
     .summary = "elastic averaging: springs between free workers and a centre",
     .options = options,
     .config_size = sizeof(elastic_config),
-    .codes = true,
+    .uses_codec = true,
     .sends = "differences",
     .answers = "weights",
     .cost = cost,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 /*
  * What the elastic strategies share: a spring between two models.

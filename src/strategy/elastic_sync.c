@@ -223,8 +223,8 @@ const fast_strategy fast__strategy_elastic_sync = {
     .options = options,
     .config_size = sizeof(sync_config),
     .synchronous = true,
-    .resumes = true,
-    .codes = true,
+    .resumable = true,
+    .uses_codec = true,
     .sends = "differences",
     .worker = worker,
 };

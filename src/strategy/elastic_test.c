@@ -100,7 +100,7 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
     if (id < WORKERS) { /* the centre after all of them */
         const float *owed = fast__space_residual(space, 0);
 
-        read = (fast_space_read){ .version_min = WORKERS * m->rounds, .whole = true };
+        read = (fast_space_read){ .version_min = WORKERS * m->rounds, .full_values = true };
         FAST_TRY(fast_space_get(space, 0, m->z[id], &read, FAST_SOON));
         if (owed)
             memcpy(m->owed[id], owed, sizeof m->owed[id]);

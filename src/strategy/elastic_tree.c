@@ -128,7 +128,7 @@ static void place_fini(place *p)
 /* Flows to and from all neighbours, where the run has codecs. */
 static fast_err open_flows(fast_trainer *t, place *p)
 {
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(fast__alloc("flows of neighbours", 2 * p->degree, sizeof(fast_flow *), &p->to));
     FAST_TRY(fast__alloc("models that came", p->degree, sizeof *p->holds, &p->holds));
@@ -141,7 +141,7 @@ static fast_err open_flows(fast_trainer *t, place *p)
 
         FAST_TRY(fast_trainer_flow(t, &to, &p->to[i]));
         FAST_TRY(fast_trainer_flow(t, &from, &p->to[p->degree + i]));
-        fast_flow_renew(p->to[i]); /* what went there in another call need not have come */
+        fast_flow_reset(p->to[i]); /* what went there in another call need not have come */
     }
     return FAST_OK;
 }
@@ -181,9 +181,9 @@ static fast_err model_of(fast_trainer *t, const place *p, const fast_msg *msg, c
         i++;
     FAST_ASSERT(i < p->degree);
     if (msg->words[1] == 0) /* it holds nothing of this one's */
-        fast_flow_renew(p->to[i]);
+        fast_flow_reset(p->to[i]);
     const fast_err err =
-        fast_trainer_follow(t, p->to[p->degree + i], *out, msg->parts[0].size, out);
+        fast_trainer_decode_values(t, p->to[p->degree + i], *out, msg->parts[0].size, out);
     p->holds[i] = p->holds[i] || !err;
     if (err != FAST_EFORMAT)
         return err;
@@ -257,7 +257,7 @@ static fast_err tell_one(fast_trainer *t, const place *p, int64_t i, fast_buffer
     fast_msg_add_view(msg, model, 0, carried);
     const fast_err err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
     if (err == FAST_EPEER && p->to)
-        fast_flow_renew(p->to[i]);
+        fast_flow_reset(p->to[i]);
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
@@ -318,7 +318,7 @@ const fast_strategy fast__strategy_elastic_tree = {
     .summary = "elastic averaging along a tree of workers, with a period for each level",
     .options = options,
     .config_size = sizeof(tree_config),
-    .codes = true,
+    .uses_codec = true,
     .topology = "tree",
     .sends = "weights",
     .answers = "weights",

@@ -19,7 +19,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     (void)config;
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        t->lag = 0;
+        t->staleness = 0;
         FAST_TRY(fast_trainer_update(t, t->g, 1));
     }
     return fast_trainer_end(t);

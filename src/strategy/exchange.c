@@ -32,7 +32,7 @@ static int slot_count(fast_trainer *t)
 {
     int count = 0;
 
-    while (t->rule_travels && fast_trainer_rule_slot(t, count) != NULL)
+    while (t->mixes_rule_state && fast_trainer_rule_slot(t, count) != NULL)
         count++;
     return count;
 }
@@ -84,7 +84,7 @@ fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *bu
     for (int64_t i = 0; i < t->workers; i++)
         v.shares[i] *= (double)scale;
 
-    if (!flow || !buffer || fast_trainer_codes(t) <= FAST_CODES_EXACT) {
+    if (!flow || !buffer || fast_trainer_codec_fit(t) <= FAST_FIT_LOSSLESS) {
         fast__vector_scale(t->count, scale, v.x);
         return FAST_OK;
     }

@@ -8,7 +8,7 @@
  * neighbours, and the end, when what is still on its way is taken in.
  *
  * A replica's message holds, in one buffer, the weights of all contributions (one double for each
- * worker), the state, where t->rule_travels the rule's, and last the parameters or a gradient: the
+ * worker), the state, where t->mixes_rule_state the rule's, and last the parameters or a gradient: the
  * floats, or what a flow made of them. Its words: the sender's step, its mass, one of the
  * strategy's own, how much of a difference is taken, and whether the receiver's next message must
  * have everything.
@@ -40,7 +40,7 @@ typedef struct fast_replica {
     const double *shares; /* [workers] contributions of x */
     int64_t age;          /* as in fast_vector: -1 until the strategy sets it */
     const float *s;       /* [state_count] */
-    const float *rule;    /* [slots][count] where t->rule_travels */
+    const float *rule;    /* [slots][count] where t->mixes_rule_state */
     const float *x;       /* [count]; NULL where a flow was used */
     const void *coded;    /* then: what it made of x ... */
     size_t coded_size;    /* ... in so many bytes */

@@ -31,8 +31,8 @@ bool fast__factors_pay(int mode, double factors, double plain)
     return mode == FAST_FACTORS_YES || (mode == FAST_FACTORS_AUTO && factors < plain);
 }
 
-void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen, double factors,
-                        double plain)
+void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool chosen,
+                        double factors, double plain)
 {
     char text[256];
 
@@ -46,7 +46,7 @@ void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen,
 }
 
 /* Floats that a worker sends of a layer: as factors, and by allreduce. */
-static double floats_of(const fast_trainer *t, const fast_factored *what, double *plain_out)
+static double floats_of(const fast_trainer *t, const fast_factored_layer *what, double *plain_out)
 {
     const double peers = (double)(t->workers - 1),
                  size = (double)what->outputs * (double)what->inputs;
@@ -57,7 +57,7 @@ static double floats_of(const fast_trainer *t, const fast_factored *what, double
 }
 
 /* Choose for layer i. */
-static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored *what)
+static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored_layer *what)
 {
     fast_trainer *t = f->t;
     double plain;
@@ -70,29 +70,29 @@ static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factor
     fast_factor_layer *layer = &f->layers[f->count++];
     *layer = (fast_factor_layer){ .number = i, .what = *what };
     FAST_TRY(fast__allgatherv_init(&layer->spread, t->group, "factors"));
-    return fast_trainer_factor(t, i, true);
+    return fast_trainer_use_factors(t, i, true);
 }
 
 void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
 {
-    fast_factored what;
+    fast_factored_layer what;
 
     if (mode == FAST_FACTORS_NO || t->workers == 1 || t->workers > FAST_FACTORS_WORKERS_MAX)
         return;
-    for (int64_t i = 0; fast_trainer_factored(t, i, &what); i++) {
+    for (int64_t i = 0; fast_trainer_factored_layer(t, i, &what); i++) {
         double plain;
         const double factors = floats_of(t, &what, &plain);
 
         if (!fast__factors_pay(mode, factors, plain))
             continue;
-        out->trips++;
+        out->round_trips++;
         out->waits += factors / (double)t->count;
     }
 }
 
 fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
 {
-    fast_factored what;
+    fast_factored_layer what;
     int64_t count = 0;
     fast_err err;
 
@@ -105,14 +105,14 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
         return fast__fail(FAST_EINVAL, "factors=yes takes at most %d workers, not %lld",
                           FAST_FACTORS_WORKERS_MAX, (long long)t->workers);
     }
-    while (fast_trainer_factored(t, count, &what))
+    while (fast_trainer_factored_layer(t, count, &what))
         count++;
     if (count == 0)
         fast_trainer_note(t, "no layer's gradient has factors: all are summed as they are");
     FAST_TRY(fast__alloc("layers with factors", count, sizeof *out->layers, &out->layers));
     err = FAST_OK;
     for (int64_t i = 0; i < count && !err; i++) {
-        (void)fast_trainer_factored(t, i, &what);
+        (void)fast_trainer_factored_layer(t, i, &what);
         err = choose(out, i, mode, &what);
     }
     if (err)
@@ -130,7 +130,7 @@ void fast__factoring_close(fast_factoring *f)
 {
     for (int64_t i = 0; i < f->count; i++) {
         fast__allgatherv_fini(&f->layers[i].spread);
-        const fast_err err = fast_trainer_factor(f->t, f->layers[i].number, false);
+        const fast_err err = fast_trainer_use_factors(f->t, f->layers[i].number, false);
         FAST_ASSERT(!err || !f->layers[i].spread.parts); /* it has its memory */
     }
     fast__free(f->layers);
@@ -178,8 +178,8 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
         factors[r] = part->data;
         rows[r] = (int64_t)(part->size / row);
     }
-    FAST_TRY(fast_trainer_compose(t, layer->number, factors, rows, t->workers,
-                                  t->g + layer->what.offset));
+    FAST_TRY(fast_trainer_multiply_factors(t, layer->number, factors, rows, t->workers,
+                                           t->g + layer->what.offset));
     fast__allgatherv_drop(&layer->spread);
     return FAST_OK;
 }

@@ -17,9 +17,9 @@ enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO };
 enum { FAST_FACTORS_WORKERS_MAX = 64 };
 
 typedef struct fast_factor_layer {
-    int64_t number;         /* as the trainer counts them */
-    fast_factored what;     /* its shape */
-    fast_allgatherv spread; /* of its factors */
+    int64_t number;           /* as the trainer counts them */
+    fast_factored_layer what; /* its shape */
+    fast_allgatherv spread;   /* of its factors */
 } fast_factor_layer;
 
 /* All of them at one worker. */
@@ -32,8 +32,8 @@ typedef struct fast_factoring {
 /* Does a layer pay as factors, of `sent` floats a float of which `plain` would be sent? */
 bool fast__factors_pay(int mode, double factors, double plain);
 /* Tell the user what was chosen for layer `what`: floats as factors, or as a gradient. */
-void fast__factors_tell(fast_trainer *t, const fast_factored *what, bool chosen, double factors,
-                        double plain);
+void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool chosen,
+                        double factors, double plain);
 
 /* Choose, tell, and ask for the factors. FAST_EINVAL where they cannot be. */
 fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out);

@@ -198,7 +198,7 @@ static fast_err hear(fast_trainer *t, coordinator *k, int64_t deadline)
     FAST_TRY(err);
     i = fast_actor_index(t->actor, msg->from);
     if (msg->words[WORD_KIND] == KIND_HELLO && k->to[i]) /* it holds nothing */
-        fast_flow_renew(k->to[i]);
+        fast_flow_reset(k->to[i]);
     if (msg->words[WORD_KIND] == KIND_REPORT && k->chosen[i] && msg->words[WORD_STEP] == k->step) {
         err = check_message(t, msg, k->to[t->workers] != NULL);
         if (!err)
@@ -346,7 +346,7 @@ static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decod
     };
 
     *out = NULL;
-    return fast_trainer_codes(t) == FAST_CODES_NONE ? FAST_OK : fast_trainer_flow(t, &how, out);
+    return fast_trainer_codec_fit(t) == FAST_FIT_NONE ? FAST_OK : fast_trainer_flow(t, &how, out);
 }
 
 static fast_err server(fast_trainer *t, const void *config)
@@ -409,15 +409,15 @@ static fast_err await(fast_trainer *t, device *v, bool *over_out)
     data = err ? NULL : fast_msg_data(msg, 0);
     x = (const float *)(const void *)(data + head);
     if (!err && v->from)
-        err = fast_trainer_follow(t, v->from, data + head, msg->parts[0].size - head, &x);
+        err = fast_trainer_decode_values(t, v->from, data + head, msg->parts[0].size - head, &x);
     if (!err) {
         memcpy(v->z, x, (size_t)t->count * sizeof *x);
         fast_trainer_adopt(
             t, &(fast_vector){ .x = v->z, .shares = (double *)(uintptr_t)data, .age = -1 });
         memcpy(t->s, data + counts, head - counts);
         fast_trainer_reset_rule(t);
-        fast_trainer_move(t, msg->words[WORD_STEP] < t->step_count ? msg->words[WORD_STEP]
-                                                                   : t->step_count);
+        fast_trainer_set_step(t, msg->words[WORD_STEP] < t->step_count ? msg->words[WORD_STEP]
+                                                                       : t->step_count);
         t->centre_version = msg->words[WORD_VERSION];
         *over_out = msg->words[WORD_KIND] == KIND_OVER;
     }
@@ -485,7 +485,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const double period = (double)((const federated_config *)config)->period;
 
     (void)t;
-    out->trips = out->waits = 2 / period;
+    out->round_trips = out->waits = 2 / period;
     out->served = 1 / period;
     out->barrier = period;
 }
@@ -495,7 +495,7 @@ const fast_strategy fast__strategy_federated = {
     .summary = "rounds of devices that a server chooses; who is late is left out",
     .options = options,
     .config_size = sizeof(federated_config),
-    .codes = true,
+    .uses_codec = true,
     .sends = "differences",
     .answers = "weights",
     .cost = cost,

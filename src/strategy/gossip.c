@@ -514,9 +514,9 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const bool early = c->sends == 0 && c->first == 0 && !c->push;
     const double late = early ? rounds - 1 : rounds;
 
-    out->trips = late * rate;
+    out->round_trips = late * rate;
     out->waits = late * degree * rate;
-    out->behind = (rounds - late) * degree * rate;
+    out->hidden = (rounds - late) * degree * rate;
     out->barrier = (double)c->period;
 }
 
@@ -552,7 +552,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     mixer m;
 
     t->period = c->period;
-    t->rule_travels = c->state == FAST_RULE_AVERAGE;
+    t->mixes_rule_state = c->state == FAST_RULE_AVERAGE;
     err = mixer_init(t, c, &m);
     if (!err)
         err = train(&m);
@@ -573,8 +573,8 @@ const fast_strategy fast__strategy_gossip = {
     .options = options,
     .config_size = sizeof(gossip_config),
     .synchronous = true,
-    .resumes = true,
-    .codes = true,
+    .resumable = true,
+    .uses_codec = true,
     .topology = "ring",
     .sends = "weights",
     .answers = "nothing",

@@ -327,7 +327,7 @@ static fast_err adapt(talker *k, bool late)
 {
     fast_trainer *t = k->t;
 
-    t->lag = late ? 1 : 0;
+    t->staleness = late ? 1 : 0;
     return fast_trainer_update(t, t->g, 1);
 }
 
@@ -512,9 +512,9 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const double early = c->overlap && c->how == AVERAGE ? asks : 0;
 
     (void)t;
-    out->trips = (c->overlap ? 1 : 2) * asks;
+    out->round_trips = (c->overlap ? 1 : 2) * asks;
     out->waits = (c->how == AVERAGE ? 2 : 1) * asks - early;
-    out->behind = early;
+    out->hidden = early;
 }
 
 static fast_err worker(fast_trainer *t, const void *config)
@@ -541,7 +541,7 @@ const fast_strategy fast__strategy_gossip_async = {
     .summary = "asynchronous gossip: averages, pushes or pulls with random neighbours",
     .options = options,
     .config_size = sizeof(gossip_config),
-    .codes = true,
+    .uses_codec = true,
     .topology = "full",
     .sends = "weights",
     .answers = "nothing",

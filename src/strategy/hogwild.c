@@ -157,7 +157,7 @@ static fast_err open_replica(fast_trainer *t, const hogwild_config *c, replica *
                     .clusters = c->clusters,
                     .count = t->count,
                     .all = t->count + t->workers,
-                    .chunk = fast_trainer_by_range(t) ? c->chunk : t->count,
+                    .chunk = fast_trainer_can_update_range(t) ? c->chunk : t->count,
                     .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
     FAST_TRY(open_model(t, h->cluster, &h->mine));
@@ -338,7 +338,7 @@ const fast_strategy fast__strategy_hogwild = {
     .summary = "workers write to one model in memory without locks",
     .options = options,
     .config_size = sizeof(hogwild_config),
-    .near = true,
+    .shares_memory = true,
     .sends = "nothing",
     .check = check,
     .worker = worker,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 /*
  * Kernels that several strategies apply to their vectors. x[0] is the result; the cost for each

@@ -40,13 +40,12 @@
 
 fast_err fast__links_init(fast_trainer *t, bool apart, bool sure, double gamma, fast_links *out)
 {
-    const fast_codes codes = fast_trainer_codes(t);
+    const fast_codec_fit codes = fast_trainer_codec_fit(t);
     fast_err err;
 
-    *out = (fast_links){ .t = t,
-                         .coded = codes != FAST_CODES_NONE,
-                         .differ = codes > FAST_CODES_EXACT,
-                         .gamma = gamma };
+    *out = (fast_links){
+        .t = t, .coded = codes != FAST_FIT_NONE, .differ = codes > FAST_FIT_LOSSLESS, .gamma = gamma
+    };
     out->apart = apart && out->differ;
     err = fast__alloc("flows to workers", t->workers, sizeof(fast_flow *), &out->out);
     if (!err)
@@ -77,7 +76,7 @@ static fast_err flow_to(fast_links *l, int64_t rank, fast_flow **out)
     if (!l->out[i])
         FAST_TRY(fast_trainer_flow(l->t, &options, &l->out[i]));
     if (!l->begun[i])
-        fast_flow_renew(l->out[i]);
+        fast_flow_reset(l->out[i]);
     l->begun[i] = true;
     *out = l->out[i];
     return FAST_OK;
@@ -111,7 +110,7 @@ fast_err fast__links_pack(fast_links *l, int64_t rank, const float *x, fast_buff
     if (l->coded)
         FAST_TRY(flow_to(l, rank, &flow));
     FAST_TRY(fast__replica_pack(l->t, flow, x, out, size_out));
-    const double rest = l->differ ? sqrt(fmax(0, 1 - fast_flow_kept(flow))) : 0;
+    const double rest = l->differ ? sqrt(fmax(0, 1 - fast_flow_sent_fraction(flow))) : 0;
     *gamma_out = l->differ && l->gamma > 0 ? l->gamma : (1 - rest) / (1 + rest);
     return FAST_OK;
 }
@@ -140,7 +139,7 @@ fast_err fast__links_open(fast_links *l, int64_t rank, const fast_msg *msg, fast
     if (!l->coded)
         return FAST_OK;
     FAST_TRY(flow_from(l, rank, &flow));
-    return fast_trainer_follow(l->t, flow, out->coded, out->coded_size, &out->x);
+    return fast_trainer_decode_values(l->t, flow, out->coded, out->coded_size, &out->x);
 }
 
 const float *fast__links_held(const fast_links *l, int64_t rank)
@@ -148,13 +147,13 @@ const float *fast__links_held(const fast_links *l, int64_t rank)
     const fast_flow *flow = l->out[l->apart ? rank : 0];
 
     FAST_ASSERT(l->differ && flow != NULL);
-    return fast_flow_held(flow);
+    return fast_flow_receiver_copy(flow);
 }
 
 const float *fast__links_known(const fast_links *l, int64_t rank)
 {
     FAST_ASSERT(l->differ && l->in[rank] != NULL);
-    return fast_flow_held(l->in[rank]);
+    return fast_flow_receiver_copy(l->in[rank]);
 }
 
 void fast__links_renew(fast_links *l, int64_t rank)

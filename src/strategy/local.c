@@ -163,7 +163,7 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
         FAST_TRY(find_vector(t, o, LAST, true, &o->z));
     if (c->outer != 0)
         FAST_TRY(find_vector(t, o, MOMENTUM, false, &o->d));
-    if (!c->delay && fast_trainer_codes(t) == FAST_CODES_CHANGES)
+    if (!c->delay && fast_trainer_codec_fit(t) == FAST_FIT_CHANGES)
         FAST_TRY(find_vector(t, o, BASE, true, &o->base));
     if (c->delay)
         FAST_TRY(find_vector(t, o, SUM, false, &o->sum));
@@ -366,7 +366,8 @@ static fast_err worker(fast_trainer *t, const void *config)
         t->period *= 2;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(outer_init(t, c, &o));
-    t->apart = c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* nothing else is on its way */
+    t->free_running =
+        c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* nothing else is on its way */
     return train(t, c, &o);
 }
 
@@ -376,8 +377,8 @@ const fast_strategy fast__strategy_local = {
     .options = options,
     .config_size = sizeof(local_config),
     .synchronous = true,
-    .resumes = true,
-    .codes = true,
+    .resumable = true,
+    .uses_codec = true,
     .sends = "weights",
     .check = check,
     .worker = worker,

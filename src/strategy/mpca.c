@@ -110,7 +110,7 @@ static fast_err model_of(fast_trainer *t, const fast_msg *msg, fast_flow *flow, 
 
     FAST_ASSERT(msg->part_count == 1 && msg->parts[0].size >= shares_size(t));
     if (flow)
-        return fast_trainer_follow(t, flow, data, msg->parts[0].size - shares_size(t), out);
+        return fast_trainer_decode_values(t, flow, data, msg->parts[0].size - shares_size(t), out);
     *out = (const float *)(const void *)data;
     return FAST_OK;
 }
@@ -126,7 +126,7 @@ static fast_err open_flows(fast_trainer *t, bool master, int64_t worker, fast_fl
     };
 
     *to = *from = NULL;
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(fast_trainer_flow(t, &up, master ? from : to));
     return fast_trainer_flow(t, &down, master ? to : from);
@@ -203,7 +203,7 @@ static fast_err serve(fast_trainer *t, master *k)
         i = fast_actor_index(t->actor, from);
         err = merge(t, k, i, msg);
         if (k->to[i] && msg->words[WORD_ANSWERS] == 0) /* it holds nothing, or came anew */
-            fast_flow_renew(k->to[i]);
+            fast_flow_reset(k->to[i]);
         fast_msg_free(msg);
         if (!err)
             err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->shares + 3 * t->workers,
@@ -326,7 +326,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(fast_trainer_centre(t, &p.z));
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
     if (p.to) /* what went to the master in another call need not be what it has now */
-        fast_flow_renew(p.to);
+        fast_flow_reset(p.to);
     FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *p.shares, &p.shares));
     err = train(t, config, &p);
     fast__free(p.shares);
@@ -344,7 +344,7 @@ const fast_strategy fast__strategy_mpca = {
     .summary = "a penalty for leaving the master, which looks ahead; nobody waits",
     .options = options,
     .config_size = sizeof(mpca_config),
-    .codes = true,
+    .uses_codec = true,
     .sends = "weights",
     .answers = "weights",
     .cost = cost,

@@ -149,7 +149,7 @@ static void update(fast_trainer *t, int64_t offset, int64_t count)
 static fast_err finish(overlap *o, fast_err err)
 {
     fast_trainer *t = o->t;
-    const bool by_range = fast_trainer_by_range(t);
+    const bool by_range = fast_trainer_can_update_range(t);
 
     for (int64_t i = 0; i < o->count; i++) {
         bucket *b = &o->buckets[i];
@@ -195,7 +195,7 @@ static fast_err sum_rest(overlap *o)
     fast_trainer *t = o->t;
 
     for (int64_t i = 0, at = 0; i <= o->factors.count; i++) {
-        const fast_factored *what = &o->factors.layers[i].what;
+        const fast_factored_layer *what = &o->factors.layers[i].what;
         const int64_t end = i < o->factors.count ? what->offset : t->count;
 
         if (end > at)
@@ -229,7 +229,7 @@ static fast_err step_at_once(fast_trainer *t, overlap *o)
 /* A step whose pieces are encoded and sent during the gradient. */
 static fast_err step_pieces(fast_trainer *t, overlap *o)
 {
-    const bool by_range = fast_trainer_by_range(t);
+    const bool by_range = fast_trainer_can_update_range(t);
 
     o->count = 0;
     for (int64_t i = 0; i < o->piece_count; i++)
@@ -286,7 +286,7 @@ static fast_err train(fast_trainer *t, overlap *o)
 
 bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *options)
 {
-    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const bool starts = options->early && (coded || !options->native);
 
     return t->workers == 1 || (options->factors == FAST_FACTORS_NO && !starts);
@@ -294,7 +294,7 @@ bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *o
 
 fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *options)
 {
-    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     overlap o = { .t = t, .size = options->bucket };
     fast_err err = coded && options->early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
 

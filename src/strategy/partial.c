@@ -177,7 +177,7 @@ static fast_err pack(fast_trainer *t, fast_flow *flow, const float *x, int64_t c
 static fast_err hold_as_sent(fast_partial *sh, fast_flow *flow, fast_buffer *buffer, size_t size,
                              int64_t offset, int64_t count)
 {
-    if (fast_trainer_codes(sh->t) <= FAST_CODES_EXACT)
+    if (fast_trainer_codec_fit(sh->t) <= FAST_FIT_LOSSLESS)
         return FAST_OK;
     fast__vector_axpy(count, -1, sh->sum + offset, sh->due + offset);
     sh->due_count++;
@@ -308,7 +308,7 @@ static fast_err take_state(void *ctx, fast_msg **move)
         int64_t i;
 
         FAST_TRY(find_part(sh, msg, sh->flow_count, &i));
-        FAST_TRY(fast_trainer_follow(t, sh->taken[i], x, msg->parts[0].size, &x));
+        FAST_TRY(fast_trainer_decode_values(t, sh->taken[i], x, msg->parts[0].size, &x));
     }
     for (int64_t i = 0; i < count && sh->c->window; i++) {
         const double u = (double)sh->sum[offset + i] - (double)x[i];
@@ -414,7 +414,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     (void)t;
     if (c->how != SCATTER || c->slack < 0)
         return;
-    out->trips = out->waits = 1 / (double)c->period;
+    out->round_trips = out->waits = 1 / (double)c->period;
     out->barrier = (double)(c->period * (c->slack + 1));
 }
 
@@ -436,7 +436,7 @@ static fast_err open_flows(fast_partial *sh)
     const bool states = sh->c->how == STATES;
     const int64_t count = states ? stretch_count(sh->c) : sh->c->parts;
 
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     if (count < 1 || count > PARTS_MAX || (states && count > t->count))
         return fast__fail(FAST_EINVAL,
@@ -524,7 +524,7 @@ const fast_strategy fast__strategy_partial = {
     .summary = "asynchronous exchange of a part of what workers know",
     .options = options,
     .config_size = sizeof(fast_partial_config),
-    .codes = true,
+    .uses_codec = true,
     .topology = "full",
     .sends = "gradients",
     .answers = "nothing",

@@ -241,7 +241,7 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
 /* A server holds a range of the model: no rule that needs norms of more than that. */
 static fast_err check_rule(const fast_trainer *t, const ps_config *c)
 {
-    if (c->send != PS_SEND_GRADIENTS || fast_trainer_by_range(t))
+    if (c->send != PS_SEND_GRADIENTS || fast_trainer_can_update_range(t))
         return FAST_OK;
     return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
                                    "needs norms of whole layers or of all; use send=differences, "
@@ -265,7 +265,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
 
     (void)t;
-    out->trips = 2 * reads;
+    out->round_trips = 2 * reads;
     out->waits = reads + fmin(reads, writes);
     out->served = fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
@@ -284,7 +284,7 @@ static bool by_rounds(const ps_config *c)
  */
 static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
-    t->apart = c->priority;
+    t->free_running = c->priority;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
@@ -379,11 +379,12 @@ static const fast_strategy *member_of(const void *config);
 
 #define FAMILY                                                                                     \
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
-    .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
-    .answers = "weights", .member = member_of, .sends_by = sends_by, .answers_by = answers_by,     \
-    .servers = servers, .check = check, .cost = cost, .worker = worker, .server = server
+    .options = options, .config_size = sizeof(ps_config), .uses_codec = true,                      \
+    .sends = "gradients", .answers = "weights", .member = member_of, .sends_by = sends_by,         \
+    .answers_by = answers_by, .servers = servers, .check = check, .cost = cost, .worker = worker,  \
+    .server = server
 
-static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
+static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
 
 static const fast_strategy *member_of(const void *config)

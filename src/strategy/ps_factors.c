@@ -27,7 +27,7 @@ bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers)
 }
 
 /* Servers that hold something of the layer: ranges are as equal as possible. */
-static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factored *what)
+static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factored_layer *what)
 {
     const int64_t end = what->offset + what->outputs * what->inputs;
     int64_t count = 0, at = 0;
@@ -41,7 +41,7 @@ static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factore
     return count;
 }
 
-static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_factored *what)
+static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_factored_layer *what)
 {
     const int64_t s = holders(t, fast__ps_shards(c, t->workers), what);
     const double factors =
@@ -56,7 +56,7 @@ static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_fac
 /* May factors be? A reason is given where they were asked for. */
 static fast_err look(fast_trainer *t, const ps_config *c, int *mode)
 {
-    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
 
     *mode = c->factors;
     if (*mode == FAST_FACTORS_NO)
@@ -74,14 +74,14 @@ static fast_err look(fast_trainer *t, const ps_config *c, int *mode)
 
 fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out)
 {
-    fast_factored what;
+    fast_factored_layer what;
     int64_t count = 0;
     int mode;
     fast_err err;
 
     *out = (ps_layers){ 0 };
     FAST_TRY(look(t, c, &mode));
-    while (mode != FAST_FACTORS_NO && fast_trainer_factored(t, count, &what))
+    while (mode != FAST_FACTORS_NO && fast_trainer_factored_layer(t, count, &what))
         count++;
     if (count == 0)
         return FAST_OK;
@@ -93,14 +93,14 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
     if (!err)
         err = fast__alloc("layers with factors", count, sizeof *out->rows, &out->rows);
     for (int64_t i = 0; i < count && !err; i++) {
-        (void)fast_trainer_factored(t, i, &what);
+        (void)fast_trainer_factored_layer(t, i, &what);
         if (!choose(t, c, mode, &what))
             continue;
         out->layers[out->count] =
             (fast_space_layer){ what.offset, what.outputs, what.inputs, what.rows };
         out->numbers[out->count++] = i;
         if (t->g) /* a worker */
-            err = fast_trainer_factor(t, i, true);
+            err = fast_trainer_use_factors(t, i, true);
     }
     if (err)
         fast__ps_layers_free(out);

@@ -217,10 +217,10 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .owners = t->server_ids + replica * shards,
                                  .owner_count = shards,
                                  .eager = c->eager,
-                                 .stalest = c->stalest,
+                                 .stalest_first = c->stalest,
                                  .sparse = fast__ps_filters(c),
-                                 .cache = c->cache,
-                                 .follows = replica > 0,
+                                 .cache_indices = c->cache,
+                                 .replica = replica > 0,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,
                                  .pieces = fast__ps_in_pieces(c, layers),
@@ -228,7 +228,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
-    t->aggregate = fast__ps_batch(c, fast__ps_writers(c, t, &space.writers));
+    space.aggregate = fast__ps_batch(c, fast__ps_writers(c, t, &space.writers));
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     price(c, fast__ps_batch(c, space.writer_count), &space);
     if (t->state_count > 0) {

@@ -137,7 +137,7 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 {
     fast_space_read condition = fast__ps_condition(wr);
 
-    condition.whole = last;
+    condition.full_values = last;
     wr->fetched = wr->fetched && !last;
     if (wr->too_few && !last) /* a crashed worker has to restart */
         condition = (fast_space_read){ .version_min = condition.version_min };
@@ -357,7 +357,7 @@ fast_err fast__ps_writer_close(ps_writer *wr)
     const fast_err first = wr->t ? fast__ps_copies_close(&wr->copies) : FAST_OK;
 
     for (int64_t i = 0; i < wr->layers.count; i++) {
-        const fast_err err = fast_trainer_factor(wr->t, wr->layers.numbers[i], false);
+        const fast_err err = fast_trainer_use_factors(wr->t, wr->layers.numbers[i], false);
         FAST_ASSERT(!err || !wr->layers.factors[i]);
     }
     fast__ps_layers_free(&wr->layers);

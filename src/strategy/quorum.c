@@ -273,7 +273,7 @@ static fast_err hear(member *m, int64_t server, bool wait, fast_msg **out)
 static fast_err compute_whole(member *m, int64_t *weight_out)
 {
     FAST_TRY(fast_trainer_gradient(m->t, NULL, NULL));
-    *weight_out = m->t->parts;
+    *weight_out = m->t->micro_batches;
     return FAST_OK;
 }
 
@@ -292,17 +292,17 @@ static fast_err compute_parts(member *m, int64_t *weight_out)
     bool flush = false;
 
     fast__fold_clear(&m->fold);
-    while (done < t->parts && !flush) {
+    while (done < t->micro_batches && !flush) {
         fast_msg *msg = NULL;
         fast_err err;
 
         if (done > 0)
             fast__fold_put(&m->fold);
-        FAST_TRY(fast_trainer_part(t, m->next++));
+        FAST_TRY(fast_trainer_micro_gradient(t, m->next++));
         FAST_TRY(fast_trainer_apply(
             t, &fold, NULL,
             (fast_vector[]){ { fast__fold_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
-        if (++done == t->parts)
+        if (++done == t->micro_batches)
             break;
         err = hear(m, 0, false, &msg);
         if (err && err != FAST_ETIMEDOUT)
@@ -312,8 +312,8 @@ static fast_err compute_parts(member *m, int64_t *weight_out)
     }
     fast__fold_finish(&m->fold, 0, t->count);
     memcpy(t->g, m->folded, (size_t)t->count * sizeof *t->g);
-    fast__vector_scale(t->count, 1.0f / (float)t->parts, t->g);
-    fast_trainer_count(t);
+    fast__vector_scale(t->count, 1.0f / (float)t->micro_batches, t->g);
+    fast_trainer_count_step(t);
     *weight_out = done;
     return FAST_OK;
 }
@@ -349,8 +349,9 @@ static fast_err contribute(member *m, int64_t round, int64_t weight)
     data = fast_buffer_data(buffer);
     memcpy(data, t->g, (size_t)t->count * sizeof *data);
     memcpy(data + t->count, t->s, (size_t)t->state_count * sizeof *data);
-    if (weight != t->parts)
-        fast__vector_scale(t->state_count, (float)weight / (float)t->parts, data + t->count);
+    if (weight != t->micro_batches)
+        fast__vector_scale(t->state_count, (float)weight / (float)t->micro_batches,
+                           data + t->count);
     fast_buffer_freeze(buffer);
     for (int64_t i = 0; i < t->servers && !err; i++) {
         fast_msg *msg = NULL;
@@ -427,12 +428,12 @@ static fast_err update(member *m)
     for (int64_t i = 0; i < t->workers; i++)
         all += m->weights[i];
     FAST_ASSERT(all > 0);
-    share = (float)all / (float)t->parts;
+    share = (float)all / (float)t->micro_batches;
     for (int64_t i = 0; i < t->workers; i++)
-        m->shares[i] = (double)share * (double)m->weights[i] / (double)t->parts;
+        m->shares[i] = (double)share * (double)m->weights[i] / (double)t->micro_batches;
     FAST_TRY(fast_trainer_update_by(t,
                                     &(fast_vector){ .x = m->sum, .shares = m->shares, .age = -1 },
-                                    (float)t->parts / (float)all));
+                                    (float)t->micro_batches / (float)all));
     for (int64_t i = 0; i < t->state_count; i++)
         t->s[i] = m->sum[t->count + i] / share;
     t->centre_version = t->step;
@@ -454,7 +455,7 @@ static fast_err catch_up(member *m, bool wait)
         FAST_TRY(err);
         if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_SUM) {
             FAST_TRY(gather(m, t->step, msg));
-            fast_trainer_count(t);
+            fast_trainer_count_step(t);
             FAST_TRY(update(m));
         } else {
             m->over = msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_END;
@@ -485,7 +486,7 @@ static fast_err take_round(member *m, int64_t made, int64_t weight)
 
         FAST_TRY(gather(m, round, msg));
         if (m->weights[t->rank] > 0)
-            t->lag = round - made;
+            t->staleness = round - made;
         FAST_TRY(update(m));
         msg = NULL;
         if (m->weights[t->rank] > 0)
@@ -494,7 +495,7 @@ static fast_err take_round(member *m, int64_t made, int64_t weight)
         if (m->config->late == LATE_DROP || t->step >= t->step_count)
             return tell(m, 0, FAST_QUORUM_AT);
         FAST_TRY(contribute(m, t->step, weight));
-        fast_trainer_count(t);
+        fast_trainer_count_step(t);
     }
 }
 
@@ -598,7 +599,7 @@ static fast_err rejoin(member *m)
         fast_msg_free(msg);
     }
     while (t->step < round && t->step < t->step_count)
-        fast_trainer_count(t);
+        fast_trainer_count_step(t);
     t->step = round;
     t->centre_version = round;
     return FAST_OK;
@@ -651,7 +652,7 @@ static fast_err open_codes(member *m)
 {
     fast_trainer *t = m->t;
 
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(fast__alloc("codecs of servers", 2 * t->servers, sizeof *m->codes, &m->codes));
     for (int64_t i = 0; i < 2 * t->servers; i++) {
@@ -680,7 +681,7 @@ static fast_err member_init(fast_trainer *t, const quorum_config *c, member *m)
 {
     fast_err err;
 
-    *m = (member){ .t = t, .config = c, .next = t->step * t->parts };
+    *m = (member){ .t = t, .config = c, .next = t->step * t->micro_batches };
     err = fast__alloc("the quorum's gradient", t->count + t->state_count, sizeof *m->sum, &m->sum);
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *m->weights, &m->weights);
@@ -691,7 +692,7 @@ static fast_err member_init(fast_trainer *t, const quorum_config *c, member *m)
     if (!err && c->partial) {
         err = fast__alloc("partial gradients", t->count, sizeof *m->folded, &m->folded);
         if (!err)
-            err = fast__fold_init(&m->fold, t->count, t->parts, m->folded);
+            err = fast__fold_init(&m->fold, t->count, t->micro_batches, m->folded);
     }
     if (err)
         member_fini(m);
@@ -717,7 +718,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     (void)config;
     (void)t;
-    out->trips = out->waits = 2;
+    out->round_trips = out->waits = 2;
     out->served = out->barrier = 1;
 }
 
@@ -726,7 +727,7 @@ const fast_strategy fast__strategy_quorum = {
     .summary = "synchronous steps that wait for the first gradients only, or for parts of them",
     .options = options,
     .config_size = sizeof(quorum_config),
-    .codes = true,
+    .uses_codec = true,
     .sends = "gradients",
     .answers = "sums",
     .servers = servers,

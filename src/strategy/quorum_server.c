@@ -556,7 +556,7 @@ static fast_err open_codes(server *s)
 {
     fast_trainer *t = s->t;
 
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(
         fast__quorum_code_open(t, t->rank, &(fast_flow_options){ .decodes = true }, &s->codes[0]));

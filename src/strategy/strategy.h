@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/option.h"
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 
 /*
  * The strategies of this build: one file a family, options for its members. At the top of a file:

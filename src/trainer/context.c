@@ -61,7 +61,7 @@ static void take_phase(fast_context *c, const fast_context_phase *phase)
     t->topology = phase->topology;
     t->servers = phase->servers;
     t->step_count = phase->step_count;
-    t->period = t->aggregate = 1;
+    t->period = 1;
 }
 
 fast_err fast__context_init(fast_context *context, const fast_context_options *options)
@@ -78,8 +78,7 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .count = model->params.count,
                                        .state_count = model->state.count,
                                        .epoch_steps = model->epoch_steps,
-                                       .parts = model->parts > 1 ? model->parts : 1,
-                                       .run = context };
+                                       .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
     return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
@@ -146,7 +145,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
         fast__rule_state_clear(context->optimizer, t->count);
     take_phase(context, phase);
     t->step = context->step_begun = phase->step;
-    t->apart = false;
+    t->free_running = false;
     t->centre = NULL;
     t->centre_version = 0;
     drop_strategy(context);

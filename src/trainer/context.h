@@ -130,7 +130,7 @@ typedef struct fast_memory_block {
 } fast_memory_block;
 
 typedef struct fast_context {
-    fast_trainer trainer;              /* what the strategy sees; trainer.run is the context */
+    fast_trainer trainer;              /* the strategy's view of this context */
     fast_context_options options;      /* as they were given; `phase` is the current one */
     fast_learner *learner;             /* options.learner; NULL at servers */
     fast_optimizer *optimizer;         /* this actor's state of the rule, or the shared one */
@@ -176,10 +176,11 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
 
 /* Within src/trainer. */
 
+/* Return the context that the view belongs to. */
 static inline fast_context *fast__context_of(const fast_trainer *t)
 {
-    FAST_ASSERT(t != NULL && t->run != NULL);
-    return t->run;
+    FAST_ASSERT(t != NULL);
+    return (fast_context *)((uintptr_t)t - offsetof(fast_context, trainer));
 }
 
 /* Block `id` of `size` bytes, made if there is none. FAST_EINVAL if it has another size. */

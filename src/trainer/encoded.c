@@ -48,16 +48,16 @@ static double progress_at(const fast_trainer *t, int64_t step)
     return (double)step / (double)t->epoch_steps;
 }
 
-fast_codes fast_trainer_codes(const fast_trainer *t)
+fast_codec_fit fast_trainer_codec_fit(const fast_trainer *t)
 {
     const fast_codec_pair *pair = &fast__context_of(t)->codecs.pair;
 
     if (!fast__codec_pair_encodes(pair) || (t->workers == 1 && t->servers == 0))
-        return FAST_CODES_NONE;
+        return FAST_FIT_NONE;
     const unsigned both = fast__chain_traits(pair->up) & fast__chain_traits(pair->down);
     if (both & FAST_CODEC_LOSSLESS)
-        return FAST_CODES_EXACT;
-    return both & FAST_CODEC_RAW ? FAST_CODES_WEIGHTS : FAST_CODES_CHANGES;
+        return FAST_FIT_LOSSLESS;
+    return both & FAST_CODEC_RAW ? FAST_FIT_WEIGHTS : FAST_FIT_CHANGES;
 }
 
 /* Flows. */
@@ -67,6 +67,7 @@ fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fa
     fast_context *c = fast__context_of(t);
     const fast_coded_options o = options_of(c, fast_actor_id(t->actor));
 
+    FAST_TRY(fast__check_size("fast_flow_options", options->size, sizeof *options));
     return fast__flows_get(&c->codecs.flows, &o, options, out);
 }
 
@@ -82,8 +83,8 @@ fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, s
     return fast__flow_decode(flow, t->actor, in, size, scale, y);
 }
 
-fast_err fast_trainer_follow(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
-                             const float **out)
+fast_err fast_trainer_decode_values(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
+                                    const float **out)
 {
     return fast__flow_follow(flow, t->actor, in, size, out);
 }
@@ -106,7 +107,7 @@ fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_p
 {
     const fast_coded_options o = options_of(context, context->trainer.rank);
 
-    if (fast_trainer_codes(&context->trainer) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(&context->trainer) == FAST_FIT_NONE)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint holds the state of a codec, and the run uses none");
     if (flow)
@@ -122,7 +123,7 @@ fast_err fast__context_sum(fast_context *context, float *x)
     FAST_ASSERT(x != NULL && t->group != NULL);
     fast__context_summed(context, x);
     fast__context_sum_floats(context, t->count, false);
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return fast_allreduce(t->group, x, t->count, FAST_SOON);
     FAST_TRY(open_sum(context));
     return fast__coded_sum(context->codecs.sum, t->group, t->step, progress_at(t, t->step), x,
@@ -148,7 +149,7 @@ fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least, int64_t *count_out
 
     *count_out = 0;
     fast__context_uncut(c);
-    if (fast_trainer_codes(t) == FAST_CODES_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(open_sum(c));
     FAST_TRY(fast__coded_cut(k->sum, t->group, least, &k->pieces, &k->piece_count));

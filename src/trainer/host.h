@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 #include "learner/learner.h"
 
 /*

@@ -14,14 +14,15 @@
 
 /* A layer that has factors. */
 typedef struct fast_layer_factors {
-    fast_factored layer; /* its place in w and its dimensions */
-    int64_t segment;     /* number in the layout of w */
-    bool wanted;         /* from the next gradient on */
-    int64_t rows;        /* rows of the last gradient's factors */
-    float *memory;       /* of its factors; NULL: it was never wanted */
+    fast_factored_layer layer; /* its place in w and its dimensions */
+    int64_t segment;           /* number in the layout of w */
+    bool wanted;               /* from the next gradient on */
+    int64_t rows;              /* rows of the last gradient's factors */
+    float *memory;             /* of its factors; NULL: it was never wanted */
 } fast_layer_factors;
 
-static bool describe(const fast_context *c, int64_t i, fast_factored *out, int64_t *segment_out)
+static bool describe(const fast_context *c, int64_t i, fast_factored_layer *out,
+                     int64_t *segment_out)
 {
     const fast_learner *learner = c->learner ? c->learner : c->options.model;
     fast_factorable layer;
@@ -31,17 +32,17 @@ static bool describe(const fast_context *c, int64_t i, fast_factored *out, int64
         return false;
     const fast_segment *s = &learner->params.segments[layer.segment];
     FAST_ASSERT(s->rank >= 2 && s->shape[0] > 0);
-    *out = (fast_factored){ .name = s->name,
-                            .offset = s->offset,
-                            .outputs = s->shape[0],
-                            .inputs = s->count / s->shape[0],
-                            .samples = layer.samples,
-                            .rows = layer.rows };
+    *out = (fast_factored_layer){ .name = s->name,
+                                  .offset = s->offset,
+                                  .outputs = s->shape[0],
+                                  .inputs = s->count / s->shape[0],
+                                  .samples = layer.samples,
+                                  .rows = layer.rows };
     *segment_out = layer.segment;
     return true;
 }
 
-bool fast_trainer_factored(const fast_trainer *t, int64_t i, fast_factored *out)
+bool fast_trainer_factored_layer(const fast_trainer *t, int64_t i, fast_factored_layer *out)
 {
     int64_t segment;
 
@@ -51,7 +52,7 @@ bool fast_trainer_factored(const fast_trainer *t, int64_t i, fast_factored *out)
 /* An entry for every layer that could be asked for. */
 static fast_err list_layers(fast_context *c)
 {
-    fast_factored layer;
+    fast_factored_layer layer;
     int64_t segment, count = 0;
 
     while (describe(c, count, &layer, &segment))
@@ -63,7 +64,7 @@ static fast_err list_layers(fast_context *c)
     return FAST_OK;
 }
 
-fast_err fast_trainer_factor(fast_trainer *t, int64_t i, bool wanted)
+fast_err fast_trainer_use_factors(fast_trainer *t, int64_t i, bool wanted)
 {
     fast_context *c = fast__context_of(t);
     int64_t size;
@@ -133,10 +134,10 @@ const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *row
 
 enum { COMPOSE_MAX = 64 }; /* factors that are composed at a time */
 
-fast_err fast_trainer_compose(fast_trainer *t, int64_t i, const float *const *factors,
-                              const int64_t *rows, int64_t count, float *y)
+fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i, const float *const *factors,
+                                       const int64_t *rows, int64_t count, float *y)
 {
-    fast_factored layer;
+    fast_factored_layer layer;
     fast_outer parts[COMPOSE_MAX];
     const int64_t begin = fast_now(t->actor);
     double remote = 0; /* rows of other workers */
@@ -144,7 +145,7 @@ fast_err fast_trainer_compose(fast_trainer *t, int64_t i, const float *const *fa
     if (count < 0 || count > COMPOSE_MAX)
         return fast__fail(FAST_EINVAL, "factors of %lld workers; at most %d are multiplied out",
                           (long long)count, COMPOSE_MAX);
-    if (!fast_trainer_factored(t, i, &layer))
+    if (!fast_trainer_factored_layer(t, i, &layer))
         return fast__fail(FAST_EINVAL, "there is no layer %lld with factors", (long long)i);
     const int64_t size = layer.outputs * layer.inputs;
     for (int64_t p = 0; p < count; p++) {

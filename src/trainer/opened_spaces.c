@@ -28,6 +28,7 @@ typedef struct fast_opened_space {
     fast_space_fn *apply;           /* the strategy's function at the owner; NULL: w += x */
     void *ctx;                      /* argument of apply */
     bool copy;                      /* it repeats the updates of another space */
+    int64_t aggregate;              /* adds that make one update of the model, at least 1 */
 } fast_opened_space;
 
 /* The entry of an id, made if there is none. */
@@ -116,7 +117,7 @@ typedef struct opening {
 static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
 {
     const fast_opened_space *entry = ctx;
-    const int64_t n = entry->context->trainer.aggregate;
+    const int64_t n = entry->aggregate;
 
     if (!entry->apply)
         fast__vector_add(u->count, u->x, w);
@@ -199,13 +200,14 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
 
     FAST_ASSERT(options->tensors[0].count == t->count ||
                 !fast__codec_pair_encodes(&c->codecs.pair));
-    FAST_ASSERT(t->aggregate > 0);
+    FAST_ASSERT(options->aggregate >= 0);
     FAST_TRY(find(c, (int64_t)fast__hash(options->name, strlen(options->name), 0), &o.entry));
     FAST_TRY(load_values(c, &o.entry->saved, options));
     o.entry->context = c;
     o.entry->apply = options->apply;
     o.entry->ctx = options->ctx;
-    o.entry->copy = options->follows;
+    o.entry->copy = options->replica;
+    o.entry->aggregate = options->aggregate > 0 ? options->aggregate : 1;
     counted.apply = apply_counted;
     counted.ctx = o.entry;
     err = open_encoded(&o, &counted, out);

@@ -195,13 +195,13 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     return FAST_OK;
 }
 
-fast_err fast_trainer_part(fast_trainer *t, int64_t number)
+fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number)
 {
     fast_context *c = fast__context_of(t);
     fast_gradient *parts = &c->work.parts;
     gradient_work gw = { .work = { .run = run_gradient,
                                    .name = "gradient",
-                                   .operations = c->learner->flops / (double)t->parts },
+                                   .operations = c->learner->flops / (double)t->micro_batches },
                          .context = c,
                          .gradient = { .step = number, .alone = true } };
 
@@ -215,7 +215,7 @@ fast_err fast_trainer_part(fast_trainer *t, int64_t number)
     return FAST_OK;
 }
 
-void fast_trainer_count(fast_trainer *t)
+void fast_trainer_count_step(fast_trainer *t)
 {
     fast_context *c = fast__context_of(t);
     fast_context_work *work = &c->work;
@@ -233,7 +233,7 @@ void fast_trainer_count(fast_trainer *t)
     work->part_count = 0;
 }
 
-void fast_trainer_move(fast_trainer *t, int64_t step)
+void fast_trainer_set_step(fast_trainer *t, int64_t step)
 {
     const fast_context_options *o = &fast__context_of(t)->options;
 

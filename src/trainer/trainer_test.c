@@ -23,7 +23,7 @@ static fast_err expect(bool is_so, const char *text)
 /* Run a program at each worker and expect it to find all that it looks for. */
 static void run(fast_err (*worker)(fast_trainer *t, const void *config), int64_t workers)
 {
-    const fast_strategy own = { .name = "own", .resumes = true, .worker = worker };
+    const fast_strategy own = { .name = "own", .resumable = true, .worker = worker };
     const fake_options options = { .strategy = "own", .own = &own, .workers = workers, .steps = 4 };
     fake_result r;
 
@@ -37,7 +37,8 @@ static fast_err update_by_range(fast_trainer *t, const void *config)
     float whole[FAKE_COUNT];
 
     (void)config;
-    FAST_TRY(expect(fast_trainer_by_range(t) && fast_trainer_lr(t, 3) == 0.5, "sgd by range"));
+    FAST_TRY(
+        expect(fast_trainer_can_update_range(t) && fast_trainer_lr(t, 3) == 0.5, "sgd by range"));
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         for (int64_t i = 0; i < FAKE_COUNT; i++)
@@ -60,7 +61,7 @@ static fast_err sum_vectors(fast_trainer *t, const void *config)
     float x[FAKE_COUNT];
 
     (void)config;
-    FAST_TRY(expect(fast_trainer_codes(t) == FAST_CODES_NONE, "no codec"));
+    FAST_TRY(expect(fast_trainer_codec_fit(t) == FAST_FIT_NONE, "no codec"));
     for (int64_t i = 0; i < FAKE_COUNT; i++)
         x[i] = (float)(t->rank + i);
     FAST_TRY(fast_trainer_sum(t, x));
@@ -78,19 +79,19 @@ static void sums_are_over_all_workers(void **state)
 static fast_err count_steps(fast_trainer *t, const void *config)
 {
     (void)config;
-    FAST_TRY(fast_trainer_part(t, 0));
+    FAST_TRY(fast_trainer_micro_gradient(t, 0));
     FAST_TRY(expect(t->step == 0, "a micro-batch counts no step"));
     const double first = 0.5 * FAKE_COUNT * (double)(t->g[0] * t->g[0]);
     memset(t->w, 0, sizeof(float) * FAKE_COUNT);
     t->w[0] = t->g[0] + 1; /* another loss */
-    FAST_TRY(fast_trainer_part(t, 1));
+    FAST_TRY(fast_trainer_micro_gradient(t, 1));
     const double second = 0.5 * (double)(t->g[0] * t->g[0]) + first * (FAKE_COUNT - 1) / FAKE_COUNT;
-    fast_trainer_count(t);
+    fast_trainer_count_step(t);
     FAST_TRY(expect(t->step == 1 && t->loss == (first + second) / 2, "the mean of both losses"));
     const double loss = t->loss;
-    fast_trainer_count(t);
+    fast_trainer_count_step(t);
     FAST_TRY(expect(t->step == 2 && t->loss == loss, "a missed step has no loss"));
-    fast_trainer_move(t, 4);
+    fast_trainer_set_step(t, 4);
     FAST_TRY(expect(t->step == 4 && !fast_trainer_next(t), "no step after the last"));
     return fast_trainer_end(t);
 }
@@ -147,7 +148,7 @@ static fast_err load(fast_context *c, const fast_saved *saved)
 
 static fast_err save_and_load(fast_trainer *t, const void *config)
 {
-    fast_context *c = t->run;
+    fast_context *c = fast__context_of(t);
     fast_saved saved = { .step = -1 }, after = { .step = -1 };
     int64_t *block = NULL;
 
@@ -194,14 +195,17 @@ static fast_err load_damaged(fast_trainer *t, const void *config)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const fast_pack_record short_one = { .kind = kinds[i], .size = 3, .data = bytes };
 
-        FAST_TRY(expect(fast__context_load(t->run, &short_one) == FAST_EFORMAT, "is refused"));
+        FAST_TRY(expect(fast__context_load(fast__context_of(t), &short_one) == FAST_EFORMAT,
+                        "is refused"));
     }
     const fast_pack_record empty = { .kind = FAST_SAVED_WEIGHTS, .data = bytes };
     const fast_pack_record nameless = {
         .kind = FAST_SAVED_BLOCK, .number = -1, .size = 4, .data = bytes
     };
-    FAST_TRY(expect(fast__context_load(t->run, &empty) == FAST_OK, "the run's model stands"));
-    return expect(fast__context_load(t->run, &nameless) == FAST_EFORMAT, "block -1 is refused");
+    FAST_TRY(expect(fast__context_load(fast__context_of(t), &empty) == FAST_OK,
+                    "the run's model stands"));
+    return expect(fast__context_load(fast__context_of(t), &nameless) == FAST_EFORMAT,
+                  "block -1 is refused");
 }
 
 static void damaged_state_is_refused(void **state)

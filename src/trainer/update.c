@@ -43,9 +43,9 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
         context->shares.w[i] += (double)scale * shares[i];
     fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
-    if (t->lag >= 0)
-        fast__context_stale(context, t->lag);
-    t->lag = -1;
+    if (t->staleness >= 0)
+        fast__context_stale(context, t->staleness);
+    t->staleness = -1;
     context->work.uncharged += (double)t->count;
     return fast__context_charge(context);
 }
@@ -92,7 +92,7 @@ void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *
         fast__context_update_shares(c, step, scale, count);
 }
 
-bool fast_trainer_by_range(const fast_trainer *t)
+bool fast_trainer_can_update_range(const fast_trainer *t)
 {
     return fast__optimizer_by_range(fast__context_of(t)->optimizer);
 }

@@ -144,7 +144,7 @@ void fast__context_own_gradient(fast_context *context)
     fast_trainer_shares_of(t, t->rank, context->shares.g);
     if (context->shares.summed_step >= t->step) /* reports started its sum */
         sum_shares(t, context->shares.g);
-    t->lag = -1;
+    t->staleness = -1;
     if (context->options.phase.synchronous)
         fast__context_stale(context, 0);
 }
@@ -235,15 +235,16 @@ void fast__context_tell_cost(fast_context *context)
     const double steps = (double)(t->step - context->traffic.step_first);
     fast_cost cost = { .barrier = o->phase.synchronous ? (double)t->period : 0 };
 
-    if (t->rank != 0 || !context->learner || steps <= 0 || fast_trainer_codes(t) != FAST_CODES_NONE)
+    if (t->rank != 0 || !context->learner || steps <= 0 ||
+        fast_trainer_codec_fit(t) != FAST_FIT_NONE)
         return;
     if (o->phase.cost)
         o->phase.cost(o->phase.config, t, &cost);
     cost.allreduces = traffic->summed / (steps * (double)t->count);
     cost.moved = traffic->moved / (steps * (double)t->count);
     if (traffic->part_count > 0) {
-        cost.parts = traffic->parts;
-        cost.part_count = traffic->part_count;
+        cost.buckets = traffic->parts;
+        cost.bucket_count = traffic->part_count;
     }
     o->host->costed(o->host_ctx, &cost);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/thread.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <stdatomic.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 /*
  * Messages that arrived at an actor and were not received yet, found by sender and tag in constant

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 /*
  * Timelines of the actors: spans and instants in a bounded ring per actor, written by the actor

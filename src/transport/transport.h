@@ -3,7 +3,7 @@
 
 #include "base/option.h"
 #include "base/rng.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 #include "transport/blame/blame.h"
 #include "transport/mailbox.h"
 #include "transport/message_pool.h"

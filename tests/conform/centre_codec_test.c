@@ -252,7 +252,7 @@ static void what_is_owed_and_what_came_is_all(void **state)
 {
     static const fast_strategy strategy = { .name = "owing",
                                             .summary = "gradients that come back",
-                                            .codes = true,
+                                            .uses_codec = true,
                                             .sends = "gradients",
                                             .worker = owing };
     static const char *const codecs[] = { "codec=onebit",        "codec=sign",

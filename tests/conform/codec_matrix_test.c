@@ -79,7 +79,7 @@ static fast_err open_cell(const int cell[DIMENSIONS], const char *const *more, f
     if (cell) {
         const fast_strategy *strategy = fast__strategies[cell[STRATEGY]];
         const setting s = setting_of(cell[CODEC]);
-        const bool near = strategy->near && cell[TRANSPORT] == 0;
+        const bool near = strategy->shares_memory && cell[TRANSPORT] == 0;
 
         snprintf(text[0], TEXT, "strategy=%s", strategy->name);
         snprintf(text[1], TEXT, "transport=%s", transports[cell[TRANSPORT]]);
@@ -98,7 +98,7 @@ static fast_err open_cell(const int cell[DIMENSIONS], const char *const *more, f
 static test_outcome run_once(const int cell[DIMENSIONS], fast_result *result, char why[TEXT])
 {
     const fast_strategy *strategy = fast__strategies[cell[STRATEGY]];
-    const bool sums = strategy->near || strcmp(strategy->name, "dogwild") == 0;
+    const bool sums = strategy->shares_memory || strcmp(strategy->name, "dogwild") == 0;
     char lr[32];
     fast_run *run = NULL;
 
@@ -187,7 +187,7 @@ static void every_strategy_that_sends_takes_codecs(void **state)
     for (int s = 0; s < sizes[STRATEGY]; s++) {
         const fast_strategy *strategy = fast__strategies[s];
         const bool mute =
-            strategy->near || !strategy->sends || strcmp(strategy->sends, "nothing") == 0;
+            strategy->shares_memory || !strategy->sends || strcmp(strategy->sends, "nothing") == 0;
         const int cell[DIMENSIONS] = { s, 0, UP, 0 }; /* the first codec is of half floats */
         char why[TEXT] = "";
         const test_outcome outcome = run_cell(cell, why);

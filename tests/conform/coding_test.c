@@ -261,8 +261,8 @@ static void what_makes_no_sense_is_refused(void **state)
         char strategy[64];
 
         snprintf(strategy, sizeof strategy, "strategy=%s", s->name);
-        if (!s->codes)
-            refuse(s->near                            ? "share one model in memory"
+        if (!s->uses_codec)
+            refuse(s->shares_memory                   ? "share one model in memory"
                    : strcmp(s->sends, "nothing") == 0 ? "sends nothing"
                                                       : "does not encode",
                    FAST_EINVAL, LIST(strategy, "workers=2", "codec=fp16"));

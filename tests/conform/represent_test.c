@@ -229,7 +229,7 @@ static void best_has_the_smallest_loss(void **state)
 
 static const char *cluster_of(const fast_strategy *strategy)
 {
-    return strategy->near ? "cluster=laptop" : "cluster=hetero";
+    return strategy->shares_memory ? "cluster=laptop" : "cluster=hetero";
 }
 
 static void every_strategy_has_every_policy(void **state)

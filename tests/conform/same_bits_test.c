@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "conform/transport_suite.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

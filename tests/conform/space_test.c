@@ -108,7 +108,7 @@ static fast_err open_space(fast_actor *actor, const scenario *s, fast_space_fn *
                                          .tensor_count = 2,
                                          .owners = ids + s->base,
                                          .owner_count = s->owners,
-                                         .whole = s->whole,
+                                         .whole_tensors = s->whole,
                                          .writers = ids,
                                          .writer_count = fast_actor_count(actor),
                                          .apply = apply };
@@ -190,7 +190,7 @@ static fast_err write_and_read(fast_actor *actor, void *ctx)
                                          .tensor_count = 4,
                                          .owners = owners,
                                          .owner_count = 2,
-                                         .whole = true };
+                                         .whole_tensors = true };
     fast_space *space;
     float x[37], y[37];
     FAST_TRY(fast_space_open(actor, &options, &space));

@@ -107,7 +107,7 @@ static const char *text(char *buffer, const char *format, ...)
 /* Strategies whose workers write to one memory are simulated on one node. */
 static const char *cluster_of(const fast_strategy *strategy)
 {
-    return strategy->near ? "cluster=laptop" : "cluster=ethernet-1g";
+    return strategy->shares_memory ? "cluster=laptop" : "cluster=ethernet-1g";
 }
 
 /* The same on every transport. */
@@ -461,7 +461,7 @@ static void canceled_at_any_moment(void **state)
         for (int64_t i = 0; fast__strategies[i]; i++) {
             const fast_strategy *strategy = fast__strategies[i];
 
-            if (strategy->near && t == 1) /* the standard cluster is of many nodes */
+            if (strategy->shares_memory && t == 1) /* the standard cluster is of many nodes */
                 continue;
             for (int seed = 0; seed < TRIES; seed++) {
                 const uint64_t h = cancel_often(strategy->name, transports[t], seed);
@@ -512,7 +512,8 @@ static void every_strategy_repeats_in_sim(void **state)
 
     (void)state;
     for (int64_t i = 0; fast__strategies[i]; i++) {
-        const char *cluster = fast__strategies[i]->near ? "cluster=laptop" : "cluster=hetero";
+        const char *cluster =
+            fast__strategies[i]->shares_memory ? "cluster=laptop" : "cluster=hetero";
         char spec[256];
         const char *s = text(spec, "strategy=%s", fast__strategies[i]->name);
         fast_result first = { 0 };
@@ -552,7 +553,7 @@ static void what_cannot_be_is_refused(void **state)
         const char *s = text(spec, "strategy=%s", fast__strategies[i]->name);
         fast_run *run;
 
-        if (fast__strategies[i]->identical || fast__strategies[i]->resumes)
+        if (fast__strategies[i]->identical || fast__strategies[i]->resumable)
             continue;
         refused(LIST("workers=2", s, path), "keeps more than replicas between steps");
         run = open_run(LIST("workers=2", s));

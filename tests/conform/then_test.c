@@ -226,7 +226,8 @@ static void every_strategy_follows_every_other(void **state)
     (void)state;
     for (int64_t i = 0; fast__strategies[i]; i++)
         for (int64_t k = 0; fast__strategies[k]; k++) {
-            const bool near = fast__strategies[i]->near || fast__strategies[k]->near;
+            const bool near =
+                fast__strategies[i]->shares_memory || fast__strategies[k]->shares_memory;
             const char *cluster = near ? "cluster=laptop" : "cluster=hetero";
             char strategy[64], then[64];
             uint64_t hash;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: every transport keeps the contract of actor.h and transport.h.
+ * Goal: every transport keeps the contract of comm.h and transport.h.
  * Method: one suite of small programs of actors, run on each transport of the registry, bare and
  * wrapped in `check`: a new transport is tested by existing. Started by mpirun, all ranks run it on
  * the transport mpi, and each looks at the actors that it hosts. The options of runs, and runs

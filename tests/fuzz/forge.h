@@ -13,7 +13,7 @@
  * a millisecond before the message; `declared` counts floats, as does the size of a part below 128.
  */
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * actor; then it does what it should. The first byte chooses which actor that is, the second the
  * options. Whatever the messages are, the run succeeds or fails with a reason.
  */
-#include "fast/trainer.h"
+#include "fast/strategy.h"
 #include "forge.h"
 #include "strategy/strategy.h"
 

@@ -37,10 +37,10 @@ static fast_space_options options_of(int form)
                              .writers = ids + 1,
                              .writer_count = 2,
                              .eager = (form & 16) != 0,
-                             .stalest = (form & 32) != 0 };
+                             .stalest_first = (form & 32) != 0 };
 
     o.sparse = form % 16 == 1 || form % 16 == 2;
-    o.cache = form % 16 == 2;
+    o.cache_indices = form % 16 == 2;
     o.pieces = form % 16 == 3 || form % 16 == 4;
     if (form % 16 == 5) {
         o.layers = layers;

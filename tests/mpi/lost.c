@@ -5,7 +5,7 @@
  * what the run says.
  */
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <signal.h>
 #include <stdio.h>

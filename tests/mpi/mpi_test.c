@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 #include "transport/mpi/process.h"
 #include "transport/transport.h"
 

@@ -9,7 +9,7 @@
  *   which has millions of messages, is tried at the ends of the range only.
  */
 #include "base/err.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 #include <math.h>
 #include <setjmp.h>

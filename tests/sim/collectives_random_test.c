@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * clock, its spans nest although a clock jumps back and a node restarts, and the faults are on it.
  * Method: a ring of actors under a schedule of faults; the checker of timelines reads the file.
  */
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include "base/err.h"
 #include "base/file.h"

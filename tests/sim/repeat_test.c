@@ -7,7 +7,7 @@
  * written here, so that every compiler, level of optimisation and sanitizer is held to the same
  * numbers. A change that is meant to change them replaces the table: the test prints it.
  */
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * ring allreduce of 1,024 actors takes the time of its closed form. Method: the resident memory of
  * this process, read by an actor while all others wait; a ring of messages with declared sizes.
  */
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

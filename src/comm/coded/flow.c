@@ -263,7 +263,7 @@ size_t fast_flow_bound(const fast_flow *flow)
     return flow->shadows ? fast__shadows_bound(flow->shadows) : fast__coder_bound(flow->coder);
 }
 
-const float *fast_flow_held(const fast_flow *flow)
+const float *fast_flow_receiver_copy(const fast_flow *flow)
 {
     FAST_ASSERT(flow);
     return flow->shadow.values;
@@ -275,13 +275,13 @@ const float *fast__flow_residual(const fast_flow *flow)
     return flow->coder ? fast__coder_residual(flow->coder) : NULL;
 }
 
-double fast_flow_kept(const fast_flow *flow)
+double fast_flow_sent_fraction(const fast_flow *flow)
 {
     FAST_ASSERT(flow);
     return flow->shadows ? flow->shadow.kept : 1;
 }
 
-void fast_flow_renew(fast_flow *flow)
+void fast_flow_reset(fast_flow *flow)
 {
     FAST_ASSERT(flow->options.values);
     flow->shadow.whole = false;

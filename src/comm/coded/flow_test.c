@@ -171,9 +171,9 @@ static fast_err send_values(fast_actor *actor, const job *j, const fast_coded_op
         draw(step < 3 ? step : 3, x);
         FAST_TRY(fast__flow_encode(flow, actor, step, step, x, room, &size));
         FAST_TRY(fast__flow_follow(other, actor, room, size, &held));
-        const float *own = exact ? x : fast_flow_held(flow);
+        const float *own = exact ? x : fast_flow_receiver_copy(flow);
         NEED(memcmp(own, held, sizeof x) == 0);
-        NEED(fast_flow_kept(flow) >= 0 && fast_flow_kept(flow) <= 1.000001);
+        NEED(fast_flow_sent_fraction(flow) >= 0 && fast_flow_sent_fraction(flow) <= 1.000001);
         NEED(step > 0 || memcmp(held, x, sizeof x) == 0); /* the first has everything */
         last = 0;
         for (int i = 0; i < COUNT; i++)
@@ -187,7 +187,7 @@ static fast_err send_values(fast_actor *actor, const job *j, const fast_coded_op
     FAST_TRY(fast__flow_encode(flow, actor, STEPS, 1, x, room, &size));
     FAST_TRY(fast__flow_encode(flow, actor, STEPS, 1, x, room, &size));
     NEED(fast__flow_follow(other, actor, room, size, &held) == FAST_EFORMAT);
-    fast_flow_renew(flow);
+    fast_flow_reset(flow);
     FAST_TRY(fast__flow_encode(flow, actor, STEPS, 1, x, room, &size));
     FAST_TRY(fast__flow_follow(other, actor, room, size, &held));
     NEED(memcmp(held, x, sizeof x) == 0);

@@ -5,7 +5,7 @@
  *
  *     8 bytes an entry > 4 bytes an element of all:   count > size / 2
  *
- * The order is the canonical one (strategy.h). With n = 2^k + r members, ranks 2i + 1 give their
+ * The order is the canonical one (comm.h). With n = 2^k + r members, ranks 2i + 1 give their
  * vectors to ranks 2i for i < r; the 2^k that remain exchange with the partner at distance 1, 2,
  * 4, ... and at the end ranks 2i pass the sum on. What an entry is added to where the other has
  * none is +0, so the sum has the bits of the dense one: v + 0 is v, but -0 + 0 is +0.

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "comm/collective.h"
 
 /*
- * The parts of schedules. The canonical order of sums (strategy.h) is a shape over ranks: n
+ * The parts of schedules. The canonical order of sums (comm.h) is a shape over ranks: n
  * members are a core of 2^k, of which the first r = n - 2^k are pairs. Here with n = 6:
  *
  *   rank   0 1   2 3   4   5

@@ -210,7 +210,7 @@ static void draw(play *g)
             g->players[r].x[i] = fast__rng_normal(&rng) * (float)(1 << fast__rng_below(&rng, 12));
 }
 
-/* The canonical order, as strategy.h says it. */
+/* The canonical order, as comm.h says it. */
 static float reference(const play *g, int64_t i)
 {
     const int64_t n = g->ask.size;

@@ -8,7 +8,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "fast/strategy.h"
+#include "fast/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

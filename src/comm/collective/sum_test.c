@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: sums have the canonical order to the bit, for any number of vectors, length and alignment.
- * Method: the order as strategy.h says it, written out as a recursion over one element at a time;
+ * Method: the order as comm.h says it, written out as a recursion over one element at a time;
  * values of very different sizes, so that another order gives other bits; guards around every
  * vector; the same range cut in two.
  */

@@ -37,7 +37,7 @@ static fast_saved_extent part_at(const fast_team *team, int64_t step)
         return FAST_SAVE_NONE;
     for (int64_t i = 0; i + 1 < team->phases.count; i++) {
         const fast_phase *old = &team->phases.list[i], *next = old + 1;
-        const bool differ = old->strategy->resumes && !next->strategy->identical;
+        const bool differ = old->strategy->resumable && !next->strategy->identical;
 
         if (old->end == step)
             return differ && !next->reset && fast__optimizer_slot(team->run->optimizer, 0)
@@ -89,7 +89,7 @@ fast_err fast__saved_states_open(fast_team *team)
     if (team->strategy->identical)
         FAST_TRY(find_residuals(team, &o->on));
     else
-        o->on = team->strategy->resumes;
+        o->on = team->strategy->resumable;
     const bool differ = o->on && !team->strategy->identical;
     const int64_t servers = differ ? team->phases.list[team->phases.current].servers : 0;
     FAST_TRY(fast__alloc("saved states", team->workers + servers, sizeof *o->states, &o->states));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 /*
  * The chain of waits, which makes the detail of FAST_ETIMEDOUT. In the last quarter of its wait an

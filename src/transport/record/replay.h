@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 /*
  * Record and replay of a run whose order the machine decides: see replay.c. A world that is neither

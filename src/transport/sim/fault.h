@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "fast/actor.h"
+#include "fast/comm.h"
 
 struct fast_world;
 

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * actor.h - programs of actors that exchange messages, on any transport. The rules of fast.h hold.
+ * comm.h - actors that exchange messages on any transport, groups with collectives, and topologies:
+ * moving tensors without a strategy or a model. The rules of fast.h hold; space.h has spaces.
  *
  *     static fast_err hello(fast_actor *actor, void *ctx)
  *     {
@@ -207,7 +208,8 @@ typedef struct fast_member {
     int64_t time;    /* when this actor learned of it */
 } fast_member;
 
-/* Take the oldest membership event that was not taken yet; false if there is none. Never blocks. */
+/* Take the oldest membership event that was not taken yet; false if no event is left. Never
+ * blocks. */
 FAST_API bool fast_member_next(fast_actor *actor, fast_member *out);
 FAST_API bool fast_member_is_down(const fast_actor *actor, int64_t id);
 
@@ -253,6 +255,134 @@ FAST_API FAST_MUST_CHECK fast_err fast_actor_share(fast_actor *actor, uint64_t k
  * `key` is that of the memory, or any number that is equal in every run. */
 FAST_API void fast_critical_begin(fast_actor *actor, uint64_t key);
 FAST_API void fast_critical_end(fast_actor *actor);
+
+/*
+ * Groups of actors and their collectives, and topologies.
+ *
+ *   Numbers    Vectors are float. A NULL vector with a count moves sizes without values: the cost
+ *              of an exchange can be simulated without the memory that it would take.
+ *   Order      Sums follow one canonical order: with n = 2^k + r members, ranks 2i and 2i+1 are
+ *              added first for i < r; then the 2^k sums as a perfect binary tree, element by
+ *              element. tree, butterfly, rabenseifner and direct compute exactly it; ring, native
+ *              and hierarchical with members that are not whole aligned powers of two do not.
+ *   Failures   A collective that failed leaves its group unusable: make a new one with the next
+ *              generation.
+ */
+
+/* An ordered, immutable set of actors with a generation. */
+typedef struct fast_group fast_group;
+
+/* Every member makes the group with the same list and the same generation (from 1); two groups of
+ * the same list and generation are two, made in the same order by all. Messages of older
+ * generations between members are dropped and counted from then on. FAST_EINVAL if the actor is not
+ * in the list, or the list names one twice. The group borrows the actor. */
+FAST_API FAST_MUST_CHECK fast_err fast_group_new(fast_actor *actor, const int64_t *ids,
+                                                 int64_t count, uint32_t generation,
+                                                 fast_group **out);
+/* All actors of a role, or all where role is NULL, as generation 1. */
+FAST_API FAST_MUST_CHECK fast_err fast_group_all(fast_actor *actor, const char *role,
+                                                 fast_group **out);
+FAST_API void fast_group_free(fast_group *group); /* NULL is allowed */
+FAST_API int64_t fast_group_rank(const fast_group *group);
+FAST_API int64_t fast_group_size(const fast_group *group);
+FAST_API int64_t fast_group_member(const fast_group *group, int64_t rank); /* an actor's number */
+FAST_API uint32_t fast_group_generation(const fast_group *group);
+
+/* Wait for all members. */
+FAST_API FAST_MUST_CHECK fast_err fast_barrier(fast_group *group, int64_t deadline);
+/* Copy `size` bytes from the root's `data` to every member's. */
+FAST_API FAST_MUST_CHECK fast_err fast_broadcast(fast_group *group, int64_t root, void *data,
+                                                 size_t size, int64_t deadline);
+/* Sum all vectors to the root's; the other members' do not change. */
+FAST_API FAST_MUST_CHECK fast_err fast_reduce(fast_group *group, int64_t root, float *x,
+                                              int64_t count, int64_t deadline);
+/* Replace every member's vector by the sum of all, by the group's algorithm. */
+FAST_API FAST_MUST_CHECK fast_err fast_allreduce(fast_group *group, float *x, int64_t count,
+                                                 int64_t deadline);
+/* Set rank r's range of [0, count) for reduce-scatter and allgather: as equal as possible. */
+FAST_API void fast_group_range(const fast_group *group, int64_t count, int64_t rank,
+                               int64_t *offset_out, int64_t *count_out);
+/* Sum all vectors; rank r gets its range of the sum in place, the rest of x is undefined. */
+FAST_API FAST_MUST_CHECK fast_err fast_reduce_scatter(fast_group *group, float *x, int64_t count,
+                                                      int64_t deadline);
+/* Copy every rank's range to all members, in place. */
+FAST_API FAST_MUST_CHECK fast_err fast_allgather(fast_group *group, float *x, int64_t count,
+                                                 int64_t deadline);
+/* x holds `count` floats for each rank in order; y receives as many from each. */
+FAST_API FAST_MUST_CHECK fast_err fast_alltoall(fast_group *group, const float *x, int64_t count,
+                                                float *y, int64_t deadline);
+/* Send x to each of the ranks in `to`, receive as many floats from each of `from`, one after the
+ * other, into y. */
+FAST_API FAST_MUST_CHECK fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to,
+                                                          int64_t to_count, const int64_t *from,
+                                                          int64_t from_count, const float *x,
+                                                          int64_t count, float *y,
+                                                          int64_t deadline);
+
+/* How this group's allreduce works: "auto", or one of fast_part_list("allreduce"): tree, butterfly,
+ * ring, rabenseifner, hierarchical, direct, native, with options ("ring:chunk=65536"). auto takes
+ * the fastest of those with the canonical order by a model of the transport's latency, cost per
+ * byte and cost per addition (T = alpha messages + beta bytes + gamma additions), fitted by a few
+ * exchanges on first use, the same for all members. FAST_EINVAL, FAST_ENOTSUP if the transport
+ * cannot. */
+FAST_API FAST_MUST_CHECK fast_err fast_group_algorithm(fast_group *group, const char *spec);
+/* Return the algorithm that is used for vectors of `count` floats, and the seconds that the model
+ * predicts. */
+FAST_API const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_out);
+
+/* A collective under way. Its actor advances it in its waits, and when its work reports. */
+typedef struct fast_request fast_request;
+
+/* Start an allreduce of x[0 .. count), which is lent until the request is done. Members start their
+ * requests in the same order. */
+FAST_API FAST_MUST_CHECK fast_err fast_allreduce_start(fast_group *group, float *x, int64_t count,
+                                                       fast_request **out);
+/* Advance everything that the actor has posted; true in *done_out once this one is finished. */
+FAST_API FAST_MUST_CHECK fast_err fast_request_test(fast_request *request, bool *done_out);
+/* Wait for it and free it, also when it fails. */
+FAST_API FAST_MUST_CHECK fast_err fast_request_wait(fast_request **move, int64_t deadline);
+
+/* A sparse vector: sorted distinct indices below `size`, and their values. */
+typedef struct fast_sparse {
+    int64_t size;    /* elements of the dense vector */
+    int64_t count;   /* number of entries */
+    int64_t space;   /* room for entries */
+    uint32_t *index; /* of the entries, ascending */
+    float *value;    /* values of the entries */
+} fast_sparse;
+
+/* Sum all sparse vectors to a dense y at every member: index-value streams are merged pairwise and
+ * become dense where that is shorter (SparCML's split by density). x is lent and does not change; y
+ * has x->size floats. */
+FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x,
+                                                        float *y, int64_t deadline);
+
+/* A graph of ranks that exchange with each other, with weights; static, or another graph at each
+ * step. */
+typedef struct fast_topology fast_topology;
+
+/* "ring", "torus:rows=4", "file:PATH": fast_part_list("topology"). Random ones are drawn from
+ * `seed`. All members make the same. FAST_EINVAL if no such graph of this size exists. */
+FAST_API FAST_MUST_CHECK fast_err fast_topology_new(const char *spec, int64_t size, uint64_t seed,
+                                                    fast_topology **out);
+FAST_API void fast_topology_free(fast_topology *topology); /* NULL is allowed */
+FAST_API int64_t fast_topology_size(const fast_topology *topology);
+FAST_API int64_t fast_topology_degree_max(const fast_topology *topology); /* over all steps */
+FAST_API int64_t fast_topology_period(const fast_topology *topology);     /* 1: static */
+/* List the ranks that `rank` sends to at `step`, and return their number. weights[i] is the share
+ * of ranks[i]'s value that it takes when it mixes, *self_out the share of its own. Both arrays hold
+ * fast_topology_degree_max(). Graphs are symmetric unless fast_topology_is_directed(). */
+FAST_API int64_t fast_topology_out(const fast_topology *topology, int64_t step, int64_t rank,
+                                   int64_t *ranks, double *weights, double *self_out);
+FAST_API int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t rank,
+                                  int64_t *ranks, double *weights, double *self_out);
+FAST_API bool fast_topology_is_directed(const fast_topology *topology);
+/* Check the mixing weights of a step: rows and columns sum to 1, none is negative, and over a
+ * period every rank is reached. FAST_EINVAL says which rank is wrong. */
+FAST_API FAST_MUST_CHECK fast_err fast_topology_check(const fast_topology *topology);
+/* 1 - the second largest modulus of the eigenvalues of a period's mixing: how fast averages
+ * spread. */
+FAST_API double fast_topology_gap(const fast_topology *topology);
 
 #ifdef __cplusplus
 }
