@@ -128,9 +128,9 @@ static void nothing_changes_without(void **state)
     (void)state;
     const fast_result one = result_of(LIST("workers=1"));
     const fast_result coded = result_of(LIST("workers=1", "codec=onebit"));
-    const fast_result seat = result_of(LIST("workers=1", "codec=onebit", "transport=threads"));
-    assert_true(one.params_hash == coded.params_hash && one.params_hash == seat.params_hash);
-    assert_true(coded.codec_bytes_in == 0 && seat.codec_bytes_in == 0);
+    const fast_result threads = result_of(LIST("workers=1", "codec=onebit", "transport=threads"));
+    assert_true(one.params_hash == coded.params_hash && one.params_hash == threads.params_hash);
+    assert_true(coded.codec_bytes_in == 0 && threads.codec_bytes_in == 0);
 
     const fast_result plain = result_of(LIST("workers=3", "transport=sim"));
     const fast_result none = result_of(LIST("workers=3", "transport=sim", "codec=none"));
@@ -190,8 +190,8 @@ static void cancel_early(void *ctx, const fast_event *event)
         fast_run_cancel(*run);
 }
 
-/* What a worker owes lasts from call to call. */
-static void canceled_runs_go_on(void **state)
+/* Residuals last from call to call. */
+static void canceled_runs_continue(void **state)
 {
     (void)state;
     const char *const *options =
@@ -209,7 +209,7 @@ static void canceled_runs_go_on(void **state)
     fast_run_close(run);
 }
 
-/* Codecs that owe nothing: the same bits, chance included. */
+/* Codecs without residuals: the same bits, random draws included. */
 static void resumed_runs_are_the_same(void **state)
 {
     static const char *const codecs[] = { "codec=fp16", "codec=qsgd", "codec=terngrad" };
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_changes_without),
         cmocka_unit_test(less_is_sent),
         cmocka_unit_test(feedback_learns),
-        cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(canceled_runs_continue),
         cmocka_unit_test(resumed_runs_are_the_same),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(momentum_counts_once),

@@ -415,7 +415,7 @@ static void test_native_alone(void **state)
         run_role(native_alone, ranks, NULL);
 }
 
-/* An actor that fails is named by those who wait for it, on every rank. */
+/* An actor that fails is named by the actors that wait for it, on every rank. */
 static fast_err fails(fast_actor *actor, void *ctx)
 {
     fast_msg *msg = NULL;
@@ -442,7 +442,7 @@ static void test_failure(void **state)
     run_role(around, ranks, NULL);
 }
 
-/* Ranks that run different actors are told so, all of them, and can go on. */
+/* Ranks that run different actors are told so, all of them, and can continue. */
 static void test_unlike(void **state)
 {
     const fast_role roles[] = { { "worker", ranks + (rank == ranks - 1), around, NULL } };

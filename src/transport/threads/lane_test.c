@@ -123,7 +123,7 @@ static void *sender(void *ctx)
             i++;
             continue;
         }
-        /* Take the number back, and the turn to the receiver. */
+        /* Undo the number, and let the receiver run. */
         e->lane->number--;
         sched_yield();
     }
