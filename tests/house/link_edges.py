@@ -15,20 +15,7 @@ import tempfile
 
 # Upward edges that are still there: (from, to): symbols. One that no longer exists is an error, so that
 # the list can only shrink.
-ALLOWED = {
-    ("strategy", "run"): """
-        fast_trainer_average fast_trainer_by_range fast_trainer_carried fast_trainer_carry
-        fast_trainer_centre fast_trainer_codes fast_trainer_compose fast_trainer_cost
-        fast_trainer_count fast_trainer_decode fast_trainer_encode fast_trainer_end
-        fast_trainer_factor fast_trainer_factored fast_trainer_factors fast_trainer_flow
-        fast_trainer_follow fast_trainer_gradient fast_trainer_gradient_when fast_trainer_persist
-        fast_trainer_lr fast_trainer_mix fast_trainer_momentum fast_trainer_move
-        fast_trainer_next fast_trainer_note fast_trainer_part fast_trainer_reset_rule
-        fast_trainer_rule_slot fast_trainer_settle fast_trainer_share fast_trainer_space
-        fast_trainer_space_close fast_trainer_staleness fast_trainer_sum fast_trainer_sum_cut
-        fast_trainer_sum_finish fast_trainer_sum_piece fast_trainer_sum_start fast_trainer_teach
-        fast_trainer_update fast_trainer_update_range fast_trainer_update_shared""",
-}
+ALLOWED = {}
 
 
 def load_tidy(root):

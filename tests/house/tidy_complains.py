@@ -40,7 +40,7 @@ WORDS = {  # what each word or phrase of the list looks like where it is wrong
          "judged; seat; sits down; glances; tape; hog; pupil; meets; its turn; likewise; goes on; came in; "
          "is had; its begin; so many; prices; there is none; foretold; those who",
     "p": "way_back; x_owed; fast_kept; keep_open; near_store; far_count; fast_then; apart; carried; carry_on; "
-         "chance_of; fast_learner_request; judge_all; seat_new; glance; tape_read; hog; meeting; turn_begin; so_many; price_of",
+         "chance_of; fast_lesson; judge_all; seat_new; glance; tape_read; hog; meeting; turn_begin; so_many; price_of",
     "s": "kept; by chance; likewise; goes on; judged",
     "d": "way back; kept; by chance; likewise; there are none",
 }
