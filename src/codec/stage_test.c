@@ -141,7 +141,7 @@ static void entropy_is_reached(void **state)
     rig_close(&r);
 }
 
-/* Made-up input gives an error or bytes; nothing is written beyond the output's room. */
+/* What is made up gives an error or bytes, and writes nothing behind the room. */
 static void try_bytes(const rig *r, const uint8_t *bytes, size_t size)
 {
     enum { ROOM = 700 };

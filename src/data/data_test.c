@@ -141,7 +141,7 @@ static void gather_is_the_formula(void **state)
     }
 }
 
-/* Held-out samples leave the training set, keep its normalisation and replace the test set. */
+/* What is held out is no longer trained on, keeps the normalisation, and replaces the test set. */
 static void held_out_is_not_trained_on(void **state)
 {
     (void)state;

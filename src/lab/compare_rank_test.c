@@ -46,8 +46,7 @@ static fast_compare *make(const char *options, const char *target)
     return compare;
 }
 
-/* Set the measures of a line's three runs: times differ (INFINITY: target not reached), all other
- * measures are nearly equal. */
+/* What the runs of a line measured: times (INFINITY: not reached), and the rest alike. */
 static void put(fast_compare *compare, int64_t line, const double times[3], double accuracy,
                 double samples, double wait)
 {
@@ -110,7 +109,7 @@ static void order_and_ties(void **state)
     fast_compare_close(compare);
 }
 
-/* Spreads that touch are a tie; spreads with a gap between them are not. */
+/* Touching spreads are a tie; one that is clear is none. */
 static void edges(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: a run is stored as it was; storing does not change it; no store, however bad, stops it;
+ * Goal: a run is kept as it was; keeping changes nothing of it; no store, however bad, stops it;
  * and a kill at any moment loses nothing that was committed.
  * Method: small runs with and without a store; stores that are locked, deleted, or on a full disk
  * (a limit on the size of files); processes that train and are killed at random moments, while
@@ -28,7 +28,7 @@ enum { KILLS = 5, FULL_STEPS = 4000 };
 
 /* Notes of a run. */
 typedef struct notes {
-    int count;      /* notes so far */
+    int count;      /* of them */
     char last[512]; /* the text of the last */
 } notes;
 
@@ -88,7 +88,7 @@ static fast_err on_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-static void stored_as_it_was(void **state)
+static void kept_as_it_was(void **state)
 {
     fixture *f = *state;
     static const char *const ways[][2] = { { "steps=24", NULL },
@@ -169,8 +169,8 @@ static void events_of_a_simulated_run(void **state)
                      rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2"));
 }
 
-/* A canceled run continues in the same row. */
-static void cancel_and_continue(void **state)
+/* A canceled run goes on in the same row. */
+static void cancel_and_go_on(void **state)
 {
     fixture *f = *state;
     fast_run *run = open_small(f->path, "steps=8", NULL);
@@ -352,9 +352,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(stored_as_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(kept_as_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
-        cmocka_unit_test_setup_teardown(cancel_and_continue, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancel_and_go_on, setup, teardown),
         cmocka_unit_test_setup_teardown(locked, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted, setup, teardown),
     };

@@ -25,14 +25,14 @@
             fail_msg("%s: %s", fast_err_text(err_), fast_error_detail()); \
     } while (0)
 
-/* The contents of an event file. */
+/* What was read of a file. */
 typedef struct seen {
     int events;           /* in all */
     bool version;         /* the first one is the version */
     int64_t step;         /* of the last event */
-    double loss;          /* last value; NAN before the first */
-    double test_accuracy; /* last value; NAN before the first */
-    double lr;            /* last value; NAN before the first */
+    double loss;          /* the last of each tag; NAN before */
+    double test_accuracy; /* likewise */
+    double lr;            /* likewise */
     int losses;           /* events with a loss */
 } seen;
 
