@@ -295,6 +295,29 @@ static void momentum_counts_once(void **state)
         result_of(LIST("codec=dgc:momentum=0,ratio=0.1", "workers=2", "transport=sim")).loss));
 }
 
+/* The JSON of a run has the figures of its codec, and only then. */
+static void json_has_the_codec(void **state)
+{
+    const char *const *specs[] = { LIST("workers=2", "transport=sim", "codec=int8"),
+                                   LIST("workers=2", "transport=sim") };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fast_run *run = NULL;
+
+        assert_int_equal(open_run(specs[i], &run), FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        const char *json = fast_run_json(run);
+        const char *ratio = json ? strstr(json, "\"codec_ratio\": ") : NULL;
+        assert_non_null(json);
+        assert_int_equal(ratio != NULL, i == 0);
+        assert_int_equal(strstr(json, "\"codec_down\": ") != NULL, i == 0);
+        if (ratio) /* from 4 bytes to 1, and a scale */
+            assert_true(fabs(atof(strchr(ratio, ' ')) - 4) < 0.5);
+        fast_run_close(run);
+    }
+}
+
 static void every_codec_on_ranks(void **state)
 {
     (void)state;
@@ -323,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(resumed_runs_are_the_same),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(momentum_counts_once),
+        cmocka_unit_test(json_has_the_codec),
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0)
