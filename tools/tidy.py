@@ -415,8 +415,11 @@ def check_strict(root):
         check_document(root, path)
     for path in list_files(root, ("tests", "tools", "examples", "bench"), (".py", ".sh")):
         check_document(root, path)
-    for path in list_files(root, ("ui/src",), (".ts", ".tsx", ".js", ".html")):
+    for path in list_files(root, ("ui/src", "ui/tests"), (".ts", ".tsx", ".js", ".mjs", ".css", ".html")):
         check_document(root, path)
+    for path in list_files(root, ("tools",), ("",)):
+        if "." not in os.path.basename(path):
+            check_document(root, path)  # scripts of the shell
 
 
 def list_files(root, tops, endings):
