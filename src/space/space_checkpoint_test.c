@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints of spaces. Goal: a space restored from another one's records equals it to the bit;
- * records that were forged are refused or make no difference, and never hurt. Method: one actor
- * that owns, writes and reads by codecs with residuals and held values; its records go to a fresh
- * space and come out again; then every word and the size of each record is changed.
+ * What a space keeps. Goal: a space that takes over the records of another one has the same, to the
+ * bit; records that were forged are refused or make no difference, and never hurt. Method: one
+ * actor that owns, writes and reads by codecs that owe and hold; its records go to a fresh space
+ * and come out again; then every word and the size of each record is changed.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_store.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages of spaces between nodes. Goal: leaving out zeros changes no bit; invalid entries are
- * refused; the reader that is furthest behind is served first; eager values save a round trip and
- * are as new as the read demands; updates take their simulated time. Method: three
+ * What a space may do on its way to far actors. Goal: zeros that do not travel change no bit, and
+ * entries that make no sense are refused; who is furthest behind is served first; eager values
+ * spare a read its way, and are as new as it asks for; updates take their time. Method: three
  * actors in the simulator, each on a node of its own, with clocks that are set by hand.
  */
 #include "space/space_form.h"
@@ -380,7 +380,7 @@ static void the_stalest_is_first(void **state)
     }
 }
 
-/* The cost of an owner's function, and the time at which its update was readable. */
+/* What an owner's function costs, and when its update could be read. */
 typedef struct dear {
     double operations; /* the option */
     int64_t ns;        /* from the update to the read */

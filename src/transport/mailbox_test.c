@@ -111,8 +111,8 @@ static void old_generations_are_dropped(void **state)
     fast__world_close(world);
 }
 
-/* deliver() says whether a message matters to the waiting actor. */
-static void only_awaited_messages_wake(void **state)
+/* What deliver says matters to the actor. */
+static void only_what_matters_wakes(void **state)
 {
     (void)state;
     fast_world *world = open_world();
@@ -243,7 +243,7 @@ int main(void)
         cmocka_unit_test(order_is_by_sender_and_tag),
         cmocka_unit_test(any_tag_leaves_tags_of_groups),
         cmocka_unit_test(old_generations_are_dropped),
-        cmocka_unit_test(only_awaited_messages_wake),
+        cmocka_unit_test(only_what_matters_wakes),
         cmocka_unit_test(control_messages_never_reach_programs),
         cmocka_unit_test(agrees_with_a_plain_list),
         cmocka_unit_test(works_without_memory),

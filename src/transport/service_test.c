@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Services. Goal: an actor that waits serves, so that actors which ask each other at once all get
- * answers; a message that the service takes belongs to it; a failure is reported by the next poll;
- * without memory there is no service. Method: actors that ask all others and wait, on sim and on
- * threads.
+ * Services. Goal: who waits serves, so that all who ask each other at once get their answers; a
+ * message that is kept stays the taker's; a failure is told by the next poll; without memory there
+ * is no service. Method: actors that ask all others and wait, on sim and on threads.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
@@ -17,12 +16,12 @@
 
 enum { ACTORS = 4, ASK = 1, REPLY, DONE, READY, LAST };
 
-/* The state of one actor's service. */
+/* What an actor keeps. */
 typedef struct desk {
     fast_actor *actor;
-    fast_msg *first; /* the first request, answered last */
-    int64_t served;  /* requests so far */
-    bool broken;     /* the next request fails */
+    fast_msg *kept; /* the first request, answered last */
+    int64_t served; /* requests so far */
+    bool broken;    /* the next request fails */
 } desk;
 
 /* Send a number to another. */
@@ -43,12 +42,12 @@ static fast_err serve(void *ctx, fast_msg **move)
     if (d->broken)
         return fast__fail(FAST_EFORMAT, "broken");
     if (d->served++ == 0) {
-        d->first = *move;
+        d->kept = *move;
         *move = NULL;
         return FAST_OK;
     }
     FAST_TRY(tell(d->actor, (*move)->from, REPLY, (*move)->words[0] + 1));
-    return d->served == ACTORS - 1 ? tell(d->actor, d->first->from, REPLY, d->first->words[0] + 1)
+    return d->served == ACTORS - 1 ? tell(d->actor, d->kept->from, REPLY, d->kept->words[0] + 1)
                                    : FAST_OK;
 }
 
@@ -69,8 +68,8 @@ static fast_err ask_all(fast_actor *actor)
     return FAST_OK;
 }
 
-/* Wait until all actors have called this with `tag`. */
-static fast_err barrier(fast_actor *actor, uint64_t tag)
+/* Nobody goes on before all have come here. */
+static fast_err meet(fast_actor *actor, uint64_t tag)
 {
     const int64_t me = fast_actor_id(actor);
     fast_msg *msg = NULL;
@@ -89,12 +88,12 @@ static fast_err fail_once(fast_actor *actor, desk *d, fast_service *service)
 {
     const int64_t me = fast_actor_id(actor);
 
-    FAST_TRY(barrier(actor, DONE));
+    FAST_TRY(meet(actor, DONE));
     FAST_TRY(fast_service_poll(service));
     d->broken = true;
-    FAST_TRY(barrier(actor, READY));
+    FAST_TRY(meet(actor, READY));
     FAST_TRY(tell(actor, (me + 1) % ACTORS, ASK, me));
-    FAST_TRY(barrier(actor, LAST));
+    FAST_TRY(meet(actor, LAST));
     return fast_service_poll(service) == FAST_EFORMAT ? FAST_OK
                                                       : fast__fail(FAST_EINVAL, "no failure");
 }
@@ -112,11 +111,11 @@ static fast_err program(fast_actor *actor, void *ctx)
         err = fail_once(actor, &d, service);
     fast_service_end(service);
     fast_service_end(NULL);
-    fast_msg_free(d.first);
+    fast_msg_free(d.kept);
     return err;
 }
 
-static void waiting_actors_serve(void **state)
+static void who_waits_serves(void **state)
 {
     const char *const transports[] = { "transport=sim", "transport=threads" };
 
@@ -153,7 +152,7 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waiting_actors_serve),
+        cmocka_unit_test(who_waits_serves),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

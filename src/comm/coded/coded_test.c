@@ -36,13 +36,13 @@ static const fast_segment segments[] = {
 };
 static const fast_layout layout = { segments, 4, COUNT };
 
-/* The sums of a group's members, and their results. */
+/* What the members of a group do, and what they found. */
 typedef struct job {
     const char *up; /* chains */
     const char *down;
     fast_coded_way way; /* that is asked for */
     int scope;          /* of codecs */
-    int feedback;       /* error feedback of codecs */
+    int feedback;       /* likewise */
     int64_t sums;       /* of vectors that differ; 0: MEANS of the same */
     fast_coded_way found;
     uint64_t hash[MEMBERS_MAX]; /* of all sums */
@@ -235,7 +235,7 @@ static void test_votes(void **state)
     assert_int_equal(j.hash[0], fast__hash(y, sizeof y, 0));
 }
 
-/* Members send their encoded bytes and headers, and no more. */
+/* What members send is what they encode, and headers. */
 static void test_bytes(void **state)
 {
     enum { HEADERS = 256 };

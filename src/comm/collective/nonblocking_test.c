@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: nonblocking allreduces progress while their actor computes and waits for other things;
- *   several may be under way, on several groups, and be waited for in any order; one that fails
- *   says whom it waited for and takes the others of its group with it.
+ * Goal: nonblocking allreduces go on while their actor computes and waits for other things; several
+ *   may be under way, on several groups, and be waited for in any order; one that fails says whom
+ *   it waited for and takes the others of its group with it.
  * Method: small programs on threads and on sim; virtual time shows that computing and reducing
  *   overlap.
  */

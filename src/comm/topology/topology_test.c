@@ -146,7 +146,7 @@ static void links_are_as_defined(void **state)
     fast_topology_free(topology);
 }
 
-/* Over a period of pairs every pair exchanges exactly once, and rests at most once. */
+/* Over a period of pairs everyone meets everyone exactly once, and rests at most once. */
 static void pairs_are_a_tournament(void **state)
 {
     (void)state;

@@ -18,12 +18,12 @@
 
 #include <cmocka.h>
 
-/* The fault of the transport under test. */
+/* What is broken. */
 typedef enum fault {
     NOTHING,
-    DROP,     /* the fifth message of a pair is lost */
-    DOUBLE,   /* the fifth message of a pair comes twice */
-    OVERTAKE, /* the fifth message comes after the sixth */
+    DROP,     /* the fifth message of a pair */
+    DOUBLE,   /* the same */
+    OVERTAKE, /* it waits for the next */
     LATE,     /* waits take 20 s more by the clock */
     BACK,     /* the clock goes back after a wait */
     NEGATIVE, /* the clock begins before zero */

@@ -123,7 +123,7 @@ static void *sender(void *ctx)
             i++;
             continue;
         }
-        /* Undo the number, and let the receiver run. */
+        /* Take the number back, and the turn to the receiver. */
         e->lane->number--;
         sched_yield();
     }
