@@ -13,7 +13,7 @@
 
 typedef struct cover {
     const int *sizes;               /* of the dimensions */
-    int count;                      /* of them */
+    int count;                      /* number of dimensions */
     test_pair_fn *allowed;          /* which pairs go together */
     const void *ctx;                /* for it */
     int first[TEST_DIMENSIONS_MAX]; /* number of a dimension's first value among all */

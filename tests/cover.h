@@ -18,7 +18,7 @@ typedef struct test_row {
 /* Whether value va of dimension a goes with vb of b; a < b. */
 typedef bool test_pair_fn(const void *ctx, int a, int va, int b, int vb);
 
-/* Cover `count` dimensions of so many values each; rows[0 .. room) receives it. Returns the number
- * of rows; -1 if a pair that is allowed does not fit in any row, or there is no room. */
+/* Cover `count` dimensions, where dimension i has sizes[i] values, in rows[0 .. room). Returns the
+ * number of rows; -1 if a pair that is allowed does not fit in any row, or there is no room. */
 int test_cover(const int *sizes, int count, test_pair_fn *allowed, const void *ctx, test_row *rows,
                int room);

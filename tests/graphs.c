@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* The value of "key=value" in a line; false if there is none. */
+/* The value of "key=value" in a line; false if the line has no such key. */
 static bool word(const char *text, const char *key, char *value, size_t size)
 {
     const size_t length = strlen(key);

@@ -78,5 +78,5 @@ void test_runner_close(test_runner *runner);
 /* Largest |a - b|, divided by the largest |b| or by `floor`: NaN counts as infinite. */
 double test_distance(int64_t count, const float *a, const float *b, double floor);
 
-/* Memory for tests: aborts where there is none. */
+/* Allocate memory for tests; aborts when memory is exhausted. */
 float *test_floats(int64_t count);

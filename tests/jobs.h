@@ -37,7 +37,7 @@ void test_job_close(test_job *job);
 typedef struct test_job_options {
     int64_t count; /* samples of it; 0: all */
     bool evaluate; /* evaluation mode, forward only */
-    bool forward;  /* training mode, but no way back */
+    bool forward;  /* training mode without a backward pass */
     uint64_t step;
     const uint32_t *ids;
     fast_report_fn *report;

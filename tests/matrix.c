@@ -53,7 +53,7 @@ static void add_value(test_dimension *d, const char *value)
     d->values[d->count++] = value;
 }
 
-/* What a preset says of the strategy, up to the next flag. */
+/* The strategy of a preset with its options, up to the next flag. */
 static const char *member_of(const fast_system *system, int slot)
 {
     const char *spec = system->flags + strlen("strategy=");
@@ -240,7 +240,7 @@ static test_outcome run_cell(const test_row *cell, bool probe, fast_result *resu
         return TEST_FAILED;
     }
     *result = *fast_run_result(run);
-    if (!fast_run_is_first(run)) /* another rank judges */
+    if (!fast_run_is_first(run)) /* another rank evaluates */
         result->test_loss = 0;
     fast_run_close(run);
     return TEST_RAN;

@@ -21,8 +21,8 @@ enum { TEST_VALUES_MAX = 160, TEST_CELL_TEXT = 320 };
 
 typedef struct test_dimension {
     const char *option;                  /* of a run: "topology" */
-    const char *values[TEST_VALUES_MAX]; /* of it */
-    int count;                           /* of them */
+    const char *values[TEST_VALUES_MAX]; /* its values, as the option takes them */
+    int count;                           /* entries of values */
 } test_dimension;
 
 /* Points of four classes that a small network tells apart soon; one thread at a time may ask. The

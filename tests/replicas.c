@@ -19,7 +19,7 @@
 
 static const fast_strategy *inner;                 /* that is tested */
 static const test_replicas_options *asked;         /* of the run */
-static test_replicas *kept;                        /* what it gave */
+static test_replicas *outcome;                     /* results of the run */
 static fast_learner_ops made_up[TEST_WORKERS_MAX]; /* the learner's, by rank */
 
 float test_replicas_gradient(int64_t rank, int64_t step, int64_t i)
@@ -65,14 +65,14 @@ static fast_err worker(fast_trainer *t, const void *config)
         t->w[t->rank] = 1;
     for (int64_t i = 0; asked->scattered && i < t->count; i++)
         t->w[i] = test_replicas_gradient(t->rank, 0, i);
-    free(kept->first[t->rank]);
-    kept->first[t->rank] = copy_of(t->w, t->count);
+    free(outcome->first[t->rank]);
+    outcome->first[t->rank] = copy_of(t->w, t->count);
     if (asked->alloc_fail > 0 && t->rank == 0)
         fast__alloc_fail_after(asked->alloc_fail - 1, true);
     err = inner->worker(t, config);
-    kept->steps[t->rank] = t->step;
+    outcome->steps[t->rank] = t->step;
     if (!err)
-        kept->last[t->rank] = copy_of(t->w, t->count);
+        outcome->last[t->rank] = copy_of(t->w, t->count);
     return err;
 }
 
@@ -111,7 +111,7 @@ void test_replicas_run(const test_replicas_options *o, test_replicas *out)
     outer.worker = worker;
     run->team->strategy = &outer;
     asked = o;
-    kept = out;
+    outcome = out;
     for (int i = 0; i < TEST_WORKERS_MAX; i++) {
         made_up[i] = *run->learner->ops;
         made_up[i].gradient = gradient;

@@ -5,8 +5,8 @@
 
 /*
  * A strategy's worker programs on replicas that a test has laid out, with gradients that it made
- * up: replica i begins with what a test writes there, and what it ended with is kept. So theorems
- * about mixing and about sums are tested without a model.
+ * up: replica i starts with the weights that a test sets, and its last weights are copied. So
+ * theorems about mixing and about sums are tested without a model.
  */
 enum { TEST_WORKERS_MAX = 16 };
 

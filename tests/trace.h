@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a timeline's file holds. */
+/* Counts of the events in a timeline's file. */
 typedef struct trace_summary {
     int64_t spans;     /* complete events */
     int64_t instants;  /* of faults and drops */

@@ -286,7 +286,7 @@ def check_words(path, source, lines):
         if match.group("c"):
             check_comment(path, line_of(source, match.start()), text)
         at = match.end()
-    names = re.sub(r"(?m)^\s*#\s*include.*$", "", "".join(parts["n"]) + source[at:])
+    names = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", "", "".join(parts["n"]) + source[at:])
     find_words(path, "c", "".join(parts["c"]), lines)
     find_words(path, "s", re.sub(r"\\[nt]", "  ", "".join(parts["s"])), lines)
     is_production = path.startswith(("src/", "include/")) and not path.endswith("_test.c")
@@ -409,14 +409,17 @@ def check_strict(root):
     tree.check()
     for path in sorted(name for name in os.listdir(root) if name.endswith(".md") and name != "CHANGELOG.md"):
         check_document(root, path)
-    for path in list_files(root, ("docs", "examples"), (".md",)):
+    for path in list_files(root, ("docs", "examples", "results"), (".md",)):
         check_document(root, path)
     for path in list_files(root, ("tests/cli",), (".txt",)):
         check_document(root, path)
     for path in list_files(root, ("tests", "tools", "examples", "bench"), (".py", ".sh")):
         check_document(root, path)
-    for path in list_files(root, ("ui/src",), (".ts", ".tsx", ".js", ".html")):
+    for path in list_files(root, ("ui/src", "ui/tests"), (".ts", ".tsx", ".js", ".mjs", ".css", ".html")):
         check_document(root, path)
+    for path in list_files(root, ("tools",), ("",)):
+        if "." not in os.path.basename(path):
+            check_document(root, path)  # scripts of the shell
 
 
 def list_files(root, tops, endings):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trainer alone. Goal: updates by range are updates, sums are equal everywhere, micro-batches
- * and missed steps are counted, memory lasts, and saved state comes back to the bit or is refused.
+ * and missed steps are counted, contributions follow kernels, memory lasts, and saved state comes
+ * back to the bit or is refused.
  * Method: programs of the test's own on the fake host, whose gradients are known. A program returns
  * an error where it finds something else.
  */
@@ -74,6 +75,49 @@ static void sums_are_over_all_workers(void **state)
 {
     (void)state;
     run(sum_vectors, 3);
+}
+
+/* y <- (3 y + x) / 4. */
+static void quarter(const void *ctx, int64_t n, float *const *x)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++)
+        x[0][i] = (3 * x[0][i] + x[1][i]) / 4;
+}
+
+/* Mix values of worker 1 into the replica of worker 0: as a whole, then half of them. */
+static fast_err mix_contributions(fast_trainer *t, const void *config)
+{
+    const fast_kernel kernel = { "quarter", 3, 12, 2, 1, false, quarter };
+    float x[FAKE_COUNT] = { 0 };
+    double shares[2] = { 0 };
+    fast_vector v[2] = { fast_trainer_model(t), { x, shares, 3 } };
+
+    (void)config;
+    fast_trainer_shares_of(t, 1, shares);
+    FAST_TRY(expect(shares[0] == 0 && shares[1] == 2, "a gradient of worker 1"));
+    v[0].shares[0] = 8;
+    v[0].shares[1] = 2;
+    FAST_TRY(fast_trainer_apply(t, &kernel, NULL, v));
+    FAST_TRY(expect(v[0].shares[0] == 6 && v[0].shares[1] == 2, "(3 y + x) / 4"));
+    FAST_TRY(fast_trainer_apply_range(t, &kernel, NULL, v, 1, FAKE_COUNT / 2));
+    FAST_TRY(expect(v[0].shares[0] == 5.25 && v[0].shares[1] == 2, "half of the change"));
+    return expect(shares[0] == 0 && shares[1] == 2, "operands that are read do not change");
+}
+
+static void contributions_follow_kernels(void **state)
+{
+    const fast_strategy own = { .name = "own", .resumes = true, .worker = mix_contributions };
+    const fake_options options = { .strategy = "own", .own = &own, .workers = 2, .steps = 1 };
+    fake_result r;
+
+    (void)state;
+    fake_run(&options, &r);
+    if (r.err)
+        fail_msg("%s", r.detail);
+    /* Each kernel counts the age of the values that arrived. */
+    assert_int_equal(r.actors[0].observed[FAST_OBSERVE_STALENESS], 2);
+    assert_true(r.actors[0].contributions[0] == 5.25);
 }
 
 static fast_err count_steps(fast_trainer *t, const void *config)
@@ -217,9 +261,10 @@ static void damaged_state_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_are_an_update),      cmocka_unit_test(sums_are_over_all_workers),
-        cmocka_unit_test(micro_batches_make_a_step), cmocka_unit_test(blocks_last),
-        cmocka_unit_test(saved_state_returns),       cmocka_unit_test(damaged_state_is_refused),
+        cmocka_unit_test(ranges_are_an_update),         cmocka_unit_test(sums_are_over_all_workers),
+        cmocka_unit_test(micro_batches_make_a_step),    cmocka_unit_test(blocks_last),
+        cmocka_unit_test(saved_state_returns),          cmocka_unit_test(damaged_state_is_refused),
+        cmocka_unit_test(contributions_follow_kernels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Codecs in strategies with a centre. Goal: a codec that loses nothing changes no bit; any other
- * sends less and still learns; replicas that must be equal are; what came and what is owed is all
- * that was sent; what makes no sense is refused with its reason before anything runs. Method: small
+ * sends less and still learns; replicas that must be equal are; decoded values and residuals add up
+ * to the input; invalid combinations are refused with a reason before anything runs. Method: small
  * runs, compared by hash, by the workers' weights, by bytes and by loss.
  */
 #include "base/hash.h"
@@ -24,7 +24,7 @@ enum { OPTIONS_MAX = 32 };
 #define COUNT(x)  (sizeof(x) / sizeof(x)[0])
 
 #ifdef FAST_SANITIZED
-enum { STRIDE = 13, LAST = 1 }; /* of the codecs, one in so many; of what loses nothing, the last */
+enum { STRIDE = 13, LAST = 1 }; /* every STRIDE-th codec; of the lossless ones, the last */
 #else
 enum { STRIDE = 1, LAST = 0 };
 #endif
@@ -83,8 +83,8 @@ static void refuse(const char *reason, const char *const *options)
                  got ? fast_error_detail() : "", reason);
 }
 
-/* Strategies, and what a run of so many workers needs so that the order of messages is the same
- * with a codec and without. */
+/* Strategies, with workers and a cluster for which the order of messages is the same with and
+ * without a codec. */
 static const struct member {
     const char *strategy;
     const char *workers;
@@ -205,9 +205,9 @@ static void late_gradients_are_coded(void **state)
     }
 }
 
-/* A worker that encodes its gradients, and decodes them itself: all that came out, and what is
- * owed, is all that went in. */
-static fast_err owing(fast_trainer *t, const void *config)
+/* A worker that encodes its gradients, and decodes them itself: the decoded sum and the
+ * residual add up to the input. */
+static fast_err echo_gradients(fast_trainer *t, const void *config)
 {
     const size_t size = (size_t)t->count * sizeof(double);
     double *in = calloc(2, size), *out = in + t->count;
@@ -235,26 +235,27 @@ static fast_err owing(fast_trainer *t, const void *config)
         if (!err)
             err = fast_trainer_update(t, y, 1);
     }
-    const float *owed = err ? NULL : fast__flow_residual(to);
-    if (!err && !owed)
-        err = fast__fail(FAST_EFORMAT, "nothing is owed");
+    const float *residual = err ? NULL : fast__flow_residual(to);
+    if (!err && !residual)
+        err = fast__fail(FAST_EFORMAT, "the codec has no residual");
     for (int64_t i = 0; !err && i < t->count; i++)
-        if (!(fabs(in[i] - out[i] - (double)owed[i]) < 1e-4))
-            err = fast__fail(FAST_EFORMAT, "element %lld: %g went in, %g came out and %g is owed",
-                             (long long)i, in[i], out[i], (double)owed[i]);
+        if (!(fabs(in[i] - out[i] - (double)residual[i]) < 1e-4))
+            err = fast__fail(FAST_EFORMAT,
+                             "element %lld: %g went in, %g came out and the residual is %g",
+                             (long long)i, in[i], out[i], (double)residual[i]);
     free(bytes);
     free(y);
     free(in);
     return err ? err : fast_trainer_end(t);
 }
 
-static void what_is_owed_and_what_came_is_all(void **state)
+static void decoded_sum_and_residual_are_the_input(void **state)
 {
-    static const fast_strategy strategy = { .name = "owing",
+    static const fast_strategy strategy = { .name = "echo_gradients",
                                             .summary = "gradients that come back",
                                             .uses_codec = true,
                                             .sends = "gradients",
-                                            .worker = owing };
+                                            .worker = echo_gradients };
     static const char *const codecs[] = { "codec=onebit",        "codec=sign",
                                           "codec=topk",          "codec=threshold:tau=0.001",
                                           "codec=powersgd",      "codec=randk:ratio=0.1",
@@ -298,7 +299,7 @@ int main(void)
         cmocka_unit_test(what_loses_nothing_changes_nothing),
         cmocka_unit_test(every_codec_runs),
         cmocka_unit_test(late_gradients_are_coded),
-        cmocka_unit_test(what_is_owed_and_what_came_is_all),
+        cmocka_unit_test(decoded_sum_and_residual_are_the_input),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How small and how wrong codecs are. Goal: nobody makes a codec's messages larger, or its error
- * worse, and does not notice; what is promised of sizes is kept. Method: a gradient of lenet's
+ * worse, without noticing; documented sizes hold. Method: a gradient of lenet's
  * 431,080 parameters, drawn with whole numbers so that it has the same bits everywhere (layers and
  * rows of different scales, heavy tails, dead rows), is encoded once by each line's codec of
  * tests/golden/codecs.csv. The bytes, with all headers, must be those of the line (to 5% where
@@ -57,7 +57,7 @@ typedef struct golden {
 static golden lines[LINES_MAX];
 static int line_count;
 static float drawn[ALL];              /* of which the lines are */
-static const float *gradient = drawn; /* what is encoded */
+static const float *gradient = drawn; /* the vector to encode */
 static float trained[ALL];            /* lenet's own */
 static float decoded[ALL];
 
@@ -239,7 +239,7 @@ static void train(void)
     assert_true(fast__vector_norm2(ALL, trained) > 0);
 }
 
-static void promised_sizes_are_kept(void **state)
+static void documented_sizes_hold(void **state)
 {
     static const struct {
         const char *codec; /* as in the file */
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(sizes_and_errors_are_golden),
         cmocka_unit_test(device_check_is_golden),
         cmocka_unit_test(all_have_a_line),
-        cmocka_unit_test(promised_sizes_are_kept),
+        cmocka_unit_test(documented_sizes_hold),
     };
     const char *wish = getenv("FAST_GOLDEN");
 

@@ -28,7 +28,7 @@ enum { UP, DOWN, BOTH, WAYS };
 enum { VALUES_MAX = 40, ROWS_MAX = 4000, TEXT = 320, FILE_MAX = 1 << 22, TRAIN = 192, TEST = 64 };
 
 #ifdef FAST_SANITIZED
-enum { STRIDE = 16 }; /* of the cells, one in so many is run */
+enum { STRIDE = 16 }; /* every STRIDE-th cell is run */
 #else
 enum { STRIDE = 1 };
 #endif
@@ -40,7 +40,7 @@ static int sizes[DIMENSIONS];
 static fast_data *train_data, *test_data;
 static double first_loss;
 
-/* What a codec needs to learn on so small a model; others take their standard options and 0.1. */
+/* Options with which a codec learns on so small a model; others take their defaults and 0.1. */
 typedef struct setting {
     const char *codec; /* by name */
     const char *spec;  /* as it is given */
@@ -126,7 +126,7 @@ static test_outcome run_cell(const int cell[DIMENSIONS], char why[TEXT])
     if (outcome != TEST_RAN)
         return outcome;
     why[0] = '\0';
-    /* On threads late updates are as late as the machine is busy: learning is judged in sim. */
+    /* On threads late updates are as late as the machine is busy: learning is checked in sim. */
     const double most = cell[TRANSPORT] == 0 ? 0.995 * first_loss : 1e6;
     if (strcmp(first.stop, "done") != 0 || !(first.test_loss < most)) {
         snprintf(why, TEXT, "stopped: %s, with test loss %g after %g", first.stop, first.test_loss,

@@ -128,9 +128,9 @@ static void nothing_changes_without(void **state)
     (void)state;
     const fast_result one = result_of(LIST("workers=1"));
     const fast_result coded = result_of(LIST("workers=1", "codec=onebit"));
-    const fast_result seat = result_of(LIST("workers=1", "codec=onebit", "transport=threads"));
-    assert_true(one.params_hash == coded.params_hash && one.params_hash == seat.params_hash);
-    assert_true(coded.codec_bytes_in == 0 && seat.codec_bytes_in == 0);
+    const fast_result threads = result_of(LIST("workers=1", "codec=onebit", "transport=threads"));
+    assert_true(one.params_hash == coded.params_hash && one.params_hash == threads.params_hash);
+    assert_true(coded.codec_bytes_in == 0 && threads.codec_bytes_in == 0);
 
     const fast_result plain = result_of(LIST("workers=3", "transport=sim"));
     const fast_result none = result_of(LIST("workers=3", "transport=sim", "codec=none"));
@@ -190,8 +190,8 @@ static void cancel_early(void *ctx, const fast_event *event)
         fast_run_cancel(*run);
 }
 
-/* What a worker owes lasts from call to call. */
-static void canceled_runs_go_on(void **state)
+/* Residuals last from call to call. */
+static void canceled_runs_continue(void **state)
 {
     (void)state;
     const char *const *options =
@@ -209,7 +209,7 @@ static void canceled_runs_go_on(void **state)
     fast_run_close(run);
 }
 
-/* Codecs that owe nothing: the same bits, chance included. */
+/* Codecs without residuals: the same bits, random draws included. */
 static void resumed_runs_are_the_same(void **state)
 {
     static const char *const codecs[] = { "codec=fp16", "codec=qsgd", "codec=terngrad" };
@@ -295,6 +295,29 @@ static void momentum_counts_once(void **state)
         result_of(LIST("codec=dgc:momentum=0,ratio=0.1", "workers=2", "transport=sim")).loss));
 }
 
+/* The JSON of a run has the figures of its codec, and only then. */
+static void json_has_the_codec(void **state)
+{
+    const char *const *specs[] = { LIST("workers=2", "transport=sim", "codec=int8"),
+                                   LIST("workers=2", "transport=sim") };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fast_run *run = NULL;
+
+        assert_int_equal(open_run(specs[i], &run), FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        const char *json = fast_run_json(run);
+        const char *ratio = json ? strstr(json, "\"codec_ratio\": ") : NULL;
+        assert_non_null(json);
+        assert_int_equal(ratio != NULL, i == 0);
+        assert_int_equal(strstr(json, "\"codec_down\": ") != NULL, i == 0);
+        if (ratio) /* from 4 bytes to 1, and a scale */
+            assert_true(fabs(atof(strchr(ratio, ' ')) - 4) < 0.5);
+        fast_run_close(run);
+    }
+}
+
 static void every_codec_on_ranks(void **state)
 {
     (void)state;
@@ -319,10 +342,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_changes_without),
         cmocka_unit_test(less_is_sent),
         cmocka_unit_test(feedback_learns),
-        cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(canceled_runs_continue),
         cmocka_unit_test(resumed_runs_are_the_same),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(momentum_counts_once),
+        cmocka_unit_test(json_has_the_codec),
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0)

@@ -6,7 +6,7 @@
  * training and in evaluation, with full and partial batches; outputs, loss, right answers, state
  * and gradients must agree. Engines sum in different orders, in fp32: the bound of 1e-4 of the
  * largest element is some hundred times the rounding of sums of these lengths. Gradients that are
- * zero by mathematics (a bias before batch norm) are judged against the whole gradient's size.
+ * zero by mathematics (a bias before batch norm) are measured against the whole gradient's size.
  *
  * A network has thousands of kinks, and now and then two numbers under a max differ by less than
  * rounding: then engines rightly send a gradient different ways, which moves it by a percent though

@@ -42,7 +42,7 @@ static void each(check_fn *check)
         }
 }
 
-/* What a listener sees: how often each element was reported, and its gradient at that moment. From
+/* A listener: how often each element was reported, and its gradient at that moment. From
  * then on the parameters of the range are the listener's: it destroys them. */
 typedef struct listener {
     test_job *job;
@@ -308,7 +308,7 @@ static void check_modes(const test_graph *g, const test_runner *runner, test_job
     bool drops = false;
     for (int i = 0; i < g->graph.node_count; i++)
         drops = drops || g->nodes[i].op == FAST_OP_DROPOUT;
-    /* Training with and without the way back: the same outputs, loss and state. */
+    /* Training with and without the backward pass: the same outputs, loss and state. */
     assert_int_equal(test_job_run(job, runner, &(test_job_options){ 0 }), FAST_OK);
     const double loss = job->pass.loss;
     memcpy(outputs, job->outputs, out * sizeof(float));
@@ -452,7 +452,7 @@ static void check_refusals(const test_graph *g, const test_runner *runner, test_
     batch.count = BATCH;
     pass.train = false;
     assert_int_equal(runner->engine->run(runner->program, runner->workspace, &pass), FAST_EINVAL);
-    /* Nothing to judge: outputs alone. */
+    /* Without labels: outputs alone. */
     pass.grad = NULL;
     batch.labels = NULL;
     batch.targets = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: every operator's way back is the derivative of its way there, in every engine.
+ * Goal: every operator's backward pass is the derivative of its forward pass, in every engine.
  *
  * Method: for each case of cases.c, with the operator's inputs and weights as parameters w, let
  * L(w) = sum_i r_i y_i(w) for random r. The engine is given targets y - r N / 2, for which the
@@ -12,9 +12,9 @@
  * rounding of N < 1000 outputs of size 1 gives about sqrt(N) 6e-8 / (h / 2) = 6e-5; the bound is
  * 3e-4 of the largest slope of the segment or of 1, and a wrong formula is off by far more.
  *
- * Whole networks follow, for gradients that meet: nodes with several consumers, with none, one
- * taken twice. There L is the engine's own loss, of networks without kinks, and the bound is 1e-3
- * of the largest slope of all, since the loss is a mean and slopes are small.
+ * Whole networks follow, for gradients that are summed: nodes with several consumers, with none,
+ * one taken twice. There L is the engine's own loss, of networks without kinks, and the bound is
+ * 1e-3 of the largest slope of all, since the loss is a mean and slopes are small.
  */
 #include "jobs.h"
 

@@ -27,7 +27,7 @@
 enum { ROWS_MAX = 20000, FILE_MAX = 1 << 22 };
 
 #ifdef FAST_SANITIZED
-enum { STRIDE = 12 }; /* of the cells, one in so many is run */
+enum { STRIDE = 12 }; /* every STRIDE-th cell is run */
 #else
 enum { STRIDE = 1 };
 #endif
@@ -200,7 +200,7 @@ static bool always(const void *ctx, int a, int va, int b, int vb)
     return a < b && va >= 0 && vb >= 0;
 }
 
-/* One pair of values never meets. */
+/* One pair of values is not allowed together. */
 static bool but_one(const void *ctx, int a, int va, int b, int vb)
 {
     return always(ctx, a, va, b, vb) && !(a == 0 && b == 2 && va == 1 && vb == 2);

@@ -36,24 +36,24 @@ static double slope(int64_t worker, int64_t step, int64_t i, double w)
     return 0.5 * (w - (double)(i + worker)) + noise(worker, step, i);
 }
 
-static fast_err bowl(void *ctx, fast_learner_request *lesson)
+static fast_err bowl(void *ctx, fast_learner_request *request)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
-        lesson->g[i] = (float)slope(lesson->worker, lesson->step, i, (double)lesson->w[i]);
-    lesson->loss = 1;
-    lesson->samples = lesson->batch;
+        request->g[i] = (float)slope(request->worker, request->step, i, (double)request->w[i]);
+    request->loss = 1;
+    request->samples = request->batch;
     return FAST_OK;
 }
 
 /* The gradient does not depend on w, and is a multiple of 1/64. */
-static fast_err grid(void *ctx, fast_learner_request *lesson)
+static fast_err grid(void *ctx, fast_learner_request *request)
 {
     (void)ctx;
     for (int64_t i = 0; i < COUNT; i++)
-        lesson->g[i] = (float)noise(lesson->worker, lesson->step, i);
-    lesson->loss = 1;
-    lesson->samples = lesson->batch;
+        request->g[i] = (float)noise(request->worker, request->step, i);
+    request->loss = 1;
+    request->samples = request->batch;
     return FAST_OK;
 }
 

@@ -273,7 +273,7 @@ static void sleepers_catch_up(void **state)
 }
 
 /* One that is taken for dead because it stood still or could not be reached, or that begins anew,
- * takes the model of another and goes on: it comes to the end with the others' bits, the rule's
+ * takes the model of another and continues: it comes to the end with the others' bits, the rule's
  * state included, and contributes again. */
 static void who_was_away_joins_again(void **state)
 {
@@ -298,22 +298,22 @@ static void who_was_away_joins_again(void **state)
             fast_run *run = open_run(LIST(specs[i][0], specs[i][1], faults[k], "transport=sim",
                                           "cluster=wan", "batch=4", "accumulate=2", "timeout=60",
                                           "steps=200", "optimizer=momentum"));
-            const double *carried;
+            const double *contributions;
 
             train(run);
             for (int r = 0; r < 4; r++)
                 if (run->team->actors[r]->lost)
                     fail_msg("%s, %s: worker %d is lost", specs[i][0], faults[k], r);
             replicas_are_equal(run);
-            carried = run->team->actors[0]->context.shares.w;
-            if (strstr(specs[i][0], "partial") && carried[2] < 30)
-                fail_msg("%s: worker 2 brought %g steps", faults[k], carried[2]);
+            contributions = run->team->actors[0]->context.shares.w;
+            if (strstr(specs[i][0], "partial") && contributions[2] < 30)
+                fail_msg("%s: worker 2 contributed %g steps", faults[k], contributions[2]);
             assert_true(fast_run_result(run)->time_s < 50); /* no deadline has passed */
             fast_run_close(run);
         }
 }
 
-/* Random faults and speeds: it ends, and those who are left agree. */
+/* Random faults and speeds: it ends, and the remaining workers agree. */
 static void replicas_agree_in_every_schedule(void **state)
 {
     static const char *const specs[] = { "strategy=quorum:backup=2",
@@ -359,7 +359,7 @@ static void *cancel_soon(void *ctx)
     return NULL;
 }
 
-/* Cancel at any moment: all stop at the same step, and go on from there. */
+/* Cancel at any moment: all stop at the same step, and continue from there. */
 static void stopped_at_any_moment(void **state)
 {
     static const char *const specs[] = { "strategy=quorum:backup=1", "strategy=quorum:quorum=1",

@@ -24,7 +24,7 @@
 
 enum { SEEN_MAX = 64 };
 
-/* What a run showed on its way. */
+/* Observations of a run while it trains. */
 typedef struct seen {
     fast_run *run;
     int64_t count;           /* of evaluations */

@@ -48,7 +48,7 @@ static const char *const always[] = { "engine=ref",      "model=mlp:hidden=8",
 
 static fast_err apart(fast_trainer *t, const void *config);
 
-/* Replicas of known weights: worker i's are all 2^i; they never meet. On a ring. */
+/* Replicas of known weights: worker i's are all 2^i; they never mix. On a ring. */
 static const fast_strategy apart_strategy = {
     .name = "apart", .summary = "known replicas", .topology = "ring", .worker = apart
 };
@@ -131,7 +131,7 @@ static void policies_are_what_they_say(void **state)
         assert_true(fabs(weight_of(LIST(t, "representative=consensus:rounds=1")) - 11.0 / 3) <
                     1e-6);
         assert_true(fabs(weight_of(LIST(t, "representative=consensus:rounds=1000")) - 3.75) < 1e-6);
-        /* Of both neighbours' thirds, two meet in each of the others. */
+        /* Ninths: three of one's own weight, two of each other worker's. */
         assert_true(fabs(weight_of(LIST(t, "representative=consensus:rounds=2")) -
                          (3.0 * 1 + 2 * 2 + 2 * 4 + 2 * 8) / 9) < 1e-5);
     }

@@ -170,7 +170,7 @@ static void prefetch_same_bits(void **state)
     assert_same(&a, &b);
 }
 
-/* Cancels a run after a number of steps; every step has an event, because every step is judged. */
+/* Cancels a run after a number of steps; every step is evaluated, so every step has an event. */
 typedef struct stopper {
     fast_run *run;
     int64_t step;
@@ -243,14 +243,14 @@ static void resume_again_and_again(void **state)
     assert_same(&whole, &parts);
 }
 
-/* A run that goes on has no reason yet why it ended. */
+/* A run that has not ended has no reason why it ended. */
 static void expect_no_stop(void *ctx, const fast_event *event)
 {
     (void)ctx;
     assert_string_equal(event->result->stop, "");
 }
 
-/* The same run goes on where it was canceled. */
+/* The same run continues where it was canceled. */
 static void cancel_and_train_again(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static fast_err resume_file(const char *name)
     return err;
 }
 
-/* A truncated or damaged file is no checkpoint, wherever it is cut; weights are none either. */
+/* A truncated or damaged file is no checkpoint, wherever it is cut; nor is a file of weights. */
 static void damaged_checkpoints(void **state)
 {
     (void)state;

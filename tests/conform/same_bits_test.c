@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: an allreduce of random vectors gives the same bits on every transport, in every build, for
- * each algorithm. Method: hashes of results for many sizes, kept in git
+ * each algorithm. Method: hashes of results for many sizes, stored in git
  * (tests/golden/allreduce.csv): every actor compares its own with them, on every transport of the
  * registry, or, started by mpirun, on mpi. The vectors' magnitudes differ so much that another
  * order of additions shows. The hashes of algorithms with the canonical order are also computed
@@ -35,7 +35,7 @@ enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 static const int64_t counts[] = { 1, 3, 1000, 65537 };
 enum { COUNTS = sizeof counts / sizeof *counts, ACTORS_MAX = 8, GOLDEN_MAX = 1 << 20 };
 
-/* What a run of actors does: one algorithm, all counts. */
+/* A run of actors: one algorithm, all counts. */
 typedef struct bits {
     const char *algorithm; /* with options */
     const char *golden;    /* the file; NULL: print the lines instead */
@@ -134,7 +134,7 @@ static void canonical_sum(int64_t n, int64_t count, float *x)
     fast__free(parts);
 }
 
-/* What the file says of the algorithms with the canonical order is that order's sum. */
+/* The file's hashes of algorithms with the canonical order are those of that order's sum. */
 static void check_canonical(const char *golden, int64_t actors, int64_t count)
 {
     float *x = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Synchronous workers that share one model. Goal: they do so where they can, and nobody sees it:
- * the same bits as with replicas, for every kind of rule, after a cancel, and when the run goes on.
+ * the same bits as with replicas, for every kind of rule, after a cancel, and when the run
+ * continues.
  * Method: params_hash against the same run with algorithm=tree, whose workers have replicas; rules
  * with no, one and two slots, weight decay on some segments, and one that needs norms and must not
  * share; batch norm, whose state stays the workers' own; the run is canceled at an evaluation.
@@ -87,8 +88,8 @@ static void watch(void *ctx, const fast_event *event)
         fast_run_cancel(ctx);
 }
 
-/* After a cancel workers have replicas again, whose rule goes on where the shared one was. */
-static void goes_on_after_a_cancel(void **state)
+/* After a cancel workers have replicas again, whose rule continues from the shared one's state. */
+static void continues_after_a_cancel(void **state)
 {
     bool shared = false;
     const uint64_t whole = hash_of(3, "momentum", "mlp:hidden=12", "auto", &shared);
@@ -118,7 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_replicas),
-        cmocka_unit_test(goes_on_after_a_cancel),
+        cmocka_unit_test(continues_after_a_cancel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,9 +49,9 @@ static const setting mpi_setting = { "mpi", "mpi", "", 0, 1 };
 static bool on_mpi;
 static int64_t rounds = ROUNDS;
 
-/* What a scenario is about; the same for all its actors. */
+/* A scenario; equal for all its actors. */
 typedef struct scenario {
-    int64_t owners; /* the first so many actors */
+    int64_t owners; /* number of owners */
     bool whole;
     int64_t actors;
     int64_t base; /* of the owners' numbers */
@@ -176,7 +176,7 @@ static void adds_lose_nothing(void **state)
     run_with(add_all, &(scenario){ .owners = 1, .base = 3 }, 4);
 }
 
-/* What one just wrote is what one reads, since nobody else writes to one's tensor. */
+/* An actor reads what it just wrote, since no other actor writes to its tensor. */
 static fast_err write_and_read(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -441,7 +441,7 @@ static void owners_answer_after_updates_of_their_own(void **state)
     run_with(bring, &(scenario){ .owners = 1 }, 3);
 }
 
-/* What a watcher saw. */
+/* Observations of a watcher. */
 typedef struct seen {
     int64_t version;
     int64_t calls;
@@ -502,8 +502,8 @@ static fast_err check_error(fast_err err, fast_err expected, const char *name)
     return FAST_OK;
 }
 
-/* A get that must time out and name actor 2. On a busy machine a far owner may be too slow to say
- * whom it waits for; in the simulator it is not. */
+/* A get that must time out and name actor 2. On a busy machine a remote owner may be too slow to
+ * say whom it waits for; in the simulator it is not. */
 static fast_err get_in_vain(fast_actor *actor, fast_space *space, fast_space_read read)
 {
     float x[LARGE];
@@ -591,7 +591,7 @@ static fast_err go(fast_actor *actor, void *ctx)
         fast__space_abandon(space);
     else
         fast_space_close(space);
-    /* Who closed goes on with something else: that it left counts, not that it ended. */
+    /* An actor that closed continues with something else: leaving counts, not ending. */
     if (!err && fast_actor_id(actor) == 1)
         return say(actor, 2, 6);
     return !err && fast_actor_id(actor) == 2 ? hear(actor, 1, 6) : err;
@@ -676,7 +676,7 @@ static fast_err differ(fast_actor *actor, void *ctx)
         err = open_space(actor, &mine, NULL, &space);
         if (!err)
             err = fast_space_get(space, 0, x, NULL, FAST_SOON);
-        /* A far owner that has gone meanwhile cannot refuse. */
+        /* A remote owner that has gone meanwhile cannot refuse. */
         err = err == FAST_EPEER && !fast_actor_is_local(actor, 0)
                   ? FAST_OK
                   : check_error(err, FAST_EINVAL, "before");

@@ -249,7 +249,7 @@ static fast_result result_with(const char *const *more, fast_network *network)
     return result;
 }
 
-/* What the option computes: N workers are one that accumulates N batches, over several epochs, with
+/* Accumulation: N workers are one that accumulates N batches, over several epochs, with
  * any engine and rule; and where both are powers of two, fewer workers that accumulate more. */
 static void workers_are_accumulated_batches(void **state)
 {
@@ -341,7 +341,7 @@ static fast_network *odd_network(void)
     return network;
 }
 
-/* Stopping, and going on. */
+/* Stopping, and continuing. */
 
 typedef struct stopper {
     fast_run *run;
@@ -423,7 +423,7 @@ static void *cancel_soon(void *ctx)
     return NULL;
 }
 
-/* Cancel at any moment, several times; what goes on comes to the end. */
+/* Cancel at any moment, several times; the continued run comes to its end. */
 static uint64_t cancel_often(const char *strategy, const char *transport, int seed)
 {
     char spec[256];
@@ -479,7 +479,7 @@ static void canceled_at_any_moment(void **state)
     }
 }
 
-/* What every strategy does. */
+/* Properties of every strategy. */
 
 static void every_strategy_stops_as_asked(void **state)
 {
@@ -590,7 +590,7 @@ static void measures_mean_what_they_say(void **state)
     assert_true(r.bytes_sent == 0 && r.wait_s == 0);
 }
 
-/* What goes wrong. */
+/* Failures. */
 
 static void who_crashed_is_named_or_survived(void **state)
 {
@@ -610,7 +610,7 @@ static void who_crashed_is_named_or_survived(void **state)
             assert_true(fast_run_result(run)->time_s < 4);
             fast_run_close(run);
         }
-    /* An asynchronous one goes on: without the one that is gone, or with it once it is back. */
+    /* An asynchronous one continues: without the one that is gone, or with it once it is back. */
     run = open_run(LIST("workers=3", "strategy=ps", "transport=sim", "timeout=2",
                         "faults=crash 1 at 1ms", "steps=100", "evaluate=end"));
     train(run);
@@ -658,7 +658,7 @@ static void nap(void *ctx, const fast_event *event)
 
 /* A run whose first evaluation takes longer than its timeout, which is long enough for a machine
  * that is busy with other tests. */
-static void judge_slowly(const char *spec, const char *transport)
+static void evaluate_slowly(const char *spec, const char *transport)
 {
     stopper s = { .naps = 1 };
 
@@ -670,17 +670,17 @@ static void judge_slowly(const char *spec, const char *transport)
     fast_run_close(s.run);
 }
 
-static void slow_judges_fail_nobody(void **state)
+static void slow_evaluation_fails_no_worker(void **state)
 {
     (void)state;
-    judge_slowly("strategy=allreduce:algorithm=tree", "transport=threads");
-    judge_slowly("strategy=ps:slack=0", "transport=threads");
+    evaluate_slowly("strategy=allreduce:algorithm=tree", "transport=threads");
+    evaluate_slowly("strategy=ps:slack=0", "transport=threads");
 }
 
-static void slow_judges_fail_no_rank(void **state)
+static void slow_evaluation_fails_no_rank(void **state)
 {
     (void)state;
-    judge_slowly("strategy=local:period=2", "transport=mpi");
+    evaluate_slowly("strategy=local:period=2", "transport=mpi");
 }
 
 /* Memory that is not there, at opening and in training, is an error and nothing more. */
@@ -766,7 +766,7 @@ int main(int argc, char **argv)
                                                    cmocka_unit_test(ranks_stop_together) };
     const struct CMUnitTest on_ranks[] = { cmocka_unit_test(same_bits_on_ranks),
                                            cmocka_unit_test(ranks_stop_together),
-                                           cmocka_unit_test(slow_judges_fail_no_rank) };
+                                           cmocka_unit_test(slow_evaluation_fails_no_rank) };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_on_every_transport),
         cmocka_unit_test(equals_one_worker_that_accumulates),
@@ -781,7 +781,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(measures_mean_what_they_say),
         cmocka_unit_test(who_crashed_is_named_or_survived),
         cmocka_unit_test(faults_end_every_run),
-        cmocka_unit_test(slow_judges_fail_nobody),
+        cmocka_unit_test(slow_evaluation_fails_no_worker),
         cmocka_unit_test(every_allocation_may_fail),
     };
     int failed;

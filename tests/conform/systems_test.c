@@ -192,6 +192,34 @@ static void contradictions_are_refused(void **state)
     assert_null(run);
 }
 
+/* Train a system, with another strategy if one is given, and return the result. */
+static fast_result measure(const char *name, const char *strategy)
+{
+    fast_run *run = NULL;
+    fast_result result;
+
+    if (open_system(name, "cluster=ethernet-1g", strategy, &run) || fast_run_train(run))
+        fail_msg("%s with %s: %s", name, strategy ? strategy : "its strategy", fast_error_detail());
+    result = *fast_run_result(run);
+    fast_run_close(run);
+    return result;
+}
+
+/* A preset without the option that it is named for trains, sends or lasts otherwise. */
+static void named_options_count(void **state)
+{
+    (void)state;
+    const fast_result k = measure("k-async", NULL);
+    assert_true(k.params_hash != measure("k-async", "strategy=ps:aggregate=1").params_hash);
+    const fast_result filtered = measure("kkt-filter", NULL);
+    const fast_result plain = measure("kkt-filter", "strategy=ps:kkt=no,cache=no");
+    assert_true(filtered.bytes_sent != plain.bytes_sent);
+    const fast_result ordered = measure("p3", NULL);
+    const fast_result whole = measure("p3", "strategy=ps:priority=no");
+    assert_true(ordered.params_hash == whole.params_hash);
+    assert_true(ordered.virtual_time_s != whole.virtual_time_s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +227,7 @@ int main(void)
         cmocka_unit_test(aliases_are_equal_and_others_differ),
         cmocka_unit_test(every_system_trains_and_repeats),
         cmocka_unit_test(given_options_win),
+        cmocka_unit_test(named_options_count),
         cmocka_unit_test(contradictions_are_refused),
     };
     return cmocka_run_group_tests(tests, list, NULL);

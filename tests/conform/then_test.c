@@ -203,7 +203,7 @@ static void phases_begin_with_the_representative(void **state)
     assert_true(weight_of("representative=worker:rank=3", "then=gossip@step=3") == 8);
 }
 
-static void the_rule_is_kept_or_reset(void **state)
+static void the_rule_is_retained_or_reset(void **state)
 {
     static const char *const pairs[][2] = { { "allreduce", "allreduce" },
                                             { "local:period=1", "local:period=1" } };
@@ -264,9 +264,9 @@ static void targets_end_any_phase(void **state)
     }
 }
 
-/* Stop at every step, before, at and after the changes, and go on: in the same program, and from
+/* Stop at every step, before, at and after the changes, and continue: in the same program, and from
  * the checkpoint where replicas are equal. */
-static void canceled_runs_go_on(void **state)
+static void canceled_runs_continue(void **state)
 {
     const char *const then = "then=local:period=2@step=4;allreduce@step=8";
     const uint64_t hash = end_of(LIST(then, "evaluate=no"));
@@ -307,16 +307,16 @@ static void canceled_runs_go_on(void **state)
         assert_int_equal(fast_run_train(w.run), FAST_OK);
         assert_int_equal(fast_run_result(w.run)->steps, STEPS);
         if (fast_run_result(w.run)->params_hash != hash)
-            fail_msg("went on at step %lld", (long long)at);
+            fail_msg("another hash after a cancel at step %lld", (long long)at);
         fast_run_close(w.run);
     }
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Rounds of servers that stop at any step and go on use the rates that come next. One worker: of
- * several, some may have begun the round that is not made. */
-static void canceled_rounds_go_on(void **state)
+/* Rounds of servers that stop at any step and continue use the learning rates that follow. One
+ * worker: of several, some may have begun the round that is not made. */
+static void canceled_rounds_continue(void **state)
 {
     const char *const strategy = "strategy=ps:slack=0,servers=2", *const plain = "optimizer=sgd";
     const uint64_t hash = end_of(LIST(strategy, plain, "workers=1", "evaluate=no"));
@@ -336,7 +336,7 @@ static void canceled_rounds_go_on(void **state)
         assert_int_equal(fast_run_train(w.run), FAST_OK);
         assert_int_equal(fast_run_result(w.run)->steps, STEPS);
         if (fast_run_result(w.run)->params_hash != hash)
-            fail_msg("went on otherwise after a cancel at step %lld", (long long)step);
+            fail_msg("another hash after a cancel at step %lld", (long long)step);
         fast_run_close(w.run);
     }
 }
@@ -408,7 +408,7 @@ static void ranks_give_the_same(void **state)
                                          "then=local:period=3@step=4;allreduce@step=7" };
 
     (void)state;
-    for (int i = 0; i < 3; i++) { /* in mid-run not all ranks judge asynchronous workers */
+    for (int i = 0; i < 3; i++) { /* in mid-run not all ranks evaluate asynchronous workers */
         const char *evaluate = i == 1 ? "evaluate=end" : "evaluate=2steps";
         const uint64_t here = hash_of(LIST(thens[i], "transport=sim", "workers=4", evaluate));
         fast_run *run = NULL;
@@ -456,11 +456,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_change_is_the_familys_own),
         cmocka_unit_test(servers_come_and_go),
         cmocka_unit_test(phases_begin_with_the_representative),
-        cmocka_unit_test(the_rule_is_kept_or_reset),
+        cmocka_unit_test(the_rule_is_retained_or_reset),
         cmocka_unit_test(every_strategy_follows_every_other),
         cmocka_unit_test(targets_end_any_phase),
-        cmocka_unit_test(canceled_runs_go_on),
-        cmocka_unit_test(canceled_rounds_go_on),
+        cmocka_unit_test(canceled_runs_continue),
+        cmocka_unit_test(canceled_rounds_continue),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

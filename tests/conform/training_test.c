@@ -106,7 +106,7 @@ static void set_weights(const fast_graph *graph, float *w)
     }
 }
 
-/* One of the batches that take turns. */
+/* One of the batches that are used in rotation. */
 typedef struct batch_memory {
     fast_batch batch;
     float *x;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transports, what messages carry: nothing, one byte, a mebibyte, four parts, words, declared
- * sizes; private parts move (the same pointer between near actors), frozen ones are shared by all
+ * sizes; private parts move (the same pointer between local actors), frozen ones are shared by all
  * that receive them, stretches stay stretches, and old generations are dropped.
  */
 #include "base/hash.h"
@@ -108,7 +108,7 @@ static fast_err run_parts(const suite *on)
     return suite_run(on, parts_main, NULL, on->count, NULL, NULL);
 }
 
-/* What is declared counts and is not carried. */
+/* Declared bytes are counted but not sent. */
 static fast_err declared_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -131,8 +131,8 @@ static fast_err run_declared(const suite *on)
     return on->alone ? EXPECT(result.bytes_sent >> 30 == on->count) : FAST_OK;
 }
 
-/* A private part is the receiver's to write, and between near actors the very same memory. It goes
- * round with everyone's mark. */
+/* A private part is the receiver's to write, and between local actors the very same memory. It
+ * goes round with everyone's mark. */
 static fast_err private_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -180,7 +180,7 @@ static fast_err run_private(const suite *on)
     return on->alone ? EXPECT(result.copies == 0) : FAST_OK;
 }
 
-/* One frozen buffer to everyone, whole and in stretches: the same memory at all near actors, equal
+/* One frozen buffer to everyone, whole and in stretches: the same memory at all local actors, equal
  * bytes everywhere, and it outlives its maker. */
 static fast_err frozen_main(fast_actor *actor, void *ctx)
 {
@@ -243,10 +243,10 @@ static fast_err fence_main(fast_actor *actor, void *ctx)
             msg->generation = generation;
             FAST_TRY(fast_send(actor, 0, &msg));
         }
-        FAST_TRY(suite_meet(actor));
+        FAST_TRY(suite_barrier(actor));
         if (id == 0)
             fast__mailbox_fence(actor, 3);
-        FAST_TRY(suite_meet(actor));
+        FAST_TRY(suite_barrier(actor));
     }
     for (int64_t i = 0; id == 0 && i < 2 * 3 * (fast_actor_count(actor) - 1); i++) {
         fast_msg *msg = NULL;
@@ -257,7 +257,7 @@ static fast_err fence_main(fast_actor *actor, void *ctx)
     }
     fast_msg *msg = NULL;
     FAST_TRY(EXPECT_ERR(fast_receive(actor, FAST_ANY, 7, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
-    FAST_TRY(suite_meet(actor)); /* nobody leaves before everyone has looked */
+    FAST_TRY(suite_barrier(actor)); /* nobody leaves before everyone has looked */
     return id == 0 ? EXPECT(actor->counters.messages_stale == 2 * 2 * (fast_actor_count(actor) - 1))
                    : FAST_OK;
 }

@@ -15,8 +15,8 @@ typedef struct job {
     fast_actor *actor;              /* whose work it is */
     int64_t runs;                   /* of run() */
     int64_t reports;                /* so far */
-    bool disordered;                /* a report came out of turn, or before its values */
-    fast_err sent;                  /* what sending in reports gave */
+    bool disordered;                /* a report came out of order, or before its values */
+    fast_err sent;                  /* the result of sending in reports */
     float values[SEGMENTS * WIDTH]; /* the result */
 } job;
 
@@ -105,7 +105,7 @@ static fast_err cost_main(fast_actor *actor, void *ctx)
     work.run = fail_work;
     FAST_TRY(EXPECT_ERR(fast_compute(actor, &work), FAST_EFORMAT));
     FAST_TRY(EXPECT(strcmp(fast_error_detail(), "the batch is empty") == 0));
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_cost(const suite *on)
@@ -124,7 +124,7 @@ static fast_err charge_main(fast_actor *actor, void *ctx)
         FAST_TRY(EXPECT(fast_now(actor) >= begin));
         FAST_TRY(EXPECT(!actor->world->inner->virtual_clock || fast_now(actor) > begin));
     }
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_charge(const suite *on)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transports, who is there: roles and places, random streams, peers that ended or failed, news
- * about them, runs that are canceled, errors with names, memory shared by near actors, and a second
- * run in the same process.
+ * about them, runs that are canceled, errors with names, memory shared by local actors, and a
+ * second run in the same process.
  */
 #include "conform/transport_suite.h"
 
@@ -88,7 +88,7 @@ static fast_err ended_main(fast_actor *actor, void *ctx)
         FAST_TRY(suite_receive(actor, 1, 1, i));
     FAST_TRY(EXPECT_ERR(fast_receive(actor, 1, 1, FAST_SOON, &msg), FAST_EPEER));
     FAST_TRY(EXPECT_ERR(suite_send(actor, 1, 3, 0), FAST_EPEER));
-    /* The others go on. */
+    /* The other actors continue. */
     const int64_t other = id == 0 ? 2 : 0;
     if (id == 0 || id == 2) {
         FAST_TRY(suite_send(actor, other, 4, id));
@@ -164,7 +164,7 @@ static fast_err events_main(fast_actor *actor, void *ctx)
     const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
     fast_msg *msg = NULL;
     fast_member member;
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     if (id != 0)
         return FAST_OK;
     FAST_TRY(EXPECT_ERR(fast_receive(actor, FAST_ANY, 9, FAST_SOON, &msg), FAST_EPEER));
@@ -191,7 +191,7 @@ static fast_err cancel_main(fast_actor *actor, void *ctx)
     (void)ctx;
     const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
     fast_msg *msg = NULL;
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     if (id == 0) {
         FAST_TRY(fast_sleep_until(actor, fast_now(actor) + 5000000));
         atomic_store(&actor->world->canceled, true);
@@ -215,7 +215,7 @@ static fast_err run_cancel(const suite *on)
     return FAST_OK;
 }
 
-/* Near actors share memory by keys: zeroed, one for all, with one size. */
+/* Local actors share memory by keys: zeroed, one for all, with one size. */
 static fast_err share_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -224,7 +224,7 @@ static fast_err share_main(fast_actor *actor, void *ctx)
     for (int64_t i = 0; i < count; i++)
         lonely = lonely && (i == id || !fast_actor_is_local(actor, i));
     if (lonely)
-        return suite_meet(actor), suite_meet(actor);
+        return suite_barrier(actor), suite_barrier(actor);
     atomic_llong *sum = NULL, *other = NULL, *again = NULL;
     char *wrong = NULL;
     FAST_TRY(fast_actor_share(actor, 1, 1000, &sum));
@@ -236,12 +236,12 @@ static fast_err share_main(fast_actor *actor, void *ctx)
     FAST_TRY(EXPECT_ERR(fast_actor_share(actor, 1, 999, &wrong), FAST_EINVAL));
     FAST_TRY(EXPECT(wrong == NULL));
     atomic_fetch_add(&sum[0], id + 1);
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     int64_t expected = 0;
     for (int64_t i = 0; i < count; i++)
         expected += fast_actor_is_local(actor, i) ? i + 1 : 0;
     FAST_TRY(EXPECT(atomic_load(&sum[0]) == expected));
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_share(const suite *on)

@@ -63,10 +63,10 @@ static fast_err once_main(fast_actor *actor, void *ctx)
         FAST_TRY(EXPECT(word == next[from]));
         next[from]++;
     }
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     fast_msg *msg = NULL;
     FAST_TRY(EXPECT_ERR(fast_receive(actor, FAST_ANY, 3, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
-    return suite_meet(actor); /* nobody leaves before everyone has looked */
+    return suite_barrier(actor); /* nobody leaves before everyone has looked */
 }
 
 static fast_err run_once(const suite *on)
@@ -120,14 +120,14 @@ static fast_err run_fair(const suite *on)
     return suite_run(on, fair_main, NULL, SUITE_ACTORS, NULL, NULL);
 }
 
-/* What has arrived from anyone comes in the order of arrival. */
+/* Messages from any sender are received in the order of arrival. */
 static fast_err oldest_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
     const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
     for (int64_t i = 0; id != 0 && i < 20; i++)
         FAST_TRY(suite_send(actor, 0, 1 + (uint64_t)i % 3, i));
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     uint64_t last = 0;
     for (int64_t i = 0; id == 0 && i < 20 * (count - 1); i++) {
         fast_msg *msg = NULL;
@@ -157,9 +157,9 @@ static fast_err tags_main(fast_actor *actor, void *ctx)
             FAST_TRY(suite_send(actor, 0, (uint64_t)tag, tag));
         FAST_TRY(suite_send(actor, 0, FAST_TAG_MAX - 1, 51));
     }
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     if (id != 0)
-        return suite_meet(actor);
+        return suite_barrier(actor);
     for (int64_t tag = 20; tag >= 11; tag--)
         FAST_TRY(suite_receive(actor, tag % 2 ? 1 : FAST_ANY, (uint64_t)tag, tag));
     for (int64_t tag = 1; tag <= 11; tag++) {
@@ -172,7 +172,7 @@ static fast_err tags_main(fast_actor *actor, void *ctx)
     fast_msg *msg = NULL;
     FAST_TRY(EXPECT_ERR(fast_receive(actor, 1, FAST_TAG_ANY, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
     FAST_TRY(suite_receive(actor, 1, group, 50));
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_tags(const suite *on)
@@ -189,19 +189,19 @@ static fast_err poll_main(fast_actor *actor, void *ctx)
     for (int i = 0; i < 100; i++)
         FAST_TRY(EXPECT_ERR(fast_receive(actor, FAST_ANY, 9, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
     FAST_TRY(EXPECT(msg == NULL));
-    FAST_TRY(suite_meet(actor)); /* nobody sends before everyone has looked */
+    FAST_TRY(suite_barrier(actor)); /* nobody sends before everyone has looked */
     if (id == 1)
         FAST_TRY(suite_send(actor, 0, 9, 77));
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     if (id != 0)
-        return suite_meet(actor);
+        return suite_barrier(actor);
     FAST_TRY(EXPECT_ERR(fast_receive(actor, 2, 9, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
     FAST_TRY(EXPECT_ERR(fast_receive(actor, 1, 8, FAST_AT_ONCE, &msg), FAST_ETIMEDOUT));
     FAST_TRY(fast_receive(actor, 1, 9, FAST_AT_ONCE, &msg));
     const bool right = msg->words[0] == 77 && msg->words[5] == 82;
     fast_msg_free(msg);
     FAST_TRY(EXPECT(right));
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_poll(const suite *on)
@@ -225,7 +225,7 @@ static fast_err self_main(fast_actor *actor, void *ctx)
         FAST_TRY(err);
         FAST_TRY(EXPECT(own));
     }
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_self(const suite *on)
@@ -248,9 +248,9 @@ static fast_err flood_main(fast_actor *actor, void *ctx)
                     FAST_TRY(fast_charge(actor, 1e4, 1e4));
                 FAST_TRY(suite_receive(actor, from, 6, i));
             }
-        FAST_TRY(suite_meet(actor));
+        FAST_TRY(suite_barrier(actor));
     }
-    /* What is in use, and a few batches that threads keep. */
+    /* Messages in use, and the stocks of threads. */
     const int64_t bytes = fast__pool_used(actor->world->pool).bytes;
     return EXPECT(bytes < (int64_t)FLOOD * count * 2048 * 2 + 4000000);
 }
@@ -304,7 +304,7 @@ static fast_err unreliable_main(fast_actor *actor, void *ctx)
     }
     for (int64_t i = 0; id == 0 && i < ROUNDS; i++)
         FAST_TRY(suite_receive(actor, 1, 2, i));
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     fast_msg *msg = NULL;
     while (id == 0 && !fast_receive(actor, 1, 1, FAST_AT_ONCE, &msg)) {
         const bool right = msg->words[0] == ~msg->words[1] && msg->unreliable;

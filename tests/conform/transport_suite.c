@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the cases of the transports' suite share: options of a run, expectations that become errors,
- * messages whose bytes follow from one number, and a meeting of all actors.
+ * Parts shared by the cases of the transports' suite: options of a run, expectations that become
+ * errors, messages whose bytes follow from one number, and a barrier.
  */
 #include "conform/transport_suite.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Tags that no case uses and FAST_TAG_ANY leaves alone. */
-#define TAG_MEET  (FAST_TAG_GROUP + 0xfff0)
+#define TAG_ENTER (FAST_TAG_GROUP + 0xfff0)
 #define TAG_LEAVE (FAST_TAG_GROUP + 0xfff1)
 
 fast_err suite_run_roles(const suite *on, const fast_role *roles, int64_t role_count,
@@ -120,15 +120,15 @@ fast_err suite_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t wo
     return FAST_OK;
 }
 
-fast_err suite_meet(fast_actor *actor)
+fast_err suite_barrier(fast_actor *actor)
 {
     const int64_t count = fast_actor_count(actor), id = fast_actor_id(actor);
     if (id != 0) {
-        FAST_TRY(suite_send(actor, 0, TAG_MEET, id));
+        FAST_TRY(suite_send(actor, 0, TAG_ENTER, id));
         return suite_receive(actor, 0, TAG_LEAVE, 0);
     }
     for (int64_t i = 1; i < count; i++)
-        FAST_TRY(suite_receive(actor, i, TAG_MEET, i));
+        FAST_TRY(suite_receive(actor, i, TAG_ENTER, i));
     for (int64_t i = 1; i < count; i++)
         FAST_TRY(suite_send(actor, i, TAG_LEAVE, 0));
     return FAST_OK;

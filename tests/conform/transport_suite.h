@@ -10,7 +10,7 @@
  * number of processes, each of which hosts some of the actors and sees their errors.
  */
 
-/* What a case runs on. */
+/* The transport and actors of a case. */
 typedef struct suite {
     const char *transport; /* name */
     bool check;            /* wrapped in `check` */
@@ -57,8 +57,8 @@ fast_err suite_send_bytes(fast_actor *actor, int64_t to, uint64_t tag, int64_t w
 fast_err suite_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t word);
 /* The part of suite_send_bytes() is as it was sent. */
 fast_err suite_check_bytes(const fast_msg *msg, int64_t word, size_t size);
-/* Wait for everyone, by messages to the first actor and back. */
-fast_err suite_meet(fast_actor *actor);
+/* Wait until all actors are here, by messages to actor 0 and back. */
+fast_err suite_barrier(fast_actor *actor);
 
 /* A time that is late enough for anything to have happened. */
 int64_t suite_late(fast_actor *actor);

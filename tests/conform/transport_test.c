@@ -170,7 +170,7 @@ int main(int count, char **arguments)
             assert_true(used < CASES_MAX - 64);
         }
     }
-    size_t kept = 0;
+    size_t test_count = 0;
     for (size_t i = 0; i < used; i++) {
         planned *p = &plans[i];
         snprintf(p->name, sizeof p->name, "%s%s: %s", p->on.transport,
@@ -180,13 +180,13 @@ int main(int count, char **arguments)
                  p->what->name);
         if (count > 1 && !strstr(p->name, arguments[1]))
             continue;
-        tests[kept++] =
+        tests[test_count++] =
             (struct CMUnitTest){ p->name, p->what == &no_memory ? test_no_memory : test_case, NULL,
                                  NULL, p };
     }
     if (count < 2 && !mpi) {
-        tests[kept++] = (struct CMUnitTest)cmocka_unit_test(test_options);
-        tests[kept++] = (struct CMUnitTest)cmocka_unit_test(test_roles);
+        tests[test_count++] = (struct CMUnitTest)cmocka_unit_test(test_options);
+        tests[test_count++] = (struct CMUnitTest)cmocka_unit_test(test_roles);
     }
-    return _cmocka_run_group_tests("transports", tests, kept, NULL, NULL);
+    return _cmocka_run_group_tests("transports", tests, test_count, NULL, NULL);
 }

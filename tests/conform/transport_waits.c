@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transports, waiting: deadlines pass and name whom was waited for, FAST_SOON is the run's timeout,
- * sleeping, waking, tasks that go on in waits, and a clock that does not go back.
+ * sleeping, waking, tasks that advance in waits, and a clock that does not go back.
  */
 #include "conform/transport_suite.h"
 #include "trace.h"
@@ -82,7 +82,7 @@ static fast_err sleep_main(fast_actor *actor, void *ctx)
         last = time;
     }
     FAST_TRY(fast_sleep_until(actor, 0));
-    FAST_TRY(suite_meet(actor));
+    FAST_TRY(suite_barrier(actor));
     for (int i = 1; i <= 5; i++) {
         fast_msg *msg = NULL;
         FAST_TRY(fast_receive(actor, (id + count - 1) % count, 1, FAST_AT_ONCE, &msg));
@@ -106,7 +106,7 @@ static fast_err idle_advance(fast_actor *actor, fast_task *task, bool *done)
     return FAST_OK;
 }
 
-/* Compute for a while that differs every time, so that others meet this actor watching, falling
+/* Compute for a while that differs every time, so that others find this actor watching, falling
  * asleep, sleeping and waking up. */
 static void dawdle(fast_actor *actor)
 {
@@ -116,18 +116,18 @@ static void dawdle(fast_actor *actor)
 }
 
 /* Set the next actor's flag for each round, after one's own was set. */
-static fast_err wake_rounds(fast_actor *actor, atomic_llong *flags, const int64_t *near,
+static fast_err wake_rounds(fast_actor *actor, atomic_llong *flags, const int64_t *local,
                             int64_t count, int64_t rank)
 {
-    const int64_t next = near[(rank + 1) % count];
+    const int64_t next = local[(rank + 1) % count];
     for (int64_t round = 1; round <= WAKES; round++) {
-        const fast_wait wait = { .whom = near[(rank + count - 1) % count],
+        const fast_wait wait = { .whom = local[(rank + count - 1) % count],
                                  .since = fast_now(actor),
                                  .deadline = suite_late(actor),
                                  .doing = "wake" };
         dawdle(actor);
-        while (atomic_load(&flags[near[rank] * 8]) < round - (rank == 0)) {
-            dawdle(actor); /* what comes between the look and the wait must end the wait */
+        while (atomic_load(&flags[local[rank] * 8]) < round - (rank == 0)) {
+            dawdle(actor); /* a wake-up between the check and the wait must end the wait */
             FAST_TRY(fast__wait_once(actor, &wait));
         }
         /* A wait that lost its wake-up ends all the same, when it looks for whom to blame. */
@@ -139,17 +139,17 @@ static fast_err wake_rounds(fast_actor *actor, atomic_llong *flags, const int64_
     return FAST_OK;
 }
 
-/* Near actors in a ring of flags: each waits for its own, then sets the next one's and wakes it.
+/* Local actors in a ring of flags: each waits for its own, then sets the next one's and wakes it.
  * Then again with a task, which waits must not prefer. */
 static fast_err wake_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
     const int64_t id = fast_actor_id(actor);
-    int64_t near[SUITE_ACTORS], count = 0, rank = 0;
+    int64_t local[SUITE_ACTORS], count = 0, rank = 0;
     for (int64_t i = 0; i < fast_actor_count(actor); i++)
         if (fast_actor_is_local(actor, i)) {
             rank = i == id ? count : rank;
-            near[count++] = i;
+            local[count++] = i;
         }
     if (count == 1)
         return FAST_OK;
@@ -159,7 +159,7 @@ static fast_err wake_main(fast_actor *actor, void *ctx)
         FAST_TRY(fast_actor_share(actor, key, SUITE_ACTORS * 8 * sizeof *flags, &flags));
         if (key == 12)
             fast__post(actor, &task);
-        const fast_err err = wake_rounds(actor, flags, near, count, rank);
+        const fast_err err = wake_rounds(actor, flags, local, count, rank);
         fast__unpost(actor, &task);
         FAST_TRY(err);
     }
@@ -196,7 +196,7 @@ static fast_err run_park(const suite *on)
 typedef struct echo {
     fast_task task;
     int64_t answered; /* pings */
-    int64_t until;    /* it ends after so many */
+    int64_t until;    /* pings after which it ends */
 } echo;
 
 static fast_err echo_advance(fast_actor *actor, fast_task *task, bool *done)
@@ -222,7 +222,7 @@ static fast_err task_main(fast_actor *actor, void *ctx)
         echo e = { .task = { .advance = echo_advance }, .until = PINGS * (count - 1) };
         fast__post(actor, &e.task);
         /* Only the last ping's sender lets it go, after every answer. */
-        const fast_err err = suite_meet(actor);
+        const fast_err err = suite_barrier(actor);
         if (err)
             fast__unpost(actor, &e.task);
         FAST_TRY(err);
@@ -234,7 +234,7 @@ static fast_err task_main(fast_actor *actor, void *ctx)
         FAST_TRY(suite_send(actor, 0, 21, i));
         FAST_TRY(suite_receive(actor, 0, 22, i + 1));
     }
-    return suite_meet(actor);
+    return suite_barrier(actor);
 }
 
 static fast_err run_task(const suite *on)
@@ -270,7 +270,7 @@ static fast_err run_clock(const suite *on)
     return EXPECT(result.time_ns > 0 && result.wait_ns >= 0);
 }
 
-/* What this process is, in a run of several. */
+/* Store the node of this process, in a run of several processes. */
 static fast_err trace_main(fast_actor *actor, void *ctx)
 {
     atomic_llong *node = ctx;
@@ -306,7 +306,7 @@ const suite_case suite_waits[] = {
     { "sleeping", run_sleep, true },
     { "waking", run_wake, true },
     { "falling asleep at any moment", run_park, false },
-    { "tasks go on in waits", run_task, true },
+    { "tasks advance in waits", run_task, true },
     { "the clock", run_clock, true },
     { "the timeline", run_trace, true },
     { NULL, NULL, false },

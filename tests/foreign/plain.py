@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A learner in plain Python, through ctypes. Usage: plain.py LIBRARY [mpi]
 
-Goal: what a foreign language needs works: callbacks from the threads of workers and from the simulator,
+Goal: everything that a foreign language needs works: callbacks from the threads of workers and from the simulator,
 whose actors have small stacks; watchers; exceptions that become one sentence and end the run, also one
 that the binding does not catch; the same bits on every transport. With `mpi`, under mpirun, the same of
 ranks. Method: least squares on points that are drawn here, 40 numbers to learn.
@@ -30,39 +30,39 @@ class Squares:
     """The mean over the batch of (w . x - true . x)^2 / 2, where x has one element that is not 0."""
 
     def __init__(self, fails=None, depth=0):
-        self.fails, self.depth, self.seen, self.judged = fails, depth, set(), 0
+        self.fails, self.depth, self.seen, self.evaluations = fails, depth, set(), 0
 
     def kind(self, name=b"squares", catch=True):
         self.initial = (ctypes.c_float * COUNT)(*[0.5] * COUNT)
         self.tensor = binding.Tensor(b"w", 2, (ctypes.c_int64 * 4)(4, COUNT // 4), ctypes.addressof(self.initial))
         self.function = binding.guarded(self.learn) if catch else binding.Function(
-            lambda _, lesson: self.learn(lesson.contents) or 0)
+            lambda _, request: self.learn(request.contents) or 0)
         return binding.Kind(size=ctypes.sizeof(binding.Kind), name=name, params=ctypes.pointer(self.tensor),
                             param_count=1, samples=SAMPLES, operations=1e5,
                             gradient=self.function, evaluate=self.function)
 
-    def learn(self, lesson):
+    def learn(self, request):
         if self.depth:
             recurse(self.depth)
-        if self.fails and self.fails(lesson):
+        if self.fails and self.fails(request):
             raise ValueError("there are no\npoints left")
-        w, batch = numbers(lesson.w), lesson.batch if lesson.g else COUNT
-        if lesson.g:
-            g = numbers(lesson.g)
+        w, batch = numbers(request.w), request.batch if request.g else COUNT
+        if request.g:
+            g = numbers(request.g)
             ctypes.memset(g, 0, ctypes.sizeof(g))
-            self.seen.add((lesson.worker, lesson.step))
+            self.seen.add((request.worker, request.step))
         else:
-            self.judged += 1
-        first = ((lesson.step * lesson.workers + lesson.worker) * batch if lesson.g else 0) + lesson.seed
-        lesson.loss = 0
+            self.evaluations += 1
+        first = ((request.step * request.workers + request.worker) * batch if request.g else 0) + request.seed
+        request.loss = 0
         for i in range(first, first + batch):
             k = i * 7 % COUNT
             off = w[k] - math.cos(k)
-            lesson.loss += off * off / 2 / batch
-            if lesson.g:
+            request.loss += off * off / 2 / batch
+            if request.g:
                 g[k] += off / batch
-            lesson.correct += abs(off) < 0.1
-        lesson.judged = lesson.samples = batch
+            request.correct += abs(off) < 0.1
+        request.judged = request.samples = batch
 
 
 def options(*more):
@@ -88,14 +88,14 @@ def test_trains(fast):
                 assert result.steps == 200 and result.samples == 4800, (result.steps, result.samples)
                 assert result.test_loss < 0.01 and result.test_accuracy > 0.9, (strategy, transport, result.test_loss)
                 assert squares.seen == {(worker, step) for worker in range(3) for step in range(200)}
-                judged = [loss for kind, loss in events if kind == EVALUATE]
-                assert len(judged) == squares.judged >= 2 and judged[-1] == result.test_loss, judged
+                losses = [loss for kind, loss in events if kind == EVALUATE]
+                assert len(losses) == squares.evaluations >= 2 and losses[-1] == result.test_loss, losses
                 if strategy in ("allreduce", "local:period=4"):
                     assert same.setdefault(strategy, weights(run)) == weights(run), (strategy, transport)
 
 
 def test_replays(fast):
-    """What asynchronous threads did is recorded, and a replay of it ends with the same weights."""
+    """A run of asynchronous threads is recorded, and its replay ends with the same weights."""
     with tempfile.TemporaryDirectory() as folder:
         for strategy in ("ps", "gossip_async"):
             ends = []
@@ -114,7 +114,7 @@ def test_deep_stack(fast):
         squares = Squares(depth=300)
         with Run(fast, options("workers=2", "transport=sim", "epochs=2", pool), squares.kind()) as run:
             run.train(lambda event: recurse(300))
-            assert squares.judged == 2
+            assert squares.evaluations == 2
 
 
 def expect(fast, squares, kind, more, *parts):
@@ -125,7 +125,7 @@ def expect(fast, squares, kind, more, *parts):
             text = str(failure)
             assert "\n" not in text and all(part in text for part in parts), text
         else:
-            sys.exit(f"{more} went on after an exception")
+            sys.exit(f"{more} continued after an exception")
 
 
 def test_exceptions(fast):
@@ -133,17 +133,17 @@ def test_exceptions(fast):
     for strategy in ("allreduce", "ps", "gossip", "hogwild"):
         for more in (["transport=threads"], ["transport=sim", "cluster=laptop"]):
             more = ["workers=3", "strategy=" + strategy, *more]
-            squares = Squares(fails=lambda lesson: lesson.worker == 1 and lesson.step == 5)
+            squares = Squares(fails=lambda request: request.worker == 1 and request.step == 5)
             expect(fast, squares, squares.kind(), more, sentence, "worker 1: learner squares: gradient at step 5")
-            squares = Squares(fails=lambda lesson: not lesson.g)
+            squares = Squares(fails=lambda request: not request.g)
             expect(fast, squares, squares.kind(), more, sentence, "evaluation")
-    squares = Squares(fails=lambda lesson: lesson.step == 3)
+    squares = Squares(fails=lambda request: request.step == 3)
     expect(fast, squares, squares.kind(), [], "learner squares: gradient at step 3: " + sentence)
 
 
 def test_uncaught(fast):
     """ctypes prints what leaves a callback, and answers anything for it."""
-    squares = Squares(fails=lambda lesson: lesson.step == 2)
+    squares = Squares(fails=lambda request: request.step == 2)
     sys.unraisablehook, hook = (lambda _: None), sys.unraisablehook
     expect(fast, squares, squares.kind(catch=False), ["workers=2"], "gradient at step 2 answered for no samples")
     sys.unraisablehook = hook
@@ -169,17 +169,17 @@ def test_mpi(fast):
     squares = Squares()
     with Run(fast, options("workers=2", "transport=threads"), squares.kind()) as run:
         run.train()
-        near = weights(run)
+        expected = weights(run)
     for strategy in ("allreduce", "gossip"):
         squares = Squares()
         with Run(fast, options("workers=2", "transport=mpi", "strategy=" + strategy), squares.kind()) as run:
             result = run.train()
             if strategy == "allreduce":
-                assert weights(run) == near
+                assert weights(run) == expected
             if fast.fast_run_is_first(run.handle) & 1:
                 assert result.test_loss < 0.01, result.test_loss
             assert len({worker for worker, _ in squares.seen}) == 1
-    squares = Squares(fails=lambda lesson: lesson.worker == 1 and lesson.step == 5)
+    squares = Squares(fails=lambda request: request.worker == 1 and request.step == 5)
     expect(fast, squares, squares.kind(), ["workers=2", "transport=mpi", "strategy=allreduce"], "worker 1")
 
 

@@ -42,7 +42,7 @@ static const char *const forms[FORMS][4] = {
 /* A checkpoint that a run of a form wrote. */
 typedef struct base_file {
     uint8_t *bytes; /* the file; NULL: not written yet */
-    size_t size;    /* of it */
+    size_t size;    /* bytes of the file */
 } base_file;
 
 /* Open the run of a form, with two more options; the second may be NULL. */

@@ -53,7 +53,7 @@ static fast_space_options options_of(int form)
     return o;
 }
 
-/* What an actor that means well does with the space. */
+/* Operations of a well-behaved actor on the space. */
 static fast_err use(const scene *s, fast_space *space)
 {
     float x[COUNT] = { 1, 0, 2 }, y[COUNT] = { 0 };

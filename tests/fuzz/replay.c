@@ -2,8 +2,8 @@
 /*
  * Replays a corpus: runs the fuzz target that it is linked with on every file of the folders named
  * on the command line, in the order of their names, and says how many there were. No file at all is
- * a failure, or a wrong folder would pass. It stands in for libFuzzer where there is none: in every
- * compiler, and under any sanitizer.
+ * a failure, or a wrong folder would pass. It replaces libFuzzer for
+ * other compilers, and under any sanitizer.
  */
 #include <dirent.h>
 #include <stdint.h>

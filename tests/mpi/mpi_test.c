@@ -385,6 +385,35 @@ static void test_native(void **state)
     run_role(native, 2 * (int64_t)ranks, NULL);
 }
 
+/* The allreduce `native` of a group: it sums where every member has a process of its own, and is
+ * refused where two share one. */
+static fast_err native_group(fast_actor *actor, void *ctx)
+{
+    const int64_t count = fast_actor_count(actor);
+    float x[3] = { (float)fast_actor_id(actor), 1, -2 };
+    fast_group *group = NULL;
+    (void)ctx;
+    FAST_TRY(fast_group_all(actor, "worker", &group));
+    fast_err err = fast_group_algorithm(group, "native");
+    if (!err)
+        err = fast_allreduce(group, x, 3, FAST_SOON);
+    if (!err)
+        err = fast_allreduce(group, x, 0, FAST_SOON);
+    fast_group_free(group);
+    if (count > ranks)
+        return HOLDS(err == FAST_ENOTSUP && strstr(fast_error_detail(), "share one"));
+    FAST_TRY(err);
+    return HOLDS(x[0] == (float)(count * (count - 1) / 2) && x[1] == (float)count &&
+                 x[2] == -2 * (float)count);
+}
+
+static void test_native_group(void **state)
+{
+    (void)state;
+    run_role(native_group, ranks, NULL);
+    run_role(native_group, ranks + 1, NULL);
+}
+
 /* A collective that a member never joins ends at its deadline. It may only run last: MPI keeps a
  * communicator that was not made, or a sum that never ends. */
 static fast_err native_alone(fast_actor *actor, void *ctx)
@@ -415,7 +444,7 @@ static void test_native_alone(void **state)
         run_role(native_alone, ranks, NULL);
 }
 
-/* An actor that fails is named by those who wait for it, on every rank. */
+/* An actor that fails is named by the actors that wait for it, on every rank. */
 static fast_err fails(fast_actor *actor, void *ctx)
 {
     fast_msg *msg = NULL;
@@ -442,7 +471,7 @@ static void test_failure(void **state)
     run_role(around, ranks, NULL);
 }
 
-/* Ranks that run different actors are told so, all of them, and can go on. */
+/* Ranks that run different actors are told so, all of them, and can continue. */
 static void test_unlike(void **state)
 {
     const fast_role roles[] = { { "worker", ranks + (rank == ranks - 1), around, NULL } };
@@ -613,7 +642,7 @@ int main(void)
         cmocka_unit_test(test_unlike),       cmocka_unit_test(test_missing),
         cmocka_unit_test(test_again),        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_stream),       cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_native_alone),
+        cmocka_unit_test(test_native_group), cmocka_unit_test(test_native_alone),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }

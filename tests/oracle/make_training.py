@@ -7,7 +7,7 @@
 Weights and batches are not stored: both sides make them of the same hash of (key, index), which is
 exact in integers and in one product of floats. Parameter k in the order of the model has key k; its
 element i is the hash scaled by 1 / sqrt(columns) for matrices and filters, 0.1 for biases, and 1 +
-0.1 of it for the weights of norms. Four batches take turns, so that the loss falls and every step
+0.1 of it for the weights of norms. Four batches are used in rotation, so that the loss falls and every step
 weighs in the next one's loss; rates are small enough that rounding stays rounding: with large ones a ReLU that flips by
 1e-7 moves the losses of the next steps by 1e-3, in PyTorch against itself as well. The update is SGD with momentum 0.9.
 

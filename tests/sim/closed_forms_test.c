@@ -2,7 +2,7 @@
 /*
  * Goal: on a simulated network without contention and with free reductions, allreduce takes the
  *   time that its closed form says, within 1%, from 2 to 1024 actors and from 1 KB to 1 GB.
- * Method: the real program on the transport sim, with sizes that are declared and not carried; the
+ * Method: the real program on the transport sim, with sizes that are declared and not sent; the
  *   formulas are those of section 2.4 of "Demystifying Parallel and Distributed Deep Learning"
  *   (Ben-Nun, Hoefler, 2019), written here once more. Times are virtual: nothing depends on the
  *   machine. The environment variable FAST_SOAK asks for every size; otherwise a ring of very many,
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* What one actor is told, and the network of the preset `ideal`. */
+/* The allreduce of a test, and the network of the preset `ideal`. */
 typedef struct job {
     const char *algorithm;
     int64_t count; /* of floats */

@@ -138,7 +138,7 @@ static void targets_take_no_deadline(void **state)
         }
 }
 
-/* What cancels, and when. */
+/* A watcher that cancels its run at a step. */
 typedef struct canceler {
     fast_run *run;
     int64_t step; /* of the evaluation that it waits for; 0: training begins */
@@ -163,7 +163,7 @@ static void cancels_take_no_deadline(void **state)
 
             fast_run_watch(run, cancel, &c);
             end(run, specs[i], "canceled");
-            if (k > 0) { /* it goes on, and is canceled once more */
+            if (k > 0) { /* it continues, and is canceled once more */
                 c.step = 3 * k + 7;
                 end(run, specs[i], "canceled");
             }

@@ -221,15 +221,15 @@ static bool is_right(const fast_faults *faults, int64_t culprit)
     return culprit >= 0 && (culprit == fault->node || culprit == fault->other);
 }
 
-/* What came of the single faults of a kind. */
+/* Outcomes of single faults of one kind. */
 typedef struct tally {
     int64_t runs;   /* simulations */
     int64_t failed; /* in which somebody gave up */
     int64_t blamed; /* workers that blame somebody */
-    int64_t right;  /* of them, the right one */
+    int64_t right;  /* workers that blame the faulty one */
 } tally;
 
-/* How long it takes without faults. A timeout that is too short for that is none. */
+/* The duration without faults. Doubles a timeout that is too short for it. */
 static int64_t span_of(fast_simulate_config *config)
 {
     fast_simulate_outcome o;

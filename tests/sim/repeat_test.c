@@ -157,8 +157,7 @@ static void test_twice_the_same(void **state)
     assert_true(same);
 }
 
-/* FAST_SEEDS=1000: so many more seeds, and one number for all of them, to compare between builds.
- * */
+/* FAST_SEEDS=1000 runs 1000 more seeds and prints one number for all, to compare builds. */
 static void test_many_seeds(void **state)
 {
     (void)state;

@@ -52,7 +52,7 @@ static bool begin_peak(void)
     return file && fclose(file) == 0 && written && status_of("VmHWM") > 0;
 }
 
-/* Train, and compare the memory of a worker with so many vectors of the model. */
+/* Train, and compare the memory of a worker with `vectors` copies of the model. */
 static void expect_vectors(const char *strategy, const char *optimizer, double vectors)
 {
     char strategy_is[96], optimizer_is[96], workers_are[32];

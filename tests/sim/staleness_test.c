@@ -7,7 +7,7 @@
  *
  *     no update is more than (P - 1)(2 s + 1) updates late
  *
- * and, where all meet every s + 1 rounds (global), none past the meeting that c comes before:
+ * and, where all synchronise every s + 1 rounds (global), none past the next barrier after c:
  * (P - 1)(s + 1). It is s more where servers are eager: what they sent may lack the worker's own
  * last s updates.
  * Some schedules must come close to the bound, or the test would say nothing: at least one update
@@ -41,13 +41,13 @@ static int64_t below(fast_rng *rng, int64_t bound)
     return (int64_t)fast__rng_below(rng, (uint64_t)bound);
 }
 
-/* What is drawn of a seed. */
+/* A schedule, drawn from a seed. */
 typedef struct schedule {
-    int64_t workers;    /* of them */
+    int64_t workers;    /* number of workers */
     int64_t writers;    /* of the model: they, or proxies */
     int64_t slack;      /* in rounds */
     int64_t bound;      /* of the updates that one may be late */
-    bool global;        /* all meet where the slack ends */
+    bool global;        /* all synchronise where the slack ends */
     char strategy[128]; /* with its options */
     char cluster[64];   /* an option, like the others */
     char faults[96];

@@ -2,8 +2,7 @@
 /*
  * Faults that stop a run. Goal: strategies whose workers go in step, and a quorum that cannot be
  * reached, stop by the deadline when one of them crashes or stands still, and name who
- * is to blame. Method: one fault at a known node, at several moments of a run that would go on for
- * long.
+ * is to blame. Method: one fault at a known node, at several moments of a long run.
  */
 #include "fast/run.h"
 

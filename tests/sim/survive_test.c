@@ -63,11 +63,11 @@ static const char *const synchronous[] = { "allreduce",      "allreduce:algorith
                                            "elastic_sync",   "gossip",
                                            "gossip:push=yes" };
 
-/* What the seed draws. */
+/* A schedule of faults, drawn from a seed. */
 typedef struct schedule {
-    const char *strategy;      /* a member */
-    int64_t workers;           /* of it */
-    int64_t spared;            /* of them: the first, which share their nodes with servers */
+    const char *strategy; /* a member */
+    int64_t workers;      /* number of workers */
+    int64_t spared; /* workers 0 to spared - 1, which share nodes with servers, are not faulty */
     bool crashed[WORKERS_MAX]; /* who crashes, at least once */
     bool paused[WORKERS_MAX];  /* who stands still for a while */
     bool cut[WORKERS_MAX];     /* who is on the named side of a partition */
@@ -198,7 +198,7 @@ static fast_run *open_run(const schedule *s, int64_t seed, const char *more)
     return run;
 }
 
-/* What is wrong with a run that should have survived; NULL: nothing. */
+/* Return the fault of a run that should have survived, or NULL. */
 static const char *check_survivor(const schedule *s, const fast_run *run, fast_err err,
                                   char why[TEST_CELL_TEXT])
 {

@@ -80,7 +80,7 @@ export class Chart {
         return x.length > 1 && (min! > x[0]! || max! < x[x.length - 1]!);
     }
 
-    /* For those who do not see it: each line's last value. */
+    /* A text for screen readers: each line's last value. */
     private summary(): string {
         const last = this.lines.map((line) => {
             const value = line.y.findLast((y) => y !== null);

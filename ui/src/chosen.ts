@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runs that are chosen for comparison: at most 20, kept while the tab is open. */
+/* The runs that are chosen for comparison: at most 20, stored while the tab is open. */
 
 export const CHOSEN_MAX = 20;
 

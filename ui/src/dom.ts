@@ -119,12 +119,12 @@ export function segmented<T extends string>(label: string, choices: readonly (re
 }
 let segmentedCount = 0;
 
-/* Asks before what cannot be undone; resolves to whether to go on. */
+/* Asks before an action that cannot be undone; resolves to true if it was confirmed. */
 export function confirm(question: string, detail: string, action: string): Promise<boolean> {
     return dialog(question, h("p", null, detail), h("button", { value: "yes", class: "danger" }, action));
 }
 
-/* Asks for a word; resolves to "" where there is none. */
+/* Asks for a word; resolves to "" if the dialog was dismissed. */
 export async function askWord(question: string, label: string, action: string): Promise<string> {
     const field = h("input", { "aria-label": label, placeholder: label, maxlength: 64, autofocus: true });
     return await dialog(question, field, h("button", { value: "yes", class: "primary" }, action)) ? field.value.trim() : "";

@@ -39,7 +39,7 @@ export class Gantt {
                 button("⟲", "Show all", () => this.set(null))),
             this.canvas,
             h("small", { class: "dim" }, "The newest of each worker, looked at once a second; ",
-                "where a row is empty, nothing was kept."));
+                "where a row is empty, nothing was recorded."));
         const observer = new ResizeObserver(() => this.paint());
         observer.observe(this.canvas);
         signal.addEventListener("abort", () => observer.disconnect());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The top of a run's page: its title and status, tags, and what can be done with it. Only the status
-   is made anew while the run goes on, so that a button does not vanish under the pointer. */
+   is made anew while the run trains, so that a button does not vanish under the pointer. */
 import { deleteRun, stopRun, tagRun, type RunDetail } from "./api.ts";
 import { choose, chosenRuns } from "./chosen.ts";
 import { confirm, h, put, refill, toast } from "./dom.ts";
@@ -57,8 +57,8 @@ export class RunHead {
     private async tag(add: string[], remove: string[]): Promise<void> {
         try {
             await tagRun(this.detail.run.id, add, remove);
-            const kept = this.detail.tags.filter((name) => !remove.includes(name) && !add.includes(name));
-            this.detail.tags = [...kept, ...add];
+            const others = this.detail.tags.filter((name) => !remove.includes(name) && !add.includes(name));
+            this.detail.tags = [...others, ...add];
             this.showTags();
         } catch (error) {
             fail(error);

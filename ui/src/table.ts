@@ -3,7 +3,7 @@
 
        thead                       sticky
        spacer   first * height
-       rows     first .. last      kept by key and changed in place, so that focus and hover stay
+       rows     first .. last      reused by key and changed in place, so that focus and hover stay
        spacer   (total - last) * height
 
    Rows come in pages of 100 from `load`; refresh() asks again for those in sight. */
@@ -91,13 +91,13 @@ export class VirtualTable<Row> {
     async refresh(): Promise<void> {
         const [first, last] = this.window();
         this.generation++;
-        const kept = this.pages;
+        const loaded = this.pages;
         this.pages = new Map();
         this.asked.clear();
         const wanted = new Set([Math.floor(first / PAGE), Math.floor(Math.max(0, last - 1) / PAGE)]);
         for (const page of wanted)
-            if (kept.has(page))
-                this.pages.set(page, kept.get(page)!);
+            if (loaded.has(page))
+                this.pages.set(page, loaded.get(page)!);
         await Promise.all([...wanted].map((page) => this.fetch(page)));
         this.render();
     }

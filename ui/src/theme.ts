@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Light and dark: as the system says, until the switch is used; the choice is kept in the browser.
+/* Light and dark: as the system says, until the switch is used; the choice is stored in the browser.
    Colours live in style.css as variables; canvases read them here and repaint on "theme". */
 
 const choices = ["auto", "light", "dark"] as const;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a machine can see in the sources: types hold, no text becomes markup or code, nothing comes from
-   elsewhere, and the lock file names no registry. Prints each complaint; returns whether there is none. */
+/* Rules that a machine can check in the sources: types hold, no text becomes markup or code, nothing comes from
+   elsewhere, and the lock file names no registry. Prints each complaint; returns true if it found nothing. */
 import { spawnSync } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -83,6 +83,8 @@ static fast_err refused(fast_actor *actor, void *ctx)
     FAST_TRY(EXPECT(strstr(fast_error_detail(), "did you mean \"butterfly\"") != NULL));
     FAST_TRY(EXPECT(fast_group_algorithm(group, "ring:chunk=-1") == FAST_EINVAL));
     FAST_TRY(EXPECT(fast_group_algorithm(group, "auto:x=1") == FAST_EINVAL));
+    FAST_TRY(EXPECT(fast_group_algorithm(group, "native") == FAST_ENOTSUP));
+    FAST_TRY(EXPECT(strstr(fast_error_detail(), "native needs mpi") != NULL));
     /* None of that was a collective: the group still works. */
     const fast_err err = fast_allreduce(group, &x, 1, FAST_SOON);
     FAST_TRY(EXPECT(err == FAST_OK && x == 2));

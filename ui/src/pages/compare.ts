@@ -132,8 +132,8 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
     const options = differing(details.map((detail) => detail.options));
     const results = RESULTS.filter(([key]) => details.some(({ run }) => run[key] !== null));
     const lowest = new Set<keyof Run>(["time_to_target_s", "loss", "time_s", "bytes_sent"]);
-    const judged = results.filter(([key]) => key !== "staleness_mean" && key !== "divergence");
-    const best = new Map(judged.map(([key]) => {
+    const ranked = results.filter(([key]) => key !== "staleness_mean" && key !== "divergence");
+    const best = new Map(ranked.map(([key]) => {
         const all = details.map(({ run }) => run[key]).filter((value): value is number => typeof value === "number");
         return [key, lowest.has(key) ? Math.min(...all) : Math.max(...all)];
     }));

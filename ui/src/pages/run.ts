@@ -125,7 +125,7 @@ class View {
         showEvents(this.events, events);
     }
 
-    /* What does not change while the run goes on. */
+    /* Show the parts that do not change while the run trains. */
     finish(): void {
         const { options, result, machine } = this.detail;
         put(this.more, values("Options", options), values("Result", result), values("Machine", machine));
@@ -149,7 +149,7 @@ function warnings(run: Run): Child[] {
     return [
         run.error && h("p", { class: "error" }, run.error),
         !!run.dropped && h("p", { class: "warning" },
-            `The disk could not follow: ${count(run.dropped)} rows of this run were not kept.`),
+            `The disk could not follow: ${count(run.dropped)} rows of this run were not stored.`),
         run.status === "interrupted" && h("p", { class: "warning" },
             "The process of this run ended without a word: killed, out of memory, or the machine stopped. ",
             "What it had written is here."),

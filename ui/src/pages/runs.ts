@@ -277,7 +277,7 @@ function nothingFound(): HTMLElement {
 function nothingYet(): HTMLElement {
     return h("div", null,
         notice("There are no runs yet.", "Every run of ", h("code", null, "fast train"),
-            " is kept and shows up here. Begin one in a terminal, or in the ",
+            " is stored and shows up here. Start one in a terminal, or in the ",
             h("a", { href: "#/simulator" }, "simulator"), "."),
         command("fast train --data digits --model mlp --workers 2"));
 }
