@@ -11,9 +11,9 @@
  *
  * Usage: bench_space
  */
+#include "fast/space.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fast/space.h"
 #include "tensor/vector.h"
 
 #include <stdio.h>
@@ -77,8 +77,13 @@ static fast_err work(fast_actor *actor, void *ctx)
         snprintf(names_of[t], sizeof names_of[t], "%lld", (long long)sizes[t]);
         tensors[t] = (fast_space_tensor){ names_of[t], sizes[t], NULL };
     }
-    const fast_space_options options = { "bench", tensors, SIZES, &owner, 1,
-                                         false,   writers, 2,     NULL,   NULL };
+    const fast_space_options options = { .name = "bench",
+                                         .tensors = tensors,
+                                         .tensor_count = SIZES,
+                                         .owners = &owner,
+                                         .owner_count = 1,
+                                         .writers = writers,
+                                         .writer_count = 2 };
     fast_space *space;
     FAST_TRY(fast_space_open(actor, &options, &space));
     fast_err err = FAST_OK;

@@ -35,11 +35,9 @@ static fast_err play(fast_actor *actor, fast_space *space)
 
 static fast_err work(fast_actor *actor, void *ctx)
 {
-    fast_space *space;
+    fast_space *space = NULL;
     fast_err err = fast_space_open(actor, ctx, &space);
-    if (err)
-        return err;
-    err = play(actor, space);
+    err = err ? err : play(actor, space);
     fast_space_close(space);
     return err;
 }
@@ -48,7 +46,9 @@ int main(int argc, char **argv)
 {
     const fast_space_tensor tensor = { "hits and darts", 2, NULL };
     const int64_t ids[WORKERS] = { 0, 1, 2, 3 }; /* actor 0 owns it, all are writers */
-    fast_space_options board = { "board", &tensor, 1, ids, 1, false, ids, WORKERS, .ctx = NULL };
+    fast_space_options board = { .name = "board", .tensors = &tensor, .tensor_count = 1 };
+    board.owners = board.writers = ids;
+    board.owner_count = 1, board.writer_count = WORKERS;
     char transport[32];
     snprintf(transport, sizeof transport, "transport=%s", argc > 1 ? argv[1] : "threads");
     const fast_role role = { "worker", WORKERS, work, &board };
