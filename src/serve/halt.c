@@ -78,7 +78,7 @@ static bool send_signal(int fd, int number)
 void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
-    json_t *answer = json_object();
+    json_t *answer;
     bool again = false;
     int fd;
 
@@ -101,6 +101,7 @@ void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t i
         *halt = (serve_halt){ .run = id, .fd = fd, .since = server->ticked };
     else
         close(fd);
+    answer = json_object();
     fast__json_set(&answer, "stopping", json_integer(id));
     fast__reply_json(request, 202, &answer);
 }

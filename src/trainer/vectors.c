@@ -173,6 +173,12 @@ fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group, int64_t offs
     return fast_allreduce(group, t->g + offset, count, FAST_SOON);
 }
 
+/* Did the gradient of this step start sums? */
+static bool had_buckets(const fast_context *c)
+{
+    return c->traffic.part_count > 0 && c->traffic.part_step == c->trainer.step - 1;
+}
+
 fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_t offset,
                                       int64_t count, fast_request **out)
 {
@@ -180,7 +186,8 @@ fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_
 
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
     fast__context_summed(c, t->g);
-    fast__context_sum_floats(c, count, c->work.computing && group == t->group);
+    /* The last bucket starts when the gradient is complete: it belongs to the same row of sums. */
+    fast__context_sum_floats(c, count, group == t->group && (c->work.computing || had_buckets(c)));
     return fast_allreduce_start(group, t->g + offset, count, out);
 }
 
@@ -216,8 +223,9 @@ void fast__context_sum_floats(fast_context *context, int64_t count, bool overlap
         traffic->summed += (double)count;
         return;
     }
-    if (traffic->part_step != context->trainer.step) {
-        traffic->part_step = context->trainer.step;
+    const int64_t step = context->trainer.step - (context->work.computing ? 0 : 1);
+    if (traffic->part_step != step) {
+        traffic->part_step = step;
         traffic->part_count = 0;
     }
     const int64_t last = FAST_COST_PARTS - 1;

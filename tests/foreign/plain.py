@@ -62,7 +62,7 @@ class Squares:
             if request.g:
                 g[k] += off / batch
             request.correct += abs(off) < 0.1
-        request.judged = request.samples = batch
+        request.counted = request.samples = batch
 
 
 def options(*more):
