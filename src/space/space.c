@@ -124,7 +124,7 @@ static fast_err update_local(fast_space *space, fast_space_operation *op)
         fast__space_is_coded(space, FAST_SPACE_UP, op->tensor))
         FAST_TRY(fast__space_recode(space, FAST_SPACE_UP, op->owner, op->x, &op->x));
     fast__space_begin(space, op->owner);
-    const fast_err err = fast__space_lock(space, op->owner, op->tensor, true, op->deadline);
+    const fast_err err = fast__space_lock_update(space, op->owner, op->tensor, op->deadline);
     if (!err) {
         fast__space_apply(space, op);
         if (op->result)

@@ -408,6 +408,10 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
         err = build(space, options, marks, first, ctx);
     fast__free(marks);
     if (err) {
+        const fast_space_head *head =
+            space->map.me >= 0 ? fast__space_own_store(space)->head : NULL;
+        if (head && atomic_load(&head->state) == FAST_SPACE_OPEN)
+            fast__space_store_shut(space);
         destroy(space);
         return err;
     }
@@ -505,11 +509,7 @@ void fast_space_close(fast_space *space)
     if (space->map.me >= 0) {
         /* That other actors stay too long, or that this one was stopped, is no error of close. */
         const fast_err err = fast_space_serve(space, FAST_SOON);
-        fast__space_begin(space, space->map.me);
-        atomic_store(&space->map.owners[space->map.me].store.head->state, FAST_SPACE_CLOSED);
-        if (err != FAST_ECANCELED)
-            fast__space_changed(space, &space->map.owners[space->map.me].store);
-        fast__space_end(space);
+        fast__space_store_shut(space);
         if (err != FAST_ECANCELED && space->owned.service)
             fast__service_close(space);
     } else {

@@ -21,6 +21,7 @@
 #include "tensor/vector.h"
 #include "transport/peers.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* Low bits of the marks in fast_space_slot.wants; the tensor's number is above them. */
@@ -131,6 +132,27 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
     fast__space_end(space);
 }
 
+/* Once each range was locked here, later updates find the store closed: they check it under the
+ * lock. A stopped actor may not sleep for a lock, so this one polls. The wait is short, as a lock is
+ * held for one copy or one call of the owner's function. */
+void fast__space_store_shut(fast_space *space)
+{
+    fast_space_store *store = fast__space_own_store(space);
+    FAST_ASSERT(store->head);
+    fast__space_begin(space, space->map.me);
+    atomic_store(&store->head->state, FAST_SPACE_CLOSED);
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
+        fast_space_lock *lock = &store->ranges[t].lock;
+        fast__space_lock_queue(lock, true);
+        while (!fast__space_lock_queued(lock, true))
+            sched_yield();
+        fast__space_unlock(space, space->map.me, t, true);
+    }
+    if (!space->actor->stopped)
+        fast__space_changed(space, store);
+    fast__space_end(space);
+}
+
 /* Return the state of an owner's store: 0, FAST_SPACE_OPEN or FAST_SPACE_CLOSED. */
 static int state_of(fast_space *space, int64_t owner)
 {
@@ -159,6 +181,16 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
     }
 }
 
+/* Fail because a local owner closed the space or ended. */
+static fast_err owner_left(fast_space *space, int64_t owner)
+{
+    const int64_t id = space->map.owners[owner].id;
+    FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
+    space->actor->culprit = fast__peers_culprit(space->actor, id);
+    return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
+                      (long long)id, space->name);
+}
+
 /* A local owner opens in its own time; after that the head does not change until it closes. */
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
@@ -178,13 +210,10 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
         return fast__fail(FAST_EINVAL,
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
-    if (state == FAST_SPACE_CLOSED ||
-        (owner != space->map.me && fast_member_is_down(space->actor, id))) {
-        space->actor->culprit = fast__peers_culprit(space->actor, id);
-        return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
-                          (long long)id, space->name);
-    }
-    return FAST_OK;
+    return state == FAST_SPACE_CLOSED ||
+                   (owner != space->map.me && fast_member_is_down(space->actor, id))
+               ? owner_left(space, owner)
+               : FAST_OK;
 }
 
 /* Wake the actors that sleep for this lock: all readers, or the first writer after this actor. */
@@ -263,6 +292,18 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
         }
     } while (!fast__space_attempt(space, owner, tensor, write, FAST_SPACE_PROGRAM, &queued));
     return FAST_OK;
+}
+
+/* The owner may have closed since fast__space_ready(): the state is read under the lock. */
+fast_err fast__space_lock_update(fast_space *space, int64_t owner, int64_t tensor, int64_t deadline)
+{
+    const fast_space_head *head = space->map.owners[owner].store.head;
+    FAST_ASSERT(head);
+    FAST_TRY(fast__space_lock(space, owner, tensor, true, deadline));
+    if (atomic_load(&head->state) == FAST_SPACE_OPEN)
+        return FAST_OK;
+    fast__space_unlock(space, owner, tensor, true);
+    return owner_left(space, owner);
 }
 
 void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write)
