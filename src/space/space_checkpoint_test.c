@@ -49,7 +49,7 @@ static fast_err open_space(fast_actor *actor, const char *name, fast_space **out
                                                      .writer_count = 1,
                                                      .codec = "onebit",
                                                      .codec_down = "topk:ratio=0.1" },
-                              has_it_first, &first, out));
+                              NULL, has_it_first, &first, out));
     assert_ptr_equal(first, *out);
     return FAST_OK;
 }

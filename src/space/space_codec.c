@@ -25,20 +25,21 @@
 
 /* The codecs of one actor's view of a space. */
 struct fast_space_codec {
-    fast_chain *chains[FAST_SPACE_WAYS];  /* NULL: floats without a codec */
-    fast_coder **coders[FAST_SPACE_WAYS]; /* [owner]; NULL where its range is empty */
-    fast_shadows **shadows;               /* [owner]: how differences are read, NULL where the range
+    const fast_chain *chains[FAST_SPACE_WAYS]; /* NULL: floats without a codec */
+    fast_chain *opened[FAST_SPACE_WAYS];       /* chains that this space opened by name, or NULL */
+    fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
+    fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
-    fast_shadow *held;                    /* [owner]: values that this reader holds */
-    fast_shadow *readers;                 /* at an owner, [actor]: values that this actor holds */
-    int64_t actors;                       /* length of `readers` */
-    fast_segment *segments;               /* matrices of the first tensor */
-    fast_layout layout;                   /* made of the segments */
-    uint8_t *bytes;                       /* scratch: the encoding of a local range */
-    float *x;                             /* scratch: the values that were decoded last */
-    int64_t epoch_rounds;                 /* rounds of an epoch; 0: unknown */
-    fast_coded_figures own;               /* figures, where the caller gave none */
-    fast_coded_figures *figures;          /* where to count: `own`, or the caller's */
+    fast_shadow *held;           /* [owner]: values that this reader holds */
+    fast_shadow *readers;        /* at an owner, [actor]: values that this actor holds */
+    int64_t actors;              /* length of `readers` */
+    fast_segment *segments;      /* matrices of the first tensor */
+    fast_layout layout;          /* made of the segments */
+    uint8_t *bytes;              /* scratch: the encoding of a local range */
+    float *x;                    /* scratch: the values that were decoded last */
+    int64_t epoch_rounds;        /* rounds of an epoch; 0: unknown */
+    fast_coded_figures own;      /* figures, where the caller gave none */
+    fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
 
 void fast__space_figures(fast_space *space, fast_coded_figures *figures)
@@ -104,22 +105,19 @@ static fast_err lay_out(fast_space_codec *codec, const fast_space_options *o)
     return FAST_OK;
 }
 
-/* Open the chains that the options name; "none" counts as no codec. */
-static fast_err open_chains(fast_space *space, const fast_space_options *o)
+/* Borrow the chains, or open those that the options name; "none" counts as no codec. */
+static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o,
+                            const fast_space_chains *chains)
 {
-    FAST_ASSERT(space->codec);
+    FAST_ASSERT(codec);
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
-        fast_chain **chain = &space->codec->chains[way];
-        if (!names[way])
-            continue;
-        FAST_TRY(fast__chain_open(names[way], chain));
-        if (fast__chain_is_none(*chain)) {
-            fast__chain_close(*chain);
-            *chain = NULL;
-        }
+        if (!chains && names[way])
+            FAST_TRY(fast__chain_open(names[way], &codec->opened[way]));
+        const fast_chain *chain = chains ? chains->way[way] : codec->opened[way];
+        codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
-    const fast_chain *down = space->codec->chains[FAST_SPACE_DOWN];
+    const fast_chain *down = codec->chains[FAST_SPACE_DOWN];
     return down ? fast__shadow_check(down, "codec_down") : FAST_OK;
 }
 
@@ -173,7 +171,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
 }
 
 /* Scratch memory is as large as the longest encoding and the longest range. */
-fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
+fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
+                               const fast_space_chains *chains)
 {
     FAST_ASSERT(o);
     FAST_ASSERT(!space->codec);
@@ -182,7 +181,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
     FAST_TRY(fast__alloc("codecs of a space", 1, sizeof *space->codec, &space->codec));
     space->codec->epoch_rounds = o->epoch_rounds;
     space->codec->figures = &space->codec->own;
-    FAST_TRY(open_chains(space, o));
+    FAST_TRY(open_chains(space->codec, o, chains));
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));
@@ -208,7 +207,7 @@ void fast__space_codec_free(fast_space *space)
         for (int64_t i = 0; codec->coders[way] && i < space->map.owner_count; i++)
             fast__coder_free(codec->coders[way][i]);
         fast__free(codec->coders[way]);
-        fast__chain_close(codec->chains[way]);
+        fast__chain_close(codec->opened[way]);
     }
     for (int64_t i = 0; codec->shadows && i < space->map.owner_count; i++) {
         fast__shadows_free(codec->shadows[i]);

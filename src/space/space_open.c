@@ -103,10 +103,18 @@ static fast_err check_tensors(const fast_space_options *options)
     return FAST_OK;
 }
 
+/* Return the text of a codec, as users typed it; NULL: values travel without a codec. */
+static const char *text_of(const fast_chain *chain)
+{
+    return chain ? fast__chain_text(chain) : NULL;
+}
+
 /* Return the hash of the options that all actors must agree on. */
-static uint64_t sign(const fast_space_options *o)
+static uint64_t sign(const fast_space_options *o, const fast_space_chains *chains)
 {
     FAST_ASSERT(o->tensors && o->owners);
+    const char *const codec = chains ? text_of(chains->way[FAST_SPACE_UP]) : o->codec;
+    const char *const down = chains ? text_of(chains->way[FAST_SPACE_DOWN]) : o->codec_down;
     uint64_t h = fast__hash(o->name, strlen(o->name), (uint64_t)o->tensor_count);
     for (int64_t t = 0; t < o->tensor_count; t++) {
         h = fast__hash(o->tensors[t].name, strlen(o->tensors[t].name), h);
@@ -114,10 +122,10 @@ static uint64_t sign(const fast_space_options *o)
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
                    h + o->whole + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache);
-    if (o->codec)
-        h = fast__hash(o->codec, strlen(o->codec), h + 3);
-    if (o->codec_down)
-        h = fast__hash(o->codec_down, strlen(o->codec_down), h + 5);
+    if (codec)
+        h = fast__hash(codec, strlen(codec), h + 3);
+    if (down)
+        h = fast__hash(down, strlen(down), h + 5);
     if (o->layer_count > 0)
         h = fast__hash(o->layers, (size_t)o->layer_count * sizeof *o->layers, h + 7);
     if (o->writers)
@@ -296,8 +304,9 @@ static int64_t largest_range(const fast_space *space)
 }
 
 /* Make all parts of a space, let other actors in, and send HELLO to remote owners. */
-static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
-                      fast_space_first_fn *first, void *ctx)
+static fast_err build(fast_space *space, const fast_space_options *options,
+                      const fast_space_chains *chains, uint8_t *marks, fast_space_first_fn *first,
+                      void *ctx)
 {
     FAST_ASSERT(space->map.me == -1);
     FAST_ASSERT(marks);
@@ -308,8 +317,8 @@ static fast_err build(fast_space *space, const fast_space_options *options, uint
     FAST_TRY(list_owners(space, options));
     FAST_TRY(list_writers(space, options, marks));
     FAST_TRY(list_tensors(space, options));
-    if (options->codec || options->codec_down)
-        FAST_TRY(fast__space_codec_new(space, options));
+    if (chains || options->codec || options->codec_down)
+        FAST_TRY(fast__space_codec_new(space, options, chains));
     if (options->pieces && (options->sparse || options->layer_count > 0))
         return fast__fail(FAST_EINVAL,
                           "space \"%s\": pieces are added as they are; leave out sparse and layers",
@@ -371,7 +380,8 @@ static void destroy(fast_space *space)
 
 /* Check all options before anything is made; a failed open leaves nothing. */
 fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
-                          fast_space_first_fn *first, void *ctx, fast_space **out)
+                          const fast_space_chains *chains, fast_space_first_fn *first, void *ctx,
+                          fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
     if (!options->name || options->name[0] == 0 || strlen(options->name) >= FAST_SPACE_NAME_MAX)
@@ -401,11 +411,11 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->pieces.enabled = options->pieces;
     space->owned.operations = options->operations > 0 ? options->operations : 1;
     space->owned.bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
-    space->signature = sign(options);
+    space->signature = sign(options, chains);
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);
     if (!err)
-        err = build(space, options, marks, first, ctx);
+        err = build(space, options, chains, marks, first, ctx);
     fast__free(marks);
     if (err) {
         const fast_space_head *head =
@@ -424,7 +434,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
 fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
-    return fast__space_open(actor, options, NULL, NULL, out);
+    return fast__space_open(actor, options, NULL, NULL, NULL, out);
 }
 
 /* Leave every owner; remote ones have applied everything when they answer. */
