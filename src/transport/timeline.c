@@ -7,8 +7,8 @@
  * clock.
  *
  * The export is the JSON trace-event format: one object with "traceEvents", an array of events with
- * a phase "ph", times in microseconds with nanoseconds as their fraction. Events are written one at a
- * time, so that the export needs memory for one JSON object only:
+ * a phase "ph" and times in microseconds, with nanoseconds as their fraction. Events are written
+ * one at a time, so that the export needs memory for one JSON object only:
  *
  *     M  names: a process is a node, a thread is an actor ("worker 3")
  *     X  a span, with its duration, peer and bytes

@@ -352,6 +352,7 @@ static void walk_step(fast_actor *actor, const fast_msg *msg)
     }
 }
 
+/* Answers pending questions on the way, as the actor is about to block. */
 int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -370,6 +371,7 @@ int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
     return window_of(blame->begin, blame->deadline) < TICKS ? INT64_MAX : blame->next;
 }
 
+/* One walk at a time: a new one starts when the last has ended or a hop stays silent for a tick. */
 void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -395,6 +397,7 @@ void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
     walk_begin(actor, wait);
 }
 
+/* Handled where it arrives, also inside a wait: the asking actor must not wait for this one. */
 void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
 {
     fast_blame *blame = &actor->blame;
@@ -505,6 +508,7 @@ static void put_end(blame_line *l, const fast_actor *actor, const fast_blame_wal
     }
 }
 
+/* Sets actor->culprit, by which the run finds the actor to report. */
 fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;

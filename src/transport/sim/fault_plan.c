@@ -156,11 +156,13 @@ static void tell(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to
     }
 }
 
+/* For links_each(). */
 static void tell_down(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, true);
 }
 
+/* For links_each(), when a cut has ended. */
 static void tell_up(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, false);
@@ -422,6 +424,7 @@ static fast_err plan_open(fast_sim *sim, fault_plan *plan)
     return FAST_OK;
 }
 
+/* Without a schedule nothing is allocated, and messages are not altered. */
 fast_err fast__faults_open(fast_sim *sim)
 {
     fault_plan *plan = NULL;
@@ -446,6 +449,7 @@ const fast_faults *fast__faults_of(const fast_world *world)
     return plan ? plan->faults : NULL;
 }
 
+/* Also for a plan that was made in part. */
 void fast__faults_close(fast_sim *sim)
 {
     fault_plan *plan = sim->faults;
