@@ -42,6 +42,7 @@ struct fast_space_codec {
     fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
 
+/* Spaces without a codec have nothing to count. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures)
 {
     FAST_ASSERT(figures);
@@ -49,6 +50,7 @@ void fast__space_figures(fast_space *space, fast_coded_figures *figures)
         space->codec->figures = figures;
 }
 
+/* Pointers into the codec: valid until the space is closed. */
 bool fast__space_flows(const fast_space *space, fast_space_flows *out)
 {
     fast_space_codec *codec = space->codec;
@@ -65,12 +67,14 @@ bool fast__space_flows(const fast_space *space, fast_space_flows *out)
     return true;
 }
 
+/* Only the first tensor, which holds the model or its updates, is encoded. */
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
 {
     FAST_ASSERT(way < FAST_SPACE_WAYS);
     return tensor == 0 && space->codec && space->codec->chains[way];
 }
 
+/* Set at open, by the traits of the codec of reads. */
 bool fast__space_differs(const fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(space);
@@ -198,6 +202,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     return fast__alloc("a decoding", largest, sizeof *space->codec->x, &space->codec->x);
 }
 
+/* Also frees a codec that was made in part. Borrowed chains stay open. */
 void fast__space_codec_free(fast_space *space)
 {
     fast_space_codec *codec = space->codec;
@@ -225,6 +230,7 @@ void fast__space_codec_free(fast_space *space)
     space->codec = NULL;
 }
 
+/* In epochs of this actor's own clock: codecs warm up by it. */
 double fast__space_progress(const fast_space *space)
 {
     FAST_ASSERT(space->codec);
@@ -284,6 +290,7 @@ static bool sends_differences(const fast_space *space, const fast_space_operatio
     return op->kind == FAST_SPACE_VALUE && space->codec->shadows;
 }
 
+/* The bound of the coder, or of differences, of this owner's range. */
 static size_t encoded_bound(const fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
@@ -331,6 +338,7 @@ static bool decode(fast_space *space, fast_space_way way, int64_t owner, const v
     return true;
 }
 
+/* Values are lent from the scratch vector, or from the copy that the reader holds. */
 static bool encoded_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
@@ -344,6 +352,7 @@ static bool encoded_unpack(fast_space *space, const fast_msg *msg, fast_space_op
            decode(space, way_of(op), op->owner, fast_msg_data(msg, 0), msg->parts[0].size, &op->x);
 }
 
+/* Charged after the values were used: a charge may handle other messages, which decode too. */
 static fast_err encoded_cost(fast_space *space, const fast_msg *msg, const fast_space_operation *op)
 {
     FAST_ASSERT(msg->part_count == 1);
@@ -358,6 +367,7 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+/* The next answer to this reader brings all values. */
 void fast__space_forget(fast_space *space, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
@@ -374,6 +384,7 @@ const float *fast__space_residual(const fast_space *space, int64_t owner)
     return coder ? fast__coder_residual(coder) : NULL;
 }
 
+/* As fast__space_forget(), at the end of a reader that shares memory with the owner. */
 void fast__space_drop(fast_space *space, int64_t owner)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);

@@ -7,6 +7,18 @@
  * Closing is orderly: updates that were sent are applied, and an owner stays until all other actors
  * have left, as they may still read its ranges. All actors send LEAVE before they wait, so that
  * actors that are owners and writers at once do not wait for each other in a ring.
+ *
+ *     owner           open: fill the store, state = OPEN     close: serve until all have left,
+ *                                                                   state = CLOSED, free
+ *     local actor     open: enter the slot of each store     close: mark the slot as left
+ *     remote actor    open: send HELLO to each owner         close: send LEAVE, wait for LEFT
+ *
+ * An owner that may not wait any longer, because its time is up or it was stopped, closes all the
+ * same. It first waits for the update that is being applied (fast__space_store_shut()), so that its
+ * function is not called afterwards. Other actors then get FAST_EPEER.
+ *
+ * Memory: an owner's store (space_store.c), and 16 bytes for each owner and tensor at every actor.
+ * Everything but lists of sparse places is allocated at open.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
@@ -18,7 +30,11 @@
 
 #include <string.h>
 
-enum { IS_OWNER = 1, IS_WRITER = 2 };
+/* Marks of an actor while a space is opened. */
+enum {
+    IS_OWNER = 1, /* it has ranges */
+    IS_WRITER = 2 /* its clock counts */
+};
 
 /* The task of an open space: handle messages that have arrived; never blocks. */
 static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
@@ -312,6 +328,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     FAST_ASSERT(marks);
     bool local, remote;
     fast_actor *actor = space->actor;
+    /* The order matters: codecs and pieces need the ranges, stores the tensors, services the
+     * stores; other actors may enter from fast__space_store_fill() on. */
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
@@ -473,6 +491,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
     wait.tag = fast__space_tag(space, false);
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
     FAST_TRY(leave(space));
+    /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
         const int64_t other = find_active(space, store, op->from);
@@ -485,6 +504,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
             actor->culprit = other;
             return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
         }
+        /* An actor that went down has left: only if it still counts is its end an error. */
         if (err && err != FAST_EPEER)
             return err;
         if (err && find_active(space, store, op->from) == other)
@@ -492,6 +512,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
     }
 }
 
+/* Callable any number of times: an owner that has left its own store as a writer stays out. */
 fast_err fast_space_serve(fast_space *space, int64_t deadline)
 {
     FAST_ASSERT(space);
@@ -503,6 +524,7 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
                                         .deadline = fast__deadline(space->actor, deadline) });
 }
 
+/* Nothing is sent and no lock is taken: other actors learn of the end from the transport. */
 void fast__space_abandon(fast_space *space)
 {
     if (!space)

@@ -7,8 +7,9 @@
  * A store: the memory of one owner, which local actors use directly. space_store.c has its layout
  * and how actors sleep and wake.
  *
- * Reads and changes of a store are ordered where the run is recorded: begin and end enclose one. An
- * update or a copy holds the range's lock from begin to end, so that the lock is always free there.
+ * Reads and changes of a store are ordered where the run is recorded: fast__space_begin()
+ * and fast__space_end() enclose one. An update or a copy takes and releases the range's lock
+ * between them, so that the lock is always free where a section starts.
  */
 static inline void fast__space_begin(fast_space *space, int64_t owner)
 {
