@@ -17,6 +17,7 @@ typedef struct fast_comm_cost {
     double gamma; /* seconds of an addition */
 } fast_comm_cost;
 
+/* An algorithm. Constant: state is in fast_group_slot. */
 typedef struct fast_algorithm {
     const char *name;    /* as it is typed */
     const char *summary; /* one line, for help */
@@ -30,7 +31,7 @@ typedef struct fast_algorithm {
     fast_err (*open)(fast_group *group, const void *config, void **state_out);
     void (*close)(fast_group *group, void *state); /* NULL: nothing to free */
 
-    fast_round_fn *rounds; /* the schedule; NULL: it is none, and the next two are used */
+    fast_round_fn *rounds; /* the schedule; NULL: `run` or `advance` is used instead */
 
     /* Do the whole allreduce, blocking until the deadline. Allowed beside `rounds` or `advance`, if
      * it is faster. Fails as a collective does. */

@@ -40,6 +40,7 @@ enum {
     FAST_MOVE_EMPTY = 8, /* move an empty range too: without it such moves are left out */
 };
 
+/* One step of a schedule at one rank. */
 typedef struct fast_move {
     fast_move_kind kind; /* send, or what to do with the message */
     unsigned flags;      /* FAST_MOVE_RETAIN, ... */
@@ -58,7 +59,10 @@ typedef struct fast_ask {
     const void *state;  /* state that its open() made for the group; or NULL */
 } fast_ask;
 
-enum { FAST_ROUND_MOVES = 8, FAST_ROUNDS_END = -1 };
+enum {
+    FAST_ROUND_MOVES = 8, /* moves of a round at most */
+    FAST_ROUNDS_END = -1  /* the schedule has no such round */
+};
 
 /* Write the moves of one round of one rank, in their order; return their number, perhaps 0, or
  * FAST_ROUNDS_END past the last round. A pure function: the executor calls it once for each round,
@@ -106,7 +110,10 @@ fast_err fast__collective_message(fast_collective *collective, fast_msg **out);
 /* Release its buffers, where it is given up. */
 void fast__collective_drop(fast_collective *collective);
 
-enum { FAST_ALLREDUCE_MAX = 12, FAST_ALLREDUCE_CONFIG = 64 };
+enum {
+    FAST_ALLREDUCE_MAX = 12,   /* algorithms at most */
+    FAST_ALLREDUCE_CONFIG = 64 /* bytes of the options of one */
+};
 
 /* The state of an algorithm that a group has used. */
 typedef struct fast_group_slot {
@@ -115,6 +122,7 @@ typedef struct fast_group_slot {
     void *state; /* state that its open() made; or NULL */
 } fast_group_slot;
 
+/* A member's view of its group; used by that actor only. */
 struct fast_group {
     fast_actor *actor;   /* the member; borrowed */
     int64_t *ids;        /* members by rank; NULL: first, first + 1, ... */
@@ -128,9 +136,9 @@ struct fast_group {
     char detail[192];    /* error detail of the first failure */
     int algorithm;       /* number in fast__allreduces, or -1: auto */
     fast_group_slot slots[FAST_ALLREDUCE_MAX]; /* by number in fast__allreduces */
-    struct fast_comm_cost *price; /* the fitted model of `auto`, made on first use; or NULL */
-    fast_request *requests;       /* requests under way, in the order of their start */
-    fast_request *requests_free;  /* finished requests, to be used again */
+    struct fast_comm_cost *cost; /* the fitted model of `auto`, made on first use; or NULL */
+    fast_request *requests;      /* requests under way, in the order of their start */
+    fast_request *requests_free; /* finished requests, to be used again */
 };
 
 /* Fail at once if a collective of the group failed before. */

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* Part i of x goes to rank i; part i of y comes from rank i. */
 static int alltoall_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->rank < ask->size);
@@ -21,6 +22,7 @@ static int alltoall_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     return 2;
 }
 
+/* The own part is copied here: no schedule sends to itself. */
 fast_err fast_alltoall(fast_group *group, const float *x, int64_t count, float *y, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);

@@ -33,6 +33,7 @@ static int neighbour_rounds(const fast_ask *ask, int64_t round, fast_move *moves
     return 1;
 }
 
+/* y has one vector for each sender, in the order of `from`. */
 fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to, int64_t to_count,
                                  const int64_t *from, int64_t from_count, const float *x,
                                  int64_t count, float *y, int64_t deadline)

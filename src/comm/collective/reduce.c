@@ -5,6 +5,7 @@
  */
 #include "comm/collective/moves.h"
 
+/* Fails at all members alike if the root is not a rank: nothing has been sent then. */
 fast_err fast_reduce(fast_group *group, int64_t root, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);

@@ -83,6 +83,7 @@ static int reduce_scatter_rounds(const fast_ask *ask, int64_t round, fast_move *
     return moved + cut(ask, &core, false, offset, offset + count, moves + moved);
 }
 
+/* Outside its own range a rank's x holds partial sums afterwards. */
 fast_err fast_reduce_scatter(fast_group *group, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
