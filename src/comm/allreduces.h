@@ -65,6 +65,8 @@ FAST_ALLREDUCES(FAST_ALLREDUCE_DECLARE)
 /* All of them; the last is NULL. */
 extern const fast_algorithm *const fast__allreduces[];
 
+/* Return the number of an algorithm in that list. */
+int fast__allreduce_number(const fast_algorithm *algorithm);
 /* Open slot i of the group with its default options if it is not open yet. */
 fast_err fast__allreduce_open(fast_group *group, int i);
 /* For `auto`: set *out to the number of the fastest algorithm for this count, open, the same at all

@@ -99,6 +99,10 @@ fast_err fast__collective_begin(fast_collective *collective);
 fast_err fast__collective_advance(fast_collective *collective, bool *done);
 /* Run it to the end, or until the deadline. */
 fast_err fast__collective_run(fast_collective *collective, int64_t deadline);
+/* Run the schedule of floats `rounds` over x, to y: ask has the count, and the root or state if the
+ * schedule needs them; rank and size are the group's. FAST_EINVAL for a count out of range. */
+fast_err fast__collective_floats(fast_group *group, const char *doing, fast_round_fn *rounds,
+                                 fast_ask ask, const float *x, float *y, int64_t deadline);
 /* Wait once, as fast__wait_once(), for the message that it needs next. */
 fast_err fast__collective_wait(fast_collective *collective, int64_t deadline);
 /* Wait until the time `until` for the next message of a rank in this collective. For collectives
@@ -153,3 +157,5 @@ fast_err fast__group_check_count(const char *doing, int64_t count);
 void fast__group_free_requests(fast_group *group);
 /* Set the range of [0, count) of part i of n: as equal as possible, the first ones longer. */
 void fast__range(int64_t count, int64_t n, int64_t i, int64_t *offset_out, int64_t *count_out);
+/* Return the smallest k with 2^k >= n, for n >= 1. */
+int fast__log2_ceil(int64_t n);

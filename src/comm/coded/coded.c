@@ -36,13 +36,6 @@ enum {
     PHASE_DOWN = 2,        /* from an owner */
 };
 
-/* An encoding, in a frozen buffer. */
-typedef struct coded_part {
-    fast_buffer *buffer; /* held; NULL: none */
-    const uint8_t *data; /* its first byte */
-    size_t size;         /* bytes */
-} coded_part;
-
 struct fast_coded {
     fast_coded_way way;  /* method of the sum */
     int64_t size;        /* of the group */
@@ -54,7 +47,7 @@ struct fast_coded {
     fast_coder **slices; /* [size]: to each owner; NULL for empty slices */
     fast_coder **downs;  /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
-    coded_part *parts;           /* [size]: encodings, by rank */
+    fast_allgatherv_part *parts; /* [size]: encodings, by rank */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
     fast_coded_figures own;      /* figures, where the caller gave none */
@@ -322,7 +315,7 @@ fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t
 
 /* Encode x, `count` floats, to a frozen buffer in *out. */
 static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       const float *x, coded_part *out)
+                       const float *x, fast_allgatherv_part *out)
 {
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
@@ -334,7 +327,7 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
     uint8_t *data = fast_buffer_data(buffer);
     const size_t size = fast__coder_encode(coder, k->step, k->progress, x, data);
     fast_buffer_freeze(buffer);
-    *out = (coded_part){ buffer, data, size };
+    *out = (fast_allgatherv_part){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)size);
     return fast__charge_encode(actor, chain, begin, count, size, f);
@@ -342,7 +335,7 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
 
 /* Decode to y, or add to y; then release the encoding. */
 static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       fast_decode_mode mode, float *y, coded_part *from)
+                       fast_decode_mode mode, float *y, fast_allgatherv_part *from)
 {
     FAST_ASSERT(from->buffer);
     fast_coded_figures *f = k->c->figures;
@@ -352,7 +345,7 @@ static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder
 
     FAST_TRY(fast__coder_decode(coder, from->data, from->size, mode, 1, y));
     fast_buffer_free(from->buffer);
-    *from = (coded_part){ 0 };
+    *from = (fast_allgatherv_part){ 0 };
     fast__count(&f->bytes_dec, count * (int64_t)sizeof *y);
     return fast__charge_decode(actor, chain, begin, count, size, f);
 }
@@ -372,7 +365,7 @@ void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 /* Messages: words are the phase, the bytes of part 0, and the floats of the whole vector. */
 
 /* Send an encoding to a rank. */
-static fast_err send(coded_call *k, int64_t rank, int phase, const coded_part *what)
+static fast_err send(coded_call *k, int64_t rank, int phase, const fast_allgatherv_part *what)
 {
     FAST_ASSERT(what->buffer && rank != k->c->rank);
     fast_actor *actor = k->group->actor;
@@ -387,7 +380,7 @@ static fast_err send(coded_call *k, int64_t rank, int phase, const coded_part *w
 }
 
 /* Wait for the message of a rank. */
-static fast_err receive(coded_call *k, int64_t rank, int phase, coded_part *out)
+static fast_err receive(coded_call *k, int64_t rank, int phase, fast_allgatherv_part *out)
 {
     FAST_ASSERT(rank != k->c->rank);
     fast_msg *msg = NULL;
@@ -416,7 +409,7 @@ static void drop_parts(fast_coded *c)
     FAST_ASSERT(c->parts);
     for (int64_t r = 0; r < c->size; r++) {
         fast_buffer_free(c->parts[r].buffer);
-        c->parts[r] = (coded_part){ 0 };
+        c->parts[r] = (fast_allgatherv_part){ 0 };
     }
 }
 
@@ -458,7 +451,7 @@ static fast_err sum_sparse(coded_call *k, float *x)
 {
     FAST_ASSERT(k->c->up && k->c->index);
     fast_coded *c = k->c;
-    coded_part *own = &c->parts[c->rank];
+    fast_allgatherv_part *own = &c->parts[c->rank];
     fast_sparse s = { c->count, 0, c->count, c->index, c->value };
 
     FAST_TRY(encode(k, c->chains[0], c->up, c->count, x, own));
@@ -500,7 +493,7 @@ static fast_err sum_own(coded_call *k, float *x, int64_t own, int64_t own_count)
     for (int64_t i = 1; i <= n; i++) {
         const int64_t r = (c->rank + i) % n;
         const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
-        coded_part slice = { 0 };
+        fast_allgatherv_part slice = { 0 };
 
         if (count == 0)
             continue;

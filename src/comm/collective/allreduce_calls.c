@@ -29,6 +29,14 @@ static int64_t algorithm_count(void)
     return count;
 }
 
+int fast__allreduce_number(const fast_algorithm *algorithm)
+{
+    int i = 0;
+    while (fast__allreduces[i] != algorithm)
+        FAST_ASSERT(fast__allreduces[i++]);
+    return i;
+}
+
 /* Return true if a request under way uses the algorithm's options and state. */
 static bool is_busy(const fast_group *group, const fast_algorithm *algorithm)
 {

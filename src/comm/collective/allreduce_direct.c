@@ -586,23 +586,13 @@ static fast_err direct_fill(direct_member *d)
     return FAST_OK;
 }
 
-/* Return the number of `direct` in the list of algorithms. */
-static int number(void)
-{
-    FAST_ASSERT(fast__allreduces[0]);
-    int i = 0;
-    while (fast__allreduces[i] != &fast__allreduce_direct)
-        i++;
-    return i;
-}
-
 /* A group of one member uses its own vector, in the same pieces. */
 fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
                           void *ctx, int64_t deadline)
 {
     FAST_ASSERT(group != NULL && x != NULL && use != NULL);
     direct_op op = { .x = (float *)x, .count = count, .since = -1, .use = use, .ctx = ctx };
-    const int i = number();
+    const int i = fast__allreduce_number(&fast__allreduce_direct);
     FAST_TRY(fast__group_check_count("allreduce", count));
     FAST_TRY(fast__group_check(group));
     FAST_TRY(fast__allreduce_open(group, i));

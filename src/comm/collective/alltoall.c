@@ -31,14 +31,8 @@ fast_err fast_alltoall(fast_group *group, const float *x, int64_t count, float *
     int64_t total = INT64_MAX;
     (void)fast__mul_size(count, group->size, &total);
     FAST_TRY(fast__group_check_count("alltoall", total));
-    fast_collective collective = { .group = group,
-                                   .doing = "alltoall",
-                                   .ask = { group->rank, group->size, count, 0, NULL, NULL },
-                                   .rounds = alltoall_rounds,
-                                   .x = x,
-                                   .y = y,
-                                   .element = sizeof *x };
     if (x && count > 0)
         memcpy(y + group->rank * count, x + group->rank * count, (size_t)count * sizeof *x);
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "alltoall", alltoall_rounds, (fast_ask){ .count = count },
+                                   x, y, deadline);
 }

@@ -304,3 +304,20 @@ fast_err fast__collective_run(fast_collective *collective, int64_t deadline)
     fast__collective_drop(collective);
     return err;
 }
+
+fast_err fast__collective_floats(fast_group *group, const char *doing, fast_round_fn *rounds,
+                                 fast_ask ask, const float *x, float *y, int64_t deadline)
+{
+    FAST_ASSERT(rounds);
+    FAST_TRY(fast__group_check_count(doing, ask.count));
+    ask.rank = group->rank;
+    ask.size = group->size;
+    fast_collective collective = { .group = group,
+                                   .doing = doing,
+                                   .ask = ask,
+                                   .rounds = rounds,
+                                   .x = x,
+                                   .y = y,
+                                   .element = sizeof *x };
+    return fast__collective_run(&collective, deadline);
+}

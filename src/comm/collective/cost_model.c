@@ -74,15 +74,11 @@ static fast_err find_direct(fast_group *group, int *out)
     for (int64_t i = 0; i < group->size; i++)
         if (!fast_actor_is_local(group->actor, fast_group_member(group, i)))
             return FAST_OK;
-    for (int i = 0; fast__allreduces[i]; i++) {
-        if (fast__allreduces[i] != &fast__allreduce_direct)
-            continue;
-        const fast_err err = fast__allreduce_open(group, i);
-        if (err && err != FAST_ENOTSUP)
-            return err;
-        *out = err ? -1 : i;
-    }
-    return FAST_OK;
+    const int i = fast__allreduce_number(&fast__allreduce_direct);
+    const fast_err err = fast__allreduce_open(group, i);
+    if (!err)
+        *out = i;
+    return err == FAST_ENOTSUP ? FAST_OK : err;
 }
 
 /* Return the group's model, made on first use. Sends nothing. */

@@ -24,9 +24,6 @@ fast_core fast__core_of(int64_t size);
 int64_t fast__core_place(const fast_core *core, int64_t rank);
 int64_t fast__core_rank(const fast_core *core, int64_t place, int64_t root);
 
-/* Return the smallest k with 2^k >= n, for n >= 1. */
-int fast__log2_ceil(int64_t n);
-
 /* Rounds that several schedules share, each numbered from 0 to its FAST_ROUNDS_END. */
 
 /* Sum along the canonical tree to ask->root: the root's y is its x; the others' does not change. */

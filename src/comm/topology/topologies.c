@@ -24,6 +24,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "comm/collective.h"
 
 #include <string.h>
 
@@ -38,17 +39,6 @@ typedef struct topology_config {
 } topology_config;
 
 enum { FILE_MAX = 1 << 26 }; /* bytes of a topology file at most */
-
-/* The smallest k with 2^k >= n. */
-static int64_t log2_up(int64_t n)
-{
-    FAST_ASSERT(n >= 1);
-    int64_t k = 0;
-
-    while (((int64_t)1 << k) < n)
-        k++;
-    return k;
-}
 
 /* Circulants. */
 
@@ -102,7 +92,7 @@ static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fas
 {
     FAST_ASSERT(size >= 1);
     const topology_config *c = config;
-    const int64_t want = c->degree ? c->degree : log2_up(size);
+    const int64_t want = c->degree ? c->degree : fast__log2_ceil(size);
     int64_t *offsets = NULL;
     int64_t count = 0;
     int64_t divisor = size;
@@ -142,7 +132,7 @@ static fast_err make_exponential(const void *config, int64_t size, uint64_t seed
                                  fast_topology **out)
 {
     const topology_config *c = config;
-    const int64_t count = log2_up(size);
+    const int64_t count = fast__log2_ceil(size);
     int64_t offsets[64];
     int64_t ones[64];
 
@@ -231,7 +221,7 @@ static fast_err make_star(const void *config, int64_t size, uint64_t seed, fast_
 static fast_err make_hypercube(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
     const topology_config *c = config;
-    const int64_t dimensions = log2_up(size);
+    const int64_t dimensions = fast__log2_ceil(size);
     int64_t starts[64] = { 0 };
     link_list list;
     fast_err err;
