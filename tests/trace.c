@@ -9,7 +9,9 @@
 #include "base/memory.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ACTOR_COUNT_MAX = 4096, DEPTH_MAX = 64, ARROW_COUNT_MAX = 1 << 16 };
@@ -93,7 +95,7 @@ static const char *skip_value(const char *at, int depth)
     }
 }
 
-/* The value after a key of a line: nanoseconds for a number with three decimals. */
+/* The value after a key of a line; a number with a fraction is a time in us, returned in ns. */
 static bool number_of(const char *line, const char *key, int64_t *out)
 {
     const char *at = strstr(line, key);
@@ -102,12 +104,10 @@ static bool number_of(const char *line, const char *key, int64_t *out)
         return false;
     at += strlen(key);
     int64_t whole = 0;
-    int part = 0, digits = 0;
+    int digits = 0;
     if (sscanf(at, "%" SCNd64 "%n", &whole, &digits) != 1)
         return false;
-    *out = whole;
-    if (at[digits] == '.' && sscanf(at + digits, ".%3d", &part) == 1)
-        *out = whole * 1000 + part;
+    *out = at[digits] == '.' ? llround(strtod(at, NULL) * 1000) : whole;
     return true;
 }
 

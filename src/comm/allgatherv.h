@@ -22,6 +22,7 @@ typedef struct fast_allgatherv {
 
 /* Prepare for a group; `doing` names it in errors. */
 fast_err fast__allgatherv_init(fast_allgatherv *gather, fast_group *group, const char *doing);
+/* Release the buffers and free the list of parts. */
 void fast__allgatherv_fini(fast_allgatherv *gather);
 /* Post the first `size` bytes of a buffer, which becomes frozen. Never blocks. Members start their
  * all-gathers, and all collectives of the group, in the same order. */

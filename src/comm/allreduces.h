@@ -17,6 +17,7 @@ typedef struct fast_comm_cost {
     double gamma; /* seconds of an addition */
 } fast_comm_cost;
 
+/* An algorithm. Constant: state is in fast_group_slot. */
 typedef struct fast_algorithm {
     const char *name;    /* as it is typed */
     const char *summary; /* one line, for help */
@@ -30,7 +31,7 @@ typedef struct fast_algorithm {
     fast_err (*open)(fast_group *group, const void *config, void **state_out);
     void (*close)(fast_group *group, void *state); /* NULL: nothing to free */
 
-    fast_round_fn *rounds; /* the schedule; NULL: it is none, and the next two are used */
+    fast_round_fn *rounds; /* the schedule; NULL: `run` or `advance` is used instead */
 
     /* Do the whole allreduce, blocking until the deadline. Allowed beside `rounds` or `advance`, if
      * it is faster. Fails as a collective does. */
@@ -64,6 +65,8 @@ FAST_ALLREDUCES(FAST_ALLREDUCE_DECLARE)
 /* All of them; the last is NULL. */
 extern const fast_algorithm *const fast__allreduces[];
 
+/* Return the number of an algorithm in that list. */
+int fast__allreduce_number(const fast_algorithm *algorithm);
 /* Open slot i of the group with its default options if it is not open yet. */
 fast_err fast__allreduce_open(fast_group *group, int i);
 /* For `auto`: set *out to the number of the fastest algorithm for this count, open, the same at all

@@ -46,9 +46,12 @@ typedef struct fast_coded_options {
 fast_err fast__coded_check(const fast_coded_options *options);
 /* Refuse options of the codec alone that exclude each other. */
 fast_err fast__coded_check_coder(const fast_coded_options *options);
+/* Make the object of one member. FAST_EINVAL for options that exclude each other, FAST_ENOMEM. */
 fast_err fast__coded_new(const fast_coded_options *options, fast_coded **out);
 void fast__coded_free(fast_coded *coded); /* NULL is allowed */
+/* Return the method that was chosen; never FAST_CODED_AUTO. */
 fast_coded_way fast__coded_way(const fast_coded *coded);
+/* Return the figures that it counts in. */
 const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
 /* True if a member's later messages depend on what it sent before. */
 bool fast__coded_remembers(const fast_coded *coded);
@@ -79,6 +82,7 @@ typedef struct fast_coded_piece {
  * sums cannot start early. `group` is the group of the sums. */
 fast_err fast__coded_cut(fast_coded *coded, fast_group *group, int64_t least,
                          fast_coded_piece **out, int64_t *count_out);
+/* Free the pieces, also those that were not finished. NULL is allowed. */
 void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count);
 /* Encode a piece of x, the whole vector, and post it. Never blocks. */
 fast_err fast__coded_start(fast_coded *coded, fast_coded_piece *piece, int64_t step,
@@ -86,6 +90,7 @@ fast_err fast__coded_start(fast_coded *coded, fast_coded_piece *piece, int64_t s
 /* Wait for all members' encodings of a piece, and sum them in x. Call fast__coded_end() after the
  * last piece of a step. */
 fast_err fast__coded_finish(fast_coded *coded, fast_coded_piece *piece, float *x, int64_t deadline);
+/* End the sum of a step whose pieces are all finished. */
 void fast__coded_end(fast_coded *coded);
 
 /* Return the coder of whole vectors, for coded_early.c; NULL where the sum is striped. */

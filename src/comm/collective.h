@@ -40,6 +40,7 @@ enum {
     FAST_MOVE_EMPTY = 8, /* move an empty range too: without it such moves are left out */
 };
 
+/* One step of a schedule at one rank. */
 typedef struct fast_move {
     fast_move_kind kind; /* send, or what to do with the message */
     unsigned flags;      /* FAST_MOVE_RETAIN, ... */
@@ -58,7 +59,10 @@ typedef struct fast_ask {
     const void *state;  /* state that its open() made for the group; or NULL */
 } fast_ask;
 
-enum { FAST_ROUND_MOVES = 8, FAST_ROUNDS_END = -1 };
+enum {
+    FAST_ROUND_MOVES = 8, /* moves of a round at most */
+    FAST_ROUNDS_END = -1  /* the schedule has no such round */
+};
 
 /* Write the moves of one round of one rank, in their order; return their number, perhaps 0, or
  * FAST_ROUNDS_END past the last round. A pure function: the executor calls it once for each round,
@@ -95,6 +99,10 @@ fast_err fast__collective_begin(fast_collective *collective);
 fast_err fast__collective_advance(fast_collective *collective, bool *done);
 /* Run it to the end, or until the deadline. */
 fast_err fast__collective_run(fast_collective *collective, int64_t deadline);
+/* Run the schedule of floats `rounds` over x, to y: ask has the count, and the root or state if the
+ * schedule needs them; rank and size are the group's. FAST_EINVAL for a count out of range. */
+fast_err fast__collective_floats(fast_group *group, const char *doing, fast_round_fn *rounds,
+                                 fast_ask ask, const float *x, float *y, int64_t deadline);
 /* Wait once, as fast__wait_once(), for the message that it needs next. */
 fast_err fast__collective_wait(fast_collective *collective, int64_t deadline);
 /* Wait until the time `until` for the next message of a rank in this collective. For collectives
@@ -106,7 +114,10 @@ fast_err fast__collective_message(fast_collective *collective, fast_msg **out);
 /* Release its buffers, where it is given up. */
 void fast__collective_drop(fast_collective *collective);
 
-enum { FAST_ALLREDUCE_MAX = 12, FAST_ALLREDUCE_CONFIG = 64 };
+enum {
+    FAST_ALLREDUCE_MAX = 12,   /* algorithms at most */
+    FAST_ALLREDUCE_CONFIG = 64 /* bytes of the options of one */
+};
 
 /* The state of an algorithm that a group has used. */
 typedef struct fast_group_slot {
@@ -115,6 +126,7 @@ typedef struct fast_group_slot {
     void *state; /* state that its open() made; or NULL */
 } fast_group_slot;
 
+/* A member's view of its group; used by that actor only. */
 struct fast_group {
     fast_actor *actor;   /* the member; borrowed */
     int64_t *ids;        /* members by rank; NULL: first, first + 1, ... */
@@ -128,9 +140,9 @@ struct fast_group {
     char detail[192];    /* error detail of the first failure */
     int algorithm;       /* number in fast__allreduces, or -1: auto */
     fast_group_slot slots[FAST_ALLREDUCE_MAX]; /* by number in fast__allreduces */
-    struct fast_comm_cost *price; /* the fitted model of `auto`, made on first use; or NULL */
-    fast_request *requests;       /* requests under way, in the order of their start */
-    fast_request *requests_free;  /* finished requests, to be used again */
+    struct fast_comm_cost *cost; /* the fitted model of `auto`, made on first use; or NULL */
+    fast_request *requests;      /* requests under way, in the order of their start */
+    fast_request *requests_free; /* finished requests, to be used again */
 };
 
 /* Fail at once if a collective of the group failed before. */
@@ -145,3 +157,5 @@ fast_err fast__group_check_count(const char *doing, int64_t count);
 void fast__group_free_requests(fast_group *group);
 /* Set the range of [0, count) of part i of n: as equal as possible, the first ones longer. */
 void fast__range(int64_t count, int64_t n, int64_t i, int64_t *offset_out, int64_t *count_out);
+/* Return the smallest k with 2^k >= n, for n >= 1. */
+int fast__log2_ceil(int64_t n);

@@ -27,12 +27,14 @@ typedef struct fast_topology_links {
     double *self;   /* [size]: share of its own value */
 } fast_topology_links;
 
+/* How the peers of a rank are found: one table of functions for each shape. */
 typedef struct fast_shape {
     /* As fast_topology_out() and, with `in`, fast_topology_in(). */
     int64_t (*peers)(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                      int64_t *ranks, double *weights, double *self_out);
 } fast_shape;
 
+/* Immutable once it is made; fields that a shape does not use are 0. */
 struct fast_topology {
     const fast_shape *shape;  /* how the fields below are read */
     int64_t size;             /* of the group */

@@ -210,7 +210,7 @@ static fast_err agree_main(fast_actor *actor, void *ctx)
     err = fast__model_fit(all, FAST_SOON);
     if (!err)
         err = fast_allreduce(all, sums, SUMS, FAST_SOON);
-    const double beta = !err && all->price ? all->price->beta : 0;
+    const double beta = !err && all->cost ? all->cost->beta : 0;
     fast_group_free(all);
     FAST_TRY(err);
     fast__mutex_lock(&a->mutex);

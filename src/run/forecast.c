@@ -177,8 +177,8 @@ static forecast_machine machine_of(const fast_team *team, const fast_group *grou
     }
     m.memory = time_memory();
     m.price = (fast_comm_cost){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
-    if (!team->place.alone && group && group->price)
-        m.price = *group->price;
+    if (!team->place.alone && group && group->cost)
+        m.price = *group->cost;
     m.server = (fast_comm_cost){ .alpha = m.price.alpha, .beta = m.price.beta };
     return m;
 }

@@ -8,6 +8,16 @@
  *
  * Bounded staleness is a read with a clock: clock_min = own clock - s lets the fastest writer be at
  * most s rounds ahead of the slowest (Ho et al. 2013, stale synchronous parallel).
+ *
+ *     call              operation                 local range                remote range
+ *     fast_space_put    PUT                       lock, copy, unlock         message, acknowledged
+ *     fast_space_add    ADD                       lock, apply, unlock        message, acknowledged
+ *     fast_space_tick   TICK                      store the clock            message, acknowledged
+ *     fast_space_get    GET                       wait, lock, copy, unlock   message, answer
+ *
+ * An update is atomic for each range, not for a tensor: a reader may see an add in one owner's
+ * range and not yet in another's. version_seen and clock_seen are the smallest over the ranges,
+ * so that a condition on them holds for all.
  */
 #include "space/space_form.h"
 #include "space/space_store.h"
@@ -24,15 +34,12 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
     const fast_space_map *map = &space->map;
     FAST_ASSERT(owner >= 0 && owner < map->owner_count);
     FAST_ASSERT(tensor >= 0 && tensor < map->tensor_count);
-    const int64_t count = map->counts[tensor], owners = map->owner_count;
-    if (map->whole) {
-        *offset_out = 0;
-        *count_out = tensor % owners == owner ? count : 0;
+    if (!map->whole) {
+        fast__range(map->counts[tensor], map->owner_count, owner, offset_out, count_out);
         return;
     }
-    const int64_t each = count / owners, longer = count % owners;
-    *offset_out = owner * each + (owner < longer ? owner : longer);
-    *count_out = each + (owner < longer);
+    *offset_out = 0;
+    *count_out = tensor % map->owner_count == owner ? map->counts[tensor] : 0;
 }
 
 /* A copy of the operation with the addresses moved to the range; the caller's stays whole. */
@@ -52,6 +59,7 @@ fast_space_operation fast__space_part(const fast_space *space, const fast_space_
     return part;
 }
 
+/* EITHER is for readers that accept a late writer if enough updates have arrived. */
 bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version)
 {
     FAST_ASSERT(version >= 0);
@@ -59,6 +67,7 @@ bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t
     return op->flags & FAST_SPACE_EITHER ? in_time || applied : in_time && applied;
 }
 
+/* The smallest over the ranges: what a reader may rely on everywhere. */
 void fast__space_saw(fast_space_operation *get, int64_t version, int64_t clock)
 {
     FAST_ASSERT(get->kind == FAST_SPACE_GET);
@@ -124,7 +133,7 @@ static fast_err update_local(fast_space *space, fast_space_operation *op)
         fast__space_is_coded(space, FAST_SPACE_UP, op->tensor))
         FAST_TRY(fast__space_recode(space, FAST_SPACE_UP, op->owner, op->x, &op->x));
     fast__space_begin(space, op->owner);
-    const fast_err err = fast__space_lock(space, op->owner, op->tensor, true, op->deadline);
+    const fast_err err = fast__space_lock_update(space, op->owner, op->tensor, op->deadline);
     if (!err) {
         fast__space_apply(space, op);
         if (op->result)
@@ -185,7 +194,7 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
 {
     FAST_ASSERT(space->map.owners[op->owner].store.head != NULL);
     fast_space_store *store = &space->map.owners[op->owner].store;
-    /* The clock first: what was added before a tick is in what is read after it. */
+    /* The clock first: a reader that sees a tick also sees the updates before it. */
     const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
     return fast__space_satisfies(op, in_time, atomic_load(&store->ranges[op->tensor].version));
 }
@@ -203,6 +212,7 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
         fast__space_begin(space, op->owner);
         fast__space_arm(space, store);
         const bool done = is_new_enough(space, op, clock_out);
+        /* For the error of a timeout: the slowest writer, else any actor that could still write. */
         if (!done)
             wait.whom = fast__space_slowest(space, store, op->from);
         if (!done && wait.whom < 0)
@@ -229,6 +239,7 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     FAST_ASSERT(op->count > 0);
     int64_t clock;
     FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
+    /* The common case first: no wait, and no arming of the slot. */
     fast__space_begin(space, op->owner);
     const bool ready = is_new_enough(space, op, &clock);
     fast__space_end(space);
@@ -271,6 +282,7 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
     get->version_seen = get->clock_seen = INT64_MAX;
     space->reader.missing = 0;
     space->reader.never = false;
+    /* Remote owners first: their answers travel while local ranges are copied. */
     for (int64_t owner = 0; map->remote_count > 0 && owner < map->owner_count; owner++) {
         int64_t offset, count;
         fast__space_range(space, owner, get->tensor, &offset, &count);
@@ -322,7 +334,7 @@ static fast_err execute_get(fast_space *space, fast_space_operation *op)
     return err;
 }
 
-/* What carries out an operation, by its kind. */
+/* The function that carries out an operation, by its kind. */
 static fast_err (*const executors[FAST_SPACE_KINDS])(fast_space *, fast_space_operation *) = {
     [FAST_SPACE_PUT] = execute_update,
     [FAST_SPACE_ADD] = execute_update,
@@ -340,7 +352,7 @@ static fast_err begin_operation(fast_space *space, fast_space_operation *op)
     return FAST_OK;
 }
 
-/* Dispatch by kind; what the kinds share is begin_operation(). */
+/* Check what all kinds have in common, then dispatch by kind. */
 fast_err fast__space_execute(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind > FAST_SPACE_SERVE && op->kind < FAST_SPACE_KINDS);
@@ -349,6 +361,7 @@ fast_err fast__space_execute(fast_space *space, fast_space_operation *op)
     return executors[op->kind](space, op);
 }
 
+/* A put replaces the values: it is not encoded, and counts as one update. */
 fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
     FAST_ASSERT(space);
@@ -357,6 +370,7 @@ fast_err fast_space_put(fast_space *space, int64_t tensor, const float *x, int64
                    .kind = FAST_SPACE_PUT, .tensor = tensor, .x = x, .deadline = deadline });
 }
 
+/* The update is encoded here, also for local owners, so that all transports give the same bits. */
 fast_err fast_space_add(fast_space *space, int64_t tensor, const float *x, int64_t deadline)
 {
     FAST_ASSERT(space);
@@ -376,6 +390,7 @@ fast_err fast_space_add_end(fast_space *space, const float *x, int64_t deadline)
                                                                .deadline = deadline });
 }
 
+/* A tick never overtakes this actor's updates: an owner gets both in the order of the calls. */
 fast_err fast_space_tick(fast_space *space, int64_t clock)
 {
     FAST_ASSERT(space);
@@ -384,6 +399,7 @@ fast_err fast_space_tick(fast_space *space, int64_t clock)
         &(fast_space_operation){ .kind = FAST_SPACE_TICK, .clock = clock, .deadline = FAST_SOON });
 }
 
+/* With virtual time a combined operation would hide its cost from the simulator. */
 bool fast__space_is_local(const fast_space *space)
 {
     FAST_ASSERT(space);
@@ -554,6 +570,7 @@ void fast__space_told(fast_space *space)
     }
 }
 
+/* Updates to a replica name the version that was read from the leader. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor)
 {
     FAST_ASSERT(space->map.owner_count == leader->map.owner_count);

@@ -5,6 +5,16 @@
  * range, which the readers of one version share; where differences are read, each reader has its
  * own. Acknowledgements are sent once all requests that have arrived were handled: one for any
  * number of updates.
+ *
+ *     GET, WATCH --> conditions hold? --yes--> VALUE or NOTIFY
+ *                          | no
+ *                          v
+ *                       pending --> tried again after each update, tick, or leave
+ *                          |
+ *                          +------> NEVER, if no actor is left that could bring the version
+ *
+ * Cost: one message for each get and one copy for each version that is read, however many readers
+ * it has. An eager owner sends one message for each reader and round, and is asked for none.
  */
 #include "space/space_service.h"
 
@@ -12,6 +22,7 @@
 
 #include <string.h>
 
+/* A receiver that has ended is no error: nobody waits for this answer. */
 fast_err fast__service_answer(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
                               int64_t a, int64_t b, int64_t c)
 {
@@ -78,6 +89,7 @@ fast_err fast__service_snapshot(fast_space *space, int64_t tensor, int64_t reade
                : FAST_OK;
 }
 
+/* An announced update of an actor that went down never arrives: gets do not wait for it. */
 int64_t fast__service_announcer(fast_space *space, int64_t reader)
 {
     FAST_ASSERT(space->owned.service);
@@ -113,6 +125,8 @@ static fast_err send_value(fast_space *space, const fast_space_operation *get, i
     FAST_ASSERT(get->kind == FAST_SPACE_GET);
     const bool sliced = (get->flags & FAST_SPACE_SLICES) != 0;
     fast_space_snapshot *shot = NULL;
+    /* A reader that asks for all values has lost its copy: forget it, so that no difference to it
+     * is sent. */
     if (get->flags & FAST_SPACE_WHOLE)
         fast__space_forget(space, get->from);
     if (!(get->flags & FAST_SPACE_SIZES)) {
@@ -148,6 +162,8 @@ static fast_err try_pending(fast_space *space, fast_space_operation *op, bool *d
     const bool in_time = fast__space_clock(space, store, op->clock_min, &clock);
     const int64_t version = atomic_load(&range->version);
     *done_out = fast__space_satisfies(op, in_time, version);
+    /* Values that are about to be overwritten are not worth sending: wait for the announced
+     * update. */
     if (*done_out && op->id != 0 && op->tensor == 0 && !(op->flags & FAST_SPACE_SIZES) &&
         fast__service_announcer(space, op->from) >= 0) {
         *done_out = false;
@@ -159,6 +175,7 @@ static fast_err try_pending(fast_space *space, fast_space_operation *op, bool *d
                          : FAST_OK;
     if (*done_out)
         return send_value(space, op, version, clock, done_out);
+    /* Counted once for each get, however often it is tried. */
     if (!(op->flags & FAST_SPACE_WAITED))
         atomic_fetch_add(&range->waited, 1);
     op->flags |= FAST_SPACE_WAITED;
@@ -188,6 +205,7 @@ void fast__service_drop(fast_space_service *s, int64_t from, const fast_space_op
     FAST_ASSERT(s->callers[from].pending >= 0);
 }
 
+/* Doubles, so that a list that grows to n costs O(n) copies in all. */
 fast_err fast__service_reserve(const char *what, size_t size, int64_t count, int64_t *capacity,
                                void **list)
 {
@@ -205,6 +223,8 @@ fast_err fast__service_reserve(const char *what, size_t size, int64_t count, int
     return FAST_OK;
 }
 
+/* The newer request of an actor replaces its older one before it is tried: an answer to the older
+ * one would be dropped by its receiver. */
 fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->from >= 0);
@@ -251,10 +271,12 @@ fast_err fast__service_try_all(fast_space *space)
         else
             s->callers[p->from].pending--;
     }
+    /* After a failure the rest stays pending: the task's error ends the space anyway. */
     s->pending.count = left;
     return err;
 }
 
+/* Each actor is listed once, however many of its updates were applied. */
 void fast__service_note_applied(fast_space_service *s, const fast_space_operation *op)
 {
     FAST_ASSERT(op->id == s->callers[op->from].sequence + 1);
@@ -265,6 +287,7 @@ void fast__service_note_applied(fast_space_service *s, const fast_space_operatio
     c->unacked = true;
 }
 
+/* The newest sequence number of an actor acknowledges all before it. */
 fast_err fast__service_send_acks(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);

@@ -115,9 +115,9 @@ static const uint8_t *open_record(const fast_pack_record *record, int64_t words[
 static fast_err damaged(const fast_space *space, const fast_pack_record *record)
 {
     FAST_ASSERT(record);
-    return fast__fail(FAST_EFORMAT, "record %lld of kind %lld, %zu bytes, is none of space \"%s\"",
-                      (long long)record->number, (long long)record->kind, record->size,
-                      space->name);
+    return fast__fail(
+        FAST_EFORMAT, "record %lld of kind %lld, %zu bytes, does not belong to space \"%s\"",
+        (long long)record->number, (long long)record->kind, record->size, space->name);
 }
 
 /* Restore a flow: its encodings, residual and codec's vectors. */

@@ -29,7 +29,9 @@ typedef struct fast_space_flows {
 /* Set *out; false if the space has no codec. */
 bool fast__space_flows(const fast_space *space, fast_space_flows *out);
 
-/* Open a space; call `first`, if not NULL, before any other actor can use it. */
+/* Open a space; call `first`, if not NULL, before any other actor can use it. `chains`, lent while
+ * the space is open, are its codecs; NULL: those that the options name. */
 typedef fast_err fast_space_first_fn(void *ctx, fast_space *space);
 fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
-                          fast_space_first_fn *first, void *ctx, fast_space **out);
+                          const fast_space_chains *chains, fast_space_first_fn *first, void *ctx,
+                          fast_space **out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a space keeps. Goal: a space that takes over the records of another one has the same, to the
- * bit; records that were forged are refused or make no difference, and never hurt. Method: one
- * actor that owns, writes and reads by codecs that owe and hold; its records go to a fresh space
- * and come out again; then every word and the size of each record is changed.
+ * Goal: a space that loads the saved state of another one has the same state, to the bit; forged
+ * records are refused or make no difference, and never crash. Method: one actor owns, writes and
+ * reads with codecs that have a residual and copies at readers; its records are loaded by a fresh
+ * space and saved again; then every word and the size of each record is changed.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_store.h"
@@ -49,7 +49,7 @@ static fast_err open_space(fast_actor *actor, const char *name, fast_space **out
                                                      .writer_count = 1,
                                                      .codec = "onebit",
                                                      .codec_down = "topk:ratio=0.1" },
-                              has_it_first, &first, out));
+                              NULL, has_it_first, &first, out));
     assert_ptr_equal(first, *out);
     return FAST_OK;
 }

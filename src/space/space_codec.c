@@ -25,22 +25,24 @@
 
 /* The codecs of one actor's view of a space. */
 struct fast_space_codec {
-    fast_chain *chains[FAST_SPACE_WAYS];  /* NULL: floats without a codec */
-    fast_coder **coders[FAST_SPACE_WAYS]; /* [owner]; NULL where its range is empty */
-    fast_shadows **shadows;               /* [owner]: how differences are read, NULL where the range
+    const fast_chain *chains[FAST_SPACE_WAYS]; /* NULL: floats without a codec */
+    fast_chain *opened[FAST_SPACE_WAYS];       /* chains that this space opened by name, or NULL */
+    fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
+    fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
-    fast_shadow *held;                    /* [owner]: values that this reader holds */
-    fast_shadow *readers;                 /* at an owner, [actor]: values that this actor holds */
-    int64_t actors;                       /* length of `readers` */
-    fast_segment *segments;               /* matrices of the first tensor */
-    fast_layout layout;                   /* made of the segments */
-    uint8_t *bytes;                       /* scratch: the encoding of a local range */
-    float *x;                             /* scratch: the values that were decoded last */
-    int64_t epoch_rounds;                 /* rounds of an epoch; 0: unknown */
-    fast_coded_figures own;               /* figures, where the caller gave none */
-    fast_coded_figures *figures;          /* where to count: `own`, or the caller's */
+    fast_shadow *held;           /* [owner]: values that this reader holds */
+    fast_shadow *readers;        /* at an owner, [actor]: values that this actor holds */
+    int64_t actors;              /* length of `readers` */
+    fast_segment *segments;      /* matrices of the first tensor */
+    fast_layout layout;          /* made of the segments */
+    uint8_t *bytes;              /* scratch: the encoding of a local range */
+    float *x;                    /* scratch: the values that were decoded last */
+    int64_t epoch_rounds;        /* rounds of an epoch; 0: unknown */
+    fast_coded_figures own;      /* figures, where the caller gave none */
+    fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
 
+/* Spaces without a codec have nothing to count. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures)
 {
     FAST_ASSERT(figures);
@@ -48,6 +50,7 @@ void fast__space_figures(fast_space *space, fast_coded_figures *figures)
         space->codec->figures = figures;
 }
 
+/* Pointers into the codec: valid until the space is closed. */
 bool fast__space_flows(const fast_space *space, fast_space_flows *out)
 {
     fast_space_codec *codec = space->codec;
@@ -64,12 +67,14 @@ bool fast__space_flows(const fast_space *space, fast_space_flows *out)
     return true;
 }
 
+/* Only the first tensor, which holds the model or its updates, is encoded. */
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
 {
     FAST_ASSERT(way < FAST_SPACE_WAYS);
     return tensor == 0 && space->codec && space->codec->chains[way];
 }
 
+/* Set at open, by the traits of the codec of reads. */
 bool fast__space_differs(const fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(space);
@@ -104,22 +109,19 @@ static fast_err lay_out(fast_space_codec *codec, const fast_space_options *o)
     return FAST_OK;
 }
 
-/* Open the chains that the options name; "none" counts as no codec. */
-static fast_err open_chains(fast_space *space, const fast_space_options *o)
+/* Borrow the chains, or open those that the options name; "none" counts as no codec. */
+static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o,
+                            const fast_space_chains *chains)
 {
-    FAST_ASSERT(space->codec);
+    FAST_ASSERT(codec);
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
-        fast_chain **chain = &space->codec->chains[way];
-        if (!names[way])
-            continue;
-        FAST_TRY(fast__chain_open(names[way], chain));
-        if (fast__chain_is_none(*chain)) {
-            fast__chain_close(*chain);
-            *chain = NULL;
-        }
+        if (!chains && names[way])
+            FAST_TRY(fast__chain_open(names[way], &codec->opened[way]));
+        const fast_chain *chain = chains ? chains->way[way] : codec->opened[way];
+        codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
-    const fast_chain *down = space->codec->chains[FAST_SPACE_DOWN];
+    const fast_chain *down = codec->chains[FAST_SPACE_DOWN];
     return down ? fast__shadow_check(down, "codec_down") : FAST_OK;
 }
 
@@ -173,7 +175,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
 }
 
 /* Scratch memory is as large as the longest encoding and the longest range. */
-fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
+fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
+                               const fast_space_chains *chains)
 {
     FAST_ASSERT(o);
     FAST_ASSERT(!space->codec);
@@ -182,7 +185,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
     FAST_TRY(fast__alloc("codecs of a space", 1, sizeof *space->codec, &space->codec));
     space->codec->epoch_rounds = o->epoch_rounds;
     space->codec->figures = &space->codec->own;
-    FAST_TRY(open_chains(space, o));
+    FAST_TRY(open_chains(space->codec, o, chains));
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));
@@ -199,6 +202,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o)
     return fast__alloc("a decoding", largest, sizeof *space->codec->x, &space->codec->x);
 }
 
+/* Also frees a codec that was made in part. Borrowed chains stay open. */
 void fast__space_codec_free(fast_space *space)
 {
     fast_space_codec *codec = space->codec;
@@ -208,7 +212,7 @@ void fast__space_codec_free(fast_space *space)
         for (int64_t i = 0; codec->coders[way] && i < space->map.owner_count; i++)
             fast__coder_free(codec->coders[way][i]);
         fast__free(codec->coders[way]);
-        fast__chain_close(codec->chains[way]);
+        fast__chain_close(codec->opened[way]);
     }
     for (int64_t i = 0; codec->shadows && i < space->map.owner_count; i++) {
         fast__shadows_free(codec->shadows[i]);
@@ -226,6 +230,7 @@ void fast__space_codec_free(fast_space *space)
     space->codec = NULL;
 }
 
+/* In epochs of this actor's own clock: codecs warm up by it. */
 double fast__space_progress(const fast_space *space)
 {
     FAST_ASSERT(space->codec);
@@ -285,6 +290,7 @@ static bool sends_differences(const fast_space *space, const fast_space_operatio
     return op->kind == FAST_SPACE_VALUE && space->codec->shadows;
 }
 
+/* The bound of the coder, or of differences, of this owner's range. */
 static size_t encoded_bound(const fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
@@ -332,6 +338,7 @@ static bool decode(fast_space *space, fast_space_way way, int64_t owner, const v
     return true;
 }
 
+/* Values are lent from the scratch vector, or from the copy that the reader holds. */
 static bool encoded_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
@@ -345,6 +352,7 @@ static bool encoded_unpack(fast_space *space, const fast_msg *msg, fast_space_op
            decode(space, way_of(op), op->owner, fast_msg_data(msg, 0), msg->parts[0].size, &op->x);
 }
 
+/* Charged after the values were used: a charge may handle other messages, which decode too. */
 static fast_err encoded_cost(fast_space *space, const fast_msg *msg, const fast_space_operation *op)
 {
     FAST_ASSERT(msg->part_count == 1);
@@ -359,6 +367,7 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+/* The next answer to this reader brings all values. */
 void fast__space_forget(fast_space *space, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
@@ -375,6 +384,7 @@ const float *fast__space_residual(const fast_space *space, int64_t owner)
     return coder ? fast__coder_residual(coder) : NULL;
 }
 
+/* As fast__space_forget(), at the end of a reader that shares memory with the owner. */
 void fast__space_drop(fast_space *space, int64_t owner)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);

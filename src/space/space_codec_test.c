@@ -16,17 +16,17 @@
 
 enum { COUNT = 1000, ACTORS = 4, ROUNDS = 20 };
 
-/* What all actors of a test do. */
+/* A test: the work of all actors. */
 typedef struct job {
-    const char *up;                        /* codec of adds */
-    const char *down;                      /* of gets */
-    int feedback;                          /* of adds */
-    int64_t owners;                        /* the first so many actors */
-    int64_t quiet;                         /* rounds of zeros after the others, for what is owed */
-    int64_t again;                         /* gets after which all must be there; 0: one */
-    bool eager;                            /* owners send unasked */
-    bool matrices;                         /* the tensor is two matrices */
-    void (*fill)(int64_t round, float *x); /* what is added; small whole numbers */
+    const char *up;   /* codec of adds */
+    const char *down; /* of gets */
+    int feedback;     /* of adds */
+    int64_t owners;   /* number of owners: the first actors */
+    int64_t quiet;    /* rounds of zeros after the others, which send the residuals */
+    int64_t again;    /* gets after which all must be there; 0: one */
+    bool eager;       /* owners send unasked */
+    bool matrices;    /* the tensor is two matrices */
+    void (*fill)(int64_t round, float *x); /* the update of a round: small whole numbers */
 } job;
 
 static fast_err wrong(int64_t i, double is, double should)
@@ -156,8 +156,8 @@ static void what_a_codec_keeps_arrives(void **state)
     }
 }
 
-/* A tenth of the elements goes each round; all the rest is owed, and comes. */
-static void what_is_owed_comes(void **state)
+/* Each round sends a tenth of the elements; the rest is a residual, and arrives later. */
+static void residuals_arrive(void **state)
 {
     const job j = { .up = "topk:ratio=0.1", .owners = 2, .fill = fill_all, .quiet = 12 };
 
@@ -197,7 +197,7 @@ static void fewer_bytes_are_sent(void **state)
     const int64_t floats = 4 * COUNT;
 
     (void)state;
-    /* Three far writers; one of the four is the owner. */
+    /* Three remote writers; one of the four is the owner. */
     assert_true(all - run(&up, "transport=sim", "ethernet-10g") >=
                 3 * ROUNDS * (floats - COUNT / 8 - 40));
     assert_true(all - run(&down, "transport=sim", "ethernet-10g") >= 3 * (floats / 2 - 16));
@@ -234,7 +234,7 @@ static void nonsense_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_codec_keeps_arrives), cmocka_unit_test(what_is_owed_comes),
+        cmocka_unit_test(what_a_codec_keeps_arrives), cmocka_unit_test(residuals_arrive),
         cmocka_unit_test(differences_are_read),       cmocka_unit_test(fewer_bytes_are_sent),
         cmocka_unit_test(nonsense_is_refused),
     };

@@ -48,7 +48,7 @@ fast_err fast__space_layers_new(fast_space *space, const fast_space_options *o)
 {
     FAST_ASSERT(o->layer_count > 0 && !space->layers.list);
     int64_t at = 0;
-    if (o->codec || o->sparse)
+    if (o->codec || o->sparse || fast__space_is_coded(space, FAST_SPACE_UP, 0))
         return fast__fail(FAST_EINVAL,
                           "space \"%s\": factors are added as they are; leave out the codec and "
                           "sparse",

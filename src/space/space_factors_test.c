@@ -35,7 +35,7 @@ static fast_space_options options_of(int64_t owners, bool factors)
                                  .layer_count = factors ? 2 : 0 };
 }
 
-/* Numbers that are none, to see that they are not read. */
+/* Fill with NaN, to see that these values are not read. */
 static void fill(float *x, float *const factors[2], const int64_t rows[2])
 {
     for (int i = 0; i < COUNT; i++)

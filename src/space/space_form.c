@@ -2,12 +2,21 @@
 /*
  * Which form values travel in, and the two plain ones: sizes and dense. The sender decides by the
  * operation and the options of the space; the receiver, which has the same options, decides by the
- * message's kind and the number of its parts, so that no word of a message names its form.
+ * message's kind and the number of its parts, so that no word of a message names its form:
+ *
+ *     parts   declared bytes    form
+ *     0       4 x count         sizes
+ *     0       0                 staged, if the space takes pieces
+ *     1       0                 encoded if the tensor has a codec in this direction, else dense
+ *     2       0                 factored if the space has layers, else sparse
+ *
+ * A hostile message can at most select a form that does not fit; its unpack() then refuses it.
  */
 #include "space/space_form.h"
 
 #include <string.h>
 
+/* Four bytes a float, for both plain forms. */
 static size_t dense_bound(const fast_space *space, const fast_space_operation *op)
 {
     (void)space;
@@ -15,6 +24,7 @@ static size_t dense_bound(const fast_space *space, const fast_space_operation *o
     return (size_t)op->count * sizeof *op->x;
 }
 
+/* The message has no part: a simulated network is charged for the declared bytes. */
 static fast_err sizes_pack(fast_space *space, const fast_space_operation *op,
                            fast_space_packed *out)
 {
@@ -23,6 +33,7 @@ static fast_err sizes_pack(fast_space *space, const fast_space_operation *op,
     return FAST_OK;
 }
 
+/* An operation without values changes no float, but counts as an update. */
 static bool sizes_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(msg->part_count == 0);
@@ -37,6 +48,7 @@ const fast_space_form fast__space_form_sizes = {
     .unpack = sizes_unpack,
 };
 
+/* One copy. The buffer moves to the message; the caller may change its vector at once. */
 static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
                            fast_space_packed *out)
 {
@@ -47,6 +59,8 @@ static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
     return FAST_OK;
 }
 
+/* Values are used where they arrived: no copy. Misaligned parts are refused, since a hostile
+ * sender chooses their offset. */
 static bool dense_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind != FAST_SPACE_GET);
@@ -63,6 +77,8 @@ const fast_space_form fast__space_form_dense = {
     .unpack = dense_unpack,
 };
 
+/* The first form that fits, the most specific first. Sparse pays off below half of the elements:
+ * an entry takes 8 bytes, an element 4. */
 const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_PUT || op->kind == FAST_SPACE_ADD ||
@@ -88,6 +104,7 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
     return &fast__space_form_dense;
 }
 
+/* Mirrors fast__space_form_of(), from the parts of the message. */
 const fast_space_form *fast__space_form_in(const fast_space *space, const fast_msg *msg,
                                            const fast_space_operation *op)
 {
@@ -108,6 +125,7 @@ const fast_space_form *fast__space_form_in(const fast_space *space, const fast_m
     return &fast__space_form_dense;
 }
 
+/* The bound is checked here once for all forms: pools are sized by it. */
 fast_err fast__space_pack(fast_space *space, fast_space_operation *op, fast_space_packed *out)
 {
     const fast_space_form *form = fast__space_form_of(space, op);
@@ -117,6 +135,7 @@ fast_err fast__space_pack(fast_space *space, fast_space_operation *op, fast_spac
     return FAST_OK;
 }
 
+/* Frozen buffers are shared with other messages and added as views; others move. */
 fast_err fast__space_fill(fast_space *space, fast_space_operation *op, fast_msg *msg)
 {
     fast_space_packed packed;
@@ -135,6 +154,7 @@ fast_err fast__space_fill(fast_space *space, fast_space_operation *op, fast_msg 
     return FAST_OK;
 }
 
+/* Sets op->form even where it returns false, which no caller reads then. */
 bool fast__space_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->count > 0);

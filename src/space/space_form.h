@@ -85,8 +85,15 @@ typedef enum fast_space_way {
     FAST_SPACE_WAYS
 } fast_space_way;
 
-/* Open the codecs that the options name; FAST_EINVAL for ones that cannot be used here. */
-fast_err fast__space_codec_new(fast_space *space, const fast_space_options *options);
+/* Codecs of the first tensor that were parsed before; borrowed. */
+typedef struct fast_space_chains {
+    const fast_chain *way[FAST_SPACE_WAYS]; /* NULL: floats without a codec */
+} fast_space_chains;
+
+/* Use these chains; NULL: open those that the options name. FAST_EINVAL for codecs that cannot be
+ * used here. */
+fast_err fast__space_codec_new(fast_space *space, const fast_space_options *options,
+                               const fast_space_chains *chains);
 void fast__space_codec_free(fast_space *space);
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
 /* Return true if a tensor is read as differences to the values that each reader holds. */

@@ -89,18 +89,21 @@ static bool enter(fast_space_lock *lock, bool write, bool queued)
     }
 }
 
+/* Does not queue: a writer that fails leaves no trace. */
 bool fast__space_lock_try(fast_space_lock *lock, bool write)
 {
     FAST_ASSERT(lock);
     return enter(lock, write, false);
 }
 
+/* A granted reader enters although a writer queues. */
 bool fast__space_lock_queued(fast_space_lock *lock, bool write)
 {
     FAST_ASSERT(lock);
     return enter(lock, write, true);
 }
 
+/* The fields count up to 65535 readers and 32767 writers: more than the threads of a process. */
 void fast__space_lock_queue(fast_space_lock *lock, bool write)
 {
     const uint64_t before = atomic_fetch_add(&lock->word, write ? WRITER_QUEUED : READER_QUEUED);
@@ -108,6 +111,7 @@ void fast__space_lock_queue(fast_space_lock *lock, bool write)
     FAST_ASSERT(writers_queued(before) < WRITERS_FIELD);
 }
 
+/* The grant of an actor that leaves is taken back: the next writer would wait for it. */
 fast_space_wake fast__space_lock_leave(fast_space_lock *lock, bool write)
 {
     uint64_t word = atomic_load(&lock->word), next;
@@ -120,6 +124,7 @@ fast_space_wake fast__space_lock_leave(fast_space_lock *lock, bool write)
     return next_to_wake(next);
 }
 
+/* A writer grants entry to the readers that queue at this moment: the phase changes. */
 fast_space_wake fast__space_lock_release(fast_space_lock *lock, bool write)
 {
     uint64_t word = atomic_load(&lock->word), next;

@@ -63,7 +63,7 @@ static void queues_can_be_left(void **state)
     fast__space_lock_queue(&lock, false);
     fast__space_lock_queue(&lock, true);
     assert_int_equal(fast__space_lock_release(&lock, true), FAST_SPACE_WAKE_READERS);
-    /* The reader whose turn it is gives up: it is the writer's. */
+    /* The reader that was granted entry gives up: the writer is next. */
     assert_int_equal(fast__space_lock_leave(&lock, false), FAST_SPACE_WAKE_WRITER);
     fast__space_lock_queue(&lock, false);
     /* And the writer: nothing stops the reader any more. */

@@ -7,6 +7,18 @@
  * Closing is orderly: updates that were sent are applied, and an owner stays until all other actors
  * have left, as they may still read its ranges. All actors send LEAVE before they wait, so that
  * actors that are owners and writers at once do not wait for each other in a ring.
+ *
+ *     owner           open: fill the store, state = OPEN     close: serve until all have left,
+ *                                                                   state = CLOSED, free
+ *     local actor     open: enter the slot of each store     close: mark the slot as left
+ *     remote actor    open: send HELLO to each owner         close: send LEAVE, wait for LEFT
+ *
+ * An owner that may not wait any longer, because its time is up or it was stopped, closes all the
+ * same. It first waits for the update that is being applied (fast__space_store_shut()), so that its
+ * function is not called afterwards. Other actors then get FAST_EPEER.
+ *
+ * Memory: an owner's store (space_store.c), and 16 bytes for each owner and tensor at every actor.
+ * Everything but lists of sparse places is allocated at open.
  */
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
@@ -18,7 +30,11 @@
 
 #include <string.h>
 
-enum { IS_OWNER = 1, IS_WRITER = 2 };
+/* Marks of an actor while a space is opened. */
+enum {
+    IS_OWNER = 1, /* it has ranges */
+    IS_WRITER = 2 /* its clock counts */
+};
 
 /* The task of an open space: handle messages that have arrived; never blocks. */
 static fast_err advance(fast_actor *actor, fast_task *task, bool *done)
@@ -103,10 +119,18 @@ static fast_err check_tensors(const fast_space_options *options)
     return FAST_OK;
 }
 
+/* Return the text of a codec, as users typed it; NULL: values travel without a codec. */
+static const char *text_of(const fast_chain *chain)
+{
+    return chain ? fast__chain_text(chain) : NULL;
+}
+
 /* Return the hash of the options that all actors must agree on. */
-static uint64_t sign(const fast_space_options *o)
+static uint64_t sign(const fast_space_options *o, const fast_space_chains *chains)
 {
     FAST_ASSERT(o->tensors && o->owners);
+    const char *const codec = chains ? text_of(chains->way[FAST_SPACE_UP]) : o->codec;
+    const char *const down = chains ? text_of(chains->way[FAST_SPACE_DOWN]) : o->codec_down;
     uint64_t h = fast__hash(o->name, strlen(o->name), (uint64_t)o->tensor_count);
     for (int64_t t = 0; t < o->tensor_count; t++) {
         h = fast__hash(o->tensors[t].name, strlen(o->tensors[t].name), h);
@@ -114,10 +138,10 @@ static uint64_t sign(const fast_space_options *o)
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
                    h + o->whole_tensors + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache_indices);
-    if (o->codec)
-        h = fast__hash(o->codec, strlen(o->codec), h + 3);
-    if (o->codec_down)
-        h = fast__hash(o->codec_down, strlen(o->codec_down), h + 5);
+    if (codec)
+        h = fast__hash(codec, strlen(codec), h + 3);
+    if (down)
+        h = fast__hash(down, strlen(down), h + 5);
     if (o->layer_count > 0)
         h = fast__hash(o->layers, (size_t)o->layer_count * sizeof *o->layers, h + 7);
     if (o->writers)
@@ -296,20 +320,23 @@ static int64_t largest_range(const fast_space *space)
 }
 
 /* Make all parts of a space, let other actors in, and send HELLO to remote owners. */
-static fast_err build(fast_space *space, const fast_space_options *options, uint8_t *marks,
-                      fast_space_first_fn *first, void *ctx)
+static fast_err build(fast_space *space, const fast_space_options *options,
+                      const fast_space_chains *chains, uint8_t *marks, fast_space_first_fn *first,
+                      void *ctx)
 {
     FAST_ASSERT(space->map.me == -1);
     FAST_ASSERT(marks);
     bool local, remote;
     fast_actor *actor = space->actor;
+    /* The order matters: codecs and pieces need the ranges, stores the tensors, services the
+     * stores; other actors may enter from fast__space_store_fill() on. */
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
     FAST_TRY(list_writers(space, options, marks));
     FAST_TRY(list_tensors(space, options));
-    if (options->codec || options->codec_down)
-        FAST_TRY(fast__space_codec_new(space, options));
+    if (chains || options->codec || options->codec_down)
+        FAST_TRY(fast__space_codec_new(space, options, chains));
     if (options->pieces && (options->sparse || options->layer_count > 0))
         return fast__fail(FAST_EINVAL,
                           "space \"%s\": pieces are added as they are; leave out sparse and layers",
@@ -371,7 +398,8 @@ static void destroy(fast_space *space)
 
 /* Check all options before anything is made; a failed open leaves nothing. */
 fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
-                          fast_space_first_fn *first, void *ctx, fast_space **out)
+                          const fast_space_chains *chains, fast_space_first_fn *first, void *ctx,
+                          fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
     FAST_TRY(fast__check_size("fast_space_options", options->size, sizeof *options));
@@ -402,13 +430,17 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->pieces.enabled = options->pieces;
     space->owned.operations = options->operations > 0 ? options->operations : 1;
     space->owned.bytes = options->bytes > 0 ? options->bytes : 3 * sizeof(float);
-    space->signature = sign(options);
+    space->signature = sign(options, chains);
     memcpy(space->name, options->name, strlen(options->name) + 1);
     fast_err err = fast__alloc("the actors of a space", fast_actor_count(actor), 1, &marks);
     if (!err)
-        err = build(space, options, marks, first, ctx);
+        err = build(space, options, chains, marks, first, ctx);
     fast__free(marks);
     if (err) {
+        const fast_space_head *head =
+            space->map.me >= 0 ? fast__space_own_store(space)->head : NULL;
+        if (head && atomic_load(&head->state) == FAST_SPACE_OPEN)
+            fast__space_store_shut(space);
         destroy(space);
         return err;
     }
@@ -421,7 +453,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
 fast_err fast_space_open(fast_actor *actor, const fast_space_options *options, fast_space **out)
 {
     FAST_ASSERT(actor && options && out);
-    return fast__space_open(actor, options, NULL, NULL, out);
+    return fast__space_open(actor, options, NULL, NULL, NULL, out);
 }
 
 /* Leave every owner; remote ones have applied everything when they answer. */
@@ -460,6 +492,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
     wait.tag = fast__space_tag(space, false);
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
     FAST_TRY(leave(space));
+    /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
         const int64_t other = find_active(space, store, op->from);
@@ -472,6 +505,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
             actor->culprit = other;
             return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
         }
+        /* An actor that went down has left: only if it still counts is its end an error. */
         if (err && err != FAST_EPEER)
             return err;
         if (err && find_active(space, store, op->from) == other)
@@ -479,6 +513,7 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
     }
 }
 
+/* Callable any number of times: an owner that has left its own store as a writer stays out. */
 fast_err fast_space_serve(fast_space *space, int64_t deadline)
 {
     FAST_ASSERT(space);
@@ -490,6 +525,7 @@ fast_err fast_space_serve(fast_space *space, int64_t deadline)
                                         .deadline = fast__deadline(space->actor, deadline) });
 }
 
+/* Nothing is sent and no lock is taken: other actors learn of the end from the transport. */
 void fast__space_abandon(fast_space *space)
 {
     if (!space)
@@ -506,11 +542,7 @@ void fast_space_close(fast_space *space)
     if (space->map.me >= 0) {
         /* That other actors stay too long, or that this one was stopped, is no error of close. */
         const fast_err err = fast_space_serve(space, FAST_SOON);
-        fast__space_begin(space, space->map.me);
-        atomic_store(&space->map.owners[space->map.me].store.head->state, FAST_SPACE_CLOSED);
-        if (err != FAST_ECANCELED)
-            fast__space_changed(space, &space->map.owners[space->map.me].store);
-        fast__space_end(space);
+        fast__space_store_shut(space);
         if (err != FAST_ECANCELED && space->owned.service)
             fast__service_close(space);
     } else {

@@ -7,6 +7,15 @@
  * Nothing here blocks: a range that a local actor has locked is tried again when it is released,
  * and requests wait in their order meanwhile. Messages that are not valid requests of an actor that
  * opened the same space are dropped and counted.
+ *
+ * A request passes these stages:
+ *
+ *     fast__take() -> arrivals (only with `stalest`) -> is_valid() -> handle() -> freed
+ *                                                           ^             |
+ *                                                           +- deferred <-+ range locked
+ *
+ * Only one update is deferred, and only one lock is queued for, at a time: all later requests wait
+ * behind it, which preserves the order of each actor's requests.
  */
 #include "space/space_service.h"
 
@@ -60,12 +69,14 @@ void fast__service_free(fast_space *space)
     space->owned.service = NULL;
 }
 
+/* 0 for an actor without a service, which receives no requests. */
 int64_t fast__service_refused(const fast_space *space)
 {
     FAST_ASSERT(space);
     return space->owned.service ? space->owned.service->refused : 0;
 }
 
+/* Fewer floats than the range means that a piece was lost or refused: the update is dropped. */
 int64_t fast__service_staged(const fast_space *space, int64_t from, const float **x_out)
 {
     FAST_ASSERT(space->owned.service && from >= 0 && from < fast_actor_count(space->actor));
@@ -90,16 +101,14 @@ static bool update_is_valid(fast_space *space, const fast_msg *msg, fast_space_o
            fast__space_unpack(space, msg, op);
 }
 
-/* Apply an update; *done_out is false if its range is locked by a local actor. */
-static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                              bool *done_out)
+/* Apply an update. Where a local actor has locked the range, s->queued is true afterwards, and the
+ * update must be tried again. */
+static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->form);
     fast_space_service *s = space->owned.service;
     fast_space_caller *c = &s->callers[op->from];
-    *done_out =
-        fast__space_attempt(space, op->owner, op->tensor, true, FAST_SPACE_SERVICE, &s->queued);
-    if (!*done_out)
+    if (!fast__space_attempt(space, op->owner, op->tensor, true, FAST_SPACE_SERVICE, &s->queued))
         return FAST_OK;
     fast__space_apply(space, op);
     c->version = atomic_load(&fast__service_range(space, op->tensor)->version);
@@ -115,19 +124,8 @@ static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space
     return fast__space_charge(space, op);
 }
 
-/* HELLO: an actor opens the space. Any actor may; the handler decides. */
-static bool hello_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
-{
-    FAST_ASSERT(op->from >= 0);
-    (void)space;
-    (void)msg;
-    (void)op;
-    return true;
-}
-
-/* Admit the actor if it opened this space, and for the first time in its life. */
-static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                             bool *done_out)
+/* HELLO: admit the actor if it opened this space, and for the first time in its life. */
+static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_HELLO);
     fast_space_service *s = space->owned.service;
@@ -135,14 +133,13 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
     const int64_t life = msg->words[FAST_SPACE_W_B];
     const uint32_t member = atomic_load(&slot->member);
-    (void)done_out;
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
         2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
         return fast__service_answer(space, op->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
     fast__service_drop(s, op->from, NULL);
-    if (life > 0) /* what it held before is gone; in its first life it may hold a checkpoint's */
+    if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
     *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
     atomic_store(&slot->clock, 0);
@@ -159,12 +156,10 @@ static bool piece_is_valid(fast_space *space, const fast_msg *msg, fast_space_op
 }
 
 /* Stage a piece until its update ends. */
-static fast_err handle_piece(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                             bool *done_out)
+static fast_err handle_piece(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     fast_space_caller *c = &space->owned.service->callers[op->from];
     int64_t floats;
-    (void)done_out;
     FAST_ASSERT(op->tensor == 0);
     if (!c->stage)
         FAST_TRY(fast__alloc("pieces of an update", op->count, sizeof *c->stage, &c->stage));
@@ -183,13 +178,11 @@ static bool tick_is_valid(fast_space *space, const fast_msg *msg, fast_space_ope
 }
 
 /* Set the sender's clock. */
-static fast_err handle_tick(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                            bool *done_out)
+static fast_err handle_tick(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->clock >= 0);
     fast_space_store *store = fast__space_own_store(space);
     (void)msg;
-    (void)done_out;
     if (op->clock > atomic_load(&store->slots[op->from].clock))
         atomic_store(&store->slots[op->from].clock, op->clock);
     fast__service_note_applied(space->owned.service, op);
@@ -213,19 +206,17 @@ static bool get_is_valid(fast_space *space, const fast_msg *msg, fast_space_oper
     return op->count > 0 && op->id > 0;
 }
 
-/* Answer the get now or later. */
-static fast_err handle_get(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                           bool *done_out)
+/* Answer the get, or notify the watcher, now or later. */
+static fast_err handle_get(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
-    FAST_ASSERT(op->id > 0);
+    FAST_ASSERT(op->id >= 0);
     (void)msg;
-    (void)done_out;
     space->owned.service->callers[op->from].reads |=
-        op->tensor == 0 && !(op->flags & FAST_SPACE_SIZES);
+        op->id > 0 && op->tensor == 0 && !(op->flags & FAST_SPACE_SIZES);
     return fast__service_answer_or_wait(space, op);
 }
 
-/* WATCH: pending like a get, with id 0. */
+/* WATCH: handled like a get, with id 0. */
 static bool watch_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_WATCH);
@@ -238,16 +229,6 @@ static bool watch_is_valid(fast_space *space, const fast_msg *msg, fast_space_op
     return true;
 }
 
-/* Notify the watcher now or later. */
-static fast_err handle_watch(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                             bool *done_out)
-{
-    FAST_ASSERT(op->id == 0);
-    (void)msg;
-    (void)done_out;
-    return fast__service_answer_or_wait(space, op);
-}
-
 /* ANNOUNCE. */
 static bool announce_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
@@ -258,25 +239,21 @@ static bool announce_is_valid(fast_space *space, const fast_msg *msg, fast_space
 }
 
 /* Let gets of other actors wait for the sender's next update. */
-static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                                bool *done_out)
+static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
     fast_space_service *s = space->owned.service;
     (void)msg;
-    (void)done_out;
     s->callers[op->from].announced = s->announces = true;
     return FAST_OK;
 }
 
 /* LEAVE. */
-static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                             bool *done_out)
+static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_LEAVE);
     fast_space_service *s = space->owned.service;
     (void)msg;
-    (void)done_out;
     s->callers[op->from].announced = false;
     fast__service_drop(s, op->from, NULL);
     s->callers[op->from].greeted = false;
@@ -287,35 +264,32 @@ static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_
 
 /* How a kind of request is checked and handled. */
 typedef struct space_request {
-    /* Fill in the operation; false if the request makes no sense. */
+    /* Fill in the operation; false if the request makes no sense. NULL: always valid. */
     bool (*is_valid)(fast_space *space, const fast_msg *msg, fast_space_operation *op);
-    /* Carry it out; *done_out, true before, becomes false if it must be tried again later. NULL: no
-     * request has this kind. */
-    fast_err (*handle)(fast_space *space, const fast_msg *msg, fast_space_operation *op,
-                       bool *done_out);
+    /* Execute it; never blocks. NULL: no request has this kind. */
+    fast_err (*handle)(fast_space *space, const fast_msg *msg, fast_space_operation *op);
     bool reads; /* it changes nothing that a pending request could wait for */
 } space_request;
 
 static const space_request requests[FAST_SPACE_KINDS] = {
-    [FAST_SPACE_HELLO] = { hello_is_valid, handle_hello, false },
+    [FAST_SPACE_HELLO] = { NULL, handle_hello, false },
     [FAST_SPACE_PUT] = { update_is_valid, handle_update, false },
     [FAST_SPACE_ADD] = { update_is_valid, handle_update, false },
     [FAST_SPACE_PIECE] = { piece_is_valid, handle_piece, false },
     [FAST_SPACE_TICK] = { tick_is_valid, handle_tick, false },
     [FAST_SPACE_GET] = { get_is_valid, handle_get, true },
-    [FAST_SPACE_WATCH] = { watch_is_valid, handle_watch, true },
+    [FAST_SPACE_WATCH] = { watch_is_valid, handle_get, true },
     [FAST_SPACE_ANNOUNCE] = { announce_is_valid, handle_announce, false },
-    [FAST_SPACE_LEAVE] = { hello_is_valid, handle_leave, false },
+    [FAST_SPACE_LEAVE] = { NULL, handle_leave, false },
 };
 
-/* Handle one request. *done_out is false if it must be tried again. */
-static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
+/* Handle one request. If s->queued is true afterwards, it must be tried again. */
+static fast_err handle(fast_space *space, const fast_msg *msg)
 {
     FAST_ASSERT(msg->from >= 0 && msg->from < fast_actor_count(space->actor));
     fast_space_service *s = space->owned.service;
     const int64_t *w = msg->words, kind = w[FAST_SPACE_W_KIND], tensor = w[FAST_SPACE_W_TENSOR];
     const bool known = kind >= 0 && kind < FAST_SPACE_KINDS && requests[kind].handle;
-    *done_out = true;
     s->dirty |= !known || !requests[kind].reads;
     if (!known || tensor < 0 || tensor >= space->map.tensor_count ||
         w[FAST_SPACE_W_OWNER] != space->map.me ||
@@ -329,11 +303,11 @@ static fast_err handle(fast_space *space, const fast_msg *msg, bool *done_out)
                                 .from = msg->from,
                                 .id = w[FAST_SPACE_W_A] };
     fast__space_range(space, op.owner, tensor, &op.offset, &op.count);
-    if (!requests[kind].is_valid(space, msg, &op)) {
+    if (requests[kind].is_valid && !requests[kind].is_valid(space, msg, &op)) {
         s->refused++;
         return FAST_OK;
     }
-    return requests[kind].handle(space, msg, &op, done_out);
+    return requests[kind].handle(space, msg, &op);
 }
 
 /* Set *out to the next request: the oldest, or with `stalest` the oldest of the actor with the
@@ -394,9 +368,8 @@ fast_err fast__service_advance(fast_space *space)
         FAST_TRY(next_request(space, &msg));
         if (!msg)
             break;
-        bool done;
-        const fast_err err = handle(space, msg, &done);
-        if (!done) {
+        const fast_err err = handle(space, msg);
+        if (s->queued) {
             s->deferred = msg;
             break;
         }
@@ -411,6 +384,7 @@ fast_err fast__service_advance(fast_space *space)
     return fast__service_try_all(space);
 }
 
+/* The next fast__service_try_all() looks at all pending requests. */
 void fast__service_touch(fast_space *space)
 {
     FAST_ASSERT(space->owned.service != NULL);
@@ -431,6 +405,7 @@ int64_t fast__service_explain(fast_space *space, int64_t origin)
     return -1;
 }
 
+/* Actors that have left get no message; a failed send ends the loop, as the owner was stopped. */
 void fast__service_close(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);

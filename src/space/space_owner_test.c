@@ -80,8 +80,8 @@ static const hostile after_hello[] = {
     { { 99, 0, 0, 0, 0, 0 }, -1 },
     { { FAST_SPACE_VALUE, 0, 0, 1, 0, 0 }, COUNT * 4 },       /* an answer */
     { { FAST_SPACE_ADD, 2, 0, 1, 0, 0 }, COUNT * 4 },         /* no such tensor */
-    { { FAST_SPACE_ADD, -1, 0, 1, 0, 0 }, COUNT * 4 },        /* likewise */
-    { { FAST_SPACE_ADD, INT64_MAX, 0, 1, 0, 0 }, COUNT * 4 }, /* likewise */
+    { { FAST_SPACE_ADD, -1, 0, 1, 0, 0 }, COUNT * 4 },        /* a negative tensor */
+    { { FAST_SPACE_ADD, INT64_MAX, 0, 1, 0, 0 }, COUNT * 4 }, /* tensor out of range */
     { { FAST_SPACE_ADD, 0, 1, 1, 0, 0 }, COUNT * 4 },         /* no such owner */
     { { FAST_SPACE_ADD, 0, 0, 1, 0, 0 }, COUNT * 4 - 1 },     /* short */
     { { FAST_SPACE_ADD, 0, 0, 1, 0, 0 }, COUNT * 4 + 4 },     /* long */
@@ -290,11 +290,11 @@ static void rounds_allocate_nothing(void **state)
 {
     (void)state;
     run(exercise, NULL, false);
-    /* How many messages are on their way at most is a matter of chance on threads. */
+    /* On threads the number of messages in flight depends on timing. */
     run_on("transport=sim", exercise, NULL, false);
 }
 
-/* What the operations of one actor on a tensor of COUNT floats cost in messages, as documented. */
+/* Count the messages of one actor's operations on a tensor of COUNT floats. */
 static fast_err spend(fast_actor *actor, void *ctx)
 {
     const int *what = ctx;

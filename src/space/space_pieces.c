@@ -34,6 +34,7 @@ static void reset(fast_space *space)
     }
 }
 
+/* One counter for each block of each owner's coder. Without a codec no state is needed. */
 fast_err fast__space_pieces_new(fast_space *space)
 {
     FAST_ASSERT(space->codec && !space->pieces.missing);
@@ -221,6 +222,7 @@ static int64_t take_blocks(fast_space *space, const fast_msg *msg, float *stage)
     return floats;
 }
 
+/* Charged here, at the owner, when the piece arrives: the owner overlaps it with its waits. */
 fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *stage,
                                 int64_t *floats_out)
 {
@@ -242,7 +244,7 @@ fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *s
     return fast_charge(space->actor, 0, 2.0 * (double)bytes);
 }
 
-/* The pieces have been sent: nothing is left. */
+/* No bytes: the pieces were sent before. */
 static size_t staged_bound(const fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->flags & FAST_SPACE_ENDS);
@@ -251,6 +253,7 @@ static size_t staged_bound(const fast_space *space, const fast_space_operation *
     return 0;
 }
 
+/* The ADD that ends an update has words only. */
 static fast_err staged_pack(fast_space *space, const fast_space_operation *op,
                             fast_space_packed *out)
 {
@@ -260,6 +263,7 @@ static fast_err staged_pack(fast_space *space, const fast_space_operation *op,
     return FAST_OK;
 }
 
+/* An update is applied only if all floats of its range have arrived. */
 static bool staged_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(msg->part_count == 0);

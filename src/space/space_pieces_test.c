@@ -30,7 +30,7 @@ static fast_space_options options_of(int64_t owners)
                                  .pieces = true };
 }
 
-/* Two updates, in pieces from the end and from the begin. */
+/* Two updates, in pieces from the end and from the start. */
 static fast_err add_and_read(fast_space *space)
 {
     static const int64_t cuts[] = { 0, 10, 11, 60, COUNT };
@@ -85,7 +85,7 @@ static void pieces_are_one_update(void **state)
     }
 }
 
-/* A piece by hand, with so many floats in it; or, without any, the end. */
+/* Send a piece of `floats` floats by hand; with 0 floats, the end of the update. */
 static fast_err send(fast_actor *actor, fast_space *space, int64_t at, int64_t count, size_t floats)
 {
     const int64_t piece[3] = { at, count, 0 }, end[3] = { 1, 0, 0 };

@@ -10,6 +10,15 @@
  *     tick       one message, one acknowledgement, for each owner
  *     get        one message, one answer with 4 bytes a float, for each owner; none where an eager
  *                owner has sent values before that are new enough
+ *
+ *     writer                          owner
+ *       | ADD 1, ADD 2, TICK 3 ------> |  applied in order; a range that is locked defers all
+ *       | <--------------------- ACK 3 |  one acknowledgement for all three
+ *       | GET id ------------------->  |  pending until version and clock suffice
+ *       | <------------- VALUE id, x   |
+ *
+ * Requests of one actor are handled in their order: a GET sees the actor's own updates. An answer
+ * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
 #include "space/space_form.h"
 
@@ -69,12 +78,14 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
             return err;
         }
     }
+    /* Counted after the send: a failed one leaves no gap in the sequence. */
     FAST_TRY(fast_send(space->actor, o->id, &msg));
     o->sent++;
     FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
     return FAST_OK;
 }
 
+/* Only to owners whose range changes: readers of other ranges need not wait. */
 fast_err fast__space_announce(fast_space *space, const float *x)
 {
     const int64_t words[3] = { 0 };
@@ -186,6 +197,7 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
     return FAST_OK;
 }
 
+/* In the order of the owners; answers that arrive out of order are copied at once all the same. */
 fast_err fast__remote_get_wait(fast_space *space)
 {
     for (int64_t owner = 0; owner < space->map.owner_count; owner++)
@@ -208,6 +220,7 @@ fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
     return FAST_OK;
 }
 
+/* A watch is for one version: take_notice() renews it after each notification. */
 fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
 {
     FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
@@ -257,6 +270,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
     const bool unpacked = unpack_answer(space, owner, msg, &part);
     const bool ends_slices = (get->flags & FAST_SPACE_SLICES) && msg->part_count == 0 &&
                              msg->declared == 0 && o->received == part.count;
+    /* The end of a sliced answer has no values: they arrived before it. */
     if (!ends_slices && (!unpacked || (!part.x && get->result)))
         return FAST_OK;
     if (msg->words[FAST_SPACE_W_B] < 0)
@@ -295,48 +309,27 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     return FAST_OK;
 }
 
-/* NEVER: no actor is left that could bring the version that the get waits for. */
-static fast_err take_never(fast_space *space, int64_t owner, const fast_msg *msg)
+/* Answers without values: NEVER to the get under way, and LEFT, GONE and REFUSED, after which the
+ * owner sends nothing more. */
+static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(space->map.owners[owner].id == msg->from);
-    (void)owner;
-    space->reader.never |= msg->words[FAST_SPACE_W_A] == space->reader.get.id;
+    fast_space_owner *o = &space->map.owners[owner];
+    const int64_t kind = msg->words[FAST_SPACE_W_KIND];
+    space->reader.never |=
+        kind == FAST_SPACE_NEVER && msg->words[FAST_SPACE_W_A] == space->reader.get.id;
+    o->left |= kind == FAST_SPACE_LEFT;
+    o->gone |= kind == FAST_SPACE_GONE;
+    o->refused |= kind == FAST_SPACE_REFUSED;
     return FAST_OK;
 }
 
-/* LEFT: the owner has handled all of this actor's requests. */
-static fast_err take_left(fast_space *space, int64_t owner, const fast_msg *msg)
-{
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
-    (void)msg;
-    space->map.owners[owner].left = true;
-    return FAST_OK;
-}
-
-/* GONE: the owner closed the space before this actor did. */
-static fast_err take_gone(fast_space *space, int64_t owner, const fast_msg *msg)
-{
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
-    (void)msg;
-    space->map.owners[owner].gone = true;
-    return FAST_OK;
-}
-
-/* REFUSED: the owner opened the space with other options. */
-static fast_err take_refused(fast_space *space, int64_t owner, const fast_msg *msg)
-{
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
-    (void)msg;
-    space->map.owners[owner].refused = true;
-    return FAST_OK;
-}
-
-/* What handles an answer, by its kind. */
+/* The function that handles an answer, by its kind. */
 static fast_err (*const answers[FAST_SPACE_KINDS])(fast_space *, int64_t, const fast_msg *) = {
     [FAST_SPACE_ACK] = take_ack,      [FAST_SPACE_VALUE] = take_value,
     [FAST_SPACE_SLICED] = take_slice, [FAST_SPACE_NOTIFY] = take_notice,
-    [FAST_SPACE_LEFT] = take_left,    [FAST_SPACE_NEVER] = take_never,
-    [FAST_SPACE_GONE] = take_gone,    [FAST_SPACE_REFUSED] = take_refused,
+    [FAST_SPACE_LEFT] = take_end,     [FAST_SPACE_NEVER] = take_end,
+    [FAST_SPACE_GONE] = take_end,     [FAST_SPACE_REFUSED] = take_end,
 };
 
 /* Handle an answer; one that makes no sense is dropped. */

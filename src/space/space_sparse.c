@@ -120,8 +120,8 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
     return FAST_OK;
 }
 
-/* Return the places of a message: its own list, or the one that its sender sent last; NULL if there
- * is none that makes sense for `entries` of `op->count`. */
+/* Return the places of a message: its own list, or the one that its sender sent last; NULL if
+ * that list does not fit `entries` of `op->count` elements. */
 static const uint32_t *places_of(fast_space *space, const fast_msg *msg, int64_t entries,
                                  const fast_space_operation *op)
 {

@@ -68,7 +68,7 @@ typedef struct fast_space_factored {
 
 /*
  * One operation on a space: on a whole tensor where an actor asks for it, on one range (owner,
- * offset, count) where it is carried out. A caller fills kind, tensor, the values and the
+ * offset, count) where it is executed. A caller fills kind, tensor, the values and the
  * conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation of
  * the actor that sent it.
  */
@@ -201,7 +201,7 @@ struct fast_space_service; /* space_owner.c */
 
 /* An owner's side. */
 typedef struct fast_space_owned {
-    struct fast_space_service *service; /* for remote actors; NULL: there are none */
+    struct fast_space_service *service; /* for remote actors; NULL: all are local */
     void *memory;                       /* the store, where it is not shared; or NULL */
     bool shared;                        /* local actors use the store */
     bool stalest;                       /* requests of the smallest clock are handled first */

@@ -12,6 +12,14 @@
  * the owner's function, never in a wait.
  *
  *     | head | slots, one an actor | ranges, one a tensor | floats of each range ... |
+ *
+ * Slots, ranges and floats start at cache lines of their own, so that actors that work on different
+ * ranges do not share a line. Memory order: the state of the head, versions, clocks and marks are
+ * sequentially consistent atomics. The floats are plain memory and are only touched under the lock
+ * of their range.
+ *
+ * Closing. `state` becomes CLOSED before the owner takes each lock once. A writer checks `state`
+ * after it has taken a lock: either it was first, and the owner waits for it, or it sees CLOSED.
  */
 #include "space/space_store.h"
 #include "space/space_wire.h"
@@ -26,6 +34,9 @@
 /* Low bits of the marks in fast_space_slot.wants; the tensor's number is above them. */
 enum { WANTS_READ = 1, WANTS_WRITE = 2 };
 
+enum { SHUT_POLL_NS = 50 * 1000 }; /* between two tries of a lock by an owner that closes */
+
+/* Return the mark of an actor that sleeps for a lock; never 0. */
 static uint64_t mark_of(int64_t tensor, bool write)
 {
     FAST_ASSERT(tensor >= 0 && tensor < FAST_SPACE_TENSORS_MAX);
@@ -64,6 +75,7 @@ static int64_t place(const fast_space *space, int64_t owner, fast_space_range *r
     return floats;
 }
 
+/* The sum over all tensors is checked first, so that place() cannot overflow. */
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out)
 {
     FAST_ASSERT(size_out);
@@ -98,6 +110,7 @@ void fast__space_store_map(const fast_space *space, void *memory, fast_space_sto
     store->values = (void *)(base + (uintptr_t)at);
 }
 
+/* Valid from the owner's fast__space_store_fill() on, which sets `at`. */
 float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor)
 {
     const fast_space_store *store = &space->map.owners[owner].store;
@@ -131,6 +144,28 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
     fast__space_end(space);
 }
 
+/* Once each range was locked here, later updates find the store closed: they check it under the
+ * lock. A stopped actor may not sleep for a lock, so this one polls, for as long as one copy or one
+ * call of the owner's function takes. */
+void fast__space_store_shut(fast_space *space)
+{
+    fast_space_store *store = fast__space_own_store(space);
+    atomic_uint unused = 0; /* to sleep on: no actor wakes it */
+    FAST_ASSERT(store->head);
+    fast__space_begin(space, space->map.me);
+    atomic_store(&store->head->state, FAST_SPACE_CLOSED);
+    for (int64_t t = 0; t < space->map.tensor_count; t++) {
+        fast_space_lock *lock = &store->ranges[t].lock;
+        fast__space_lock_queue(lock, true);
+        while (!fast__space_lock_queued(lock, true))
+            fast__futex_wait(&unused, 0, SHUT_POLL_NS);
+        fast__space_unlock(space, space->map.me, t, true);
+    }
+    if (!space->actor->stopped)
+        fast__space_changed(space, store);
+    fast__space_end(space);
+}
+
 /* Return the state of an owner's store: 0, FAST_SPACE_OPEN or FAST_SPACE_CLOSED. */
 static int state_of(fast_space *space, int64_t owner)
 {
@@ -159,6 +194,16 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
     }
 }
 
+/* Fail because a local owner closed the space or ended. */
+static fast_err owner_left(fast_space *space, int64_t owner)
+{
+    const int64_t id = space->map.owners[owner].id;
+    FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
+    space->actor->culprit = fast__peers_culprit(space->actor, id);
+    return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
+                      (long long)id, space->name);
+}
+
 /* A local owner opens in its own time; after that the head does not change until it closes. */
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
 {
@@ -178,13 +223,10 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
         return fast__fail(FAST_EINVAL,
                           "actor %lld opened space \"%s\" with other tensors, owners or writers",
                           (long long)id, space->name);
-    if (state == FAST_SPACE_CLOSED ||
-        (owner != space->map.me && fast_member_is_down(space->actor, id))) {
-        space->actor->culprit = fast__peers_culprit(space->actor, id);
-        return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
-                          (long long)id, space->name);
-    }
-    return FAST_OK;
+    return state == FAST_SPACE_CLOSED ||
+                   (owner != space->map.me && fast_member_is_down(space->actor, id))
+               ? owner_left(space, owner)
+               : FAST_OK;
 }
 
 /* Wake the actors that sleep for this lock: all readers, or the first writer after this actor. */
@@ -236,6 +278,7 @@ bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool 
     return true;
 }
 
+/* The program gives up its own queue entry, the service its own: they may wait at once. */
 void fast__space_cancel(fast_space *space, int64_t owner, int64_t tensor, bool write, int who)
 {
     FAST_ASSERT(who == FAST_SPACE_PROGRAM || who == FAST_SPACE_SERVICE);
@@ -265,6 +308,19 @@ fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool
     return FAST_OK;
 }
 
+/* The owner may have closed since fast__space_ready(): the state is read under the lock. */
+fast_err fast__space_lock_update(fast_space *space, int64_t owner, int64_t tensor, int64_t deadline)
+{
+    const fast_space_head *head = space->map.owners[owner].store.head;
+    FAST_ASSERT(head);
+    FAST_TRY(fast__space_lock(space, owner, tensor, true, deadline));
+    if (atomic_load(&head->state) == FAST_SPACE_OPEN)
+        return FAST_OK;
+    fast__space_unlock(space, owner, tensor, true);
+    return owner_left(space, owner);
+}
+
+/* The wake-up is outside the lock: the next actor finds it free. */
 void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool write)
 {
     FAST_ASSERT(space->map.owners[owner].store.head);
@@ -314,6 +370,7 @@ void fast__space_apply(fast_space *space, const fast_space_operation *op)
     atomic_store(&range->version, version + 1);
 }
 
+/* A put moves two floats for each value; an add costs what the owner's options say. */
 fast_err fast__space_charge(fast_space *space, const fast_space_operation *op)
 {
     const double n = (double)op->count;
@@ -323,6 +380,7 @@ fast_err fast__space_charge(fast_space *space, const fast_space_operation *op)
                : fast_charge(space->actor, space->owned.operations * n, space->owned.bytes * n);
 }
 
+/* An armed slot stays armed until a change: arming twice costs one load. */
 void fast__space_arm(fast_space *space, fast_space_store *store)
 {
     fast_space_slot *slot = &store->slots[fast_actor_id(space->actor)];
@@ -360,6 +418,7 @@ static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
     return id == fast_actor_id(space->actor) || !fast_member_is_down(space->actor, id);
 }
 
+/* O(1) in most calls, O(writers) where the slowest writer has ticked. */
 bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
                        int64_t *clock_out)
 {
@@ -424,6 +483,7 @@ int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t r
     return store->active;
 }
 
+/* The lowest bit of `member` is set: the actor cannot enter again in this life. */
 void fast__space_left(fast_space *space, int64_t owner, int64_t id)
 {
     fast_space_store *store = &space->map.owners[owner].store;

@@ -7,8 +7,9 @@
  * A store: the memory of one owner, which local actors use directly. space_store.c has its layout
  * and how actors sleep and wake.
  *
- * Reads and changes of a store are ordered where the run is recorded: begin and end enclose one. An
- * update or a copy holds the range's lock from begin to end, so that the lock is always free there.
+ * Reads and changes of a store are ordered where the run is recorded: fast__space_begin()
+ * and fast__space_end() enclose one. An update or a copy takes and releases the range's lock
+ * between them, so that the lock is always free where a section starts.
  */
 static inline void fast__space_begin(fast_space *space, int64_t owner)
 {
@@ -25,6 +26,9 @@ bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *siz
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store);
 /* At an owner's open: set initial values and the function, then let other actors in. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options);
+/* At an owner's close: let no more updates in, and wait until none is being applied. From then on
+ * no actor calls the owner's function. Works for a stopped actor too. */
+void fast__space_store_shut(fast_space *space);
 /* Return the floats of a tensor's range at a local owner. */
 float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor);
 
@@ -38,6 +42,9 @@ enum { FAST_SPACE_PROGRAM = 0, FAST_SPACE_SERVICE = 1 };
 /* Lock a range, waiting until the deadline. */
 fast_err fast__space_lock(fast_space *space, int64_t owner, int64_t tensor, bool write,
                           int64_t deadline);
+/* Lock a range for an update, as above; FAST_EPEER if its owner has left. */
+fast_err fast__space_lock_update(fast_space *space, int64_t owner, int64_t tensor,
+                                 int64_t deadline);
 /* Try to lock a range; queue for it if that fails, so that the actor is woken when it may be free.
  * The caller tries again with the same *queued until it has the lock, or cancels. */
 bool fast__space_attempt(fast_space *space, int64_t owner, int64_t tensor, bool write, int who,

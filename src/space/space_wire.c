@@ -11,12 +11,14 @@
 
 #include <string.h>
 
+/* Requests and answers have different tags: an actor may be owner and reader at once. */
 uint64_t fast__space_tag(const fast_space *space, bool answer)
 {
     FAST_ASSERT(space->key >> 48 == 0);
     return FAST_TAG_SPACE | space->key << 8 | (answer ? 1 : 0);
 }
 
+/* The tag of answers: blame follows the owner that has not answered. */
 fast_wait fast__space_wait(fast_space *space, int64_t whom, const char *doing, int64_t deadline)
 {
     FAST_ASSERT(doing);
@@ -42,6 +44,7 @@ fast_err fast__space_message(fast_space *space, fast_space_kind kind, int64_t te
     return FAST_OK;
 }
 
+/* For messages without values; those with values are filled first and sent by their callers. */
 fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, int64_t tensor,
                           int64_t owner, const int64_t words[3])
 {

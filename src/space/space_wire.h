@@ -7,12 +7,12 @@
 
 /* Indices of a message's words. */
 enum {
-    FAST_SPACE_W_KIND,
-    FAST_SPACE_W_TENSOR,
-    FAST_SPACE_W_OWNER,
-    FAST_SPACE_W_A,
-    FAST_SPACE_W_B,
-    FAST_SPACE_W_C
+    FAST_SPACE_W_KIND,   /* fast_space_kind */
+    FAST_SPACE_W_TENSOR, /* number of the tensor */
+    FAST_SPACE_W_OWNER,  /* number of the owner in the space */
+    FAST_SPACE_W_A,      /* first argument of the kind */
+    FAST_SPACE_W_B,      /* second argument of the kind */
+    FAST_SPACE_W_C       /* third argument of the kind */
 };
 
 uint64_t fast__space_tag(const fast_space *space, bool answer);

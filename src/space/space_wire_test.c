@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a space may do on its way to far actors. Goal: zeros that do not travel change no bit, and
+ * Goal, with remote actors: zeros that do not travel change no bit, and
  * entries that make no sense are refused; who is furthest behind is served first; eager values
  * spare a read its way, and are as new as it asks for; updates take their time. Method: three
  * actors in the simulator, each on a node of its own, with clocks that are set by hand.
@@ -380,7 +380,7 @@ static void the_stalest_is_first(void **state)
     }
 }
 
-/* What an owner's function costs, and when its update could be read. */
+/* The cost of an owner's function, and the time at which its update could be read. */
 typedef struct dear {
     double operations; /* the option */
     int64_t ns;        /* from the update to the read */

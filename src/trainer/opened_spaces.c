@@ -170,21 +170,22 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
 {
     fast_context *c = o->context;
     const fast_codec_pair *pair = &c->codecs.pair;
+    const fast_space_chains chains = {
+        { [FAST_SPACE_UP] = pair->up, [FAST_SPACE_DOWN] = pair->down }
+    };
     fast_space_options encoded = *options;
     fast_matrix *matrices = NULL;
     fast_err err;
 
     if (!fast__codec_pair_encodes(pair))
-        return fast__space_open(c->trainer.actor, options, load_space, o, out);
+        return fast__space_open(c->trainer.actor, options, NULL, load_space, o, out);
     FAST_TRY(list_matrices(&c->options.model->params, &matrices, &encoded.matrix_count));
     encoded.matrices = matrices;
-    encoded.codec = fast__chain_text(pair->up);
-    encoded.codec_down = fast__chain_text(pair->down);
     encoded.feedback = pair->feedback;
     encoded.codec_scope = pair->scope;
     encoded.codec_small = pair->small;
     encoded.epoch_rounds = c->trainer.epoch_steps;
-    err = fast__space_open(c->trainer.actor, &encoded, load_space, o, out);
+    err = fast__space_open(c->trainer.actor, &encoded, &chains, load_space, o, out);
     if (!err)
         fast__space_figures(*out, &c->codecs.figures);
     fast__free(matrices);

@@ -34,6 +34,7 @@ static const fast_place *place_of(const fast_actor *actor, int64_t id)
     return &actor->world->places[id];
 }
 
+/* Lent: the table of roles outlives the run. */
 const char *fast_actor_role(const fast_actor *actor, int64_t id)
 {
     return actor->world->roles[place_of(actor, id)->role].name;
@@ -48,6 +49,7 @@ static int64_t role_first(const fast_world *world, int64_t role)
     return first;
 }
 
+/* Actors of a role are numbered consecutively. */
 int64_t fast_actor_index(const fast_actor *actor, int64_t id)
 {
     return id - role_first(actor->world, place_of(actor, id)->role);
@@ -81,12 +83,14 @@ int64_t fast_actor_size(const fast_actor *actor, const char *role)
     return i < 0 ? 0 : actor->world->roles[i].count;
 }
 
+/* 0 until the first restart, which only the simulator does. */
 int64_t fast_actor_life(const fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
     return actor->life;
 }
 
+/* The inner transport decides: decorators share what it shares. */
 bool fast_actor_is_local(const fast_actor *actor, int64_t id)
 {
     const fast_place *place = place_of(actor, id);
@@ -96,6 +100,7 @@ bool fast_actor_is_local(const fast_actor *actor, int64_t id)
            place->node == actor->world->places[actor->id].node;
 }
 
+/* Compared first: most steps do not change the text. */
 void fast_actor_at(fast_actor *actor, int64_t step, const char *what)
 {
     FAST_ASSERT(actor != NULL);
@@ -110,6 +115,7 @@ int64_t fast_now(fast_actor *actor)
     return actor->world->transport->now(actor);
 }
 
+/* Two draws of 32 bits from the actor's own stream, which depends on seed, actor and life. */
 uint64_t fast_random(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
@@ -117,6 +123,7 @@ uint64_t fast_random(fast_actor *actor)
     return high << 32 | fast__rng_u32(&actor->rng);
 }
 
+/* Memory lives as long as the world: an actor that ends leaves it to the others. */
 fast_err fast_actor_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
     FAST_ASSERT(actor != NULL && out != NULL);
@@ -126,6 +133,7 @@ fast_err fast_actor_share(fast_actor *actor, uint64_t key, size_t size, void *ou
     return transport->share(actor, key, size, out);
 }
 
+/* FAST_ANY has the name "anyone". */
 void fast__actor_name(const fast_world *world, int64_t id, char *name, size_t size)
 {
     if (id < 0 || id >= world->count) {
@@ -143,6 +151,7 @@ static bool is_stopped(const fast_actor *actor)
     return actor->stopped || atomic_load_explicit(&actor->world->canceled, memory_order_relaxed);
 }
 
+/* Never blocks. The order of the checks decides which error a caller sees. */
 fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
 {
     FAST_ASSERT(actor != NULL && move != NULL && *move != NULL);
@@ -220,6 +229,7 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
     return FAST_OK;
 }
 
+/* A message that has arrived is received even if its sender has ended since. */
 fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t deadline,
                       fast_msg **out)
 {
@@ -238,6 +248,7 @@ fast_err fast_receive(fast_actor *actor, int64_t from, uint64_t tag, int64_t dea
     return FAST_OK;
 }
 
+/* Events of an actor's ring: 3.5 MiB. */
 enum { TIMELINE_EVENTS_MAX = 1 << 16 };
 
 /* Let ended actors tell this one, which was restarted, once more that they ended. */
@@ -277,6 +288,7 @@ fast_err fast__actor_init(fast_actor *actor, fast_world *world, int64_t id)
     return FAST_OK;
 }
 
+/* Safe to call twice, and after a failed init. */
 void fast__actor_fini(fast_actor *actor)
 {
     if (!actor)
@@ -304,6 +316,7 @@ static bool concerns(const fast_actor *actor, const fast_actor *other, int64_t i
                                                               other->wait.whom == actor->id)));
 }
 
+/* Runs in the actor's own thread or fiber. */
 void fast__actor_main(fast_actor *actor)
 {
     fast_world *world = actor->world;

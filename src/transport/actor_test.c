@@ -154,7 +154,7 @@ static void order_holds_for_each_pair(void **state)
     run(roles, 1);
 }
 
-/* Actor 0 meets every kind of deadline; actor 1 answers when it is told to. */
+/* Actor 0 waits with every kind of deadline; actor 1 answers when it is told to. */
 static fast_err deadlines(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -178,7 +178,7 @@ static fast_err deadlines(fast_actor *actor, void *ctx)
     FAST_TRY(send_word(actor, 1, 1, 0));
     FAST_TRY(receive_word(actor, 1, 2, FAST_SOON, &word));
     NEED(word == 44);
-    /* What is there already is received in spite of a deadline that has passed. */
+    /* A message that has arrived is received although the deadline has passed. */
     FAST_TRY(send_word(actor, 0, 3, 45));
     FAST_TRY(receive_word(actor, 0, 3, 1, &word));
     NEED(word == 45);
@@ -267,7 +267,7 @@ static void who_left_is_blamed_through_the_chain(void **state)
     assert_int_equal(result.ended_count, 2);
 }
 
-/* What an actor sent before it ended is received after; then it is gone. */
+/* Messages of an actor that has ended are received first; then it is gone. */
 static fast_err leaver(fast_actor *actor, void *ctx)
 {
     int64_t word = 0;
@@ -379,7 +379,7 @@ static fast_err poster(fast_actor *actor, void *ctx)
     NEED(actor->tasks == NULL);
     fast__post(actor, &third.task);
     FAST_TRY(send_word(actor, 1, 2, 0));
-    FAST_TRY(receive_word(actor, 1, 1, FAST_SOON, &word)); /* goes on in any wait */
+    FAST_TRY(receive_word(actor, 1, 1, FAST_SOON, &word)); /* any wait advances it */
     fast__progress(actor);
     NEED(third.task.done && third.task.err == FAST_EFORMAT);
     fast__post(actor, &second.task);
@@ -389,7 +389,7 @@ static fast_err poster(fast_actor *actor, void *ctx)
     return FAST_OK;
 }
 
-static void tasks_go_on_in_waits(void **state)
+static void tasks_advance_in_waits(void **state)
 {
     (void)state;
     const fast_role roles[] = { { "worker", 2, poster, NULL } };
@@ -521,7 +521,7 @@ int main(void)
         cmocka_unit_test(who_left_is_blamed_through_the_chain),
         cmocka_unit_test(the_last_words_are_heard),
         cmocka_unit_test(a_canceled_run_ends),
-        cmocka_unit_test(tasks_go_on_in_waits),
+        cmocka_unit_test(tasks_advance_in_waits),
         cmocka_unit_test(computing_reports),
         cmocka_unit_test(wrong_options_and_roles_are_refused),
         cmocka_unit_test(the_parts_are_listed),

@@ -52,6 +52,7 @@ static fast_err check_record(const fast_actors_config *config)
     return FAST_OK;
 }
 
+/* Combinations only: the values were checked when they were parsed. */
 fast_err fast__actors_check(const fast_actors_config *config)
 {
     FAST_TRY(check_record(config));
@@ -66,6 +67,7 @@ fast_err fast__actors_check(const fast_actors_config *config)
     return FAST_OK;
 }
 
+/* *out is set only if all options are valid. */
 fast_err fast__actors_parse(const char *const *options, fast_actors_config *out)
 {
     static const char where[] = "actors";
@@ -89,6 +91,7 @@ fast_err fast__actors_parse(const char *const *options, fast_actors_config *out)
     return FAST_OK;
 }
 
+/* A recording that was given up is an error of the run, though its result is valid. */
 fast_err fast_actors_run(const char *const *options, const fast_role *roles, int64_t role_count,
                          fast_actors_result *result_out)
 {

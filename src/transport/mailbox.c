@@ -95,7 +95,7 @@ static void unchain(fast_bucket *bucket, fast_msg *before, fast_msg *msg)
         bucket->last = before;
 }
 
-/* Remove the oldest message with this sender and tag; NULL if there is none. */
+/* Remove the oldest message with this sender and tag; NULL if none has arrived. */
 static fast_msg *take_exact(fast_mailbox *box, int64_t from, uint64_t tag)
 {
     fast_bucket *bucket = bucket_of(box, from, tag);
@@ -119,7 +119,7 @@ static fast_msg *take_found(fast_mailbox *box, fast_msg *msg)
     return leave(box, msg);
 }
 
-/* Remove the oldest message of any sender or with any tag; NULL if there is none. */
+/* Remove the oldest message of any sender or with any tag; NULL if none has arrived. */
 static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
 {
     for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next) {

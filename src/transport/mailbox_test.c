@@ -111,7 +111,7 @@ static void old_generations_are_dropped(void **state)
     fast__world_close(world);
 }
 
-/* What deliver says matters to the actor. */
+/* deliver() returns true only for messages that the actor waits for. */
 static void only_what_matters_wakes(void **state)
 {
     (void)state;

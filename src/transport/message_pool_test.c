@@ -106,11 +106,11 @@ static void a_frozen_buffer_outlives_its_messages(void **state)
     fast_buffer_free(buffer);
     for (int i = 0; i < 9; i++)
         fast_msg_free(msgs[i]);
-    fast_buffer *kept = fast_msg_take(msgs[9], 0); /* the last holder */
+    fast_buffer *last = fast_msg_take(msgs[9], 0); /* the last holder */
     fast_msg_free(msgs[9]);
-    assert_ptr_equal(kept, buffer);
-    assert_int_equal(((char *)fast_buffer_data(kept))[99], 9);
-    fast_buffer_free(kept);
+    assert_ptr_equal(last, buffer);
+    assert_int_equal(((char *)fast_buffer_data(last))[99], 9);
+    fast_buffer_free(last);
     fast_buffer *next = NULL;
     assert_int_equal(fast__pool_buffer(pool, 100, &next), FAST_OK);
     assert_ptr_equal(next, buffer); /* it came back once it was let go */
@@ -161,7 +161,7 @@ static void a_stream_needs_no_more_memory(void **state)
     }
     fast__thread_join(&thread);
     fast__pool_leave(s.pool);
-    /* At most the window and what two threads keep, however long it goes on. */
+    /* At most the window and the caches of two threads, however many messages are sent. */
     const fast_pool_use use = fast__pool_used(s.pool);
     const int64_t batches = (WINDOW + 6 * 32 + 31) / 32;
     assert_true(use.allocations <= 2 * batches + 2);
@@ -178,7 +178,7 @@ static void every_allocation_may_fail(void **state)
         fast__alloc_fail_after(n, true);
         fast_err err = fast__pool_new(&pool);
         if (!err) {
-            fast__pool_enter(pool); /* goes on without */
+            fast__pool_enter(pool); /* continues without a cache */
             err = fast__pool_msg(pool, 1, &msg);
             if (!err)
                 err = fast__pool_buffer(pool, 5000, &buffer);

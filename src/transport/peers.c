@@ -35,6 +35,7 @@ struct fast_peers {
     int64_t event_last;  /* row of the newest event */
 };
 
+/* State of an actor without a row: up, and never heard of. */
 static const fast_peer unknown = { .culprit = -1, .heard = -1 };
 
 void fast__peers_free(fast_peers *peers)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Services. Goal: who waits serves, so that all who ask each other at once get their answers; a
- * message that is kept stays the taker's; a failure is told by the next poll; without memory there
- * is no service. Method: actors that ask all others and wait, on sim and on threads.
+ * Services. Goal: an actor that waits serves, so that actors that ask each other at once get their
+ * answers; a message that a service takes stays its own; the next poll returns a failure; without
+ * memory no service starts. Method: actors that ask all others and wait, on sim and on threads.
  */
 #include "base/memory.h"
 #include "transport/transport.h"
@@ -16,12 +16,12 @@
 
 enum { ACTORS = 4, ASK = 1, REPLY, DONE, READY, LAST };
 
-/* What an actor keeps. */
+/* The state of an actor. */
 typedef struct desk {
     fast_actor *actor;
-    fast_msg *kept; /* the first request, answered last */
-    int64_t served; /* requests so far */
-    bool broken;    /* the next request fails */
+    fast_msg *first; /* the first request, answered last */
+    int64_t served;  /* requests so far */
+    bool broken;     /* the next request fails */
 } desk;
 
 /* Send a number to another. */
@@ -42,12 +42,12 @@ static fast_err serve(void *ctx, fast_msg **move)
     if (d->broken)
         return fast__fail(FAST_EFORMAT, "broken");
     if (d->served++ == 0) {
-        d->kept = *move;
+        d->first = *move;
         *move = NULL;
         return FAST_OK;
     }
     FAST_TRY(tell(d->actor, (*move)->from, REPLY, (*move)->words[0] + 1));
-    return d->served == ACTORS - 1 ? tell(d->actor, d->kept->from, REPLY, d->kept->words[0] + 1)
+    return d->served == ACTORS - 1 ? tell(d->actor, d->first->from, REPLY, d->first->words[0] + 1)
                                    : FAST_OK;
 }
 
@@ -68,8 +68,8 @@ static fast_err ask_all(fast_actor *actor)
     return FAST_OK;
 }
 
-/* Nobody goes on before all have come here. */
-static fast_err meet(fast_actor *actor, uint64_t tag)
+/* Return once all actors have called it: a barrier. */
+static fast_err wait_for_all(fast_actor *actor, uint64_t tag)
 {
     const int64_t me = fast_actor_id(actor);
     fast_msg *msg = NULL;
@@ -83,17 +83,17 @@ static fast_err meet(fast_actor *actor, uint64_t tag)
     return FAST_OK;
 }
 
-/* Once nobody asks any more, everyone's service is asked once again, and fails. */
+/* After the last request, ask each service once more: it fails. */
 static fast_err fail_once(fast_actor *actor, desk *d, fast_service *service)
 {
     const int64_t me = fast_actor_id(actor);
 
-    FAST_TRY(meet(actor, DONE));
+    FAST_TRY(wait_for_all(actor, DONE));
     FAST_TRY(fast_service_poll(service));
     d->broken = true;
-    FAST_TRY(meet(actor, READY));
+    FAST_TRY(wait_for_all(actor, READY));
     FAST_TRY(tell(actor, (me + 1) % ACTORS, ASK, me));
-    FAST_TRY(meet(actor, LAST));
+    FAST_TRY(wait_for_all(actor, LAST));
     return fast_service_poll(service) == FAST_EFORMAT ? FAST_OK
                                                       : fast__fail(FAST_EINVAL, "no failure");
 }
@@ -111,7 +111,7 @@ static fast_err program(fast_actor *actor, void *ctx)
         err = fail_once(actor, &d, service);
     fast_service_end(service);
     fast_service_end(NULL);
-    fast_msg_free(d.kept);
+    fast_msg_free(d.first);
     return err;
 }
 

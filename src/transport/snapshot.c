@@ -5,7 +5,7 @@
  *
  * Each actor writes its spans to a ring of its own: first the slot, then, with release, the count.
  * A reader loads the count with acquire, copies slots, and loads the count again: slots that may
- * have been overwritten since are left out. A slot is two words, the begin, and the end with the
+ * have been overwritten since are left out. A slot is two words, the start, and the end with the
  * kind in its low bits, each written atomically; so no lock is needed, and torn slots are detected.
  *
  * Links are a matrix of two counters, each written by its sender alone. Cost: 3 stores a span, 2

@@ -21,7 +21,7 @@ enum { SPANS = 20000 };
 enum { SPANS = 400000 };
 #endif
 
-static void newest_are_kept(void **state)
+static void newest_are_retained(void **state)
 {
     fast_snapshot *snapshot = NULL;
     fast_snapshot_span seen[1024];
@@ -97,7 +97,7 @@ static void seen_while_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newest_are_kept),
+        cmocka_unit_test(newest_are_retained),
         cmocka_unit_test(seen_while_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,8 @@
  * clock.
  *
  * The export is the JSON trace-event format: one object with "traceEvents", an array of events with
- * a phase "ph", times in microseconds with a fraction of three digits:
+ * a phase "ph" and times in microseconds, with nanoseconds as their fraction. Events are written
+ * one at a time, so that the export needs memory for one JSON object only:
  *
  *     M  names: a process is a node, a thread is an actor ("worker 3")
  *     X  a span, with its duration, peer and bytes
@@ -27,19 +28,16 @@
 #include "transport/timeline.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "transport/transport.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    COUNTER_COUNT_MAX = 1000, /* samples of an actor's counter in a file */
-    PIECE_MAX = 512           /* bytes of one formatted piece */
+    COUNTER_COUNT_MAX = 1000 /* samples of an actor's counter in a file */
 };
 
 /* One span. */
@@ -77,7 +75,8 @@ typedef struct timeline_writer {
     timeline_end *sends, *receives; /* ends of all arrows */
     int64_t send_count;             /* number of sends */
     int64_t receive_count;          /* number of receives */
-    bool comma;                     /* the next event needs a comma */
+    bool comma;                     /* the next element of the open list needs a comma */
+    fast_err err;                   /* of the element that is being written */
 } timeline_writer;
 
 static const char *const span_names[FAST_SPAN_COUNT] = { "compute", "codec", "send",
@@ -142,51 +141,57 @@ static int64_t stored(const fast_timeline *timeline)
     return timeline->count < timeline->events_max ? timeline->count : timeline->events_max;
 }
 
-/* Write formatted text that fits PIECE_MAX and needs no escapes. */
-__attribute__((format(printf, 2, 3))) static fast_err put(timeline_writer *w, const char *format,
-                                                          ...)
+/* Write text that is JSON already. */
+static fast_err put(timeline_writer *w, const char *text)
 {
-    char line[PIECE_MAX];
-    va_list args;
-    va_start(args, format);
-    const int length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    FAST_ASSERT(length >= 0);
-    FAST_ASSERT((size_t)length < sizeof line);
-    return fast__file_put(w->stream, line, (size_t)length);
+    return fast__file_put(w->stream, text, strlen(text));
 }
 
-/* Write text inside a JSON string: control characters are escaped, bytes that are not UTF-8 become
- * the replacement character. */
-static fast_err put_text(timeline_writer *w, const char *text)
+/* The callback of json_dump_callback(). */
+static int put_piece(const char *bytes, size_t size, void *ctx)
 {
-    size_t left = strlen(text);
-    while (left > 0) {
-        const unsigned char c = (unsigned char)*text;
-        const size_t size = (size_t)fast__utf8_length(text, left);
-        if (size == 0)
-            FAST_TRY(put(w, "\\ufffd"));
-        else if (c < 0x20 || c == 0x7f)
-            FAST_TRY(put(w, "\\u%04x", c));
-        else if (c == '"' || c == '\\')
-            FAST_TRY(put(w, "\\%c", c));
-        else
-            FAST_TRY(fast__file_put(w->stream, text, size));
-        text += size > 0 ? size : 1;
-        left -= size > 0 ? size : 1;
-    }
-    return FAST_OK;
+    timeline_writer *w = ctx;
+    w->err = fast__file_put(w->stream, bytes, size);
+    return w->err ? -1 : 0;
 }
 
-/* Write the start of an event of one actor. A negative time is left out. */
-static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int64_t time)
+/* Write an element of the list that is open, on a line of its own. Takes `value`; NULL means that
+ * memory was missing. One element is in memory at a time. */
+static fast_err put_element(timeline_writer *w, json_t *value)
 {
-    FAST_TRY(put(w, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64, w->comma ? "," : "",
-                 phase, w->world->places[id].node, id));
+    FAST_TRY(put(w, w->comma ? ",\n" : "\n"));
     w->comma = true;
-    if (time < 0)
-        return FAST_OK;
-    return put(w, ",\"ts\":%" PRId64 ".%03d", time / 1000, (int)(time % 1000));
+    w->err = FAST_OK;
+    const bool failed =
+        !value || json_dump_callback(value, put_piece, w, FAST_JSON_FLAGS | JSON_COMPACT) != 0;
+    json_decref(value);
+    if (failed && !w->err)
+        return fast__fail(FAST_ENOMEM, "no memory for an event of a timeline");
+    return w->err;
+}
+
+/* Return a time as JSON: microseconds, with nanoseconds as their fraction. */
+static json_t *micros(int64_t ns)
+{
+    return json_real((double)ns / 1000);
+}
+
+/* Write an event of one actor: the fields that all have, then `fields`, which it takes. A negative
+ * time is left out. */
+static fast_err put_event(timeline_writer *w, const char *phase, int64_t id, int64_t time,
+                          json_t *fields)
+{
+    json_t *event = json_pack("{s:s, s:I, s:I}", "ph", phase, "pid",
+                              (json_int_t)w->world->places[id].node, "tid", (json_int_t)id);
+    if (time >= 0)
+        fast__json_set(&event, "ts", micros(time));
+    const bool failed = json_object_update(event, fields) != 0; /* also where one is NULL */
+    json_decref(fields);
+    if (failed) {
+        json_decref(event);
+        event = NULL;
+    }
+    return put_element(w, event);
 }
 
 /* Return the index of an actor in its role. */
@@ -202,15 +207,17 @@ static int64_t index_of(const fast_world *world, int64_t id)
 static fast_err put_names(timeline_writer *w, int64_t id)
 {
     const fast_place *place = &w->world->places[id];
-    FAST_TRY(put_event(w, "M", id, -1));
-    FAST_TRY(put(w, ",\"name\":\"process_name\",\"args\":{\"name\":\"node %" PRId64 "\"}}",
-                 place->node));
-    FAST_TRY(put_event(w, "M", id, -1));
-    FAST_TRY(put(w, ",\"name\":\"thread_name\",\"args\":{\"name\":\""));
-    FAST_TRY(put_text(w, w->world->roles[place->role].name));
-    FAST_TRY(put(w, " %" PRId64 "\"}}", index_of(w->world, id)));
-    FAST_TRY(put_event(w, "M", id, -1));
-    return put(w, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%" PRId64 "}}", id);
+    json_t *name = fast__json_text(w->world->roles[place->role].name);
+    FAST_TRY(put_event(w, "M", id, -1,
+                       json_pack("{s:s, s:{s:o}}", "name", "process_name", "args", "name",
+                                 json_sprintf("node %" PRId64, place->node))));
+    json_t *full = json_sprintf("%s %" PRId64, json_string_value(name), index_of(w->world, id));
+    json_decref(name);
+    FAST_TRY(put_event(w, "M", id, -1,
+                       json_pack("{s:s, s:{s:o}}", "name", "thread_name", "args", "name", full)));
+    return put_event(w, "M", id, -1,
+                     json_pack("{s:s, s:{s:I}}", "name", "thread_sort_index", "args", "sort_index",
+                               (json_int_t)id));
 }
 
 /* Order parents first: by begin, then the longer, then the later one. */
@@ -250,18 +257,15 @@ static int64_t repair(timeline_writer *w, const fast_timeline *timeline)
 static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e)
 {
     const bool fault = e->span == FAST_SPAN_FAULT;
-    FAST_TRY(put_event(w, fault ? "i" : "X", id, e->begin));
-    if (fault)
-        FAST_TRY(put(w, ",\"s\":\"t\""));
-    else
-        FAST_TRY(put(w, ",\"dur\":%" PRId64 ".%03d", (e->end - e->begin) / 1000,
-                     (int)((e->end - e->begin) % 1000)));
-    FAST_TRY(put(w, ",\"cat\":\"%s\",\"name\":\"", span_names[e->span]));
-    FAST_TRY(put_text(w, e->name));
-    FAST_TRY(put(w, "\",\"args\":{\"bytes\":%zu", e->size));
+    json_t *fields =
+        fault ? json_pack("{s:s}", "s", "t") : json_pack("{s:o}", "dur", micros(e->end - e->begin));
+    json_t *args = json_pack("{s:I}", "bytes", (json_int_t)e->size);
     if (e->peer >= 0)
-        FAST_TRY(put(w, ",\"peer\":%" PRId64, e->peer));
-    return put(w, "}}");
+        fast__json_set(&args, "peer", json_integer(e->peer));
+    fast__json_set(&fields, "cat", json_string(span_names[e->span]));
+    fast__json_set(&fields, "name", fast__json_text(e->name));
+    fast__json_set(&fields, "args", args);
+    return put_event(w, fault ? "i" : "X", id, e->begin, fields);
 }
 
 /* Store a send or a receive for the arrows. */
@@ -291,9 +295,9 @@ static fast_err put_actor(timeline_writer *w, int64_t id)
     const int64_t count = repair(w, timeline);
     const int64_t dropped = timeline->count - count;
     if (dropped > 0) {
-        FAST_TRY(put_event(w, "i", id, count > 0 ? w->events[0].begin : 0));
-        FAST_TRY(
-            put(w, ",\"s\":\"t\",\"name\":\"%" PRId64 " earlier events were dropped\"}", dropped));
+        json_t *name = json_sprintf("%" PRId64 " earlier events were dropped", dropped);
+        FAST_TRY(put_event(w, "i", id, count > 0 ? w->events[0].begin : 0,
+                           json_pack("{s:s, s:o}", "s", "t", "name", name)));
     }
     int64_t send_count = 0;
     for (int64_t i = 0; i < count; i++)
@@ -310,10 +314,10 @@ static fast_err put_actor(timeline_writer *w, int64_t id)
         sent += e->size;
         if (send++ % stride != 0)
             continue;
-        FAST_TRY(put_event(w, "C", id, e->begin));
-        FAST_TRY(put(
-            w, ",\"name\":\"bytes sent by actor %" PRId64 "\",\"args\":{\"bytes\":%" PRIu64 "}}",
-            id, sent));
+        FAST_TRY(put_event(w, "C", id, e->begin,
+                           json_pack("{s:o, s:{s:I}}", "name",
+                                     json_sprintf("bytes sent by actor %" PRId64, id), "args",
+                                     "bytes", (json_int_t)sent)));
     }
     return FAST_OK;
 }
@@ -348,11 +352,12 @@ static fast_err put_arrow(timeline_writer *w, int64_t number, const timeline_end
         return FAST_OK; /* these are different messages */
     if (arrival < send->at.begin)
         arrival = send->at.begin;
-    FAST_TRY(put_event(w, "s", send->from, send->at.begin));
-    FAST_TRY(put(w, ",\"id\":%" PRId64 ",\"cat\":\"message\",\"name\":\"message\"}", number));
-    FAST_TRY(put_event(w, "f", send->to, arrival));
-    return put(w, ",\"bp\":\"e\",\"id\":%" PRId64 ",\"cat\":\"message\",\"name\":\"message\"}",
-               number);
+    FAST_TRY(put_event(w, "s", send->from, send->at.begin,
+                       json_pack("{s:I, s:s, s:s}", "id", (json_int_t)number, "cat", "message",
+                                 "name", "message")));
+    return put_event(w, "f", send->to, arrival,
+                     json_pack("{s:s, s:I, s:s, s:s}", "bp", "e", "id", (json_int_t)number, "cat",
+                               "message", "name", "message"));
 }
 
 /* Merge sends and receives: the k-th send of a stream belongs to its k-th receive. */
@@ -377,27 +382,25 @@ static fast_err put_arrows(timeline_writer *w)
 static fast_err put_totals(timeline_writer *w)
 {
     const fast_world *world = w->world;
-    FAST_TRY(put(w,
-                 "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"transport\":\"%s\","
-                 "\"actors\":[",
-                 world->inner ? world->inner->name : world->transport->name));
-    bool comma = false;
+    FAST_TRY(put(w, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"transport\":\""));
+    FAST_TRY(put(w, world->inner ? world->inner->name : world->transport->name));
+    FAST_TRY(put(w, "\",\"actors\":["));
+    w->comma = false;
     for (int64_t id = 0; id < world->count; id++) {
         const fast_actor *actor = world->actors[id];
         if (!actor)
             continue;
         const fast_counters *c = &actor->counters;
-        const fast_timeline *timeline = actor->timeline;
-        FAST_TRY(put(w,
-                     "%s\n{\"actor\":%" PRId64 ",\"messages_sent\":%" PRId64
-                     ",\"bytes_sent\":%" PRId64 ",\"messages_received\":%" PRId64
-                     ",\"messages_stale\":%" PRId64 ",\"compute_ns\":%" PRId64
-                     ",\"wait_ns\":%" PRId64 ",\"waits\":%" PRId64 ",\"events_dropped\":%" PRId64
-                     "}",
-                     comma ? "," : "", id, c->messages_sent, c->bytes_sent, c->messages_received,
-                     c->messages_stale, c->compute_ns, c->wait_ns, c->waits,
-                     timeline ? timeline->count - stored(timeline) : 0));
-        comma = true;
+        const int64_t dropped =
+            actor->timeline ? actor->timeline->count - stored(actor->timeline) : 0;
+        FAST_TRY(put_element(
+            w, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "actor", (json_int_t)id,
+                         "messages_sent", (json_int_t)c->messages_sent, "bytes_sent",
+                         (json_int_t)c->bytes_sent, "messages_received",
+                         (json_int_t)c->messages_received, "messages_stale",
+                         (json_int_t)c->messages_stale, "compute_ns", (json_int_t)c->compute_ns,
+                         "wait_ns", (json_int_t)c->wait_ns, "waits", (json_int_t)c->waits,
+                         "events_dropped", (json_int_t)dropped)));
     }
     return put(w, "\n]}}\n");
 }

@@ -139,7 +139,7 @@ static void test_export(void **state)
     assert_non_null(strstr(text, "\"name\":\"worker 0\""));
     assert_non_null(strstr(text, "\"name\":\"server 0\""));
     assert_non_null(strstr(text, "\"name\":\"node 1\""));
-    assert_non_null(strstr(text, "\"ts\":0.090,\"dur\":0.010,\"cat\":\"send\""));
+    assert_non_null(strstr(text, "\"ts\":0.09,\"dur\":0.01,\"cat\":\"send\""));
     assert_non_null(strstr(text, "\"transport\":\"hand\""));
     fast__free(text);
     teardown(&f);
@@ -192,7 +192,7 @@ static void test_hostile_names(void **state)
     const trace_summary s = export_to_all(&f);
     assert_int_equal(s.spans, 1);
     char *text = read_text(&f);
-    assert_non_null(strstr(text, "a\\\"b\\\\c\\u000a\\u0001\\u007f\\ufffd\\ufffd("));
+    assert_non_null(strstr(text, "a\\\"b\\\\c\\n\\u0001\x7f\xef\xbf\xbd\xef\xbf\xbd("));
     fast__free(text);
     teardown(&f);
 }

@@ -13,6 +13,7 @@
 /* One of this many brief waits is timed. */
 enum { BRIEF_EVERY = 16 };
 
+/* FAST_SOON is remembered: only such a deadline moves when the world is held. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline)
 {
     if (deadline > 0)
@@ -24,6 +25,7 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline)
     return actor->waiting.soon;
 }
 
+/* Any thread may call it: waits read it when their deadline has passed. */
 void fast__world_hold(fast_world *world, int64_t time)
 {
     FAST_ASSERT(world != NULL && time >= 0);
@@ -41,6 +43,7 @@ static int64_t last_moment(fast_actor *actor, const fast_wait *wait, int64_t now
     return (hold < now ? hold : now) + world->timeout_ns;
 }
 
+/* Appended: tasks advance in the order of their posting. */
 void fast__post(fast_actor *actor, fast_task *task)
 {
     FAST_ASSERT(actor != NULL && task != NULL);
@@ -59,6 +62,7 @@ void fast__post(fast_actor *actor, fast_task *task)
         actor->progress.cursor = task;
 }
 
+/* A task that was removed before, or has ended, is ignored. */
 void fast__unpost(fast_actor *actor, fast_task *task)
 {
     FAST_ASSERT(actor != NULL && task != NULL);
@@ -105,6 +109,7 @@ static fast_err poll(fast_actor *actor, int64_t until)
     return err;
 }
 
+/* Does nothing inside a task: tasks do not nest. */
 void fast__progress(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
@@ -166,6 +171,7 @@ static fast_err expire(fast_actor *actor, const fast_wait *wait)
     return fast__blame_timeout(actor, wait);
 }
 
+/* Order: tasks, membership, deadline, blame, block. Each may end the wait. */
 fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
 {
     FAST_ASSERT(actor != NULL && wait != NULL);
@@ -197,6 +203,7 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
     return FAST_OK;
 }
 
+/* Tasks advance meanwhile; messages stay in the mailbox. */
 fast_err fast_sleep_until(fast_actor *actor, int64_t time)
 {
     FAST_ASSERT(actor != NULL);

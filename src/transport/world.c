@@ -75,6 +75,7 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
     return FAST_OK;
 }
 
+/* Also for a world whose init failed. */
 void fast__world_fini(fast_world *world)
 {
     fast__free(world->places);
@@ -89,6 +90,7 @@ void fast__world_fini(fast_world *world)
     world->snapshot = NULL;
 }
 
+/* Decorators wrap from the inside out: a recording is the outermost. */
 fast_err fast__world_open(const fast_actors_config *config, const fast_role *roles,
                           int64_t role_count, fast_world **out)
 {
@@ -155,6 +157,7 @@ static void sum_up(const fast_world *world, fast_actors_result *out)
     out->time_ns = end > begin ? end - begin : 0;
 }
 
+/* The transport's own failure comes first, then that of the first actor, then the file's. */
 fast_err fast__world_run(fast_world *world, fast_actors_result *result_out)
 {
     FAST_ASSERT(world != NULL);
@@ -171,6 +174,7 @@ fast_err fast__world_run(fast_world *world, fast_actors_result *result_out)
     return failure ? failure : err;
 }
 
+/* The outermost decorator closes the transport below it. */
 void fast__world_close(fast_world *world)
 {
     if (world)

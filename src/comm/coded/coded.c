@@ -36,13 +36,6 @@ enum {
     PHASE_DOWN = 2,        /* from an owner */
 };
 
-/* An encoding, in a frozen buffer. */
-typedef struct coded_part {
-    fast_buffer *buffer; /* held; NULL: none */
-    const uint8_t *data; /* its first byte */
-    size_t size;         /* bytes */
-} coded_part;
-
 struct fast_coded {
     fast_coded_way way;  /* method of the sum */
     int64_t size;        /* of the group */
@@ -54,7 +47,7 @@ struct fast_coded {
     fast_coder **slices; /* [size]: to each owner; NULL for empty slices */
     fast_coder **downs;  /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
-    coded_part *parts;           /* [size]: encodings, by rank */
+    fast_allgatherv_part *parts; /* [size]: encodings, by rank */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
     fast_coded_figures own;      /* figures, where the caller gave none */
@@ -144,6 +137,7 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     return fast__alloc("values", longest, sizeof *c->value, &c->value);
 }
 
+/* Nothing is sent: members make their objects independently, from equal options. */
 fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
 {
     fast_coded *c = NULL;
@@ -167,6 +161,7 @@ fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
     return err;
 }
 
+/* Also frees an object that was made in part. */
 void fast__coded_free(fast_coded *c)
 {
     if (!c)
@@ -187,6 +182,7 @@ void fast__coded_free(fast_coded *c)
     fast__free(c);
 }
 
+/* Pieces use the coder of whole vectors, so that residuals are the same with and without them. */
 fast_coder *fast__coded_whole(fast_coded *c, const fast_chain **chain_out,
                               fast_coded_figures **figures_out)
 {
@@ -196,45 +192,40 @@ fast_coder *fast__coded_whole(fast_coded *c, const fast_chain **chain_out,
     return c->up;
 }
 
+/* Never AUTO: the method is chosen when the object is made. */
 fast_coded_way fast__coded_way(const fast_coded *c)
 {
     FAST_ASSERT(c->way != FAST_CODED_AUTO);
     return c->way;
 }
 
+/* Counted since the object was made, or since the caller's figures were. */
 const fast_coded_figures *fast__coded_figures(const fast_coded *c)
 {
     FAST_ASSERT(c->figures);
     return c->figures;
 }
 
-/* Return true if a coder has a residual, or vectors of its codec. */
-static bool remembers(fast_coder *coder)
-{
-    int64_t count = 0;
-
-    if (coder)
-        (void)fast__coder_state(coder, &count);
-    return count > 0;
-}
-
-bool fast__coded_remembers(const fast_coded *c)
-{
-    FAST_ASSERT(c->size > 0);
-    bool any = remembers(c->up);
-
-    for (int64_t r = 0; r < c->size && c->slices; r++)
-        any = any || remembers(c->slices[r]) || remembers(c->downs[r]);
-    return any;
-}
-
-/* Return coder k: of slices to owners, then from owners; NULL where there is none. */
+/* Return coder k: of slices to owners, then from owners; NULL for an empty slice, or
+ * past the last coder. */
 static fast_coder *coder_at(const fast_coded *c, int64_t k)
 {
     FAST_ASSERT(k >= 0);
     if (!c->slices)
         return k == 0 ? c->up : NULL;
     return k < c->size ? c->slices[k] : k < 2 * c->size ? c->downs[k - c->size] : NULL;
+}
+
+/* Return true if a coder has a residual, or vectors of its codec. */
+bool fast__coded_remembers(const fast_coded *c)
+{
+    FAST_ASSERT(c->size > 0);
+    int64_t floats = 0;
+
+    for (int64_t k = 0; k < 2 * c->size && floats == 0; k++)
+        if (coder_at(c, k))
+            (void)fast__coder_state(coder_at(c, k), &floats);
+    return floats > 0;
 }
 
 /* A record of each coder: the number of its encodings, then its floats. */
@@ -257,6 +248,7 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
     }
 }
 
+/* The record may come from a damaged file: its number and size are checked before it is used. */
 fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
 {
     FAST_ASSERT(c && record);
@@ -276,17 +268,13 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
     return FAST_OK;
 }
 
+/* For a run that continues from another step: random numbers follow the number of the sum. */
 void fast__coded_restart(fast_coded *c, int64_t sums)
 {
     FAST_ASSERT(sums >= 0);
-    if (c->up)
-        fast__coder_restart(c->up, sums);
-    for (int64_t r = 0; r < c->size && c->slices; r++) {
-        if (c->slices[r])
-            fast__coder_restart(c->slices[r], sums);
-        if (c->downs[r])
-            fast__coder_restart(c->downs[r], sums);
-    }
+    for (int64_t k = 0; k < 2 * c->size; k++)
+        if (coder_at(c, k))
+            fast__coder_restart(coder_at(c, k), sums);
 }
 
 /* Codecs at work. */
@@ -302,6 +290,7 @@ static double operations_of(const fast_chain *chain)
     return codec->operations > 0 ? codec->operations : FAST_CODEC_OPERATIONS;
 }
 
+/* 16 bytes of memory traffic an element: values and residual, read and written. */
 fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t begin,
                              int64_t count, size_t size, fast_coded_figures *figures)
 {
@@ -310,6 +299,7 @@ fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t
                               16 * (double)count + (double)size, &figures->encode_ns);
 }
 
+/* A sparse codec costs by the bytes of its encoding, any other by the elements. */
 fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t begin,
                              int64_t count, size_t size, fast_coded_figures *figures)
 {
@@ -325,7 +315,7 @@ fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t
 
 /* Encode x, `count` floats, to a frozen buffer in *out. */
 static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       const float *x, coded_part *out)
+                       const float *x, fast_allgatherv_part *out)
 {
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
@@ -337,7 +327,7 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
     uint8_t *data = fast_buffer_data(buffer);
     const size_t size = fast__coder_encode(coder, k->step, k->progress, x, data);
     fast_buffer_freeze(buffer);
-    *out = (coded_part){ buffer, data, size };
+    *out = (fast_allgatherv_part){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)size);
     return fast__charge_encode(actor, chain, begin, count, size, f);
@@ -345,7 +335,7 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
 
 /* Decode to y, or add to y; then release the encoding. */
 static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder, int64_t count,
-                       fast_decode_mode mode, float *y, coded_part *from)
+                       fast_decode_mode mode, float *y, fast_allgatherv_part *from)
 {
     FAST_ASSERT(from->buffer);
     fast_coded_figures *f = k->c->figures;
@@ -355,7 +345,7 @@ static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder
 
     FAST_TRY(fast__coder_decode(coder, from->data, from->size, mode, 1, y));
     fast_buffer_free(from->buffer);
-    *from = (coded_part){ 0 };
+    *from = (fast_allgatherv_part){ 0 };
     fast__count(&f->bytes_dec, count * (int64_t)sizeof *y);
     return fast__charge_decode(actor, chain, begin, count, size, f);
 }
@@ -375,7 +365,7 @@ void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 /* Messages: words are the phase, the bytes of part 0, and the floats of the whole vector. */
 
 /* Send an encoding to a rank. */
-static fast_err send(coded_call *k, int64_t rank, int phase, const coded_part *what)
+static fast_err send(coded_call *k, int64_t rank, int phase, const fast_allgatherv_part *what)
 {
     FAST_ASSERT(what->buffer && rank != k->c->rank);
     fast_actor *actor = k->group->actor;
@@ -390,7 +380,7 @@ static fast_err send(coded_call *k, int64_t rank, int phase, const coded_part *w
 }
 
 /* Wait for the message of a rank. */
-static fast_err receive(coded_call *k, int64_t rank, int phase, coded_part *out)
+static fast_err receive(coded_call *k, int64_t rank, int phase, fast_allgatherv_part *out)
 {
     FAST_ASSERT(rank != k->c->rank);
     fast_msg *msg = NULL;
@@ -419,7 +409,7 @@ static void drop_parts(fast_coded *c)
     FAST_ASSERT(c->parts);
     for (int64_t r = 0; r < c->size; r++) {
         fast_buffer_free(c->parts[r].buffer);
-        c->parts[r] = (coded_part){ 0 };
+        c->parts[r] = (fast_allgatherv_part){ 0 };
     }
 }
 
@@ -461,7 +451,7 @@ static fast_err sum_sparse(coded_call *k, float *x)
 {
     FAST_ASSERT(k->c->up && k->c->index);
     fast_coded *c = k->c;
-    coded_part *own = &c->parts[c->rank];
+    fast_allgatherv_part *own = &c->parts[c->rank];
     fast_sparse s = { c->count, 0, c->count, c->index, c->value };
 
     FAST_TRY(encode(k, c->chains[0], c->up, c->count, x, own));
@@ -503,7 +493,7 @@ static fast_err sum_own(coded_call *k, float *x, int64_t own, int64_t own_count)
     for (int64_t i = 1; i <= n; i++) {
         const int64_t r = (c->rank + i) % n;
         const int64_t offset = c->cuts[r], count = c->cuts[r + 1] - offset;
-        coded_part slice = { 0 };
+        fast_allgatherv_part slice = { 0 };
 
         if (count == 0)
             continue;
@@ -555,6 +545,14 @@ static fast_err sum_striped(coded_call *k, float *x)
     return FAST_OK;
 }
 
+/* The methods. */
+static fast_err (*const sums[])(coded_call *k, float *x) = {
+    [FAST_CODED_ROUNDS] = sum_rounds,
+    [FAST_CODED_SPARSE] = sum_sparse,
+    [FAST_CODED_GATHER] = sum_gather,
+    [FAST_CODED_STRIPED] = sum_striped,
+};
+
 fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double progress, float *x,
                          int64_t deadline)
 {
@@ -563,27 +561,13 @@ fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double 
                      .group = group,
                      .step = step,
                      .progress = progress };
-    fast_err err;
 
     FAST_ASSERT(x != NULL && group->size == c->size && group->rank == c->rank);
     if (c->size == 1) /* nothing is sent */
         return FAST_OK;
     FAST_TRY(fast__collective_begin(&k.collective));
     k.deadline = fast__deadline(group->actor, deadline);
-    switch (c->way) {
-    case FAST_CODED_ROUNDS:
-        err = sum_rounds(&k, x);
-        break;
-    case FAST_CODED_SPARSE:
-        err = sum_sparse(&k, x);
-        break;
-    case FAST_CODED_STRIPED:
-        err = sum_striped(&k, x);
-        break;
-    default:
-        err = sum_gather(&k, x);
-        break;
-    }
+    const fast_err err = sums[c->way](&k, x);
     drop_parts(c);
     return err ? fast__group_fail(group, err) : FAST_OK;
 }

@@ -37,6 +37,7 @@ static int64_t cut(const fast_coder *coder, int64_t least, fast_coded_piece *pie
     return count;
 }
 
+/* Pieces are cut once for a group and used in every step. */
 fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_coded_piece **out,
                          int64_t *count_out)
 {
@@ -73,6 +74,7 @@ void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count)
     fast__free(pieces);
 }
 
+/* The time of the encoding is measured here and charged in fast__coded_finish(). */
 fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, double progress,
                            const float *x)
 {
@@ -93,6 +95,7 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
     return fast__allgatherv_start(&p->spread, &buffer, p->size);
 }
 
+/* Decoded by rank, so that all members add in the same order. */
 fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_t deadline)
 {
     FAST_ASSERT(p->size > 0 && x);
@@ -119,6 +122,7 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
     return FAST_OK;
 }
 
+/* The coder now counts one encoding for all pieces of the step. */
 void fast__coded_end(fast_coded *c)
 {
     FAST_ASSERT(fast__coded_way(c) == FAST_CODED_GATHER);

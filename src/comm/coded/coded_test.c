@@ -36,13 +36,13 @@ static const fast_segment segments[] = {
 };
 static const fast_layout layout = { segments, 4, COUNT };
 
-/* What the members of a group do, and what they found. */
+/* A test: the work of the members of a group, and its results. */
 typedef struct job {
     const char *up; /* chains */
     const char *down;
     fast_coded_way way; /* that is asked for */
     int scope;          /* of codecs */
-    int feedback;       /* likewise */
+    int feedback;       /* error feedback of codecs */
     int64_t sums;       /* of vectors that differ; 0: MEANS of the same */
     fast_coded_way found;
     uint64_t hash[MEMBERS_MAX]; /* of all sums */
@@ -235,7 +235,7 @@ static void test_votes(void **state)
     assert_int_equal(j.hash[0], fast__hash(y, sizeof y, 0));
 }
 
-/* What members send is what they encode, and headers. */
+/* Members send their encodings and headers, nothing else. */
 static void test_bytes(void **state)
 {
     enum { HEADERS = 256 };

@@ -28,6 +28,7 @@ typedef struct probe {
     double entries; /* entries of it; 0 where the codec has none */
 } probe;
 
+/* Flow numbers from 1: 0 is for probes. */
 fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset, int64_t count)
 {
     FAST_ASSERT(offset >= 0 && count > 0);
@@ -103,6 +104,7 @@ static double cost_sparse(double members, double n, double entries)
     return cost;
 }
 
+/* Equal at all members: nothing that differs between them is used. */
 fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_coded_way *out)
 {
     FAST_ASSERT(blocks > 0 && out);
@@ -136,6 +138,7 @@ fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_co
     return FAST_OK;
 }
 
+/* A coder of one element is made and freed: it checks its own options. */
 fast_err fast__coded_check_coder(const fast_coded_options *o)
 {
     FAST_ASSERT(o->up);
@@ -150,6 +153,7 @@ fast_err fast__coded_check_coder(const fast_coded_options *o)
     return FAST_OK;
 }
 
+/* Errors name the option to change. */
 fast_err fast__coded_check(const fast_coded_options *o)
 {
     FAST_ASSERT(o->up && o->down);
@@ -158,7 +162,8 @@ fast_err fast__coded_check(const fast_coded_options *o)
 
     if (fast__chain_is_none(o->up) && !fast__chain_is_none(o->down))
         return fast__fail(FAST_EINVAL,
-                          "codec_down=%s needs a codec for the way there: give codec too, as in "
+                          "codec_down=%s encodes sums that come back, but updates have no codec: "
+                          "give codec too, as in "
                           "codec=%s",
                           fast__chain_text(o->down), fast__chain_text(o->down));
     if (codec && codec->rounds && !fast__chain_is_none(o->down))

@@ -32,15 +32,17 @@
 struct fast_flow {
     fast_flow *next;             /* in the list */
     fast_flow_options options;   /* as they were asked for */
-    const fast_chain *chain;     /* what it is encoded by */
+    const fast_chain *chain;     /* its codec */
     int64_t count;               /* of floats */
     fast_coder *coder;           /* of the range; NULL for differences of values */
     float *values;               /* values as they are: [count], those that came last; or NULL */
     fast_shadows *shadows;       /* differences of values: how they are sent; else NULL */
-    fast_shadow shadow;          /* ... and what receivers hold */
-    fast_coded_figures *figures; /* what was done */
+    fast_shadow shadow;          /* differences of values: the receivers' copy */
+    fast_coded_figures *figures; /* where to count bytes and time; borrowed */
 };
 
+/* Checked before a run starts too, so that a strategy is refused early and not at its first
+ * message. */
 fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw)
 {
     FAST_ASSERT(chain);
@@ -101,7 +103,8 @@ static fast_err flow_new(fast_flows *flows, const fast_coded_options *o,
     FAST_ASSERT(!options->values || count == o->layout->count);
     fast_coder_options coder = fast__coded_coder(o, options->offset, count);
     coder.flow |= (uint64_t)(options->number + 1) << 32; /* sums and spaces have those below */
-    if (options->down) { /* what is said of feedback is of the way there, and counts if it can */
+    if (options
+            ->down) { /* the option `feedback` is for `up`; `down` follows it where its codec can */
         const unsigned exact = FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
 
         coder.chain = o->down;
@@ -133,6 +136,7 @@ static bool is_same(const fast_flow_options *a, const fast_flow_options *b)
            a->count == b->count;
 }
 
+/* A linear search: an actor has a few flows, and asks once for each. */
 fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
                          const fast_flow_options *options, fast_flow **out)
 {
@@ -147,6 +151,7 @@ fast_err fast__flows_get(fast_flows *flows, const fast_coded_options *o,
     return FAST_OK;
 }
 
+/* Flows first: they borrow the shadows. */
 void fast__flows_drop(fast_flows *flows)
 {
     while (flows->list) {
@@ -183,6 +188,7 @@ static float *floats_of(const fast_flow *flow, int64_t *count_out)
     return flow->shadow.values;
 }
 
+/* Called twice: to count the bytes, and to write them. */
 void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
 {
     FAST_ASSERT(pack);
@@ -227,6 +233,8 @@ static bool read_options(const int64_t *words, const fast_layout *layout, fast_f
            (!out->values || (offset == 0 && (count == 0 || count == layout->count)));
 }
 
+/* Makes the flow, if the strategy has not asked for it yet: its state must be there when it
+ * does. */
 fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
                             const fast_pack_record *record)
 {
@@ -257,6 +265,7 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
     return FAST_OK;
 }
 
+/* Constant while the flow lives: senders size their buffers once. */
 size_t fast_flow_bound(const fast_flow *flow)
 {
     FAST_ASSERT(flow);
@@ -287,6 +296,7 @@ void fast_flow_reset(fast_flow *flow)
     flow->shadow.whole = false;
 }
 
+/* A difference is decoded at the sender too, hence twice the work. */
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out)
 {
@@ -311,6 +321,7 @@ static fast_err count_decoding(const fast_flow *flow, fast_actor *actor, int64_t
     return fast__charge_decode(actor, flow->chain, begin, flow->count, size, flow->figures);
 }
 
+/* Stateless: one flow decodes the changes of any number of senders. */
 fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
                            float scale, float *y)
 {
@@ -321,6 +332,7 @@ fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in
     return count_decoding(flow, actor, begin, size);
 }
 
+/* Stateful: differences of one sender, each once and in their order. */
 fast_err fast__flow_follow(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
                            const float **out)
 {

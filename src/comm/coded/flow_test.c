@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows. Goal: of changes, all that was decoded and what is owed is all that was put in, by anyone
- * who has a flow of the same range; of values, both ends hold the same bits after each message, and
- * come to x; exact ones are exact; a message that is missing is noticed, and everything comes once
- * it is asked for; hostile bytes are refused; figures count. Method: one actor that plays both
- * ends, for all codecs.
+ * Flows. Goal: of changes, the decoded values and the residual add up to the inputs, for any
+ * receiver with a flow of the same range; of values, both ends hold the same bits after each
+ * message, and approach x; exact codecs are exact; a missing message is noticed, and all values are
+ * sent again on request; hostile bytes are refused; figures count.
+ * Method: one actor plays both ends, for all codecs.
  */
 #include "comm/flow.h"
 
@@ -30,7 +30,7 @@ static const fast_segment segments[] = {
 static const fast_layout layout = { segments, 2, COUNT };
 static uint8_t room[65536]; /* of a message */
 
-/* What the actor of a test does. */
+/* A test: the work of its actor. */
 typedef struct job {
     const char *codec; /* of all flows */
     fast_err (*run)(fast_actor *actor, const struct job *job, const fast_coded_options *o,
@@ -134,7 +134,7 @@ static fast_err send_changes(fast_actor *actor, const job *j, const fast_coded_o
         off += pow((double)sum[i] / 2 - (double)sent[i], 2);
         norm += pow((double)sent[i], 2);
     }
-    NEED(isfinite(off) && off < 2 * norm); /* what is owed is a part of it */
+    NEED(isfinite(off) && off < 2 * norm); /* the residual is bounded by the sum */
     return FAST_OK;
 }
 

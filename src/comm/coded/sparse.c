@@ -328,6 +328,7 @@ static fast_err start(sparse_call *s, const fast_sparse *x)
     return FAST_OK;
 }
 
+/* The result is dense, whatever form the last partial sum had. */
 fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x, float *y, int64_t deadline)
 {
     FAST_ASSERT(group != NULL && x != NULL);

@@ -152,7 +152,7 @@ static void test_bytes(void **state)
     assert_int_equal(run("sim", 4, bytes_main), FAST_OK);
 }
 
-/* What must be refused, before anything is sent. */
+/* Vectors that must be refused before anything is sent. */
 static fast_err hostile_main(fast_actor *actor, void *ctx)
 {
     (void)ctx;
@@ -169,8 +169,8 @@ static fast_err hostile_main(fast_actor *actor, void *ctx)
         { 10, -1, 4, index, value },              /* negative */
         { -1, 0, 4, index, value },               /* negative */
         { (int64_t)1 << 33, 0, 4, index, value }, /* beyond what an index can say */
-        { 10, 1, 4, NULL, value },                /* nothing there */
-        { 10, 1, 4, index, NULL },                /* likewise */
+        { 10, 1, 4, NULL, value },                /* no indices */
+        { 10, 1, 4, index, NULL },                /* no values */
     };
     fast_group *group = NULL;
     FAST_TRY(fast_group_all(actor, NULL, &group));

@@ -29,6 +29,7 @@ static int ranges(const fast_ask *ask, fast_move_kind kind, int64_t peer, int64_
     return moved;
 }
 
+/* The last round sends only the ranges that are still missing. */
 int fast__rounds_allgather(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->rank < ask->size);
@@ -43,16 +44,10 @@ int fast__rounds_allgather(const fast_ask *ask, int64_t round, fast_move *moves)
     return sent + ranges(ask, FAST_MOVE_COPY, from, from, have, moves + sent);
 }
 
+/* Each rank's own range of x is its input; the rest is overwritten. */
 fast_err fast_allgather(fast_group *group, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
-    FAST_TRY(fast__group_check_count("allgather", count));
-    fast_collective collective = { .group = group,
-                                   .doing = "allgather",
-                                   .ask = { group->rank, group->size, count, 0, NULL, NULL },
-                                   .rounds = fast__rounds_allgather,
-                                   .x = x,
-                                   .y = x,
-                                   .element = sizeof *x };
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "allgather", fast__rounds_allgather,
+                                   (fast_ask){ .count = count }, x, x, deadline);
 }

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 
+/* One object serves any number of all-gathers, one after the other. */
 fast_err fast__allgatherv_init(fast_allgatherv *gather, fast_group *group, const char *doing)
 {
     FAST_ASSERT(gather && group);
@@ -16,6 +17,7 @@ fast_err fast__allgatherv_init(fast_allgatherv *gather, fast_group *group, const
     return fast__alloc("parts of a group", group->size, sizeof *gather->parts, &gather->parts);
 }
 
+/* Parts are released by reference: other members in this process may still read them. */
 void fast__allgatherv_drop(fast_allgatherv *gather)
 {
     FAST_ASSERT(gather);
@@ -25,6 +27,7 @@ void fast__allgatherv_drop(fast_allgatherv *gather)
     }
 }
 
+/* Also for an object whose init failed. */
 void fast__allgatherv_fini(fast_allgatherv *gather)
 {
     fast__allgatherv_drop(gather);
@@ -45,6 +48,7 @@ static fast_err post(fast_allgatherv *gather, int64_t rank, const fast_allgather
     return fast_send(group->actor, fast_group_member(group, rank), &msg);
 }
 
+/* The buffer is frozen and shared by all messages: it is not copied for each member. */
 fast_err fast__allgatherv_start(fast_allgatherv *gather, fast_buffer **move, size_t size)
 {
     fast_group *group = gather->collective.group;
@@ -87,6 +91,7 @@ static fast_err receive(fast_allgatherv *gather, int64_t rank, int64_t deadline,
     return FAST_OK;
 }
 
+/* Ranks may be waited for in any order; parts that arrive early stay in the mailbox. */
 fast_err fast__allgatherv_wait(fast_allgatherv *gather, int64_t rank, int64_t deadline,
                                const fast_allgatherv_part **out)
 {

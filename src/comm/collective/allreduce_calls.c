@@ -29,6 +29,14 @@ static int64_t algorithm_count(void)
     return count;
 }
 
+int fast__allreduce_number(const fast_algorithm *algorithm)
+{
+    int i = 0;
+    while (fast__allreduces[i] != algorithm)
+        FAST_ASSERT(fast__allreduces[i++]);
+    return i;
+}
+
 /* Return true if a request under way uses the algorithm's options and state. */
 static bool is_busy(const fast_group *group, const fast_algorithm *algorithm)
 {
@@ -120,6 +128,7 @@ static fast_collective collective_of(fast_group *group, int i, float *x, int64_t
                           .element = sizeof *x };
 }
 
+/* An algorithm with run() is faster than its schedule or has none. */
 fast_err fast_allreduce(fast_group *group, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
@@ -134,6 +143,7 @@ fast_err fast_allreduce(fast_group *group, float *x, int64_t count, int64_t dead
     return fast__collective_run(&collective, deadline);
 }
 
+/* Without blocking the model cannot be fitted: `auto` chooses by assumed costs. */
 fast_err fast_allreduce_start(fast_group *group, float *x, int64_t count, fast_request **out)
 {
     FAST_ASSERT(group != NULL && out != NULL);

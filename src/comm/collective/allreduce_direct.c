@@ -31,6 +31,7 @@
  * its own and then reads another's.
  */
 #include "base/memory.h"
+#include "base/thread.h"
 #include "comm/allreduces.h"
 #include "comm/sum.h"
 
@@ -96,29 +97,23 @@ typedef struct direct_member {
     float **vectors;     /* of all members, in one operation */
 } direct_member;
 
+/* BEGIN takes a number, POST lends the vector, SUM adds the slice, END waits for all slices; an
+ * operation that was given up has LEFT. */
 typedef enum direct_phase { BEGIN, POST, SUM, END, LEFT } direct_phase;
 
 /* An operation under way. */
 typedef struct direct_op {
-    direct_phase phase;           /* what it does next */
+    direct_phase phase;           /* its next phase */
     uint64_t number;              /* of the operation */
     int64_t scan;                 /* ranks above it have what the phase waits for */
     float *x;                     /* the member's vector */
     int64_t count;                /* of floats */
     const atomic_ullong *awaited; /* the counter that it waits for; NULL: none */
-    uint64_t target;              /* what it must reach */
+    uint64_t target;              /* value that the counter must reach */
     int64_t since;                /* when a call that blocks first blocked; or -1 */
-    fast_use_fn *use;             /* what is done with the slice; NULL: all vectors get it */
-    void *ctx;                    /* its first argument */
+    fast_use_fn *use; /* called with the slice; NULL: the slice is written to all vectors */
+    void *ctx;        /* its first argument */
 } direct_op;
-
-/* Let the core's other thread run. */
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
 
 /* Return true if the vector is copied, and all members sum all of it. */
 static bool is_small(const direct_member *d, const direct_op *op)
@@ -325,7 +320,7 @@ static void leave(direct_member *d, direct_op *op)
     atomic_compare_exchange_strong(&d->board->broken, &none, d->group->rank + 1);
     for (int64_t i = 0; i < d->group->size; i++)
         while (atomic_load(&d->board->rows[i].touching))
-            relax();
+            fast__cpu_pause();
     wake(d, true);
 }
 
@@ -349,8 +344,8 @@ static void await(direct_member *d, long long rank)
 /* A wait as a task, so that a wake-up also serves the actor's other tasks. */
 typedef struct direct_watch {
     fast_task task;      /* first */
-    direct_member *d;    /* whose */
-    const direct_op *op; /* what waits */
+    direct_member *d;    /* the member that waits */
+    const direct_op *op; /* the operation that waits */
 } direct_watch;
 
 /* The task of a wait: done once the operation can continue. */
@@ -408,7 +403,7 @@ static bool poll(const direct_member *d, const direct_op *op, int64_t time)
         for (int i = 0; i < POLLS; i++) {
             if (atomic_load(op->awaited) >= op->target)
                 return true;
-            relax();
+            fast__cpu_pause();
         }
     } while (fast_now(d->group->actor) < end);
     return false;
@@ -591,22 +586,13 @@ static fast_err direct_fill(direct_member *d)
     return FAST_OK;
 }
 
-/* Return the number of `direct` in the list of algorithms. */
-static int number(void)
-{
-    FAST_ASSERT(fast__allreduces[0]);
-    int i = 0;
-    while (fast__allreduces[i] != &fast__allreduce_direct)
-        i++;
-    return i;
-}
-
+/* A group of one member uses its own vector, in the same pieces. */
 fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
                           void *ctx, int64_t deadline)
 {
     FAST_ASSERT(group != NULL && x != NULL && use != NULL);
     direct_op op = { .x = (float *)x, .count = count, .since = -1, .use = use, .ctx = ctx };
-    const int i = number();
+    const int i = fast__allreduce_number(&fast__allreduce_direct);
     FAST_TRY(fast__group_check_count("allreduce", count));
     FAST_TRY(fast__group_check(group));
     FAST_TRY(fast__allreduce_open(group, i));
@@ -618,6 +604,7 @@ fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast
     return err ? fast__group_fail(group, err) : FAST_OK;
 }
 
+/* All members map one board: it is made by the first of them. */
 static fast_err direct_open(fast_group *group, const void *config, void **state_out)
 {
     FAST_ASSERT(!*state_out);

@@ -80,10 +80,10 @@ static fast_err expect_sum(const float *x, uint64_t seed, int64_t n, int64_t cou
 /* Now and then a member is late by up to 50 microseconds. */
 static fast_err dawdle(fast_actor *actor)
 {
-    const uint64_t chance = fast_random(actor);
-    if (chance % 4 != 0)
+    const uint64_t random = fast_random(actor);
+    if (random % 4 != 0)
         return FAST_OK;
-    return fast_sleep_until(actor, fast_now(actor) + (int64_t)(chance >> 8) % 50000);
+    return fast_sleep_until(actor, fast_now(actor) + (int64_t)(random >> 8) % 50000);
 }
 
 /* The count of a round: the same at all members. Every third is small. */

@@ -14,6 +14,7 @@
 #include "comm/allreduces.h"
 #include "comm/collective/moves.h"
 
+/* Options, as they are typed. */
 typedef struct hierarchical_config {
     int64_t members; /* of a node; 0: as the actors live */
     int across;      /* number in across_names */
@@ -27,6 +28,7 @@ static const fast_option hierarchical_options[] = {
     FAST_OPT_END,
 };
 
+/* By number of the option `across`. */
 static const fast_algorithm *const across_choices[] = {
     &fast__allreduce_tree,
     &fast__allreduce_butterfly,
@@ -78,6 +80,7 @@ static void sort(const fast_group *group, const hierarchical_config *config, nod
     FAST_ASSERT(levels->begin[levels->node_count] == n);
 }
 
+/* The nodes follow from the members' places: no message is sent. */
 static fast_err hierarchical_open(fast_group *group, const void *config, void **state_out)
 {
     FAST_ASSERT(config && !*state_out);
@@ -108,6 +111,7 @@ undo_levels:
     return err;
 }
 
+/* `ranks` is in the same block as `begin`. */
 static void hierarchical_close(fast_group *group, void *state)
 {
     node_list *levels = state;
@@ -156,6 +160,7 @@ static int hierarchical_rounds(const fast_ask *ask, int64_t round, fast_move *mo
     return count;
 }
 
+/* The largest node decides, and the costs of links between nodes count for all: an upper bound. */
 static double hierarchical_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     const node_list *levels = ask->state;

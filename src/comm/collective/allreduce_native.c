@@ -48,12 +48,14 @@ static fast_err native_open(fast_group *group, const void *config, void **state_
     return FAST_OK;
 }
 
+/* The list of members. */
 static void native_close(fast_group *group, void *state)
 {
     (void)group;
     fast__free(state);
 }
 
+/* Blocks inside the transport, which stays responsible for deadlines and failures. */
 static fast_err native_run(fast_group *group, void *state, float *x, int64_t count,
                            int64_t deadline)
 {
@@ -72,6 +74,7 @@ static fast_err native_run(fast_group *group, void *state, float *x, int64_t cou
     return group->actor->world->transport->native(group->actor, &native);
 }
 
+/* The best known algorithm: an estimate, as the library decides. */
 static double native_seconds(const fast_comm_cost *cost, const fast_ask *ask)
 {
     FAST_ASSERT(ask->size >= 1);

@@ -13,6 +13,7 @@
 #include "comm/allreduces.h"
 #include "comm/collective/moves.h"
 
+/* The lower half is longer if the count is odd; bit s of the place selects the half in step s. */
 void fast__halve(int64_t count, int64_t place, int steps, int64_t *offset_out, int64_t *count_out)
 {
     FAST_ASSERT(count >= 0 && steps >= 0);
@@ -51,6 +52,7 @@ static int exchange(const fast_ask *ask, const fast_core *core, int s, bool adds
     return 2;
 }
 
+/* Round 0 joins pairs, round s + 1 exchanges bit s. */
 int fast__rounds_halving(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->rank < ask->size);

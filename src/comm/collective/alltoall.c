@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* Part i of x goes to rank i; part i of y comes from rank i. */
 static int alltoall_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->rank < ask->size);
@@ -21,6 +22,7 @@ static int alltoall_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     return 2;
 }
 
+/* The own part is copied here: no schedule sends to itself. */
 fast_err fast_alltoall(fast_group *group, const float *x, int64_t count, float *y, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
@@ -29,14 +31,8 @@ fast_err fast_alltoall(fast_group *group, const float *x, int64_t count, float *
     int64_t total = INT64_MAX;
     (void)fast__mul_size(count, group->size, &total);
     FAST_TRY(fast__group_check_count("alltoall", total));
-    fast_collective collective = { .group = group,
-                                   .doing = "alltoall",
-                                   .ask = { group->rank, group->size, count, 0, NULL, NULL },
-                                   .rounds = alltoall_rounds,
-                                   .x = x,
-                                   .y = y,
-                                   .element = sizeof *x };
     if (x && count > 0)
         memcpy(y + group->rank * count, x + group->rank * count, (size_t)count * sizeof *x);
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "alltoall", alltoall_rounds, (fast_ask){ .count = count },
+                                   x, y, deadline);
 }

@@ -47,6 +47,7 @@ static int scatter_gather(const fast_ask *ask, int64_t round, fast_move *moves)
     return count;
 }
 
+/* Bytes, not floats: nothing is added. All members choose by the size, which they agree on. */
 fast_err fast_broadcast(fast_group *group, int64_t root, void *data, size_t size, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);

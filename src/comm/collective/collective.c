@@ -11,14 +11,21 @@
  * words[0], so that members that do not agree on a count find out instead of adding wrong numbers.
  *
  * A sum of n floats is charged as n operations and 12 n bytes: two are read, one is written.
+ *
+ * A collective owns at most one buffer between two moves, `retained`: the partial sum that it adds
+ * to, or the frozen copy that it passes on. With it, an interior rank of a tree copies nothing.
  */
 #include "comm/allreduces.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
-enum { SEQUENCE_BITS = 24, KEY_BITS = 32 };
+enum {
+    SEQUENCE_BITS = 24, /* bits of the number of a collective in its tag */
+    KEY_BITS = 32       /* bits of the key of a group in its tag */
+};
 
+/* Numbers wrap around after 2^24 collectives, long after their messages were received. */
 fast_err fast__collective_begin(fast_collective *collective)
 {
     fast_group *group = collective->group;
@@ -33,6 +40,7 @@ fast_err fast__collective_begin(fast_collective *collective)
     return FAST_OK;
 }
 
+/* Safe to call after success, failure, or before the start. */
 void fast__collective_drop(fast_collective *collective)
 {
     FAST_ASSERT(collective->group);
@@ -206,6 +214,7 @@ static fast_err advance(fast_collective *collective, bool *done)
     return FAST_OK;
 }
 
+/* The group fails with its collective: later calls return the same error at once. */
 fast_err fast__collective_advance(fast_collective *collective, bool *done)
 {
     FAST_ASSERT(collective->rounds || collective->algorithm);
@@ -223,6 +232,7 @@ fast_err fast__collective_advance(fast_collective *collective, bool *done)
     return err ? fast__group_fail(collective->group, err) : FAST_OK;
 }
 
+/* `since` is the time of the first wait for this actor: errors tell the whole wait. */
 fast_err fast__collective_wait(fast_collective *collective, int64_t deadline)
 {
     FAST_ASSERT(collective->group);
@@ -237,6 +247,7 @@ fast_err fast__collective_wait(fast_collective *collective, int64_t deadline)
     return fast__wait_once(actor, &wait);
 }
 
+/* The message is looked for before the first wait and after each, also after one that failed. */
 fast_err fast__collective_receive(fast_collective *collective, int64_t rank, int64_t until,
                                   fast_msg **out)
 {
@@ -257,6 +268,7 @@ fast_err fast__collective_receive(fast_collective *collective, int64_t rank, int
     return *out ? FAST_OK : err;
 }
 
+/* The generation lets receivers drop messages of a group that was replaced. */
 fast_err fast__collective_message(fast_collective *collective, fast_msg **out)
 {
     FAST_TRY(fast_msg_new(collective->group->actor, collective->tag, out));
@@ -265,6 +277,8 @@ fast_err fast__collective_message(fast_collective *collective, fast_msg **out)
     return FAST_OK;
 }
 
+/* A deadline becomes a time only if there is something to wait for: most short collectives read no
+ * clock. */
 fast_err fast__collective_run(fast_collective *collective, int64_t deadline)
 {
     FAST_ASSERT(collective->group);
@@ -289,4 +303,21 @@ fast_err fast__collective_run(fast_collective *collective, int64_t deadline)
     }
     fast__collective_drop(collective);
     return err;
+}
+
+fast_err fast__collective_floats(fast_group *group, const char *doing, fast_round_fn *rounds,
+                                 fast_ask ask, const float *x, float *y, int64_t deadline)
+{
+    FAST_ASSERT(rounds);
+    FAST_TRY(fast__group_check_count(doing, ask.count));
+    ask.rank = group->rank;
+    ask.size = group->size;
+    fast_collective collective = { .group = group,
+                                   .doing = doing,
+                                   .ask = ask,
+                                   .rounds = rounds,
+                                   .x = x,
+                                   .y = y,
+                                   .element = sizeof *x };
+    return fast__collective_run(&collective, deadline);
 }

@@ -40,7 +40,7 @@ typedef struct model_choice {
     int algorithm; /* its number */
 } model_choice;
 
-/* The model of a group; group->price points to its first field. */
+/* The model of a group; group->cost points to its first field. */
 typedef struct cost_model {
     fast_comm_cost cost;           /* fitted, or assumed */
     bool fitted;                   /* measured, not assumed */
@@ -74,23 +74,19 @@ static fast_err find_direct(fast_group *group, int *out)
     for (int64_t i = 0; i < group->size; i++)
         if (!fast_actor_is_local(group->actor, fast_group_member(group, i)))
             return FAST_OK;
-    for (int i = 0; fast__allreduces[i]; i++) {
-        if (fast__allreduces[i] != &fast__allreduce_direct)
-            continue;
-        const fast_err err = fast__allreduce_open(group, i);
-        if (err && err != FAST_ENOTSUP)
-            return err;
-        *out = err ? -1 : i;
-    }
-    return FAST_OK;
+    const int i = fast__allreduce_number(&fast__allreduce_direct);
+    const fast_err err = fast__allreduce_open(group, i);
+    if (!err)
+        *out = i;
+    return err == FAST_ENOTSUP ? FAST_OK : err;
 }
 
 /* Return the group's model, made on first use. Sends nothing. */
 static fast_err model_of(fast_group *group, cost_model **out)
 {
     FAST_ASSERT(group && out);
-    if (group->price) {
-        *out = (cost_model *)group->price;
+    if (group->cost) {
+        *out = (cost_model *)group->cost;
         return FAST_OK;
     }
     cost_model fresh = { .cost = assumed };
@@ -99,7 +95,7 @@ static fast_err model_of(fast_group *group, cost_model **out)
     cost_model *m = NULL;
     FAST_TRY(fast__alloc("a group's model", 1, sizeof *m, &m));
     *m = fresh;
-    group->price = &m->cost;
+    group->cost = &m->cost;
     *out = m;
     return FAST_OK;
 }
@@ -206,6 +202,7 @@ static model_memory *recall(fast_group *group, int64_t partner)
     return fast_actor_share(group->actor, key, sizeof *memory, &memory) ? NULL : memory;
 }
 
+/* Rank 0 remembers the costs of a pair of actors, so that a second group does not measure again. */
 fast_err fast__model_fit(fast_group *group, int64_t deadline)
 {
     FAST_ASSERT(group);
@@ -234,12 +231,13 @@ fast_err fast__model_fit(fast_group *group, int64_t deadline)
     return FAST_OK;
 }
 
+/* Exact closed forms for powers of two; other sizes by simulating the schedule, if it is small. */
 double fast__model_seconds(fast_group *group, int i, int64_t count)
 {
     const fast_group_slot *slot = &group->slots[i];
     const fast_algorithm *algorithm = fast__allreduces[i];
     FAST_ASSERT(slot->open);
-    if (!group->price)
+    if (!group->cost)
         return NAN;
     const fast_ask ask = { .rank = group->rank,
                            .size = group->size,
@@ -250,9 +248,9 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
     const bool power = (group->size & (group->size - 1)) == 0;
     double seconds = NAN;
     if (!power && algorithm->rounds &&
-        fast__schedule_predict(group->price, &ask, algorithm->rounds, &seconds))
+        fast__schedule_predict(group->cost, &ask, algorithm->rounds, &seconds))
         return seconds;
-    return algorithm->seconds ? algorithm->seconds(group->price, &ask) : NAN;
+    return algorithm->seconds ? algorithm->seconds(group->cost, &ask) : NAN;
 }
 
 /* The fastest by the model of those with the canonical order. */
@@ -279,6 +277,7 @@ static fast_err fastest(fast_group *group, int64_t count, int *out)
     return FAST_OK;
 }
 
+/* Choices are cached by the count: a training run uses few counts. */
 fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out)
 {
@@ -304,6 +303,7 @@ fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking,
     return FAST_OK;
 }
 
+/* For forecasts of other machines: the group is only used for its size and algorithm. */
 double fast__model_at(fast_group *group, const fast_comm_cost *cost, int64_t count)
 {
     int64_t deadline = FAST_AT_ONCE;
@@ -320,6 +320,7 @@ double fast__model_at(fast_group *group, const fast_comm_cost *cost, int64_t cou
     return fast__model_seconds(group, i, count);
 }
 
+/* Never blocks: before a fit the costs are assumed. */
 const char *fast_group_choice(fast_group *group, int64_t count, double *seconds_out)
 {
     FAST_ASSERT(group != NULL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: `auto` takes the algorithm that is really the fastest, all members the same one, and a fit
- *   costs little and is not repeated.
- * Method: in simulation, on clusters without chance, every algorithm with the canonical order is
- *   timed; the chosen one is the fastest or within 10% of it, and its time is what the model said
- *   within 20%. Members tell each other what they would choose. A second group of the same actors
- *   sends only what tells everyone the costs. Before a fit, the choice is assumed but equal.
+ * costs little and is not repeated.
+ * Method: in simulation, on clusters without random delays, every algorithm with the canonical
+ * order is timed; the chosen one is the fastest or within 10% of it, and its time is within 20% of
+ * the model's. Members tell each other their choices. A second group of the same actors sends only
+ * the messages that tell all members the costs. Before a fit, the choice is assumed but equal.
  */
 #include "base/err.h"
 #include "comm/cost_model.h"
@@ -24,7 +24,7 @@ enum { ACTORS_MAX = 64, NAME_MAX_SIZE = 32 };
 static const int64_t counts[] = { 0, 1, 64, 2048, 16384, 131072, 1 << 20, 1 << 23 };
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-/* What the actors of a run share: in `sim` they run one at a time. */
+/* State that the actors of a run share: in `sim` they run one at a time. */
 typedef struct shared {
     int64_t ends[ACTORS_MAX];                        /* of one call */
     char choices[ACTORS_MAX][COUNTS][NAME_MAX_SIZE]; /* of each actor */

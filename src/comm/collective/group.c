@@ -11,6 +11,9 @@
  *
  * After a collective failed, members do not agree any more on what was sent and received. The group
  * then refuses every call, with the first failure's code, until its owner makes a new one.
+ *
+ * Cost: making a group sends nothing. It takes O(members) time, and memory for the list of members
+ * where they are not consecutive.
  */
 #include "base/hash.h"
 #include "base/memory.h"
@@ -136,6 +139,7 @@ undo_group:
     return err;
 }
 
+/* All members call it with the same list, in the same order of calls. */
 fast_err fast_group_new(fast_actor *actor, const int64_t *ids, int64_t count, uint32_t generation,
                         fast_group **out)
 {
@@ -150,6 +154,7 @@ fast_err fast_group_new(fast_actor *actor, const int64_t *ids, int64_t count, ui
                 out);
 }
 
+/* Roles have consecutive actors: no list is stored. */
 fast_err fast_group_all(fast_actor *actor, const char *role, fast_group **out)
 {
     FAST_ASSERT(actor != NULL && out != NULL);
@@ -165,6 +170,7 @@ fast_err fast_group_all(fast_actor *actor, const char *role, fast_group **out)
     return make(actor, NULL, first, count, rank, 1, out);
 }
 
+/* Requests and the state of algorithms go first: they borrow the group. */
 void fast_group_free(fast_group *group)
 {
     if (!group)
@@ -173,7 +179,7 @@ void fast_group_free(fast_group *group)
     for (int i = 0; fast__allreduces[i]; i++)
         if (group->slots[i].open && fast__allreduces[i]->close)
             fast__allreduces[i]->close(group, group->slots[i].state);
-    fast__free(group->price);
+    fast__free(group->cost);
     fast__free(group->ids);
     fast__free(group);
 }
@@ -203,6 +209,7 @@ uint32_t fast_group_generation(const fast_group *group)
     return group->generation;
 }
 
+/* The same cut as in reduce-scatter and allgather. */
 void fast_group_range(const fast_group *group, int64_t count, int64_t rank, int64_t *offset_out,
                       int64_t *count_out)
 {
@@ -210,6 +217,7 @@ void fast_group_range(const fast_group *group, int64_t count, int64_t rank, int6
     fast__range(count, group->size, rank, offset_out, count_out);
 }
 
+/* Repeats the first failure with its detail, so that the cause is not lost behind later calls. */
 fast_err fast__group_check(const fast_group *group)
 {
     FAST_ASSERT(group);
@@ -221,6 +229,7 @@ fast_err fast__group_check(const fast_group *group)
                       (unsigned)group->generation, group->detail);
 }
 
+/* Only the first failure is stored: later ones are its consequences. */
 fast_err fast__group_fail(fast_group *group, fast_err err)
 {
     FAST_ASSERT(err != FAST_OK);
@@ -245,6 +254,7 @@ fast_err fast__group_check_rank(const fast_group *group, const char *what, int64
                       (long long)rank, (long long)group->size);
 }
 
+/* INT64_MAX / 16 leaves room for bytes of floats and for sums over members. */
 fast_err fast__group_check_count(const char *doing, int64_t count)
 {
     FAST_ASSERT(doing);

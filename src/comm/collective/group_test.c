@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: groups of any members work beside each other; wrong ones are refused; what is left of an
- *   old generation is dropped; a group that failed refuses to go on and says why; nothing is
+ *   old generation is dropped; a group that failed refuses every call and says why; nothing is
  *   allocated once a group is warm, and nothing leaks where memory runs out.
  * Method: small programs of actors on threads and on sim; each checks its own side and reports by
  *   failing.
@@ -171,7 +171,7 @@ static void test_twins(void **state)
         run_all(n, twins);
 }
 
-/* Actor 0 gives up on generation 1 while actor 1 still sends in it; then both meet again in 2. */
+/* Actor 0 gives up on generation 1 while actor 1 still sends in it; then both continue in 2. */
 static fast_err generations(fast_actor *actor, void *ctx)
 {
     const int64_t self = fast_actor_id(actor);
@@ -187,7 +187,7 @@ static fast_err generations(fast_actor *actor, void *ctx)
     FAST_TRY(fast_group_new(actor, ids, 2, 2, &new));
     FAST_TRY(fast_barrier(new, FAST_SOON));
     if (self == 0) {
-        /* What actor 1 sent is there, and does not count. */
+        /* The message of actor 1 has arrived, and does not count. */
         FAST_TRY(EXPECT(fast_allreduce(old, &x, 1, FAST_AT_ONCE) == FAST_ETIMEDOUT));
         FAST_TRY(EXPECT(actor->counters.messages_stale == 1));
     }

@@ -3,14 +3,15 @@
  * The shape of the canonical order, and the binomial tree over it. At level l the core is cut into
  * blocks of 2^l places; one rank represents each: the root its own block, the first place any
  * other. In a sum the blocks of a level are joined in pairs, and the rank that does not represent
- * the pair sends its partial sum to the one that does; a broadcast goes the same way back, largest
- * blocks first. Both take ceil(log2 n) messages one after the other, whatever the root.
+ * the pair sends its partial sum to the one that does; a broadcast makes the same moves in reverse,
+ * largest blocks first. Both take ceil(log2 n) messages one after the other, whatever the root.
  *
  * Sums travel in the buffer that came: a rank adds its own vector to what its first child sent,
  * adds the other children's to that, and passes it on. Broadcasts pass one frozen buffer on.
  */
 #include "comm/collective/moves.h"
 
+/* A loop of at most 62 steps; called once a round. */
 int fast__log2_ceil(int64_t n)
 {
     FAST_ASSERT(n >= 1);
@@ -20,6 +21,7 @@ int fast__log2_ceil(int64_t n)
     return bits;
 }
 
+/* The first count % n parts have one element more. */
 void fast__range(int64_t count, int64_t n, int64_t i, int64_t *offset_out, int64_t *count_out)
 {
     FAST_ASSERT(count >= 0 && n >= 1);
@@ -30,6 +32,7 @@ void fast__range(int64_t count, int64_t n, int64_t i, int64_t *offset_out, int64
     *count_out = each + (i < longer ? 1 : 0);
 }
 
+/* For n = 6: a core of 4 places, of which 2 are pairs. */
 fast_core fast__core_of(int64_t size)
 {
     FAST_ASSERT(size >= 1);
@@ -39,6 +42,7 @@ fast_core fast__core_of(int64_t size)
     return (fast_core){ core, size - core, bits };
 }
 
+/* Ranks below 2 r share places in pairs; the others follow. */
 int64_t fast__core_place(const fast_core *core, int64_t rank)
 {
     FAST_ASSERT(rank >= 0 && rank < core->size + core->extra);
@@ -83,6 +87,7 @@ static level at_level(const fast_ask *ask, const fast_core *core, int l)
                     fast__core_rank(core, other, ask->root) };
 }
 
+/* Round 0 joins pairs; round l + 1 joins blocks of level l. */
 int fast__rounds_reduce(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->root >= 0 && ask->root < ask->size);
@@ -107,6 +112,8 @@ int fast__rounds_reduce(const fast_ask *ask, int64_t round, fast_move *moves)
     return 1;
 }
 
+/* The levels of the reduce in reverse; the last round hands the vector to the second of each
+ * pair. */
 int fast__rounds_broadcast(const fast_ask *ask, int64_t round, fast_move *moves)
 {
     FAST_ASSERT(round >= 0 && ask->root >= 0 && ask->root < ask->size);

@@ -17,14 +17,12 @@ typedef struct fast_core {
     int bits;      /* k */
 } fast_core;
 
+/* Return the core of a group of this size. */
 fast_core fast__core_of(int64_t size);
 /* Return the place in the core that a rank belongs to, and the rank that represents a place: a
  * pair's even one, or the root where it is in the pair. root < 0: no root. */
 int64_t fast__core_place(const fast_core *core, int64_t rank);
 int64_t fast__core_rank(const fast_core *core, int64_t place, int64_t root);
-
-/* Return the smallest k with 2^k >= n, for n >= 1. */
-int fast__log2_ceil(int64_t n);
 
 /* Rounds that several schedules share, each numbered from 0 to its FAST_ROUNDS_END. */
 
@@ -37,4 +35,5 @@ fast_round_fn fast__rounds_allgather;
 /* Sum by halving, in the canonical order: each place of the core ends with one part of the sum, the
  * range that fast__halve() gives after as many steps as the core has bits. */
 fast_round_fn fast__rounds_halving;
+/* Set the part of [0, count) that a place has after this many halvings. */
 void fast__halve(int64_t count, int64_t place, int steps, int64_t *offset_out, int64_t *count_out);

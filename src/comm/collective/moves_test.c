@@ -22,21 +22,21 @@
 /* A message on its way. */
 typedef struct letter {
     float *x;            /* its values; NULL where only sizes move */
-    int64_t count;       /* of them */
+    int64_t count;       /* number of values */
     double time;         /* of its arrival */
     struct letter *next; /* of the same pair */
 } letter;
 
 /* One rank. */
 typedef struct player {
-    float *x;        /* its vector */
-    letter *kept;    /* see FAST_MOVE_RETAIN */
-    bool frozen;     /* what is kept must not be added to */
-    letter **in;     /* by sender: the oldest */
-    double time;     /* of its last move */
-    int64_t got;     /* elements that came, in all */
-    int64_t round;   /* the next */
-    int move, count; /* within `moves` */
+    float *x;         /* its vector */
+    letter *retained; /* see FAST_MOVE_RETAIN */
+    bool frozen;      /* the retained letter must not be added to */
+    letter **in;      /* by sender: the oldest */
+    double time;      /* of its last move */
+    int64_t got;      /* elements that came, in all */
+    int64_t round;    /* the next */
+    int move, count;  /* within `moves` */
     fast_move moves[FAST_ROUND_MOVES];
 } player;
 
@@ -69,8 +69,8 @@ static void letter_free(letter *gone)
 
 static void keep(player *p, letter *what, bool frozen)
 {
-    letter_free(p->kept);
-    p->kept = what;
+    letter_free(p->retained);
+    p->retained = what;
     p->frozen = frozen;
 }
 
@@ -79,9 +79,9 @@ static void play_send(play *g, int64_t rank, const fast_move *move)
     player *p = &g->players[rank];
     const float *x = g->carries ? p->x + move->offset : NULL;
     if (move->flags & FAST_MOVE_RETAINED) {
-        assert_non_null(p->kept);
-        assert_int_equal(p->kept->count, move->count);
-        x = p->kept->x;
+        assert_non_null(p->retained);
+        assert_int_equal(p->retained->count, move->count);
+        x = p->retained->x;
     }
     letter *sent = letter_new(x, move->count);
     sent->time = p->time + g->latency + 4.0 * (double)move->count * g->gap;
@@ -104,13 +104,13 @@ static void add(int64_t n, const float *x, float *y)
 static void play_apply(play *g, player *p, const fast_move *move, letter *got)
 {
     if (move->kind == FAST_MOVE_ADD && (move->flags & FAST_MOVE_RETAINED)) {
-        assert_non_null(p->kept);
+        assert_non_null(p->retained);
         assert_false(p->frozen);
     }
     if (g->carries) {
         float *x = p->x + move->offset;
         if (move->kind == FAST_MOVE_ADD)
-            add(move->count, got->x, move->flags & FAST_MOVE_RETAINED ? p->kept->x : x);
+            add(move->count, got->x, move->flags & FAST_MOVE_RETAINED ? p->retained->x : x);
         else if (move->kind == FAST_MOVE_MERGE)
             add(move->count, x, got->x);
         if (move->kind == FAST_MOVE_COPY || (move->flags & FAST_MOVE_STORE))

@@ -33,6 +33,7 @@ static int neighbour_rounds(const fast_ask *ask, int64_t round, fast_move *moves
     return 1;
 }
 
+/* y has one vector for each sender, in the order of `from`. */
 fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to, int64_t to_count,
                                  const int64_t *from, int64_t from_count, const float *x,
                                  int64_t count, float *y, int64_t deadline)
@@ -48,12 +49,6 @@ fast_err fast_neighbour_exchange(fast_group *group, const int64_t *to, int64_t t
     for (int64_t i = 0; i < from_count; i++)
         FAST_TRY(fast__group_check_rank(group, "neighbour", from[i]));
     const neighbours lists = { to, to_count, from, from_count };
-    fast_collective collective = { .group = group,
-                                   .doing = "neighbour_exchange",
-                                   .ask = { group->rank, group->size, count, 0, NULL, &lists },
-                                   .rounds = neighbour_rounds,
-                                   .x = x,
-                                   .y = y,
-                                   .element = sizeof *x };
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "neighbour_exchange", neighbour_rounds,
+                                   (fast_ask){ .count = count, .state = &lists }, x, y, deadline);
 }

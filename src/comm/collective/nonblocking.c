@@ -4,7 +4,7 @@
  * actor waits for anything, when its work reports a range, and when it asks. Each wait for a
  * request has its own deadline; starting has none.
  *
- * A request that fails makes its group unusable, and with it all others that are under way there.
+ * A request that fails makes its group unusable, and fails every other request of that group.
  */
 #include "comm/collective/nonblocking.h"
 
@@ -59,6 +59,7 @@ static void unlink_request(fast_group *group, const fast_request *request)
     *link = request->next;
 }
 
+/* Advanced once at the start, so that the first messages leave at once. */
 fast_err fast__request_start(const fast_collective *collective, fast_request **out)
 {
     FAST_ASSERT(collective->group && out);
@@ -100,6 +101,7 @@ static fast_err ending(const fast_request *request)
     return fast__group_check(request->collective.group);
 }
 
+/* Lets the transport deliver messages that have arrived, and never blocks. */
 fast_err fast_request_test(fast_request *request, bool *done_out)
 {
     FAST_ASSERT(request != NULL && done_out != NULL);
@@ -134,6 +136,7 @@ static fast_err wait_for(fast_request *request, int64_t deadline)
     return ending(request);
 }
 
+/* The request is given up in any case: after a failure its vector is the caller's again. */
 fast_err fast_request_wait(fast_request **move, int64_t deadline)
 {
     FAST_ASSERT(move != NULL && *move != NULL);
@@ -154,6 +157,7 @@ fast_err fast_request_wait(fast_request **move, int64_t deadline)
     return err;
 }
 
+/* A request that outlives its group reports that, and is freed by its wait. */
 void fast__group_free_requests(fast_group *group)
 {
     FAST_ASSERT(group);

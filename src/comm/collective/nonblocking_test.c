@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: nonblocking allreduces go on while their actor computes and waits for other things; several
- *   may be under way, on several groups, and be waited for in any order; one that fails says whom
- *   it waited for and takes the others of its group with it.
+ * Goal: nonblocking allreduces advance while their actor computes and waits for other messages;
+ * several may be under way, on several groups, and be waited for in any order; one that fails says
+ * whom it waited for and fails the other requests of its group.
  * Method: small programs on threads and on sim; virtual time shows that computing and reducing
- *   overlap.
+ * overlap.
  */
 #include "base/err.h"
 #include "base/memory.h"

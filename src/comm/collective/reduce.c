@@ -5,17 +5,11 @@
  */
 #include "comm/collective/moves.h"
 
+/* Fails at all members alike if the root is not a rank: nothing has been sent then. */
 fast_err fast_reduce(fast_group *group, int64_t root, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
     FAST_TRY(fast__group_check_rank(group, "root", root));
-    FAST_TRY(fast__group_check_count("reduce", count));
-    fast_collective collective = { .group = group,
-                                   .doing = "reduce",
-                                   .ask = { group->rank, group->size, count, root, NULL, NULL },
-                                   .rounds = fast__rounds_reduce,
-                                   .x = x,
-                                   .y = x,
-                                   .element = sizeof *x };
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "reduce", fast__rounds_reduce,
+                                   (fast_ask){ .count = count, .root = root }, x, x, deadline);
 }

@@ -83,16 +83,10 @@ static int reduce_scatter_rounds(const fast_ask *ask, int64_t round, fast_move *
     return moved + cut(ask, &core, false, offset, offset + count, moves + moved);
 }
 
+/* Outside its own range a rank's x holds partial sums afterwards. */
 fast_err fast_reduce_scatter(fast_group *group, float *x, int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
-    FAST_TRY(fast__group_check_count("reduce_scatter", count));
-    fast_collective collective = { .group = group,
-                                   .doing = "reduce_scatter",
-                                   .ask = { group->rank, group->size, count, 0, NULL, NULL },
-                                   .rounds = reduce_scatter_rounds,
-                                   .x = x,
-                                   .y = x,
-                                   .element = sizeof *x };
-    return fast__collective_run(&collective, deadline);
+    return fast__collective_floats(group, "reduce_scatter", reduce_scatter_rounds,
+                                   (fast_ask){ .count = count }, x, x, deadline);
 }

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { FLIGHT_MAX = 256 };
+enum { FLIGHT_MAX = 256 }; /* messages under way at once */
 
 /* A message under way. */
 typedef struct flight {
@@ -32,6 +32,7 @@ typedef struct player {
     fast_move moves[FAST_ROUND_MOVES]; /* of this round */
 } player;
 
+/* The simulation: all ranks and the messages between them. */
 typedef struct game {
     const fast_comm_cost *cost;       /* of the transport */
     fast_ask ask;                     /* with the rank that moves now */
@@ -99,6 +100,7 @@ static bool play(game *g, int64_t rank)
     return moved;
 }
 
+/* Ranks move in turn until none can: a schedule without a deadlock then has no move left. */
 bool fast__schedule_predict(const fast_comm_cost *cost, const fast_ask *ask, fast_round_fn *rounds,
                             double *seconds_out)
 {

@@ -71,7 +71,7 @@ static void test_sum_all(void **state)
                 x[i] = memory[i] + 1 + (i * 5 + n) % 17; /* each from an offset of its own */
                 x[i][-1] = x[i][length] = GUARD;
             }
-            /* Two ranges that meet somewhere inside. */
+            /* Two ranges that share a border. */
             const int64_t cut = length / 3;
             fast__sum_all(x, n, 0, cut);
             fast__sum_all(x, n, cut, length - cut);
@@ -130,7 +130,7 @@ static void test_many(void **state)
     expect_bits(y[0], FAST_SUM_MAX - 1);
 }
 
-/* Minus nothing is kept: only it and itself give it again. */
+/* The sum is -0 only if all values are -0. */
 static void test_zero(void **state)
 {
     (void)state;

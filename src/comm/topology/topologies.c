@@ -14,12 +14,17 @@
  *   random        any degree                  O(1)            expanders, drawn from the seed
  *   exponential   log2 n, directed            O(1/log n)      SGP (Assran et al. 2019)
  *   pairs         1, another at each step                     gossip; GossipGraD's rotation
+ *
+ * The gap of mixing is 1 - |lambda_2| (topology_check.c): the larger, the fewer steps an average
+ * takes to spread. A kind is one function make_NAME() and one line in the registry; it only lists
+ * links or offsets, and topology.c computes the weights.
  */
 #include "comm/topology.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "comm/collective.h"
 
 #include <string.h>
 
@@ -33,18 +38,7 @@ typedef struct topology_config {
     const char *path; /* file */
 } topology_config;
 
-enum { FILE_MAX = 1 << 26 };
-
-/* The smallest k with 2^k >= n. */
-static int64_t log2_up(int64_t n)
-{
-    FAST_ASSERT(n >= 1);
-    int64_t k = 0;
-
-    while (((int64_t)1 << k) < n)
-        k++;
-    return k;
-}
+enum { FILE_MAX = 1 << 26 }; /* bytes of a topology file at most */
 
 /* Circulants. */
 
@@ -98,7 +92,7 @@ static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fas
 {
     FAST_ASSERT(size >= 1);
     const topology_config *c = config;
-    const int64_t want = c->degree ? c->degree : log2_up(size);
+    const int64_t want = c->degree ? c->degree : fast__log2_ceil(size);
     int64_t *offsets = NULL;
     int64_t count = 0;
     int64_t divisor = size;
@@ -132,11 +126,13 @@ static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fas
     return err;
 }
 
+/* exponential: each rank sends to the ranks 1, 2, 4, ... after it; with `one` to one of them a
+ * step, whose product over a period averages exactly if the size is a power of two. */
 static fast_err make_exponential(const void *config, int64_t size, uint64_t seed,
                                  fast_topology **out)
 {
     const topology_config *c = config;
-    const int64_t count = log2_up(size);
+    const int64_t count = fast__log2_ceil(size);
     int64_t offsets[64];
     int64_t ones[64];
 
@@ -152,6 +148,7 @@ static fast_err make_exponential(const void *config, int64_t size, uint64_t seed
 
 /* Lists. */
 
+/* Links of a graph while it is made. */
 typedef struct link_list {
     fast_topology_link *links; /* with room for all that a kind needs */
     int64_t count;             /* so far */
@@ -166,6 +163,7 @@ static fast_err links_init(link_list *list, int64_t room)
     return fast__alloc("a topology's links", room, sizeof *list->links, &list->links);
 }
 
+/* Append a link whose weight follows from the degrees. */
 static void link_up(link_list *list, int64_t from, int64_t to)
 {
     FAST_ASSERT(list->count < list->room);
@@ -183,52 +181,47 @@ static fast_err links_done(link_list *list, int64_t size, fast_topology **out)
     return err;
 }
 
-/* line: a ring that is cut open. */
+/* Link each rank r > 0 to its parent (r - 1) / arity. */
+static fast_err link_children(int64_t arity, int64_t size, fast_topology **out)
+{
+    FAST_ASSERT(arity >= 1 && size >= 1);
+    link_list list;
+
+    FAST_TRY(links_init(&list, size));
+    for (int64_t r = 1; r < size; r++)
+        link_up(&list, (r - 1) / arity, r);
+    return links_done(&list, size, out);
+}
+
+/* line: a tree of one child each. */
 static fast_err make_line(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
-    FAST_ASSERT(size >= 1);
-    link_list list;
-
     (void)config;
     (void)seed;
-    FAST_TRY(links_init(&list, size));
-    for (int64_t r = 1; r < size; r++)
-        link_up(&list, r - 1, r);
-    return links_done(&list, size, out);
+    return link_children(1, size, out);
 }
 
-/* tree: rank r with 2 r + 1 and 2 r + 2. */
+/* tree: with 2 children, rank r is linked to 2 r + 1 and 2 r + 2. */
 static fast_err make_tree(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
-    FAST_ASSERT(size >= 1);
-    const topology_config *c = config;
-    link_list list;
-
     (void)seed;
-    FAST_TRY(links_init(&list, size));
-    for (int64_t r = 1; r < size; r++)
-        link_up(&list, (r - 1) / c->arity, r);
-    return links_done(&list, size, out);
+    return link_children(((const topology_config *)config)->arity, size, out);
 }
 
-/* star: rank 0 with every other. */
+/* star: a tree whose root has all other ranks as children. */
 static fast_err make_star(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
-    FAST_ASSERT(size >= 1);
-    link_list list;
-
     (void)config;
     (void)seed;
-    FAST_TRY(links_init(&list, size));
-    for (int64_t r = 1; r < size; r++)
-        link_up(&list, 0, r);
-    return links_done(&list, size, out);
+    return link_children(size, size, out);
 }
 
+/* hypercube: rank r with r ^ 2^d, for all dimensions d at once or, with `one`, one dimension a
+ * step. */
 static fast_err make_hypercube(const void *config, int64_t size, uint64_t seed, fast_topology **out)
 {
     const topology_config *c = config;
-    const int64_t dimensions = log2_up(size);
+    const int64_t dimensions = fast__log2_ceil(size);
     int64_t starts[64] = { 0 };
     link_list list;
     fast_err err;
@@ -422,21 +415,21 @@ static const fast_option one_options[] = {
 };
 static const fast_option pairs_options[] = {
     FAST_OPT_CHOICE(topology_config, order, "rotate", "rotate|random",
-                    "who meets whom: everyone in turn, or by lot"),
+                    "the pairs of a step: each other rank in turn, or at random"),
     FAST_OPT_END,
 };
 
-static const fast_topology_kind ring = { "ring", "everyone and its two neighbours", NULL,
+static const fast_topology_kind ring = { "ring", "each rank and its two neighbours", NULL,
                                          make_ring };
 static const fast_topology_kind line = { "line", "a ring that is cut open", NULL, make_line };
 static const fast_topology_kind tree = { "tree", "a parent and its children; rank 0 is the root",
                                          tree_options, make_tree };
-static const fast_topology_kind star = { "star", "rank 0 and everyone", NULL, make_star };
-static const fast_topology_kind full = { "full", "everyone and everyone", NULL, make_full };
+static const fast_topology_kind star = { "star", "rank 0 and every other rank", NULL, make_star };
+static const fast_topology_kind full = { "full", "every rank and every other", NULL, make_full };
 static const fast_topology_kind hypercube = { "hypercube", "ranks whose numbers differ in one bit",
                                               one_options, make_hypercube };
-static const fast_topology_kind torus = { "torus", "a grid whose ends meet", torus_options,
-                                          make_torus };
+static const fast_topology_kind torus = { "torus", "a grid whose rows and columns are rings",
+                                          torus_options, make_torus };
 static const fast_topology_kind halton = { "halton",
                                            "directed links that halve every gap, as in MALT",
                                            degree_options, make_halton };
@@ -445,10 +438,12 @@ static const fast_topology_kind random_regular = { "random", "a random graph of 
 static const fast_topology_kind exponential = { "exponential",
                                                 "directed links to 1, 2, 4, 8, ... further on",
                                                 one_options, make_exponential };
-static const fast_topology_kind pairs = { "pairs", "everyone meets one other at each step",
+static const fast_topology_kind pairs = { "pairs",
+                                          "each rank exchanges with one other at each step",
                                           pairs_options, make_pairs };
 static const fast_topology_kind file = { "file", "a topology file: file:PATH", NULL, make_file };
 
+/* Terminated by NULL; `file` is last, as it takes a path and no options. */
 const fast_topology_kind *const fast__topologies[] = {
     &ring,   &line,           &tree,        &star,  &full, &hypercube, &torus,
     &halton, &random_regular, &exponential, &pairs, &file, NULL,
@@ -462,6 +457,7 @@ static const char *name_at(const void *ctx, int64_t i)
     return fast__topologies[i]->name;
 }
 
+/* The path of a file may contain any character, so it is not parsed as options. */
 fast_err fast_topology_new(const char *spec, int64_t size, uint64_t seed, fast_topology **out)
 {
     FAST_ASSERT(spec && out);

@@ -2,6 +2,13 @@
 /*
  * The three shapes of a topology and their queries. topology.h has the formulas of the weights;
  * topologies.c the graphs by name; topology_check.c the conditions for mixing.
+ *
+ *   shape       memory                             query of one rank
+ *   circulant   8 bytes for each offset and step   O(degree)
+ *   list        16 bytes for each end of a link    O(degree), a copy
+ *   pairs       none                               O(1), computed from the step
+ *
+ * A topology is immutable once it is made: any number of threads may query it.
  */
 #include "comm/topology.h"
 
@@ -16,18 +23,21 @@ int64_t fast_topology_size(const fast_topology *topology)
     return topology->size;
 }
 
+/* Over all steps and both directions: room for the arrays of fast_topology_out() and _in(). */
 int64_t fast_topology_degree_max(const fast_topology *topology)
 {
     FAST_ASSERT(topology);
     return topology->degree_max;
 }
 
+/* 0 where a random order never repeats. */
 int64_t fast_topology_period(const fast_topology *topology)
 {
     FAST_ASSERT(topology);
     return topology->period;
 }
 
+/* Directed graphs need push-sum where in- and out-degrees differ. */
 bool fast_topology_is_directed(const fast_topology *topology)
 {
     FAST_ASSERT(topology);
@@ -60,6 +70,7 @@ static void links_fini(fast_topology_links *links)
     fast__free(links->self);
 }
 
+/* Undirected lists share `in` and `out`, which are then freed once. */
 void fast_topology_free(fast_topology *topology)
 {
     if (!topology)
@@ -117,6 +128,7 @@ static bool is_symmetric(int64_t size, const int64_t *offset, int64_t count)
     return true;
 }
 
+/* Counts and offsets are copied. */
 fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *counts,
                                   const int64_t *offsets, fast_topology **out)
 {
@@ -221,6 +233,7 @@ static fast_err list_fill(int64_t size, const fast_topology_link *link, int64_t 
     FAST_TRY(fast__alloc("a topology's weights", ends, sizeof *links->weight, &links->weight));
     FAST_TRY(fast__alloc("a topology's own shares", size, sizeof *links->self, &links->self));
     FAST_TRY(fast__alloc("a topology's lists", size, sizeof *next, &next));
+    /* Count the links of each rank, add up the counts, then place each link: a counting sort. */
     for (int64_t i = 0; i < count; i++) {
         links->start[(in ? link[i].to : link[i].from) + 1]++;
         if (!directed)
@@ -292,6 +305,7 @@ static fast_err list_step(fast_topology *topology, int64_t t, const fast_topolog
         /* A rank's own share is the one that it does not give away, in both directions. */
         memcpy(topology->in[t].self, out->self, (size_t)size * sizeof *out->self);
     }
+    /* Callers allocate room for degree_max peers in either direction. */
     for (int64_t r = 0; r < size; r++) {
         const fast_topology_links *in = &topology->in[t];
         const int64_t sends = out->start[r + 1] - out->start[r];
@@ -304,6 +318,7 @@ static fast_err list_step(fast_topology *topology, int64_t t, const fast_topolog
     return FAST_OK;
 }
 
+/* A failed step leaves lists that fast_topology_free() frees, as all memory starts zeroed. */
 fast_err fast__topology_list(int64_t size, int64_t period, const int64_t *starts,
                              const fast_topology_link *links, bool directed, fast_topology **out)
 {
@@ -367,6 +382,7 @@ static int64_t pairs_peers(const fast_topology *topology, int64_t step, int64_t 
     int64_t other;
 
     (void)in;
+    /* All ranks draw the same round from the step's own random numbers: nothing is exchanged. */
     if (topology->shuffled) {
         fast_rng rng;
 
@@ -384,6 +400,7 @@ static int64_t pairs_peers(const fast_topology *topology, int64_t step, int64_t 
 
 static const fast_shape pairs = { pairs_peers };
 
+/* An odd number of ranks plays one more round, in which each rank rests once. */
 fast_err fast__topology_pairs(int64_t size, bool shuffled, uint64_t seed, fast_topology **out)
 {
     fast_topology *topology = NULL;

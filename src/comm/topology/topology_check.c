@@ -19,9 +19,9 @@
 #include <math.h>
 
 enum {
-    WINDOW = 4,         /* sizes of steps that stand for a period where there is none */
-    ITERATIONS = 20000, /* of mixing periods at most */
-    SETTLED = 64        /* of them after which the rate is looked at again */
+    WINDOW = 4,         /* steps to check, in group sizes, of a topology without a period */
+    ITERATIONS = 20000, /* mixing periods at most */
+    SETTLED = 64        /* mixing periods between two measurements of the rate */
 };
 
 static const double TOLERANCE = 1e-9; /* of sums of weights */
@@ -99,13 +99,15 @@ static fast_err check_step(const fast_topology *topology, int64_t step, mixing_s
         const int64_t count = fast_topology_in(topology, step, r, s->ranks, s->weights, &self);
 
         if (self < -TOLERANCE)
-            return fast__fail(FAST_EINVAL, "rank %lld keeps %.3g of its own value, less than none",
+            return fast__fail(FAST_EINVAL,
+                              "rank %lld has weight %.3g for its own value, less than 0",
                               (long long)r, self);
         taken = self;
         s->y[r] += self;
         for (int64_t i = 0; i < count; i++) {
             if (s->weights[i] < 0)
-                return fast__fail(FAST_EINVAL, "rank %lld takes %.3g of rank %lld, less than none",
+                return fast__fail(FAST_EINVAL,
+                                  "rank %lld has weight %.3g for rank %lld, less than 0",
                                   (long long)r, s->weights[i], (long long)s->ranks[i]);
             taken += s->weights[i];
             s->y[s->ranks[i]] += s->weights[i];
@@ -113,17 +115,20 @@ static fast_err check_step(const fast_topology *topology, int64_t step, mixing_s
         }
         if (fabs(taken - 1) > TOLERANCE)
             return fast__fail(FAST_EINVAL,
-                              "what rank %lld takes sums to %.6g instead of 1; a directed graph "
+                              "the weights that rank %lld receives with sum to %.6g instead of 1; "
+                              "a directed graph "
                               "whose ranks have different degrees fits push-sum only",
                               (long long)r, taken);
     }
     for (int64_t r = 0; r < topology->size; r++)
         if (fabs(s->y[r] - 1) > TOLERANCE)
-            return fast__fail(FAST_EINVAL, "what rank %lld gives sums to %.6g instead of 1",
+            return fast__fail(FAST_EINVAL,
+                              "the weights that rank %lld sends with sum to %.6g instead of 1",
                               (long long)r, s->y[r]);
     return FAST_OK;
 }
 
+/* O(steps x links); a topology without a period is checked over WINDOW sizes of steps. */
 fast_err fast_topology_check(const fast_topology *topology)
 {
     FAST_ASSERT(topology);
@@ -208,6 +213,7 @@ static double normalise(int64_t size, double *x)
     return sum;
 }
 
+/* NAN without memory. Power iteration: each block of SETTLED periods refines the rate. */
 double fast_topology_gap(const fast_topology *topology)
 {
     FAST_ASSERT(topology);

@@ -20,6 +20,7 @@
 
 enum { STEPS_MAX = 4096, RANK_STEPS_MAX = 1 << 22, WORDS_MAX = 4, WORD_MAX = 32 };
 
+/* The state of reading a file. */
 typedef struct topology_reader {
     int64_t size;              /* of the group */
     bool directed;             /* links lead one way */
@@ -56,13 +57,13 @@ static int words_of(const char *at, const char *end, char words[WORDS_MAX][WORD_
     return count;
 }
 
-/* The error for a line that is none of those above. */
+/* Fail because of a line that has no form listed above. */
 static fast_err bad_line(const topology_reader *r)
 {
     FAST_ASSERT(r->line > 0);
     return fast__fail(FAST_EINVAL,
-                      "line %lld is none of: a link \"0 1\" or \"0 1 0.25\", \"size N\", "
-                      "\"directed\", \"step\"",
+                      "line %lld is not a link \"0 1\" or \"0 1 0.25\", \"size N\", "
+                      "\"directed\" or \"step\"",
                       (long long)r->line);
 }
 

@@ -146,7 +146,7 @@ static void links_are_as_defined(void **state)
     fast_topology_free(topology);
 }
 
-/* Over a period of pairs everyone meets everyone exactly once, and rests at most once. */
+/* Over a period of pairs each rank exchanges with every other once, and rests at most once. */
 static void pairs_are_a_tournament(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void files_are_read(void **state)
         { "size 2\n0 1 1.5\n", "from 0 to 1" },
         { "size 2\n0 1 nan\n", "line 2" },
         { "size 3\n0 1 0.5\n1 2\n", "either all" },
-        { "size 3\n0 1 0.9\n1 2 0.9\n", "less than none" },
+        { "size 3\n0 1 0.9\n1 2 0.9\n", "less than 0" },
         { "size 3\nsize 4\n", "4 ranks" },
         { "hello\n", "line 1" },
     };

@@ -352,6 +352,7 @@ static void walk_step(fast_actor *actor, const fast_msg *msg)
     }
 }
 
+/* Answers pending questions on the way, as the actor is about to block. */
 int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -370,6 +371,7 @@ int64_t fast__blame_ask_at(fast_actor *actor, const fast_wait *wait)
     return window_of(blame->begin, blame->deadline) < TICKS ? INT64_MAX : blame->next;
 }
 
+/* One walk at a time: a new one starts when the last has ended or a hop stays silent for a tick. */
 void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
@@ -395,6 +397,7 @@ void fast__blame_ask(fast_actor *actor, const fast_wait *wait)
     walk_begin(actor, wait);
 }
 
+/* Handled where it arrives, also inside a wait: the asking actor must not wait for this one. */
 void fast__blame_deliver(fast_actor *actor, fast_msg *msg)
 {
     fast_blame *blame = &actor->blame;
@@ -473,38 +476,24 @@ static void put_chain(blame_line *l, const fast_actor *actor, const fast_blame_w
 /* Append how the chain ends. */
 static void put_end(blame_line *l, const fast_actor *actor, const fast_blame_walk *walk)
 {
-    switch (walk->end) {
-    case FAST_BLAME_SILENT:
-        put(l, ", which does not answer");
-        break;
-    case FAST_BLAME_DOWN:
-        put(l, ", which is down");
-        break;
-    case FAST_BLAME_ENDED:
-        put(l, ", which has ended");
-        if (walk->culprit != last_hop(walk))
-            put_name(l, actor, " because of ", walk->culprit);
-        break;
-    case FAST_BLAME_SENT:
-        put(l, ", whose message is held up on its way");
-        break;
-    case FAST_BLAME_CIRCLE:
-        put(l, ": they wait for each other, or a message between them is lost");
-        break;
-    case FAST_BLAME_ANYONE:
-        put(l, ", which waits for anyone");
-        break;
-    case FAST_BLAME_EVERYONE:
-        put(l, ": all others wait too");
-        break;
-    case FAST_BLAME_LONG:
-        put(l, ", and so on");
-        break;
-    default:
-        break;
-    }
+    static const char *const endings[] = {
+        [FAST_BLAME_OPEN] = "",
+        [FAST_BLAME_SILENT] = ", which does not answer",
+        [FAST_BLAME_DOWN] = ", which is down",
+        [FAST_BLAME_ENDED] = ", which has ended",
+        [FAST_BLAME_SENT] = ", whose message is held up on its way",
+        [FAST_BLAME_CIRCLE] = ": they wait for each other, or a message between them is lost",
+        [FAST_BLAME_ANYONE] = ", which waits for anyone",
+        [FAST_BLAME_EVERYONE] = ": all others wait too",
+        [FAST_BLAME_LONG] = ", and so on",
+    };
+    FAST_ASSERT((size_t)walk->end < sizeof endings / sizeof endings[0]);
+    put(l, "%s", endings[walk->end]);
+    if (walk->end == FAST_BLAME_ENDED && walk->culprit != last_hop(walk))
+        put_name(l, actor, " because of ", walk->culprit);
 }
 
+/* Sets actor->culprit, by which the run finds the actor to report. */
 fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;

@@ -63,7 +63,7 @@ typedef struct fast_blame_pending {
     int64_t answered;           /* questions that were answered or dropped */
 } fast_blame_pending;
 
-/* What an actor knows about the chain of its waits: a part of fast_actor, zeroed at first. */
+/* An actor's knowledge of the chain of its waits: a part of fast_actor, zeroed at first. */
 typedef struct fast_blame {
     int64_t deadline;           /* identifies an operation: all of its waits share the deadline */
     int64_t begin;              /* start of the operation's first wait */

@@ -15,7 +15,7 @@
 
 enum { TAG = 7, ACTORS_MAX = 300 };
 
-/* What the actors of a test do, and how they ended. */
+/* A test: the programs of its actors, and how they ended. */
 typedef struct story {
     int64_t waits_for[ACTORS_MAX]; /* whom; own number: computes; FAST_ANY; -2: ends at once */
     char detail[ACTORS_MAX][FAST_DETAIL_MAX];

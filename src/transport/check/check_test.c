@@ -18,11 +18,11 @@
 
 #include <cmocka.h>
 
-/* What is broken. */
+/* The way in which the transport is broken. */
 typedef enum fault {
     NOTHING,
     DROP,     /* the fifth message of a pair */
-    DOUBLE,   /* the same */
+    DOUBLE,   /* the fifth message arrives twice */
     OVERTAKE, /* it waits for the next */
     LATE,     /* waits take 20 s more by the clock */
     BACK,     /* the clock goes back after a wait */

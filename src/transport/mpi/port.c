@@ -27,6 +27,7 @@
 /* Larger parts are sent as blocks of this size and a rest: MPI counts in int. */
 enum { PORT_BLOCK = 1 << 20 };
 
+/* The first failure is stored and cancels the run; later ones are its consequences. */
 void fast__port_fail(fast_port *port, fast_err err)
 {
     FAST_ASSERT(err != FAST_OK);

@@ -234,7 +234,7 @@ static fast_err parse_pieces(const char *path, size_t size, size_t at, fast_reco
         }
         at += PIECE_HEAD + count + SUM;
         if (actor == END)
-            return at == size ? FAST_OK : damaged(path, "goes on after its end");
+            return at == size ? FAST_OK : damaged(path, "has bytes after its end");
         r->pieces++;
     }
 }
@@ -292,7 +292,8 @@ void fast__recording_fini(fast_recording *recording)
 static void give_up(fast_recording_writer *file, const char *why)
 {
     snprintf(file->why, sizeof file->why,
-             "recording %.200s was given up, and the run went on without it: %s", file->path, why);
+             "recording %.200s was given up, and the run continued without it: %s", file->path,
+             why);
     fclose(file->stream);
     file->stream = NULL;
     unlink(file->temporary);

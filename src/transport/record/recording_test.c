@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: a recorded program of actors meets the same messages, clocks and turns when it is replayed;
+ * Goal: a recorded program of actors sees the same messages, clocks and lock order in a replay;
  * what does not belong to it, is damaged or is not followed is refused in one sentence. Method: a
  * program that receives from anyone, polls, sleeps and adds to shared memory writes down what it
  * saw; every byte of a small recording is changed once, and every length cut off.
@@ -22,7 +22,7 @@
 
 enum { ACTORS = 4, ROUNDS = 30, SEEN = 4096, KEY = 77 };
 
-/* What the actors saw, in their order. */
+/* Events that the actors saw, in their order. */
 typedef struct seen {
     int64_t values[ACTORS][SEEN];
     int64_t counts[ACTORS];
@@ -184,7 +184,7 @@ static void damage(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Files whose sums are right and whose tapes lie: actor, kind and value of each event. */
+/* Files with correct checksums and forged traces: actor, kind and value of each event. */
 static void hostile(void **state)
 {
     static const struct {

@@ -9,7 +9,7 @@
  *     values   flags that other threads set: a cancel
  *
  * Each of these is an event in the actor's trace (recording.h), in the order in which the program
- * meets them. In a replay, a wait delivers the messages that are due and holds back the others,
+ * reaches them. In a replay, a wait delivers the messages that are due and holds back the others,
  * however late they arrive; the clock returns the recorded times; a critical section waits until
  * all sections before it are over. Everything else follows: messages, timeouts, blame. Programs do
  * not notice.
@@ -104,7 +104,7 @@ __attribute__((format(printf, 2, 3))) static void diverge(fast_world *world, con
     }
 }
 
-/* Return what a program does when it meets an event, for the mismatch. */
+/* Return what a program does at an event of this kind, for the error of a mismatch. */
 static const char *kind_text(fast_trace_kind kind)
 {
     static const char *const texts[] = { "reads the clock", "takes a message",

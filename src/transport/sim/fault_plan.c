@@ -156,11 +156,13 @@ static void tell(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to
     }
 }
 
+/* For links_each(). */
 static void tell_down(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, true);
 }
 
+/* For links_each(), when a cut has ended. */
 static void tell_up(fast_sim *sim, const fault_plan *plan, int64_t from, int64_t to)
 {
     tell(sim, plan, from, to, false);
@@ -212,6 +214,20 @@ static void lie_set(fast_sim *sim, fault_plan *plan, int64_t node)
     sim->nodes[node].lies = last != NULL;
 }
 
+/* Set the node, or the directions, of a fault to the combined effect of all active faults. Called
+ * at its start and at its end; other kinds are not combined. */
+static void combine(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
+{
+    if (fault->kind == FAST_FAULT_SLOW)
+        slow_set(sim, plan, fault->node);
+    else if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION)
+        links_each(sim, plan, fault, cut_set);
+    else if (fault->kind == FAST_FAULT_LOSSY)
+        links_each(sim, plan, fault, loss_set);
+    else if (fault->kind == FAST_FAULT_LIE)
+        lie_set(sim, plan, fault->node);
+}
+
 /* Start a fault. */
 static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
@@ -232,23 +248,11 @@ static void begin(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
         if (sim->now + fault->length > sim->nodes[node].paused_until)
             fast__sim_pause(sim, node, sim->now + fault->length);
         break;
-    case FAST_FAULT_SLOW:
-        slow_set(sim, plan, node);
-        break;
-    case FAST_FAULT_CUT:
-    case FAST_FAULT_PARTITION:
-        links_each(sim, plan, fault, cut_set);
-        break;
-    case FAST_FAULT_LOSSY:
-        links_each(sim, plan, fault, loss_set);
-        break;
     case FAST_FAULT_JUMP:
         fast__sim_clock_jump(sim, node, fault->jump);
         break;
-    case FAST_FAULT_LIE:
-        lie_set(sim, plan, node);
-        break;
     default:
+        combine(sim, plan, fault);
         break;
     }
 }
@@ -269,31 +273,14 @@ static void notice(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 /* End a fault. */
 static void end(fast_sim *sim, fault_plan *plan, const fast_fault *fault)
 {
-    switch (fault->kind) {
-    case FAST_FAULT_PAUSE:
-        tell(sim, plan, fault->node, -1, false);
-        break;
-    case FAST_FAULT_JOIN:
+    combine(sim, plan, fault);
+    if (fault->kind == FAST_FAULT_JOIN)
         plan->absent[fault->node] = false;
+    if (fault->kind == FAST_FAULT_PAUSE || fault->kind == FAST_FAULT_JOIN)
         tell(sim, plan, fault->node, -1, false);
-        break;
-    case FAST_FAULT_SLOW:
-        slow_set(sim, plan, fault->node);
-        break;
-    case FAST_FAULT_CUT:
-    case FAST_FAULT_PARTITION:
-        links_each(sim, plan, fault, cut_set);
+    if (fault->kind == FAST_FAULT_CUT || fault->kind == FAST_FAULT_PARTITION) {
         fast__sim_links_mended(sim);
         links_each(sim, plan, fault, tell_up);
-        break;
-    case FAST_FAULT_LOSSY:
-        links_each(sim, plan, fault, loss_set);
-        break;
-    case FAST_FAULT_LIE:
-        lie_set(sim, plan, fault->node);
-        break;
-    default:
-        break;
     }
 }
 
@@ -422,6 +409,7 @@ static fast_err plan_open(fast_sim *sim, fault_plan *plan)
     return FAST_OK;
 }
 
+/* Without a schedule nothing is allocated, and messages are not altered. */
 fast_err fast__faults_open(fast_sim *sim)
 {
     fault_plan *plan = NULL;
@@ -446,6 +434,7 @@ const fast_faults *fast__faults_of(const fast_world *world)
     return plan ? plan->faults : NULL;
 }
 
+/* Also for a plan that was made in part. */
 void fast__faults_close(fast_sim *sim)
 {
     fault_plan *plan = sim->faults;

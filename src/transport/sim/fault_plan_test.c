@@ -19,7 +19,7 @@
 #define MS INT64_C(1000000)
 enum { TAG = 5, NOTES_MAX = 64, ACTORS = 4 };
 
-/* What actor 0 saw, and when. */
+/* Events that actor 0 saw, with their times. */
 typedef struct notes {
     char text[NOTES_MAX][64];
     int count;

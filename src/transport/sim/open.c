@@ -100,6 +100,7 @@ static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast
     return FAST_OK;
 }
 
+/* A cluster file and faults are read here: errors in them are found before the run starts. */
 fast_err fast__sim_open(const fast_actors_config *config, const fast_role *roles,
                         int64_t role_count, fast_world **world_out)
 {
@@ -115,6 +116,7 @@ fast_err fast__sim_open(const fast_actors_config *config, const fast_role *roles
     return FAST_OK;
 }
 
+/* Also for a world that was opened in part. Work in the pool ends first: it uses the actors. */
 void fast__sim_close(fast_world *world)
 {
     fast_sim *sim = (fast_sim *)world;
@@ -143,12 +145,14 @@ void fast__sim_close(fast_world *world)
     fast__free(sim);
 }
 
+/* A call that starts an actor keeps the run going until it is due. */
 void fast__sim_at(fast_sim *sim, int64_t time, fast_sim_call *call, bool starts)
 {
     if (fast__sim_push(sim, time, starts ? FAST_SIM_STARTER : FAST_SIM_CALL, call) && starts)
         sim->pending++;
 }
 
+/* A running program is unwound: its next call returns FAST_ECANCELED. */
 void fast__sim_crash(fast_sim *sim, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < sim->base.count);
@@ -170,6 +174,7 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
     fast__sim_unwind(sim, actor);
 }
 
+/* A new life: mailbox, tasks and random stream start anew. */
 void fast__sim_restart(fast_sim *sim, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < sim->base.count);
@@ -206,6 +211,7 @@ void fast__sim_restart(fast_sim *sim, int64_t id)
     fast__sim_resume_at(sim, actor, sim->now, FAST_SIM_START);
 }
 
+/* Read when the run schedules the START events. */
 void fast__sim_start_late(fast_sim *sim, int64_t id, int64_t time)
 {
     FAST_ASSERT(id >= 0 && id < sim->base.count);
@@ -226,6 +232,7 @@ void fast__sim_pause(fast_sim *sim, int64_t node, int64_t until)
     n->paused_until = until;
 }
 
+/* For charges that start from now on. */
 void fast__sim_slow(fast_sim *sim, int64_t node, double factor)
 {
     FAST_ASSERT(node >= 0 && node < sim->node_count);
@@ -277,6 +284,7 @@ static void tell_one(fast_sim *sim, fast_sim_actor *to, const member_news *news)
         fast__sim_resume(sim, to);
 }
 
+/* The event owns its news, which are freed here. */
 void fast__sim_tell_now(fast_sim *sim, void *what)
 {
     member_news *news = what;
@@ -288,6 +296,7 @@ void fast__sim_tell_now(fast_sim *sim, void *what)
     fast__free(news);
 }
 
+/* A queue that is full or closed refuses the event; the news are then freed. */
 void fast__sim_tell(fast_sim *sim, int64_t to, int64_t about, bool down, int64_t delay_ns)
 {
     FAST_ASSERT(to >= FAST_ANY && to < sim->base.count);

@@ -178,7 +178,7 @@ static void stop_all(fast_sim *sim)
     sim->pending = 0;
 }
 
-/* Handle the next event, or a deadline that is before all events. False if there is none. */
+/* Handle the next event, or a deadline that is before all events. False if the run has neither. */
 static bool advance(fast_sim *sim)
 {
     const int64_t next = fast__sim_next(sim);

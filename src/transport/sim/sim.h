@@ -24,13 +24,13 @@ typedef struct fast_sim_actor fast_sim_actor;
 
 /* The kind of an event; `what` is its operand. */
 typedef enum fast_sim_kind {
-    FAST_SIM_ARRIVE,  /* what: a fast_msg, complete, at its receiver */
-    FAST_SIM_HEAD,    /* what: a fast_msg whose first byte reached a receiver with a shared link */
-    FAST_SIM_RESUME,  /* what: an actor whose charge, sleep or pause is over */
-    FAST_SIM_START,   /* what: an actor whose program starts */
-    FAST_SIM_CALL,    /* what: a fast_sim_call */
-    FAST_SIM_STARTER, /* what: a fast_sim_call that starts an actor */
-    FAST_SIM_TELL     /* what: a membership event, made by fast__sim_tell() */
+    FAST_SIM_ARRIVE,  /* a fast_msg is complete at its receiver */
+    FAST_SIM_HEAD,    /* the first byte of a fast_msg reached a receiver with a shared link */
+    FAST_SIM_RESUME,  /* the charge, sleep or pause of an actor is over */
+    FAST_SIM_START,   /* the program of an actor starts */
+    FAST_SIM_CALL,    /* a fast_sim_call is due */
+    FAST_SIM_STARTER, /* a fast_sim_call that starts an actor is due */
+    FAST_SIM_TELL     /* a membership event, made by fast__sim_tell() */
 } fast_sim_kind;
 
 typedef struct fast_sim_event {

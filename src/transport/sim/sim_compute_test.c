@@ -24,7 +24,7 @@ typedef struct job {
     int report_count;
     double sum;       /* the result */
     int64_t seed;     /* of the numbers */
-    fast_err fails;   /* what run() returns */
+    fast_err fails;   /* error that run() returns */
     pthread_t thread; /* that ran it */
 } job;
 

@@ -18,7 +18,7 @@
 enum { TAG = 5 };
 #define MS(x) ((int64_t)(x)*1000000)
 
-/* What programs find. */
+/* Results of the programs. */
 typedef struct notes {
     int64_t times[8];
     int64_t lives[8];
@@ -181,7 +181,7 @@ static void test_pauses_and_slow_nodes(void **state)
                       { MS(60), { .what = SLOW, .a = 1, .b = 3 } } };
     assert_int_equal(run(2, busy, &n, calls, 3), FAST_OK);
     assert_int_equal(n.times[1], MS(30));  /* 10 ms of work, 20 ms of standing still */
-    assert_int_equal(n.times[2], MS(100)); /* the other node goes on */
+    assert_int_equal(n.times[2], MS(100)); /* the other node is not paused */
     assert_int_equal(n.times[3], MS(105)); /* it wakes when the pause is over */
     assert_int_equal(n.times[5], MS(135)); /* three times as long */
 }
@@ -257,7 +257,7 @@ static void test_works_and_crashes(void **state)
     assert_int_equal(run(2, work_twice, &n, later, 1), FAST_ECANCELED);
     assert_int_equal(n.times[4], MS(40));
     assert_int_equal(n.freed, 3); /* one, and the two of the other actor */
-    /* What the first life was busy with does not end the second one's work. */
+    /* The end of the first life's work does not end the second life's. */
     n = (notes){ 0 };
     timed both[] = { { MS(10), { .what = CRASH, .a = 0 } },
                      { MS(15), { .what = RESTART, .a = 0 } } };
@@ -269,7 +269,7 @@ static void test_works_and_crashes(void **state)
 }
 
 /* The timeline holds what an actor did in all its lives. */
-static void test_timelines_go_on(void **state)
+static void test_timelines_continue(void **state)
 {
     (void)state;
     char path[] = "/tmp/fast_timeline_XXXXXX", option[64], text[4096] = "";
@@ -417,7 +417,7 @@ int main(void)
         cmocka_unit_test(test_works_and_pauses),
         cmocka_unit_test(test_works_and_crashes),
         cmocka_unit_test(test_messages_to_an_earlier_life_are_lost),
-        cmocka_unit_test(test_timelines_go_on),
+        cmocka_unit_test(test_timelines_continue),
         cmocka_unit_test(test_clock_jumps),
         cmocka_unit_test(test_cut_links_hold_messages_back),
         cmocka_unit_test(test_late_start),

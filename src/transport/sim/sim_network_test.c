@@ -22,7 +22,7 @@ typedef struct tally {
     int64_t overtakes;          /* numbers smaller than the one before */
     int64_t received;           /* of all */
     int64_t last_time;          /* of the newest */
-    bool unreliable;            /* what is sent */
+    bool unreliable;            /* messages are sent unreliably */
     fast_sim_counters counters; /* of the network */
     int64_t times[8];           /* of single messages */
 } tally;

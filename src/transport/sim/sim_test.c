@@ -16,7 +16,7 @@
 
 enum { TAG = 7, MB = 1000000 };
 
-/* What a program needs to know, and what it found. */
+/* Arguments and results of a program. */
 typedef struct notes {
     int64_t count;     /* messages, or whatever is counted */
     int64_t size;      /* declared of each */
@@ -229,7 +229,7 @@ static void test_polling_does_not_stop_the_clock(void **state)
     assert_true(n.count < 200000);
 }
 
-/* Near actors share memory. */
+/* Local actors share memory. */
 static fast_err share(fast_actor *actor, void *ctx)
 {
     notes *n = ctx;

@@ -123,7 +123,7 @@ static void *sender(void *ctx)
             i++;
             continue;
         }
-        /* Take the number back, and the turn to the receiver. */
+        /* Undo the send: the receiver is next. */
         e->lane->number--;
         sched_yield();
     }

@@ -361,7 +361,7 @@ static void memory_is_shared_by_key(void **state)
     run((const char *[]){ "check=yes", NULL }, roles, 1);
 }
 
-/* What is sent to actors that are gone is counted, and never waited for. */
+/* Messages to actors that have ended are counted, and never waited for. */
 static fast_err late(fast_actor *actor, void *ctx)
 {
     _Atomic int *ended = ctx;
