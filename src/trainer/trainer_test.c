@@ -107,7 +107,7 @@ static fast_err mix_contributions(fast_trainer *t, const void *config)
 
 static void contributions_follow_kernels(void **state)
 {
-    const fast_strategy own = { .name = "own", .resumes = true, .worker = mix_contributions };
+    const fast_strategy own = { .name = "own", .resumable = true, .worker = mix_contributions };
     const fake_options options = { .strategy = "own", .own = &own, .workers = 2, .steps = 1 };
     fake_result r;
 
