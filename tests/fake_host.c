@@ -244,6 +244,8 @@ CALL(fast_trainer_teach,
 CALL(fast_trainer_centre, (fast_trainer * t, float **out), (t, out))
 CALL(fast_trainer_persist, (fast_trainer * t, int64_t number, size_t size, void **out),
      (t, number, size, out))
+CALL(fast_trainer_persist_vector, (fast_trainer * t, int64_t number, fast_vector *out),
+     (t, number, out))
 
 /* It fails as a host does. */
 bool __real_fast_trainer_next(fast_trainer *t);

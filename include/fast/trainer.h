@@ -287,6 +287,13 @@ typedef struct fast_vector {
                        when they are merged; negative: not counted */
 } fast_vector;
 
+/* Return a persistent vector of t->count floats with its contributions, both 0 at first: blocks
+ * `number` and FAST_PERSIST_SHARES + `number` of fast_trainer_persist(), below FAST_PERSIST_SHARES.
+ * Fails as that does. */
+enum { FAST_PERSIST_SHARES = 16 };
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number,
+                                                              fast_vector *out);
+
 /* This replica: w and its contributions; NULL in `shares` at servers. */
 FAST_API fast_vector fast_trainer_model(const fast_trainer *t);
 /* g and its contributions: those of this worker alone, or after fast_trainer_sum() of all. */
