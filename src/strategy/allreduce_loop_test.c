@@ -76,7 +76,7 @@ static void one_update_a_bucket(void **state)
     }
 }
 
-/* A model in common is asked for; where there is none, replicas are updated. */
+/* Workers ask for a shared model; if the run has no shared memory, replicas are updated. */
 static void sharing_is_asked_for(void **state)
 {
     const fake_options options = {

@@ -454,9 +454,9 @@ static void cancel_early(void *ctx, const fast_event *event)
         fast_run_cancel(*run);
 }
 
-/* Where asynchronous workers go on after a cancel, what was on its way is gone; what neighbours of
- * synchronous ones hold is still there. */
-static void canceled_runs_go_on(void **state)
+/* Asynchronous workers continue after a cancel without the messages that were in flight; the
+ * copies at neighbours of synchronous workers are still valid. */
+static void cancelled_runs_continue(void **state)
 {
     static const char *const members[] = { "strategy=gossip", "strategy=gossip:drop=0.3",
                                            "strategy=gossip_async",
@@ -480,7 +480,7 @@ static void canceled_runs_go_on(void **state)
     }
 }
 
-/* Bytes of all that the links of a worker hold after so many steps. */
+/* Bytes of all that the links of a worker hold after `steps`. */
 static size_t memory_after(const char *strategy, const char *topology, const char *steps)
 {
     fast_run *run = NULL;
@@ -557,7 +557,7 @@ int main(void)
         cmocka_unit_test(averages_get_over_pauses),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
-        cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(cancelled_runs_continue),
         cmocka_unit_test(links_are_there_before_the_first_step),
         cmocka_unit_test(nonsense_is_refused),
     };

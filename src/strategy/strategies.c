@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategies by name, from synchronous to partial communication.
+ * Registry of the strategies, from synchronous to partial communication.
  */
 #include "strategy/strategy.h"
 
@@ -48,6 +48,7 @@ const fast_strategy *const fast__strategies[] = {
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
+    FAST_ASSERT(fast__strategies[i] != NULL);
     return fast__strategies[i]->name;
 }
 
@@ -62,6 +63,7 @@ fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const f
     int64_t i;
     fast_err err;
 
+    FAST_ASSERT(spec != NULL && out != NULL && config_out != NULL);
     FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
     if (!own || strcmp(name, own->name) != 0) {
         i = fast__name_find(name, name_at, NULL, count, NULL);
