@@ -361,7 +361,6 @@ static fast_err take_state(void *ctx, fast_msg **move)
                                 .age = fast__partial_age(sh, msg) };
 
     w.x += offset;
-    memcpy(sh->shares, w.shares, shares_size(t)); /* u has those of w but for the last step */
     return fast_trainer_apply_range(t, &merge, NULL, (fast_vector[]){ w, before, other }, 1, count);
 }
 
@@ -415,6 +414,7 @@ static fast_err step_states(fast_partial *sh)
     FAST_ASSERT(sh->sum != NULL);
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     memcpy(sh->sum, t->w, (size_t)t->count * sizeof *t->w);
+    memcpy(sh->shares, fast_trainer_model(t).shares, shares_size(t)); /* those of u */
     FAST_TRY(fast_trainer_update(t, t->g, 1));
     FAST_TRY(fast__intake_poll(&sh->in));
     return t->step % sh->c->period == 0 ? send_state(sh) : FAST_OK;

@@ -42,7 +42,7 @@ typedef struct fast_partial {
     float *due;                   /* parts: [count], gradients of the next update */
     int64_t due_count;            /* parts: messages in due */
     double *due_shares;           /* parts: [workers], contributions of due */
-    double *shares;               /* [workers] scratch: contributions of values that arrived */
+    double *shares;               /* [workers] contributions: states: of u; else scratch */
     int64_t *summed;              /* parts: [parts], gradients in each part of d */
     int64_t parts;                /* parts: p */
     int64_t parts_max;            /* parts: length of summed */
