@@ -496,6 +496,49 @@ static size_t memory_after(const char *strategy, const char *topology, const cha
     return pack.size;
 }
 
+/* The mass of a worker: the first number of its persistent block. */
+static double mass_of(const fast_run *run, int64_t rank)
+{
+    const fast_memory_block *block = run->team->actors[rank]->context.blocks;
+    double mass;
+
+    while (block && block->id != 0)
+        block = block->next;
+    assert_non_null(block);
+    memcpy(&mass, block->data, sizeof mass);
+    return mass;
+}
+
+/* Push-sum conserves the sum of mass times model, so also that of mass times contributions: an
+ * update of worker j by g / a adds P / a to those of a replica of mass a. */
+static void pushes_conserve_contributions(void **state)
+{
+    static const char *const topologies[] = { "topology=exponential:one=yes", "topology=ring",
+                                              "topology=halton" };
+
+    (void)state;
+    for (int64_t i = 0; i < 6; i++) {
+        fast_run *run = NULL;
+
+        assert_int_equal(open_run(LIST("strategy=gossip:push=yes", topologies[i % 3], "steps=6",
+                                       i < 3 ? "codec=none" : "codec=topk:ratio=0.1", "workers=5",
+                                       "transport=sim"),
+                                  &run),
+                         FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        for (int64_t j = 0; j < 5; j++) {
+            double sum = 0;
+
+            for (int64_t k = 0; k < 5; k++)
+                sum += mass_of(run, k) * run->team->actors[k]->context.shares.w[j];
+            if (fabs(sum - 5 * 6) > 1e-3)
+                fail_msg("%s: all replicas hold %g of the 30 of worker %lld", topologies[i % 3],
+                         sum, (long long)j);
+        }
+        fast_run_close(run);
+    }
+}
+
 /* A graph that changes takes the memory of all its links before the first step, and no more. */
 static void links_are_there_before_the_first_step(void **state)
 {
@@ -558,6 +601,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
         cmocka_unit_test(cancelled_runs_continue),
+        cmocka_unit_test(pushes_conserve_contributions),
         cmocka_unit_test(links_are_there_before_the_first_step),
         cmocka_unit_test(nonsense_is_refused),
     };
