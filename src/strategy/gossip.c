@@ -119,7 +119,7 @@ typedef struct mixer {
     int64_t room;            /* neighbours of a round, at most */
     gossip_numbers *numbers; /* persistent */
     uint64_t seed;           /* of the dropped links; equal at all workers */
-    double *shares;          /* [workers] scratch: contributions of a gradient or a copy */
+    double *shares;          /* [workers] scratch: contributions of a gradient that arrived */
 } mixer;
 
 static void mixer_fini(mixer *m)
@@ -430,14 +430,12 @@ static fast_err combine_pushed(mixer *m)
     mass = retained * m->numbers->mass;
     for (int64_t i = 0; i < m->from.count; i++)
         mass += m->from.weights[i] * fast__replica_mass(m->msgs[i]);
-    /* Receivers got the contributions of w from before this round. */
-    memcpy(m->shares, w.shares, (size_t)t->workers * sizeof *m->shares);
     FAST_TRY(fast_trainer_apply(t, &scale_mass, &(float){ (float)(m->numbers->mass / mass) }, &w));
     for (int64_t i = 0; i < m->to.count; i++) {
         const float removed = (float)(-m->gammas[i] * m->to.weights[i] * m->numbers->mass / mass);
         const fast_vector held = { .x = (float *)(uintptr_t)fast__links_held(&m->links,
                                                                              m->to.ranks[i]),
-                                   .shares = m->shares,
+                                   .shares = m->links.shares,
                                    .age = -1 };
 
         FAST_TRY(fast_trainer_apply(t, &add_scaled, &removed, (fast_vector[]){ w, held }));

@@ -54,6 +54,8 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
         err = fast__alloc("flows from workers", t->workers, sizeof(fast_flow *), &out->in);
     if (!err)
         err = fast__alloc("flows in use", t->workers, sizeof *out->started, &out->started);
+    if (!err)
+        err = fast__alloc("contributions", t->workers, sizeof *out->shares, &out->shares);
     for (int64_t i = 0; !err && i < t->workers; i++)
         out->started[i] = synchronous;
     if (err)
@@ -67,6 +69,7 @@ void fast__links_fini(fast_links *l)
     fast__free(l->out);
     fast__free(l->in);
     fast__free(l->started);
+    fast__free(l->shares);
     *l = (fast_links){ 0 };
 }
 
@@ -118,6 +121,7 @@ fast_err fast__links_pack(fast_links *l, int64_t rank, const float *x, fast_buff
     if (l->coded)
         FAST_TRY(flow_to(l, rank, &flow));
     FAST_TRY(fast__replica_pack(l->t, flow, x, out, size_out));
+    memcpy(l->shares, fast_trainer_model(l->t).shares, (size_t)l->t->workers * sizeof *l->shares);
     const double rest = l->differ ? sqrt(fmax(0, 1 - fast_flow_kept(flow))) : 0;
     *gamma_out = l->differ && l->gamma > 0 ? l->gamma : (1 - rest) / (1 + rest);
     FAST_ASSERT(*gamma_out >= 0 && *gamma_out <= 1);
@@ -190,10 +194,11 @@ fast_err fast__links_mix(fast_links *l, int64_t rank, double own, const fast_rep
                          double other)
 {
     fast_trainer *t = l->t;
-    fast_vector held = fast_trainer_model(t); /* the copy has the same contributions */
+    const fast_vector held = { .x = (float *)(uintptr_t)fast__links_held(l, rank),
+                               .shares = l->shares,
+                               .age = -1 };
 
     FAST_ASSERT(l->differ && model->x != NULL);
-    held.x = (float *)(uintptr_t)fast__links_held(l, rank);
     FAST_TRY(fast__replica_mix_rest(t, own, model, other));
     return fast_trainer_apply(
         t, &mix_difference, &(float){ (float)other },

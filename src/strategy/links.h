@@ -15,6 +15,7 @@ typedef struct fast_links {
     bool *started;     /* [workers]: the receiver has a copy that belongs to the flow */
     fast_flow **out;   /* [workers] flows to each; only the first is used unless per_receiver */
     fast_flow **in;    /* [workers] flows from each; only the first is used unless they differ */
+    double *shares;    /* [workers] contributions of w when it was packed last */
     double gamma;      /* consensus step size; 0: measured from the codec's loss */
 } fast_links;
 

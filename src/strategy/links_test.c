@@ -509,20 +509,27 @@ static double mass_of(const fast_run *run, int64_t rank)
     return mass;
 }
 
-/* Push-sum conserves the sum of mass times model, so also that of mass times contributions: an
- * update of worker j by g / a adds P / a to those of a replica of mass a. */
-static void pushes_conserve_contributions(void **state)
+/* A mix conserves the sum of mass times model, so also that of mass times contributions: an update
+ * of worker j by g / a adds P / a to those of a replica of mass a. Without push masses are 1. */
+static void mixes_conserve_contributions(void **state)
 {
-    static const char *const topologies[] = { "topology=exponential:one=yes", "topology=ring",
-                                              "topology=halton" };
+    static const char *const members[][2] = {
+        { "strategy=gossip:push=yes", "topology=exponential:one=yes" },
+        { "strategy=gossip:push=yes", "topology=ring" },
+        { "strategy=gossip:push=yes", "topology=halton" },
+        { "strategy=gossip", "topology=ring" },
+        { "strategy=gossip:first=adapt", "topology=full" },
+    };
+    const int64_t count = (int64_t)(sizeof members / sizeof *members);
 
     (void)state;
-    for (int64_t i = 0; i < 6; i++) {
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const char *strategy = members[i % count][0], *topology = members[i % count][1];
         fast_run *run = NULL;
 
-        assert_int_equal(open_run(LIST("strategy=gossip:push=yes", topologies[i % 3], "steps=6",
-                                       i < 3 ? "codec=none" : "codec=topk:ratio=0.1", "workers=5",
-                                       "transport=sim"),
+        assert_int_equal(open_run(LIST(strategy, topology, "steps=6",
+                                       i < count ? "codec=none" : "codec=topk:ratio=0.1",
+                                       "workers=5", "transport=sim"),
                                   &run),
                          FAST_OK);
         assert_int_equal(fast_run_train(run), FAST_OK);
@@ -532,7 +539,7 @@ static void pushes_conserve_contributions(void **state)
             for (int64_t k = 0; k < 5; k++)
                 sum += mass_of(run, k) * run->team->actors[k]->context.shares.w[j];
             if (fabs(sum - 5 * 6) > 1e-3)
-                fail_msg("%s: all replicas hold %g of the 30 of worker %lld", topologies[i % 3],
+                fail_msg("%s %s: all replicas hold %g of the 30 of worker %lld", strategy, topology,
                          sum, (long long)j);
         }
         fast_run_close(run);
@@ -601,7 +608,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
         cmocka_unit_test(cancelled_runs_continue),
-        cmocka_unit_test(pushes_conserve_contributions),
+        cmocka_unit_test(mixes_conserve_contributions),
         cmocka_unit_test(links_are_there_before_the_first_step),
         cmocka_unit_test(nonsense_is_refused),
     };
