@@ -37,7 +37,7 @@ typedef struct fake_self {
     const fake_options *asked;   /* of the run */
     int64_t id;                  /* the actor's number */
     bool fail_next;              /* the host's next() is to fail */
-    fake_actor *out;             /* what it leaves */
+    fake_actor *out;             /* its results */
 } fake_self;
 
 /* All that the actors share. */

@@ -26,6 +26,7 @@
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
 enum { SHARE_AUTO = 0, SHARE_YES = 1, SHARE_FROM = 4 };
 
+/* Options. */
 typedef struct allreduce_options {
     char algorithm[64]; /* collective that makes the sum; "auto": the group chooses */
     int overlap;        /* OVERLAP_*: start sums during the backward pass */
@@ -124,6 +125,7 @@ static fast_err train(fast_trainer *t, bool shared)
     return fast_trainer_end(t);
 }
 
+/* The program of a worker: choose the variant, which all workers choose alike. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_options *c = config;

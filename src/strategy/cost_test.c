@@ -84,7 +84,8 @@ static void members_forecast_what_they_cost(void **state)
             compare(members[i], workers);
 }
 
-/* The figures by hand: three workers of a ring mix two models a step, 12 bytes for each parameter. */
+/* The figures by hand: three workers of a ring mix two models a step, 12 bytes for each parameter.
+ * */
 static void figures_of_a_ring(void **state)
 {
     const fake_options options = { .strategy = "gossip", .workers = 3, .steps = STEPS };

@@ -26,7 +26,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/strategy.h"
+#include "strategy/exchange.h"
 #include "tensor/vector.h"
 
 #include <string.h>
@@ -124,12 +124,7 @@ static fast_err student_step(fast_trainer *t)
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_trainer_sum(t, t->g));
     FAST_TRY(fast_trainer_update(t, t->g, share));
-    if (t->state_count > 0) {
-        fast_actor_at(t->actor, t->step, "state");
-        FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
-        fast__vector_scale(t->state_count, share, t->s);
-    }
-    return FAST_OK;
+    return fast__state_average(t);
 }
 
 /* Train to the end: members, then the student. */

@@ -33,6 +33,7 @@
 
 #include <string.h>
 
+/* Options. */
 typedef struct elastic_config {
     double alpha;    /* of the worker's move; < 0: 0.9 / workers */
     double beta;     /* of the centre's move; < 0: alpha */
@@ -117,6 +118,7 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
     return err;
 }
 
+/* Servers of the master. */
 static int64_t servers(const void *config, int64_t workers)
 {
     const elastic_config *c = config;
@@ -145,6 +147,7 @@ static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
                               out);
 }
 
+/* The program of the master: serve its part of the centre until all workers have ended. */
 static fast_err server(fast_trainer *t, const void *config)
 {
     fast_space *space = NULL;
@@ -188,6 +191,7 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
     return FAST_OK;
 }
 
+/* The program of a worker. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const elastic_config *c = config;

@@ -29,13 +29,11 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/exchange.h"
 #include "strategy/kernels.h"
-#include "strategy/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { TAG_MODEL = 1 };
 
 typedef struct tree_config {
     double alpha;  /* constant of the springs; < 0: 0.9 / (degree + 1) */
@@ -79,6 +77,7 @@ static fast_err period_of(const char *name, const char *text, int64_t level, int
     return FAST_OK;
 }
 
+/* Refuse lists of periods that do not parse: FAST_EINVAL. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const tree_config *c = config;
@@ -124,6 +123,7 @@ static int64_t level_of(const fast_topology *topology, int64_t rank, tree_node *
     return level;
 }
 
+/* Free everything; flows belong to the trainer. */
 static void tree_node_fini(tree_node *p)
 {
     FAST_ASSERT(p != NULL);
@@ -209,7 +209,7 @@ static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
     for (;;) {
         fast_msg *msg = NULL;
         const float *x = NULL;
-        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_AT_ONCE, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_MODEL, FAST_AT_ONCE, &msg);
 
         if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* no message, or no worker is left */
             return FAST_OK;
@@ -234,26 +234,11 @@ static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
 static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t *size_out)
 {
     const size_t shares_size = (size_t)t->workers * sizeof(double);
-    size_t size = (size_t)t->count * sizeof *t->w;
-    fast_buffer *model = NULL;
-    fast_err err = FAST_OK;
 
     FAST_ASSERT(fast_trainer_model(t).shares != NULL);
-    FAST_TRY(
-        fast_buffer_new(t->actor, shares_size + (flow ? fast_flow_bound(flow) : size), &model));
-    char *data = fast_buffer_data(model);
-    memcpy(data, fast_trainer_model(t).shares, shares_size);
-    if (flow)
-        err = fast_trainer_encode(t, flow, t->w, data + shares_size, &size);
-    else
-        memcpy(data + shares_size, t->w, size);
-    if (err) {
-        fast_buffer_free(model);
-        return err;
-    }
-    fast_buffer_freeze(model);
-    *out = model;
-    *size_out = size;
+    FAST_TRY(fast__floats_pack(t, flow, shares_size, t->w, t->count, out, size_out));
+    memcpy(fast_buffer_data(*out), fast_trainer_model(t).shares, shares_size);
+    fast_buffer_freeze(*out);
     return FAST_OK;
 }
 
@@ -265,7 +250,7 @@ static fast_err send_model(fast_trainer *t, const tree_node *p, int64_t i, fast_
     fast_msg *msg = NULL;
 
     FAST_ASSERT(i >= 0 && i < p->degree);
-    FAST_TRY(fast_msg_new(t->actor, TAG_MODEL, &msg));
+    FAST_TRY(fast_msg_new(t->actor, FAST_TAG_MODEL, &msg));
     msg->words[0] = t->step;
     msg->words[1] = p->holds ? p->holds[i] : 1;
     fast_msg_add_view(msg, model, shares_size, size);
@@ -316,6 +301,7 @@ static fast_err train(fast_trainer *t, const tree_node *p)
     return fast_trainer_end(t);
 }
 
+/* The program of a worker. The root's model represents the run. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     fast_err err;

@@ -2,6 +2,17 @@
 /*
  * Replicas in messages, random neighbours, and the flush at the end, for gossip and partial.
  *
+ * The part of a replica's message, in bytes. A gradient is packed in the place of the parameters.
+ *
+ *     offset      size               values
+ *     0           8 P                contributions of the model, doubles by worker
+ *     8 P         4 state_count      state that is not trained (batch norm's statistics)
+ *     ...         4 count slots      the rule's vectors, if t->rule_travels
+ *     rest_size   4 count or coded   parameters: floats, or the encoding of a flow
+ *
+ * The encoding is last because its size differs from message to message. Contributions are doubles
+ * at offset 0, so that all values are aligned.
+ *
  * Messages and their buffers come from the pool of the run, so that after the first steps nothing
  * is allocated. Mixing costs three operations and moves twelve bytes for each parameter.
  *
@@ -46,25 +57,17 @@ static size_t rest_size(fast_trainer *t)
     return shares_size(t) + (size_t)(t->count * slot_count(t) + t->state_count) * sizeof(float);
 }
 
-fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
-                            size_t *size_out)
+fast_err fast__floats_pack(fast_trainer *t, fast_flow *flow, size_t head, const float *x,
+                           int64_t count, fast_buffer **out, size_t *size_out)
 {
-    const size_t rest = rest_size(t), floats = (size_t)t->count * sizeof *x;
+    const size_t floats = (size_t)count * sizeof *x;
     fast_buffer *buffer = NULL;
     size_t size = floats;
     fast_err err = FAST_OK;
-    unsigned char *data;
 
-    FAST_ASSERT(fast_trainer_model(t).shares != NULL);
-    FAST_TRY(fast_buffer_new(t->actor, rest + (flow ? fast_flow_bound(flow) : floats), &buffer));
-    data = fast_buffer_data(buffer);
-    memcpy(data, fast_trainer_model(t).shares, shares_size(t));
-    data += shares_size(t);
-    if (t->state_count > 0)
-        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
-    data += (size_t)t->state_count * sizeof *t->s;
-    for (int i = 0; i < slot_count(t); i++, data += floats)
-        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+    FAST_ASSERT(count > 0 && x != NULL);
+    FAST_TRY(fast_buffer_new(t->actor, head + (flow ? fast_flow_bound(flow) : floats), &buffer));
+    char *data = (char *)fast_buffer_data(buffer) + head;
     if (flow)
         err = fast_trainer_encode(t, flow, x, data, &size);
     else
@@ -73,9 +76,43 @@ fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fa
         fast_buffer_free(buffer);
         return err;
     }
-    fast_buffer_freeze(buffer);
-    *size_out = rest + size;
     *out = buffer;
+    *size_out = size;
+    return FAST_OK;
+}
+
+fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
+                            size_t *size_out)
+{
+    const size_t head = rest_size(t), floats = (size_t)t->count * sizeof *x;
+    fast_buffer *buffer = NULL;
+    size_t size = 0;
+
+    FAST_ASSERT(fast_trainer_model(t).shares != NULL);
+    FAST_TRY(fast__floats_pack(t, flow, head, x, t->count, &buffer, &size));
+    unsigned char *data = fast_buffer_data(buffer);
+    memcpy(data, fast_trainer_model(t).shares, shares_size(t));
+    data += shares_size(t);
+    if (t->state_count > 0)
+        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
+    data += (size_t)t->state_count * sizeof *t->s;
+    for (int i = 0; i < slot_count(t); i++, data += floats)
+        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+    fast_buffer_freeze(buffer);
+    *size_out = head + size;
+    *out = buffer;
+    return FAST_OK;
+}
+
+/* Weighted by multiplication: its bits differ from a division by P in the last place. */
+fast_err fast__state_average(fast_trainer *t)
+{
+    FAST_ASSERT(t->group != NULL);
+    if (t->state_count == 0)
+        return FAST_OK;
+    fast_actor_at(t->actor, t->step, "state");
+    FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
+    fast__vector_scale(t->state_count, 1.0f / (float)t->workers, t->s);
     return FAST_OK;
 }
 
@@ -84,6 +121,8 @@ fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *bu
 {
     const size_t rest = rest_size(t);
 
+    /* Contributions are scaled exactly, also where a codec loses a fraction of the values: the
+     * residual is sent later. */
     FAST_ASSERT(v.x != NULL && v.shares != NULL);
     for (int64_t i = 0; i < t->workers; i++)
         v.shares[i] *= (double)scale;
@@ -120,6 +159,7 @@ fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fa
         (!coded && msg->parts[0].size != rest + floats))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no model of %lld parameters",
                           (long long)msg->from, (long long)t->count);
+    /* Only sizes are checked: a codec checks its own bytes when they are decoded. */
     data = fast_msg_data(msg, 0);
     out->shares = (const double *)(const void *)data;
     out->age = -1;
@@ -164,6 +204,7 @@ static fast_err mix_rows(fast_trainer *t, double own, const fast_replica *model,
         v[1] = fast__replica_vector(model);
         rows++;
     }
+    /* The rule's vectors have no contributions: those of w stand for the model. */
     for (int i = 0; i < slots; i++, rows++) {
         v[2 * rows] = (fast_vector){ .x = fast_trainer_rule_slot(t, i), .age = -1 };
         v[2 * rows + 1] =
@@ -182,9 +223,11 @@ fast_err fast__replica_mix(fast_trainer *t, double own, const fast_replica *mode
 fast_err fast__replica_mix_rest(fast_trainer *t, double own, const fast_replica *model,
                                 double other)
 {
+    FAST_ASSERT(model != NULL);
     return mix_rows(t, own, model, other, false);
 }
 
+/* At least 2 neighbours fit, because `correct` of gossip uses a ring on any topology. */
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)
 {
     const int64_t most = fast_topology_degree_max(t->topology);
@@ -210,12 +253,14 @@ void fast__neighbours_fini(fast_neighbours *n)
     n->weights = NULL;
 }
 
+/* 53 random bits: every double of the grid 2^-53. */
 double fast__random_uniform(fast_actor *actor)
 {
     FAST_ASSERT(actor != NULL);
     return (double)(fast_random(actor) >> 11) * 0x1p-53;
 }
 
+/* The topology's graph of this step; graphs that change have other neighbours at the next one. */
 int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
 {
     int64_t start;
@@ -224,6 +269,7 @@ int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
     n->count = fast_topology_out(t->topology, t->step, t->rank, n->ranks, n->weights, &n->self);
     if (n->count == 0)
         return -1;
+    /* One random number picks the start of a walk, so that a stream does not depend on crashes. */
     start = (int64_t)(fast_random(t->actor) % (uint64_t)n->count);
     for (int64_t i = 0; i < n->count; i++) {
         const int64_t rank = n->ranks[(start + i) % n->count];
@@ -236,9 +282,11 @@ int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
 
 bool fast__is_peers(fast_err err)
 {
+    FAST_ASSERT(err <= FAST_OK);
     return err == FAST_EPEER || err == FAST_ETIMEDOUT;
 }
 
+/* Nobody has ended yet. */
 fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, void *ctx,
                            fast_intake *out)
 {
@@ -277,6 +325,7 @@ fast_err fast__intake_wait(fast_intake *in, int64_t from)
     return take_one(in, from, FAST_SOON);
 }
 
+/* Messages of peers that are down may still arrive; the failure of a peer ends only this look. */
 fast_err fast__intake_poll(fast_intake *in)
 {
     fast_err err;
@@ -294,6 +343,7 @@ fast_err fast__intake_flush(fast_intake *in)
 
     FAST_ASSERT(t->workers >= 1);
     fast_actor_at(t->actor, t->step, "the last messages");
+    /* Ranks after this one come first, so that not all workers send to the same one at once. */
     for (int64_t i = 1; i < t->workers; i++) {
         fast_msg *msg = NULL;
         fast_err err;

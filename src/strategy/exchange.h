@@ -22,6 +22,10 @@ enum {
 /* Tags of these strategies' messages. */
 enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
 
+/* Pack `count` floats, encoded if `flow` is not NULL, behind `head` bytes of a new buffer.
+ * *size_out is the size of the packed floats. The caller fills the head and freezes the buffer. */
+fast_err fast__floats_pack(fast_trainer *t, fast_flow *flow, size_t head, const float *x,
+                           int64_t count, fast_buffer **out, size_t *size_out);
 /* Pack x (parameters or a gradient, t->count floats), encoded if `flow` is not NULL, and the rest
  * of the replica into a new frozen buffer, of which *size_out bytes are used. */
 fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
@@ -67,6 +71,9 @@ typedef enum fast_rule_state {
 #define FAST_RULE_STATES_HELP                                                                \
     "optimizer state (momentum) at an exchange: stays local, is reset, or is averaged like " \
     "weights"
+
+/* Average the state that is not trained over all workers, with the weight 1 / P of each. */
+fast_err fast__state_average(fast_trainer *t);
 
 /* The neighbours of a worker at a step, and the weights of a mix with them. */
 typedef struct fast_neighbours {

@@ -83,6 +83,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Pairs of options that make no sense together. */
 static const fast_exclusion exclusions[] = {
     { "sends=gradients", "push|period", NULL,
       "gradients are exchanged at each step, and without masses" },
@@ -91,6 +92,7 @@ static const fast_exclusion exclusions[] = {
     { NULL, NULL, NULL, NULL },
 };
 
+/* Refuse pairs of options by the table above. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     (void)optimizer;
@@ -122,6 +124,7 @@ typedef struct mixer {
     double *shares;          /* [workers] scratch: contributions of a gradient that arrived */
 } mixer;
 
+/* Free everything, also after a failed mixer_init(). */
 static void mixer_fini(mixer *m)
 {
     FAST_ASSERT(m->t != NULL);
@@ -142,6 +145,7 @@ static fast_err open_links(mixer *m)
 {
     fast_trainer *t = m->t;
     const gossip_config *c = m->c;
+    /* Not all neighbours get each message, so each needs a copy of its own. */
     const bool per_receiver =
         fast_topology_period(t->topology) != 1 || c->drop > 0 || c->correct > 0;
     const fast_flow_options gradients = { 0 };
@@ -276,6 +280,8 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     /* Undirected graphs need no check. Worker 0 checks for all: large graphs take a while. */
     if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
         FAST_TRY(fast_topology_check(t->topology));
+    /* Drawn at all workers, so that their streams stay in step; worker 0's is broadcast where links
+     * are dropped. */
     m->seed = fast_random(t->actor);
     FAST_TRY(reserve_links(m));
     return c->drop > 0 ? fast_broadcast(t->group, 0, &m->seed, sizeof m->seed, FAST_SOON) : FAST_OK;
@@ -319,6 +325,7 @@ static fast_err send_round(mixer *m, const float *x, bool ring)
             buffer = NULL;
         }
     }
+    /* A gradient's encoding is needed again: the own one counts as it was sent. */
     if (m->c->sends == 1) {
         m->own = buffer;
         m->own_size = size;
@@ -590,6 +597,7 @@ static fast_err train(mixer *m)
     return fast_trainer_end(t);
 }
 
+/* The program of a worker. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const gossip_config *c = config;
@@ -606,6 +614,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+/* Gradients or weights, by the option `sends`. */
 static const char *sends(const void *config)
 {
     const gossip_config *c = config;
@@ -614,6 +623,8 @@ static const char *sends(const void *config)
     return c->sends == 1 ? "gradients" : "weights";
 }
 
+/* Gossip resumes: masses, rounds and the copies at neighbours are all that it has besides replicas.
+ * */
 const fast_strategy fast__strategy_gossip = {
     .name = "gossip",
     .summary = "synchronous mixing with the neighbours of a topology",

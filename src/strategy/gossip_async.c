@@ -159,6 +159,7 @@ static fast_err reply_to(agent *a, fast_msg *request, bool refuse)
     bool lost = false;
     fast_err err;
 
+    FAST_ASSERT(rank != t->rank);
     a->computing = true; /* one request at a time: mixing takes time where that is virtual */
     if (request->words[FAST_REPLICA_RESYNC])
         fast__links_renew(&a->links, rank);
@@ -237,6 +238,7 @@ static fast_err start_exchange(agent *a)
     FAST_ASSERT(a->asked < 0);
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
+    /* A peer that ended is not asked: this step has no exchange. */
     rank = fast__neighbour_pick(t, &a->neighbours);
     if (rank < 0 || a->in.last[rank])
         return FAST_OK;
@@ -300,6 +302,7 @@ static fast_err receive_reply(agent *a, bool *mixed_out)
         if (err)
             break;
         a->in.last[a->asked] = msg->words[FAST_REPLICA_OWN] == OVER;
+        /* A reply to an earlier request, which was given up, is late. */
         found = a->in.last[a->asked] || msg->words[FAST_REPLICA_OWN] == a->question;
         if (!a->in.last[a->asked])
             err = mix_reply(a, msg, !found, mixed_out);
@@ -524,11 +527,13 @@ static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
     FAST_ASSERT(t->topology != NULL);
     FAST_TRY(fast__neighbours_init(t, &a->neighbours));
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, a, &a->in));
+    /* Every pair has flows of its own, and messages of an earlier call may be lost. */
     FAST_TRY(fast__links_init(t, true, false, c->gamma, &a->links));
     FAST_TRY(fast__alloc("copies that are lost", t->workers, sizeof *a->lost, &a->lost));
     return fast__alloc("requests", t->workers, sizeof(fast_msg *), &a->deferred);
 }
 
+/* Free everything, also after a failed agent_init(). */
 static void agent_fini(agent *a)
 {
     FAST_ASSERT(a->t != NULL);
@@ -556,6 +561,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     out->behind = early;
 }
 
+/* The program of a worker. Requests are served in all its waits until it ends. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const async_config *c = config;

@@ -202,7 +202,8 @@ static void pairs_average(void **state)
     assert_true(r.actors[0].w[0] == 0.875f);
 }
 
-/* Exchanges move contributions between workers, and lose none: on `full` an average is symmetric. */
+/* Exchanges move contributions between workers, and lose none: on `full` an average is symmetric.
+ * */
 static void averages_conserve_contributions(void **state)
 {
     static const char *const strategies[] = { "gossip_async", "gossip_async:overlap=no" };

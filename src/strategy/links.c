@@ -103,6 +103,7 @@ static fast_err flow_from(fast_links *l, int64_t rank, fast_flow **out)
     return FAST_OK;
 }
 
+/* The flow is created as at its first use. */
 fast_err fast__links_reserve(fast_links *l, int64_t rank, bool in)
 {
     fast_flow *flow;
@@ -172,6 +173,7 @@ const float *fast__links_known(const fast_links *l, int64_t rank)
     return fast_flow_held(l->in[rank]);
 }
 
+/* With one flow for all receivers the next message is complete for all of them. */
 void fast__links_renew(fast_links *l, int64_t rank)
 {
     FAST_ASSERT(rank >= 0 && rank < l->t->workers);

@@ -37,7 +37,6 @@
 #include "base/exclusion.h"
 #include "strategy/exchange.h"
 #include "strategy/kernels.h"
-#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -104,6 +103,7 @@ typedef struct local_state {
     fast_vector mean;       /* polyak: models averaged over time, the run's centre */
 } local_state;
 
+/* Pairs of options that make no sense together. */
 static const fast_exclusion exclusions[] = {
     { "delay=yes", "outer", NULL, "no worker moves between exchanges, so no outer step is left" },
     { "delay=yes", "period=0", NULL, "the whole run would be one update" },
@@ -112,6 +112,7 @@ static const fast_exclusion exclusions[] = {
     { NULL, NULL, NULL, NULL },
 };
 
+/* Refuse pairs of options by the table above. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     (void)optimizer;
@@ -333,11 +334,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
         fast_actor_at(t->actor, t->step, "weights");
         FAST_TRY(average_weights(t, o, share));
     }
-    if (t->state_count > 0) {
-        fast_actor_at(t->actor, t->step, "state");
-        FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
-        fast__vector_scale(t->state_count, share, t->s);
-    }
+    FAST_TRY(fast__state_average(t));
     if (o->z.x)
         FAST_TRY(fast_trainer_apply(t, &outer_step, c, (fast_vector[]){ w, o->z, o->d }));
     if (o->base.x)
@@ -379,6 +376,7 @@ static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
     return fast_trainer_end(t);
 }
 
+/* The program of a worker. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const local_config *c = config;

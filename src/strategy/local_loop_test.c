@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops of `local` and `distill` alone. Goal: local steps and an exchange in each period, by the
- * formulas of outer momentum, delayed updates and means over time; members, then a student with
+ * The loops of `local` and `distill` alone. Goal: local steps and an exchange in each period, by
+ * the formulas of outer momentum, delayed updates and means over time; members, then a student with
  * teachers; an error of any call ends the program that met it. Method: the fake host, whose
  * quadratics have exact solutions: one step halves the distance to the target.
  */
@@ -139,7 +139,8 @@ static void noise_doubles_the_period(void **state)
                          "next gradient apply next gradient apply sum_vector update_by next end");
 }
 
-/* The centre is the mean of the models after the exchanges from the first epoch, or the second, on. */
+/* The centre is the mean of the models after the exchanges from the first epoch, or the second, on.
+ * */
 static void means_over_time_stand_for_the_run(void **state)
 {
     (void)state;

@@ -70,6 +70,7 @@ static void start_bucket(overlap *o)
         *b = (overlap_bucket){ NULL, o->low, o->high - o->low };
         o->err = fast_trainer_sum_range_start(o->t, o->t->group, b->offset, b->count, &b->request);
     }
+    /* The pending range is empty from here on, also after a failure. */
     o->low = o->high = 0;
     if (o->err)
         snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
@@ -308,6 +309,7 @@ bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *o
     return t->workers == 1 || (options->factors == FAST_FACTORS_NO && !starts);
 }
 
+/* One call: buckets are counted anew by its first step. */
 fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *options)
 {
     const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
@@ -315,6 +317,7 @@ fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *option
     fast_err err = coded && options->early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
 
     FAST_ASSERT(options->bucket > 0);
+    /* A native collective cannot be started, and a codec starts its own pieces. */
     o.early = options->early && t->workers > 1 && !coded && !options->native;
     if (!err)
         err = open_factors(t, options->factors, coded, &o);

@@ -44,6 +44,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Members, as the option `how` numbers them. */
 enum { SCATTER, PARTS, STATES };
 
 /* First steps, by which a worker measures its steps per second. */
@@ -93,7 +94,13 @@ int64_t fast__partial_age(const fast_partial *sh, const fast_msg *msg)
     return age > 0 ? age : 0;
 }
 
-/* Parts. */
+/*
+ * Parts. A gradient is in two places: in `due`, with the parts that arrived, until the next update,
+ * and in `sum`, d of the formula, until its parts are sent:
+ *
+ *     g --+--> due --> update        once, at this step
+ *         +--> sum --> part t mod p  to all other workers, within p steps
+ */
 
 /* Find which of `parts` equal parts a message has, by its offset and count. FAST_EFORMAT. */
 static fast_err find_part(const fast_partial *sh, const fast_msg *msg, int64_t parts, int64_t *out)
@@ -148,6 +155,8 @@ static fast_err take_part(void *ctx, fast_msg **move)
                           (long long)msg->from, (long long)t->count);
     if (sh->flows)
         FAST_TRY(take_coded(sh, msg));
+    /* A part holds the gradients of all steps since it was sent last: as many whole gradients of
+     * the sender, of which apply_range() counts the fraction of the range. */
     fast_trainer_shares_of(t, fast_actor_index(t->actor, msg->from), sh->shares);
     for (int64_t i = 0; i < t->workers; i++)
         sh->shares[i] *= (double)msg->words[FAST_PARTIAL_GRADIENTS];
@@ -165,23 +174,9 @@ static fast_err take_part(void *ctx, fast_msg **move)
 static fast_err pack(fast_trainer *t, fast_flow *flow, const float *x, int64_t count,
                      fast_buffer **out, size_t *size_out)
 {
-    const size_t floats = (size_t)count * sizeof *x;
-    fast_buffer *buffer = NULL;
-    fast_err err = FAST_OK;
-
     FAST_ASSERT(count > 0);
-    FAST_TRY(fast_buffer_new(t->actor, flow ? fast_flow_bound(flow) : floats, &buffer));
-    *size_out = floats;
-    if (flow)
-        err = fast_trainer_encode(t, flow, x, fast_buffer_data(buffer), size_out);
-    else
-        memcpy(fast_buffer_data(buffer), x, floats);
-    if (err) {
-        fast_buffer_free(buffer);
-        return err;
-    }
-    fast_buffer_freeze(buffer);
-    *out = buffer;
+    FAST_TRY(fast__floats_pack(t, flow, 0, x, count, out, size_out));
+    fast_buffer_freeze(*out);
     return FAST_OK;
 }
 
@@ -222,6 +217,7 @@ static fast_err send_part(fast_partial *sh, int64_t i)
     fast_err err = FAST_OK;
     size_t size;
 
+    FAST_ASSERT(i >= 0 && i < sh->parts);
     if (sh->summed[i] == 0 || count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "gradient");
@@ -277,6 +273,7 @@ static fast_err step_parts(fast_partial *sh)
     FAST_ASSERT(sh->parts >= 1 && sh->parts <= sh->parts_max);
     FAST_TRY(fast__intake_poll(&sh->in));
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    /* The own gradient counts in this step, and waits in d until its parts are sent. */
     fast__vector_add(t->count, t->g, sh->sum);
     for (int64_t i = 0; i < sh->parts; i++)
         sh->summed[i]++;
@@ -286,12 +283,18 @@ static fast_err step_parts(fast_partial *sh)
                                             fast_trainer_grad(t) }));
     FAST_TRY(apply_due(sh));
     FAST_TRY(send_part(sh, t->step % sh->parts));
+    /* p changes once, here. A part has its offset and count with it, so that receivers need not
+     * know p without codecs. */
     if (sh->c->parts == 0 && t->step == MEASURED_STEPS)
         choose_parts(sh);
     return FAST_OK;
 }
 
-/* States. The second part of their messages has the sender's contributions. */
+/*
+ * States. A message has two parts: a range of the sender's weights, and its contributions. `sum`
+ * has u, the weights before the own update, and `shares` the contributions of u; a merge moves
+ * both, so that several states of one step are merged one after the other.
+ */
 
 static size_t shares_size(const fast_trainer *t)
 {
@@ -340,6 +343,7 @@ static fast_err take_state(void *ctx, fast_msg **move)
     const int64_t count = msg->words[FAST_PARTIAL_COUNT];
     const float *x = fast_msg_data(msg, 0);
 
+    FAST_ASSERT(msg->part_count > 0);
     if (offset < 0 || count < 0 || count > t->count || offset > t->count - count ||
         msg->part_count != 2 || msg->parts[1].size != shares_size(t) ||
         (!sh->flows_in && msg->parts[0].size != (size_t)count * sizeof(float)))
@@ -386,6 +390,7 @@ static fast_err send_state(fast_partial *sh)
     size_t size;
 
     FAST_ASSERT(count >= 0);
+    /* No neighbour is up, or the model has fewer parameters than ranges. */
     if (rank < 0 || count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
@@ -393,6 +398,7 @@ static fast_err send_state(fast_partial *sh)
     err = fast__replica_msg(t, FAST_TAG_MODEL, 0, buffer, size, &msg);
     fast_buffer_free(buffer);
     FAST_TRY(err);
+    /* Contributions have a buffer of their own: an encoded range has no fixed size. */
     err = fast_buffer_new(t->actor, shares_size(t), &buffer);
     if (err) {
         fast_msg_free(msg);
@@ -429,6 +435,7 @@ static fast_err end(fast_partial *sh)
     FAST_TRY(fast_trainer_end(sh->t));
     if (sh->c->how != PARTS)
         return FAST_OK;
+    /* Parts that were not due since their last gradient. */
     for (int64_t i = 0; i < sh->parts; i++)
         FAST_TRY(send_part(sh, i));
     if (sh->c->flush)
@@ -439,6 +446,7 @@ static fast_err end(fast_partial *sh)
 /* Train to the end by the steps of the member. */
 static fast_err train(fast_partial *sh)
 {
+    /* Steps by member, in the order of `how`. */
     static fast_err (*const steps[])(fast_partial *) = { fast__scatter_step, step_parts,
                                                          step_states };
 
@@ -468,6 +476,7 @@ static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_p
     const int64_t want = c->parts > 0 ? c->parts : PARTS_MAX;
 
     FAST_ASSERT(t->count > 0);
+    /* A part has at least one parameter. */
     sh->parts_max = want < t->count ? want : t->count;
     sh->parts = c->parts > 0 ? sh->parts_max : 1;
     FAST_TRY(fast__alloc("gradients that are due", t->count, sizeof *sh->due, &sh->due));
@@ -512,6 +521,7 @@ static fast_err open_flows(fast_partial *sh)
 /* Allocate what the member needs. fini() is to be called also after a failure. */
 static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial *sh)
 {
+    /* Handlers by member, in the order of `how`. */
     static fast_take_fn *const takes[] = { fast__scatter_take, take_part, take_state };
 
     FAST_ASSERT(t->topology != NULL && c != NULL);
@@ -531,6 +541,7 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
     return open_flows(sh);
 }
 
+/* Free everything; members that the strategy does not use are NULL. */
 static void fini(fast_partial *sh)
 {
     FAST_ASSERT(sh->t != NULL);
@@ -550,6 +561,7 @@ static void fini(fast_partial *sh)
     fast__neighbours_fini(&sh->neighbours);
 }
 
+/* The program of a worker. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     fast_partial sh;
@@ -562,6 +574,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err;
 }
 
+/* States are values: a message may be the only one that a worker gets. */
 static const char *sends(const void *config)
 {
     const fast_partial_config *c = config;

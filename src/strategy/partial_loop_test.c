@@ -109,10 +109,10 @@ static void parts_are_applied_once(void **state)
 }
 
 /* Two workers by hand. A state of worker 1 has one half of the elements. In step 2 its first model,
- * 1, arrives where worker 0 went from 1/2 to 3/4: 3/4 + (1 - 1/2) / 2 = 1. In step 3 its second one,
- * 3/2, arrives for the other half, where worker 0 went from 3/4 to 7/8: 7/8 + (3/2 - 3/4) / 2. The
- * states of worker 0 lie behind worker 1, which goes away from them. Each merge takes one half of u
- * back for one half of x, so that the contributions add up to those of the steps. */
+ * 1, arrives where worker 0 went from 1/2 to 3/4: 3/4 + (1 - 1/2) / 2 = 1. In step 3 its second
+ * one, 3/2, arrives for the other half, where worker 0 went from 3/4 to 7/8: 7/8 + (3/2 - 3/4) / 2.
+ * The states of worker 0 lie behind worker 1, which goes away from them. Each merge takes one half
+ * of u back for one half of x, so that the contributions add up to those of the steps. */
 static void states_are_merged_in_the_window(void **state)
 {
     fake_result r;

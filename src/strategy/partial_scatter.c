@@ -31,6 +31,7 @@ fast_err fast__scatter_open(fast_partial *sh)
     FAST_TRY(fast__links_init(t, false, false, sh->c->gamma, &sh->links));
     if (!sh->links.coded)
         return FAST_OK;
+    /* One flow sends and receives gradients: each counts, so any message decodes alone. */
     if (sh->c->sends == 1) {
         sh->flow_count = 1;
         FAST_TRY(fast__alloc("flows", 1, sizeof(fast_flow *), &sh->flows));
@@ -76,6 +77,7 @@ fast_err fast__scatter_take(void *ctx, fast_msg **move)
         FAST_TRY(follow(sh, rank, *move, &incomplete));
     else
         FAST_TRY(fast__replica_open(t, sh->links.coded, *move, &other));
+    /* The round counts even if the message cannot be used: nobody waits for it any more. */
     sh->round[rank] = (*move)->words[FAST_REPLICA_OWN];
     if (incomplete)
         return FAST_OK;
@@ -96,6 +98,8 @@ static fast_err receive_resyncs(fast_partial *sh)
         err = fast_receive(sh->t->actor, FAST_ANY, FAST_TAG_REPLY, FAST_AT_ONCE, &note);
         if (err)
             break;
+        /* All neighbours follow one flow: one that lost its copy gets a complete model, and so do
+         * the other ones. */
         fast__links_renew(&sh->links, 0);
         fast_msg_free(note);
     }
@@ -128,6 +132,7 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
         if (fast__is_peers(err))
             err = FAST_OK;
     }
+    /* The own gradient counts as the neighbours decode it. */
     if (sh->c->sends == 1 && sh->flows && !err)
         err = fast__replica_as_sent(t, sh->flows[0], buffer, size, 1, fast_trainer_grad(t));
     fast_buffer_free(buffer);
@@ -213,6 +218,7 @@ static fast_err mix_newest(fast_partial *sh, int64_t rank, double own, double sh
         return add_gradient(sh, rank, &other, own, share);
     if (!differ)
         return fast__replica_mix(t, own, &other, share);
+    /* The difference was decoded when it arrived: x is the copy that it led to. */
     other.x = fast__links_known(&sh->links, rank);
     return fast__links_mix(&sh->links, rank, own, &other, share);
 }
@@ -233,6 +239,8 @@ static fast_err mix_new(fast_partial *sh)
     FAST_ASSERT(count < t->workers);
     if (gradients)
         FAST_TRY(fast_trainer_apply(t, &scale_own, &(float){ (float)share }, &g));
+    /* The own weight is 1 - n share; with differences 1 - the sum of the weights of all messages.
+     * The first message is mixed with it, and all later ones are added. */
     if (gradients || !sh->links.differ)
         own = share;
     for (int64_t i = 0; i < t->workers && own != share; i++)
@@ -271,6 +279,7 @@ fast_err fast__scatter_step(fast_partial *sh)
 
     FAST_ASSERT(sh->newest != NULL && sh->c->period >= 1);
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    /* Gradients are mixed before the update, weights after it. */
     if (sh->c->sends == 1) {
         if (t->step % sh->c->period == 0)
             FAST_TRY(exchange(sh, t->g));

@@ -22,6 +22,7 @@ extern const fast_system fast__systems_gossip[];
 extern const fast_system fast__systems_local[];
 extern const fast_system fast__systems_ps[];
 
+/* The order of `fast systems`: from synchronous to partial communication, then codecs. */
 const fast_system *const fast__systems[] = {
     fast__systems_allreduce,
     fast__systems_local,
@@ -42,6 +43,7 @@ const fast_system *fast__system_at(int64_t i)
     return NULL;
 }
 
+/* For fast__name_find(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -68,6 +70,7 @@ fast_err fast__system_find(const char *name, const fast_system **out)
     return FAST_OK;
 }
 
+/* A value has no spaces: the tables' test checks that. */
 const char *fast__system_flag(const char *flags, char *text, size_t size)
 {
     const size_t length = strcspn(flags += strspn(flags, " "), " ");
@@ -110,12 +113,14 @@ fast_err fast__system_merge(const fast_system *system, const char *option, const
                           "system=%s is %s=%s, which %s=%.60s contradicts; give one of them",
                           system->name, option, preset, option, given);
     used = (size_t)snprintf(text, size, "%s", given);
+    /* Append the preset's pairs whose keys the user did not give. */
     for (; pairs && *pairs; pairs += strcspn(pairs, ","), pairs += *pairs == ',') {
         if (has_key(given_pairs, pairs) || used >= size)
             continue;
         used += (size_t)snprintf(text + used, size - used, "%c%.*s", strchr(text, ':') ? ',' : ':',
                                  (int)strcspn(pairs, ","), pairs);
     }
+    /* snprintf() returned the length that it needed. */
     if (used >= size)
         return fast__fail(FAST_EINVAL, "%s=%.60s... is too long beside system=%s", option, given,
                           system->name);

@@ -11,7 +11,16 @@
  */
 extern const fast_system *const fast__systems[]; /* the tables; the last is NULL */
 
-/* The taxonomy's columns of a row, in the order in which `fast systems` prints them. */
+/*
+ * The taxonomy's columns of a row, in the order in which `fast systems` prints them:
+ *
+ *   parallelism   DP: data parallelism, MP: model parallelism
+ *   optimisation  central: all workers update one model; decentral: each updates its own
+ *   scheduling    sync., async., or bounded: the steps that workers may differ by
+ *   exchange      the collective or pattern of messages
+ *   topology      the nodes that exchange
+ *   consistency   when the updates of one worker reach the models of all others
+ */
 #define FAST_TAXONOMY(parallelism_, optimisation_, scheduling_, exchange_, topology_,      \
                       consistency_)                                                        \
     .parallelism = parallelism_, .optimisation = optimisation_, .scheduling = scheduling_, \

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 const fast_system fast__systems_allreduce[] = {
+    /* The reference, and overlap of sums with the backward pass. */
     {
         .name = "bsp",
         .title = "bulk synchronous parallel: the mean gradient of all workers at each step",
@@ -54,6 +55,7 @@ const fast_system fast__systems_allreduce[] = {
         .remarks = "Dense layers broadcast the sufficient factors of their gradients to all peers, "
                    "which multiply them out.",
     },
+    /* Algorithms of the allreduce. */
     {
         .name = "horovod",
         .title = "Horovod: allreduce on a ring",
@@ -106,6 +108,7 @@ const fast_system fast__systems_allreduce[] = {
             "The sum reaches one server after log P rounds, and the model is broadcast along "
             "that tree.",
     },
+    /* Rounds that do not wait for all workers: the family quorum. */
     {
         .name = "a-bsp",
         .title = "A-BSP: a round ends when the fastest worker is done",
@@ -128,6 +131,7 @@ const fast_system fast__systems_allreduce[] = {
         .missing = "a majority of random initiators; the mean is over the gradients that arrived, "
                    "not over all workers",
     },
+    /* Schedules and optimizers for large batches. */
     {
         .name = "linear-scaling",
         .title = "Linear scaling of the learning rate, with warm-up",

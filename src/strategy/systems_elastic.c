@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 const fast_system fast__systems_elastic[] = {
+    /* Springs to a centre variable. */
     {
         .name = "easgd",
         .title = "EASGD: elastic averaging SGD",
@@ -49,6 +50,7 @@ const fast_system fast__systems_elastic[] = {
                    "which restarts when the learning rate changes.",
         .missing = "tuning of the number of learners by their throughput",
     },
+    /* Springs along a tree, and to an extrapolated master. */
     {
         .name = "tree-easgd",
         .title = "TreeEASGD: elastic averaging on a tree",
@@ -73,6 +75,7 @@ const fast_system fast__systems_elastic[] = {
             "master, and extrapolation compensates for staleness.",
         .missing = "the binomial tree: workers send to the master directly",
     },
+    /* Shared memory, and its emulation by messages. */
     {
         .name = "hogwild",
         .title = "Hogwild!: shared memory without locks",
@@ -107,6 +110,7 @@ const fast_system fast__systems_elastic[] = {
                       "asynchronous"),
         .remarks = "Updates of random chunks are sent by messages that may get lost.",
     },
+    /* Independent learners. */
     {
         .name = "ensemble",
         .title = "Ensembles: independent members",

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 const fast_system fast__systems_gossip[] = {
+    /* Synchronous mixing on a fixed graph or in rotation. */
     {
         .name = "d-psgd",
         .title = "D-PSGD: decentralised parallel SGD on a ring",
@@ -39,6 +40,7 @@ const fast_system fast__systems_gossip[] = {
         .remarks = "Updates of one worker reach all others after about log P steps.",
         .missing = "rotation of samples around a ring; asynchronous sends by layer",
     },
+    /* Directed graphs, and links that are dropped. */
     {
         .name = "sgp",
         .title = "SGP: stochastic gradient push",
@@ -73,6 +75,7 @@ const fast_system fast__systems_gossip[] = {
         .remarks = "Updates are dropped, not only delayed. Measure accuracy against completeness: "
                    "--strategy gossip:drop=X.",
     },
+    /* Asynchronous exchanges of pairs. */
     {
         .name = "ad-psgd",
         .title = "AD-PSGD: asynchronous decentralised parallel SGD",
@@ -130,6 +133,7 @@ const fast_system fast__systems_gossip[] = {
             "A worker averages its model with the one that it pulls; how=push,mass=no is the "
             "variant that pushes.",
     },
+    /* Parts of gradients or models, asynchronous. */
     {
         .name = "malt",
         .title = "MALT: scatter and gather on a graph",

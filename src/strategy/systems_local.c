@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 const fast_system fast__systems_local[] = {
+    /* The mean of models, every few steps or once. */
     {
         .name = "sparknet",
         .title = "SparkNet: local steps, then the mean of all models",
@@ -50,6 +51,7 @@ const fast_system fast__systems_local[] = {
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
         .remarks = "Between synchronous SGD (k = 1) and ParallelSGD (k = all).",
     },
+    /* An outer step on the mean, and rounds of clients. */
     {
         .name = "bmuf",
         .title = "BMUF: blockwise model update filtering",
@@ -73,6 +75,7 @@ const fast_system fast__systems_local[] = {
                    "Give --shard dirichlet for non-IID data.",
         .missing = "pace steering; secure aggregation",
     },
+    /* Updates by several gradients: batches that are fixed or grow. */
     {
         .name = "bunch",
         .title = "Bunch mode: several gradients make one update",
@@ -119,6 +122,7 @@ const fast_system fast__systems_local[] = {
         .alias_of = "variance-batch",
         .differs = "it estimates the noise for each weight",
     },
+    /* Means over time and outer optimizers. */
     {
         .name = "polyak",
         .title = "Polyak-Ruppert averaging",
