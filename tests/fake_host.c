@@ -368,7 +368,7 @@ static void count_sum(const fast_group *group, int64_t count)
         fake_self *self = &current->selves[i];
         const fast_context *c = &self->context;
 
-        if (!self->inside || c->trainer.actor != group->actor)
+        if (c->trainer.actor != group->actor)
             continue;
         if (!c->work.computing || group != c->trainer.group) {
             self->summed += (double)count;
@@ -428,7 +428,7 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
         .is_virtual = !asked->transport || strcmp(asked->transport, "sim") == 0,
         .learner = worker ? &self->learner : NULL,
         .model = &self->learner,
-        .optimizer = "sgd",
+        .optimizer = asked->optimizer ? asked->optimizer : "sgd",
         .rates = world->rates,
         .shared = asked->share ? &world->shared : NULL,
         .phase = { .strategy = world->strategy->name,

@@ -46,6 +46,7 @@ typedef struct fake_options {
     const char *strategy;     /* name:key=value,... */
     const fast_strategy *own; /* a strategy of the test, chosen if it has that name; or NULL */
     const char *topology;     /* of a strategy that has one; NULL: the strategy's standard one */
+    const char *optimizer;    /* name:key=value,...; NULL: sgd */
     const char *transport;    /* "sim" or "threads"; NULL: sim */
     int64_t workers;          /* at least 1 */
     int64_t steps;            /* of each worker */

@@ -28,9 +28,11 @@ static void assert_same(const char *strategy, int64_t workers, const char *what,
 
 /* Run a strategy and compare. Strategies whose kernels run at servers only forecast 0 and charge
  * worker 0 nothing. */
-static void compare(const char *strategy, int64_t workers)
+static void compare(const char *strategy, const char *optimizer, int64_t workers)
 {
-    const fake_options options = { .strategy = strategy, .workers = workers, .steps = STEPS };
+    const fake_options options = {
+        .strategy = strategy, .optimizer = optimizer, .workers = workers, .steps = STEPS
+    };
     fake_result r;
 
     fake_run(&options, &r);
@@ -50,7 +52,7 @@ static void every_strategy_forecasts_what_it_costs(void **state)
     (void)state;
     for (int i = 0; fast__strategies[i]; i++)
         for (int64_t workers = 1; workers <= 3; workers++)
-            compare(fast__strategies[i]->name, workers);
+            compare(fast__strategies[i]->name, NULL, workers);
 }
 
 static void members_forecast_what_they_cost(void **state)
@@ -81,7 +83,20 @@ static void members_forecast_what_they_cost(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         for (int64_t workers = 1; workers <= 3; workers++)
-            compare(members[i], workers);
+            compare(members[i], NULL, workers);
+}
+
+/* State of the rule that is averaged or mixed is exchanged like weights. */
+static void state_of_the_rule_is_forecast(void **state)
+{
+    static const char *const members[] = { "local:period=2,state=average",
+                                           "local:period=1,state=reset", "gossip:state=average",
+                                           "gossip:first=adapt,state=average,period=2" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        for (int64_t workers = 1; workers <= 3; workers++)
+            compare(members[i], "momentum", workers);
 }
 
 /* The figures by hand: three workers of a ring mix two models a step, 12 bytes for each parameter.
@@ -105,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_strategy_forecasts_what_it_costs),
         cmocka_unit_test(members_forecast_what_they_cost),
+        cmocka_unit_test(state_of_the_rule_is_forecast),
         cmocka_unit_test(figures_of_a_ring),
     };
 

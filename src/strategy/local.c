@@ -292,17 +292,21 @@ static fast_err average_over_time(fast_trainer *t, const local_config *c, local_
     return fast_trainer_apply(t, &time_mean, &(float){ (float)o->numbers->mean_count }, v);
 }
 
-/* Average every vector of the rule's state over the workers. */
+/* Average every vector of the rule's state over the workers, without the run's codec, whose
+ * residual is that of weights. */
 static fast_err average_rule(fast_trainer *t, float share)
 {
+    const bool coded = fast_trainer_codes(t) != FAST_CODES_NONE;
     float *slot;
 
     FAST_ASSERT(share > 0);
     fast_actor_at(t->actor, t->step, "the rule's state");
     for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++) {
-        FAST_TRY(fast_allreduce(t->group, slot, t->count, FAST_SOON));
-        FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share,
-                                    &(fast_vector){ .x = slot, .age = -1 }));
+        const fast_vector v = { .x = slot, .age = -1 };
+
+        FAST_TRY(coded ? fast_allreduce(t->group, slot, t->count, FAST_SOON)
+                       : fast_trainer_sum_vector(t, &v));
+        FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share, &v));
     }
     return FAST_OK;
 }
