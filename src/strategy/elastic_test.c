@@ -34,8 +34,8 @@ typedef struct models {
     float w[WORKERS][N];
     float z[WORKERS][N]; /* copies of the centre */
     float apart[WORKERS][ROUNDS];
-    float residual[WORKERS][N];   /* by codecs */
-    const char *codec, *down; /* NULL: none */
+    float residual[WORKERS][N]; /* by codecs */
+    const char *codec, *down;   /* NULL: none */
     float alpha, mu;
     int64_t rounds;
 } models;
