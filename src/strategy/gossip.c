@@ -47,9 +47,8 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    WALK_MAX = 4096
-}; /* rounds of a topology's period whose links are reserved before the first step */
+/* Longest period of a topology, in rounds, whose links are reserved before the first step. */
+enum { WALK_MAX = 4096 };
 
 typedef struct gossip_config {
     int64_t period;  /* steps between exchanges */
