@@ -7,6 +7,7 @@
 #include "fake_host.h"
 
 #include "base/memory.h"
+#include "comm/collective.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,10 +28,16 @@ typedef struct fake_self {
     fast_learner learner;        /* a quadratic */
     float memory[2][FAKE_COUNT]; /* w and g of the learner */
     float target;                /* of every element of w */
+    float taught[FAKE_COUNT];    /* mean of the teachers' w */
+    float taught_share;          /* of the teachers in the targets; 0: no teachers */
+    const char *inside;          /* innermost call of the trainer under way; NULL: none */
+    double charged_operations;   /* by kernels so far */
+    double charged_bytes;        /* by kernels so far */
+    double summed;               /* floats of sums after gradients so far */
     const fake_options *asked;   /* of the run */
     int64_t id;                  /* the actor's number */
     bool fail_next;              /* the host's next() is to fail */
-    fake_actor *out;             /* what it leaves */
+    fake_actor *out;             /* its results */
 } fake_self;
 
 /* All that the actors share. */
@@ -40,6 +47,7 @@ typedef struct fake_world {
     void *config;                  /* options of the strategy */
     fast_topology *topology;       /* NULL: the strategy has none */
     fast_schedule *rates;          /* constant */
+    fast_shared_model shared;      /* that workers may share */
     int64_t servers;               /* of the strategy */
     int64_t ids[FAKE_ACTORS_MAX];  /* actors' numbers */
     fake_self *selves;             /* [actors] */
@@ -48,13 +56,32 @@ typedef struct fake_world {
 
 /* The learner. */
 
+static fake_self *self_of_learner(fast_learner *learner)
+{
+    return (fake_self *)((char *)learner - offsetof(fake_self, learner));
+}
+
+static fast_err teach(fast_learner *learner, const fast_teachers *teachers)
+{
+    fake_self *self = self_of_learner(learner);
+
+    self->taught_share = teachers->count > 0 ? (float)teachers->share : 0;
+    for (int64_t i = 0; i < FAKE_COUNT; i++) {
+        self->taught[i] = 0;
+        for (int64_t m = 0; m < teachers->count; m++)
+            self->taught[i] += teachers->models[m * FAKE_COUNT + i] / (float)teachers->count;
+    }
+    return FAST_OK;
+}
+
 static fast_err gradient(fast_learner *learner, fast_gradient *out)
 {
-    const fake_self *self = (const fake_self *)((char *)learner - offsetof(fake_self, learner));
+    const fake_self *self = self_of_learner(learner);
+    const float share = self->taught_share;
 
     out->loss = 0;
     for (int64_t i = FAKE_COUNT - 1; i >= 0; i--) {
-        learner->g[i] = learner->w[i] - self->target;
+        learner->g[i] = learner->w[i] - (share * self->taught[i] + (1 - share) * self->target);
         out->loss += 0.5 * (double)(learner->g[i] * learner->g[i]);
     }
     for (int k = 1; k >= 0 && out->report; k--)
@@ -64,7 +91,9 @@ static fast_err gradient(fast_learner *learner, fast_gradient *out)
     return FAST_OK;
 }
 
-static const fast_learner_ops learner_ops = { .name = "quadratic", .gradient = gradient };
+static const fast_learner_ops learner_ops = { .name = "quadratic",
+                                              .gradient = gradient,
+                                              .teach = teach };
 
 /* The host. */
 
@@ -103,8 +132,18 @@ static void host_observed(void *host, fast_observation kind, double value, doubl
 
 static void host_costed(void *host, const fast_cost *cost)
 {
-    (void)cost;
-    ((fake_self *)host)->out->costed = true;
+    const fake_self *self = host;
+    fake_actor *out = self->out;
+
+    out->costed = true;
+    out->charged_operations = self->charged_operations;
+    out->charged_bytes = self->charged_bytes;
+    out->summed = self->summed;
+    out->cost = *cost;
+    out->cost.buckets = NULL;
+    out->cost_parts = 0;
+    for (int64_t i = 0; i < cost->bucket_count; i++)
+        out->cost_parts += (double)cost->buckets[i];
 }
 
 static void host_noted(void *host, const char *text)
@@ -156,18 +195,34 @@ static bool record(const fast_trainer *t, const char *name, bool failable)
            self->asked->fail_call == self->out->failable;
 }
 
+/* Enter a call of the trainer, or leave it for the one around it; returns the call before. */
+static const char *enter(const fast_trainer *t, const char *name)
+{
+    fake_self *self = self_of(t);
+    const char *before = self ? self->inside : NULL;
+
+    if (self)
+        self->inside = name;
+    return before;
+}
+
 static fast_err injected(const char *name)
 {
     return fast__fail(FAST_EIO, "%s fails", name);
 }
 
-#define CALL(name, parameters, arguments)                                                      \
-    static const char name##_text[] = #name;                                                   \
-    fast_err __real_##name parameters;                                                         \
-    fast_err __wrap_##name parameters;                                                         \
-    fast_err __wrap_##name parameters                                                          \
-    {                                                                                          \
-        return record(t, name##_text, true) ? injected(name##_text) : __real_##name arguments; \
+#define CALL(name, parameters, arguments)             \
+    static const char name##_text[] = #name;          \
+    fast_err __real_##name parameters;                \
+    fast_err __wrap_##name parameters;                \
+    fast_err __wrap_##name parameters                 \
+    {                                                 \
+        if (record(t, name##_text, true))             \
+            return injected(name##_text);             \
+        const char *before = enter(t, name##_text);   \
+        const fast_err err = __real_##name arguments; \
+        enter(t, before);                             \
+        return err;                                   \
     }
 #define CALL_VOID(name, parameters, arguments) \
     void __real_##name parameters;             \
@@ -244,6 +299,8 @@ CALL(fast_trainer_teach,
 CALL(fast_trainer_centre, (fast_trainer * t, float **out), (t, out))
 CALL(fast_trainer_persist, (fast_trainer * t, int64_t number, size_t size, void **out),
      (t, number, size, out))
+CALL(fast_trainer_persist_vector, (fast_trainer * t, int64_t number, fast_vector *out),
+     (t, number, out))
 
 /* It fails as a host does. */
 bool __real_fast_trainer_next(fast_trainer *t);
@@ -266,6 +323,82 @@ fast_err __wrap_fast_trainer_space_close(fast_trainer *t, fast_space *space)
     return fails ? injected("fast_trainer_space_close") : err;
 }
 
+/* Costs. */
+
+static fake_world *current; /* of the run under way; NULL: none */
+
+static fake_self *self_of_actor(fast_actor *actor)
+{
+    return current ? &current->selves[fast_actor_id(actor)] : NULL;
+}
+
+/* True if the charge of a call is one of kernels: all charges of fast_trainer_apply(), and in a
+ * gradient or an update, which charge deferred kernels, those that have not the proportion of an
+ * update. fast_trainer_gradient_when() waits for sums, which are charged too. */
+static bool is_kernel(const char *call, double operations, double bytes)
+{
+    const char *name = call ? call + strlen("fast_trainer_") : "";
+
+    if (strncmp(name, "apply", 5) == 0)
+        return true;
+    if (strcmp(name, "gradient") != 0 && strncmp(name, "update", 6) != 0)
+        return false;
+    return operations * FAST_UPDATE_BYTES != bytes * FAST_UPDATE_OPERATIONS;
+}
+
+fast_err __real_fast_charge(fast_actor *actor, double operations, double bytes);
+fast_err __wrap_fast_charge(fast_actor *actor, double operations, double bytes);
+fast_err __wrap_fast_charge(fast_actor *actor, double operations, double bytes)
+{
+    fake_self *self = self_of_actor(actor);
+
+    /* While a gradient is computed, sums that it started are charged. */
+    if (self && !self->context.work.computing && is_kernel(self->inside, operations, bytes)) {
+        self->charged_operations += operations;
+        self->charged_bytes += bytes;
+    }
+    return __real_fast_charge(actor, operations, bytes);
+}
+
+/* Count floats of a sum as the forecast does: started during a gradient on the run's group, or
+ * not. */
+static void count_sum(const fast_group *group, int64_t count)
+{
+    for (int64_t i = 0; current && i < current->options->workers; i++) {
+        fake_self *self = &current->selves[i];
+        const fast_context *c = &self->context;
+
+        if (c->trainer.actor != group->actor)
+            continue;
+        if (!c->work.computing || group != c->trainer.group) {
+            self->summed += (double)count;
+            continue;
+        }
+        if (self->out->early_step != c->trainer.step)
+            self->out->summed_early = 0;
+        self->out->early_step = c->trainer.step;
+        self->out->summed_early += (double)count;
+    }
+}
+
+fast_err __real_fast_allreduce(fast_group *group, float *x, int64_t count, int64_t deadline);
+fast_err __wrap_fast_allreduce(fast_group *group, float *x, int64_t count, int64_t deadline);
+fast_err __wrap_fast_allreduce(fast_group *group, float *x, int64_t count, int64_t deadline)
+{
+    count_sum(group, count);
+    return __real_fast_allreduce(group, x, count, deadline);
+}
+
+fast_err __real_fast_allreduce_start(fast_group *group, float *x, int64_t count,
+                                     fast_request **out);
+fast_err __wrap_fast_allreduce_start(fast_group *group, float *x, int64_t count,
+                                     fast_request **out);
+fast_err __wrap_fast_allreduce_start(fast_group *group, float *x, int64_t count, fast_request **out)
+{
+    count_sum(group, count);
+    return __real_fast_allreduce_start(group, x, count, out);
+}
+
 /* Programs. */
 
 static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
@@ -283,6 +416,7 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
                                     .g = self->memory[1],
                                     .s = self->memory[1],
                                     .epoch_steps = 4,
+                                    .moves = asked->share,
                                     .flops = 1e6 };
     const fast_context_options options = {
         .host = &host_ops,
@@ -294,8 +428,9 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
         .is_virtual = !asked->transport || strcmp(asked->transport, "sim") == 0,
         .learner = worker ? &self->learner : NULL,
         .model = &self->learner,
-        .optimizer = "sgd",
+        .optimizer = asked->optimizer ? asked->optimizer : "sgd",
         .rates = world->rates,
+        .shared = asked->share ? &world->shared : NULL,
         .phase = { .strategy = world->strategy->name,
                    .resumes = world->strategy->resumable,
                    .synchronous = world->strategy->synchronous,
@@ -382,15 +517,20 @@ void fake_run(const fake_options *options, fake_result *out)
     char transport[32];
 
     memset(out, 0, sizeof *out);
+    memset(selves, 0, sizeof selves);
     open_world(&world);
+    fast__shared_model_init(&world.shared);
     const fast_role roles[] = { { "worker", options->workers, worker_main, &world },
                                 { "server", world.servers, server_main, &world } };
     snprintf(transport, sizeof transport, "transport=%s",
              options->transport ? options->transport : "sim");
+    current = &world;
     out->err = fast_actors_run((const char *[]){ transport, "timeout=2", NULL }, roles,
                                world.servers > 0 ? 2 : 1, NULL);
+    current = NULL;
     snprintf(out->detail, sizeof out->detail, "%s", out->err ? fast_error_detail() : "");
     out->actor_count = options->workers + world.servers;
+    fast__shared_model_fini(&world.shared);
     fast__schedule_free(world.rates);
     fast_topology_free(world.topology);
     fast__free(world.config);

@@ -11,7 +11,8 @@
  *     loss = 1/2 |w - target|^2,   g = w - target,   target = rank + 1 in every element,
  *
  * whose w starts at 0, with the rule sgd at the rate 0.5, so that all values are exact floats. It
- * has two layers, of which the last is reported first.
+ * has two layers, of which the last is reported first. Teachers move the target of each element to
+ * share * (mean of the teachers' w) + (1 - share) * target.
  *
  *     fake_result r;
  *
@@ -24,6 +25,10 @@
  * and fast_trainer_note(), fast_trainer_momentum() are not. A test
  * whose source includes this header is linked so that these calls pass through fake_host.c; whole
  * runs in the same test are not affected.
+ *
+ * Costs. The last fast_cost that an actor told is in `cost`. Beside it stand the costs that really
+ * arose until then: floats of sums over all workers, and operations and bytes that the transport
+ * was charged for kernels.
  *
  * Errors. With fail_call = n the n-th recorded call of actor `fail_actor` fails with FAST_EIO
  * instead of being made; calls that return no error are recorded, but are not counted. A strategy
@@ -41,9 +46,11 @@ typedef struct fake_options {
     const char *strategy;     /* name:key=value,... */
     const fast_strategy *own; /* a strategy of the test, chosen if it has that name; or NULL */
     const char *topology;     /* of a strategy that has one; NULL: the strategy's standard one */
+    const char *optimizer;    /* name:key=value,...; NULL: sgd */
     const char *transport;    /* "sim" or "threads"; NULL: sim */
     int64_t workers;          /* at least 1 */
     int64_t steps;            /* of each worker */
+    bool share;               /* workers may share one model */
     int64_t fail_actor;       /* workers come first, then servers */
     int64_t fail_call;        /* from 1; 0: none fails */
 } fake_options;
@@ -56,6 +63,13 @@ typedef struct fake_actor {
     int64_t steps;               /* that it counted */
     int64_t observed[2];         /* number of measures, by fast_observation */
     bool costed;                 /* it told its cost */
+    fast_cost cost;              /* that it told last, without `parts` */
+    double cost_parts;           /* sum of `parts` of that cost */
+    double charged_operations;   /* by kernels */
+    double charged_bytes;        /* by kernels */
+    double summed;               /* floats of sums after gradients */
+    double summed_early;         /* floats of sums that the last gradient started */
+    int64_t early_step;          /* step of that gradient, from 0 */
     bool has_centre;             /* it set a centre */
     float w[FAKE_COUNT];         /* its parameters at the end */
     float centre[FAKE_COUNT];    /* its centre at the end */

@@ -38,6 +38,13 @@ typedef struct fast_vector {
                        when they are merged; negative: not counted */
 } fast_vector;
 
+/* Return a persistent vector of t->count floats with its contributions, both 0 at first: blocks
+ * `number` and FAST_PERSIST_SHARES + `number` of fast_trainer_persist(), for numbers below
+ * FAST_PERSIST_SHARES. Fails as fast_trainer_persist() does. */
+enum { FAST_PERSIST_SHARES = 16 };
+FAST_API FAST_MUST_CHECK fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number,
+                                                              fast_vector *out);
+
 /* Return this replica: w and its contributions; `shares` is NULL at servers. */
 FAST_API fast_vector fast_trainer_model(const fast_trainer *t);
 /* Return g and its contributions: of this worker, or after fast_trainer_sum() of all workers. */

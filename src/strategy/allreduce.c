@@ -9,11 +9,10 @@
  * workers of batch B are one worker that accumulates P micro-batches of B in the canonical order.
  * State that is not trained (batch norm's statistics) is averaged at each step too.
  *
- * The loop below is the whole strategy. Beside it stand two other ways to make the same bits:
- * overlap.c starts sums while the gradient is computed, which pays where a network has to be waited
- * for; priority.c orders them by the next step's need. Workers that share memory have no idle core
- * to hide a sum behind; they may share one weight vector instead, of which each sums and updates a
- * slice.
+ * train() below is the whole strategy. Two variants compute the same bits: overlap.c starts sums
+ * during the backward pass, which pays over a network; priority.c orders the sums by the layers
+ * that the next forward pass needs first. Workers that share memory have no idle core to hide a sum
+ * behind; they may share one weight vector, of which each sums and updates a slice.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth.
@@ -27,34 +26,36 @@
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
 enum { SHARE_AUTO = 0, SHARE_YES = 1, SHARE_FROM = 4 };
 
-typedef struct allreduce_config {
-    char algorithm[64]; /* of the group */
-    int overlap;        /* auto, yes, no */
-    int64_t bucket;     /* bytes of gradient whose sum is begun at once */
-    int share;          /* auto, yes, no */
-    int factors;        /* FAST_FACTORS_* */
-    bool priority;      /* what the next step needs first is summed first */
-} allreduce_config;
+/* Options. */
+typedef struct allreduce_options {
+    char algorithm[64]; /* collective that makes the sum; "auto": the group chooses */
+    int overlap;        /* OVERLAP_*: start sums during the backward pass */
+    int64_t bucket;     /* bytes of gradient in one sum, with overlap */
+    int share;          /* SHARE_*: one weight vector for all workers of a process */
+    int factors;        /* FAST_FACTORS_*: send layers as factors of their gradients */
+    bool priority;      /* sum the layers first that the next forward pass needs first */
+} allreduce_options;
 
 static const fast_option options[] = {
-    FAST_OPT_TEXT(allreduce_config, algorithm, "auto", "allreduce",
-                  "how the sum is made: a collective by name"),
-    FAST_OPT_CHOICE(allreduce_config, overlap, "auto", "auto|yes|no",
-                    "sum gradients while others are computed; auto: over a network"),
-    FAST_OPT_INT(allreduce_config, bucket, "131072", 4, 1e12,
-                 "bytes of gradients that are summed at once with overlap"),
-    FAST_OPT_CHOICE(allreduce_config, share, "auto", "auto|yes|no",
-                    "one model for all workers of a process, where algorithm and rule allow it; "
-                    "auto: from 4 workers on"),
-    FAST_OPT_FACTORS(allreduce_config),
-    FAST_OPT_BOOL(allreduce_config, priority, "no",
-                  "sum what the next step needs first before the rest, in slices of a bucket, and "
-                  "begin it with what is there"),
+    FAST_OPT_TEXT(allreduce_options, algorithm, "auto", "allreduce",
+                  "collective that sums the gradients; auto: the fastest by measurement"),
+    FAST_OPT_CHOICE(allreduce_options, overlap, "auto", "auto|yes|no",
+                    "start sums during the backward pass; auto: if workers are on several nodes"),
+    FAST_OPT_INT(allreduce_options, bucket, "131072", 4, 1e12,
+                 "bytes of gradients in one sum, with overlap or priority"),
+    FAST_OPT_CHOICE(allreduce_options, share, "auto", "auto|yes|no",
+                    "one weight vector for all workers of a process, if algorithm and optimizer "
+                    "allow it; auto: from 4 workers on"),
+    FAST_OPT_FACTORS(allreduce_options),
+    FAST_OPT_BOOL(allreduce_options, priority, "no",
+                  "sum the first layers first, in slices of a bucket, and start the next forward "
+                  "pass before the last layers are summed (P3, TicTac)"),
     FAST_OPT_END,
 };
 
 fast_err fast__allreduce_state(fast_trainer *t)
 {
+    FAST_ASSERT(t->group != NULL);
     if (t->state_count == 0 || t->workers == 1)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "state");
@@ -64,9 +65,10 @@ fast_err fast__allreduce_state(fast_trainer *t)
     return FAST_OK;
 }
 
-/* Is there a network to wait for? All workers must find the same. */
+/* True if the workers are on more than one node. All workers get the same answer. */
 static bool has_network(const fast_trainer *t)
 {
+    FAST_ASSERT(t->workers >= 1);
     for (int64_t i = 1; i < t->workers; i++)
         if (fast_actor_node(t->actor, t->worker_ids[i]) !=
             fast_actor_node(t->actor, t->worker_ids[0]))
@@ -74,34 +76,40 @@ static bool has_network(const fast_trainer *t)
     return false;
 }
 
-/* Is one model to be tried? It is summed as `direct` does. */
-static bool share_wanted(const allreduce_config *c, int64_t workers)
+/* True if workers are to share one weight vector, whose sums are made as by `direct`. */
+static bool share_wanted(const allreduce_options *c, int64_t workers)
 {
+    FAST_ASSERT(workers >= 1);
     return (c->share == SHARE_YES || (c->share == SHARE_AUTO && workers >= SHARE_FROM)) &&
            (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0);
 }
 
-/* Transfers in the order of need: with plain sums that can be begun, and updates by range. */
-static fast_err check_priority(const fast_trainer *t, const allreduce_config *c, bool coded)
+/* Refuse priority where sums cannot be started early or updates are not by range: FAST_EINVAL. */
+static fast_err check_priority(const fast_trainer *t, const allreduce_options *c, bool coded)
 {
+    FAST_ASSERT(c->priority);
     if (coded || strncmp(c->algorithm, "native", 6) == 0 || c->factors == FAST_FACTORS_YES)
         return fast__fail(FAST_EINVAL,
-                          "allreduce: priority orders plain sums that can be begun; leave out it, "
-                          "or %s",
+                          "allreduce: priority needs uncompressed sums that can be started early; "
+                          "leave out priority or %s",
                           coded                            ? "codec"
                           : c->factors == FAST_FACTORS_YES ? "factors"
                                                            : "algorithm=native");
     if (!fast_trainer_can_update_range(t))
-        return fast__fail(FAST_EINVAL, "allreduce: priority updates a range when it has come, and "
-                                       "this optimizer needs norms of whole layers or of all");
+        return fast__fail(FAST_EINVAL,
+                          "allreduce: priority updates a range as soon as it is summed, "
+                          "but this optimizer needs norms of whole layers; use another "
+                          "optimizer or leave out priority");
     return FAST_OK;
 }
 
-/* The figure: gradient, sum, update; with `shared` the last two are one pass over shared weights.
- */
+/* Train to the end: gradient, sum, update. With `shared` the last two are one pass over the shared
+ * weights. */
 static fast_err train(fast_trainer *t, bool shared)
 {
     const float mean = 1.0f / (float)t->workers;
+
+    FAST_ASSERT(t->workers >= 1);
 
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
@@ -117,9 +125,10 @@ static fast_err train(fast_trainer *t, bool shared)
     return fast_trainer_end(t);
 }
 
+/* The program of a worker: choose the variant, which all workers choose alike. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    const allreduce_config *c = config;
+    const allreduce_options *c = config;
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const fast_overlap_options overlap = {
         .early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t)),
@@ -129,6 +138,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     };
     bool shared = false;
 
+    FAST_ASSERT(c != NULL && c->bucket >= (int64_t)sizeof(float));
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     if (c->priority && t->workers > 1) {
         FAST_TRY(check_priority(t, c, coded));
@@ -141,11 +151,12 @@ static fast_err worker(fast_trainer *t, const void *config)
     return train(t, shared);
 }
 
-/* Factors of layers arrive from all other workers. */
+/* Layers that travel as factors arrive from all other workers; sums are counted by the trainer. */
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    const allreduce_config *c = config;
+    const allreduce_options *c = config;
 
+    FAST_ASSERT(c != NULL && out != NULL);
     if (!c->priority)
         fast__factoring_cost(t, c->factors, out);
 }
@@ -154,7 +165,7 @@ const fast_strategy fast__strategy_allreduce = {
     .name = "allreduce",
     .summary = "synchronous: the mean gradient of all workers at each step",
     .options = options,
-    .config_size = sizeof(allreduce_config),
+    .config_size = sizeof(allreduce_options),
     .synchronous = true,
     .identical = true,
     .uses_codec = true,

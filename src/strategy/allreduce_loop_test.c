@@ -6,6 +6,7 @@
  */
 #include "fake_host.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static void one_update_a_bucket(void **state)
     }
 }
 
-/* A model in common is asked for; where there is none, replicas are updated. */
+/* Workers ask for a shared model; if the run has no shared memory, replicas are updated. */
 static void sharing_is_asked_for(void **state)
 {
     const fake_options options = {
@@ -90,13 +91,77 @@ static void sharing_is_asked_for(void **state)
     fake_assert_calls(&r, 1, "share", "next gradient sum update", "next end");
 }
 
+/* With shared weights one call sums and updates. */
+static void shared_weights_are_updated_once(void **state)
+{
+    (void)state;
+    for (int64_t workers = 2; workers <= 3; workers++) {
+        const fake_options options = { .strategy = "allreduce:share=yes,overlap=no",
+                                       .transport = "threads",
+                                       .workers = workers,
+                                       .steps = STEPS,
+                                       .share = true };
+        fake_result r;
+
+        fake_run(&options, &r);
+        assert_mean(&r, workers);
+        for (int64_t k = 0; k < workers; k++) {
+            fake_assert_calls(&r, k, "share", "next gradient update_shared", "next end");
+            for (int64_t j = 0; j < workers; j++)
+                assert_true(fabs(r.actors[k].contributions[j] - STEPS) < 1e-6);
+        }
+    }
+}
+
+static int64_t count_calls(const char *calls, const char *name)
+{
+    const size_t length = strlen(name);
+    int64_t count = 0;
+
+    for (const char *at = strstr(calls, name); at; at = strstr(at + length, name))
+        count += (at == calls || at[-1] == ' ') && (at[length] == ' ' || !at[length]);
+    return count;
+}
+
+/* The first step sums at once, the second one starts 3 slices of 2 floats in its reports, and from
+ * the third on the gradient waits for the ranges that it reads. All are updated in the end. */
+static void priority_updates_every_slice(void **state)
+{
+    static const char *const head = "settle next gradient sum_range update next gradient "
+                                    "sum_range_start sum_range_start sum_range_start update_range "
+                                    "update_range update_range next gradient_when ";
+
+    (void)state;
+    for (int64_t workers = 2; workers <= 3; workers++) {
+        const fake_options options = { .strategy = "allreduce:priority=yes,bucket=8",
+                                       .workers = workers,
+                                       .steps = STEPS };
+        fake_result r;
+
+        fake_run(&options, &r);
+        assert_mean(&r, workers);
+        for (int64_t k = 0; k < workers; k++) {
+            const char *calls = r.actors[k].calls;
+
+            assert_memory_equal(calls, head, strlen(head));
+            assert_int_equal(count_calls(calls, "gradient_when"), STEPS - 2);
+            assert_int_equal(count_calls(calls, "sum_range_start"), 3 * (STEPS - 1));
+            assert_int_equal(count_calls(calls, "update_range"), 3 * (STEPS - 1));
+            assert_int_equal(count_calls(calls, "settle"), 2);
+            for (int64_t j = 0; j < workers; j++)
+                assert_true(fabs(r.actors[k].contributions[j] - STEPS) < 1e-6);
+        }
+    }
+}
+
 static void errors_end_the_program(void **state)
 {
     static const char *const strategies[] = { "allreduce:overlap=no",
-                                              "allreduce:overlap=yes,bucket=4" };
+                                              "allreduce:overlap=yes,bucket=4",
+                                              "allreduce:priority=yes,bucket=8" };
 
     (void)state;
-    for (int64_t i = 0; i < 6; i++) {
+    for (int64_t i = 0; i < 9; i++) {
         const fake_options options = { .strategy = strategies[i / 3],
                                        .workers = 1 + i % 3,
                                        .steps = STEPS };
@@ -111,6 +176,8 @@ int main(void)
         cmocka_unit_test(one_sum_a_step),
         cmocka_unit_test(one_update_a_bucket),
         cmocka_unit_test(sharing_is_asked_for),
+        cmocka_unit_test(shared_weights_are_updated_once),
+        cmocka_unit_test(priority_updates_every_slice),
         cmocka_unit_test(errors_end_the_program),
     };
 

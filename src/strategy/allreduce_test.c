@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When sums begin, and in which order. Goal: sums that begin during the way back, or are made in
- * the order of need, change no bit, with codecs as without, and take less time where a network is
- * waited for. Method: small runs on the simulator and on
- * threads, compared by hash, time and bytes.
+ * Start and order of sums. Goal: sums that start during the backward pass, or are made in the order
+ * of the forward pass, change no bit, with and without codecs, and take less time over a network.
+ * Method: small runs on the simulator and on threads, compared by hash, time and bytes.
  */
 #include "small_run.h"
 
@@ -53,7 +52,7 @@ static void early_codecs_change_no_bit(void **state)
     }
 }
 
-/* What encodes the whole vector at once begins when that is there. */
+/* A codec that encodes whole vectors starts after the backward pass. */
 static void whole_vectors_wait(void **state)
 {
     const fast_result late =
@@ -89,7 +88,7 @@ static void early_is_sooner(void **state)
     }
 }
 
-/* What is on its way is in before anybody looks; every learner is asked in its own way. */
+/* Sums in flight are complete before w is evaluated, with learners of all kinds. */
 static void priority_changes_no_bit(void **state)
 {
     static const char *const more[][3] = { { "evaluate=5", "optimizer=momentum", NULL },

@@ -113,7 +113,7 @@ static void stop_at_once(void *ctx, const fast_event *event)
         fast_run_cancel(ctx);
 }
 
-/* Workers that do not meet for long stop soon, and together. */
+/* Members, which do not synchronise for long, stop soon and at the same step. */
 static void members_stop_when_asked(void **state)
 {
     static const char *const strategies[] = { "strategy=distill", "strategy=local:period=0" };

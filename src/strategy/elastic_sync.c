@@ -12,12 +12,11 @@
  *   EASGD   alpha = 0.9 / P, mu = 0 (Zhang, Choromanska and LeCun 2015, equations 5 and 6)
  *   SMA     alpha = 1 / P, mu = 0.9, tau = 1 (Koliousis et al., "CROSSBOW", 2019)
  *
- * With alpha = 1 / P and mu = 0 the centre is the mean of the models from before the update;
- * with alpha = 1 as well, that is with one worker, it follows the worker one exchange behind.
- * A restart puts every worker on the centre and takes the centre's momentum away: CROSSBOW does it
- * when the learning rate changes, since what was averaged belongs to the old one; its algorithm
- * begins anew from z. The rule's own momentum is kept. The rate of a smooth schedule changes at
- * each step: there a number of steps is the better choice.
+ * With alpha = 1 / P and mu = 0 the centre is the mean of the models before the update. A single
+ * worker with alpha = 1 is followed by its centre one exchange later. A restart sets every worker
+ * to the centre and clears the centre's momentum: CROSSBOW restarts when the learning rate changes,
+ * because the average belongs to the old rate. The rule's own momentum is not reset. A smooth
+ * schedule changes the learning rate at each step: there use a number of steps.
  *
  * All copies of z are equal to the bit. The model of the run is z.
  *
@@ -32,24 +31,25 @@
 #include <string.h>
 
 typedef struct sync_config {
-    double alpha;       /* < 0: 0.9 / workers; 0 is a worker that goes alone */
+    double alpha;       /* constant of the spring; < 0: 0.9 / workers; 0: workers train alone */
     double mu;          /* momentum of the centre */
     int64_t period;     /* steps between exchanges */
-    int64_t restart;    /* steps between restarts; 0: none, -1: at changes of the rate */
-    char algorithm[64]; /* of the group */
+    int64_t restart;    /* steps between restarts; 0: never, -1: when the learning rate changes */
+    char algorithm[64]; /* collective that sums the differences */
 } sync_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(
         sync_config, alpha, "-1", -1, 1,
-        "how far a worker moves to the centre; -1: 0.9 / workers, or 1 / workers with mu"),
+        "fraction of the distance that a worker moves to the centre; -1: 0.9 / workers, or "
+        "1 / workers with mu"),
     FAST_OPT_REAL(sync_config, mu, "0", 0, 1, "momentum of the centre (SMA: 0.9)"),
     FAST_OPT_INT(sync_config, period, "1", 1, 1e12, "steps between exchanges"),
     FAST_OPT_INT(sync_config, restart, "0", -1, 1e12,
-                 "steps after which workers begin anew from the centre; 0: never, -1: when the "
+                 "steps after which workers restart from the centre; 0: never, -1: when the "
                  "learning rate changes"),
     FAST_OPT_TEXT(sync_config, algorithm, "auto", "allreduce",
-                  "how the sum is made: a collective by name"),
+                  "collective that sums the differences; auto: the fastest by measurement"),
     FAST_OPT_END,
 };
 
@@ -57,6 +57,7 @@ static const fast_option options[] = {
 static void run_difference(const void *ctx, int64_t n, float *const *x)
 {
     (void)ctx;
+    FAST_ASSERT(x[0] != x[1] && x[2] != x[3]);
     memcpy(x[0], x[2], (size_t)n * sizeof **x);
     fast__vector_axpy(n, -1, x[3], x[0]);
     memcpy(x[1], x[0], (size_t)n * sizeof **x);
@@ -70,8 +71,9 @@ static void run_springs(const void *ctx, int64_t n, float *const *x)
     const size_t size = (size_t)n * sizeof **x;
     float *w = x[0], *z = x[1], *d = x[2];
 
+    FAST_ASSERT(w != z && d != z);
     fast__vector_axpy(n, -c->alpha, d, w);
-    if (c->z_before.x) { /* d is free: it holds z while z moves */
+    if (c->z_before.x) { /* d is not needed any more: it holds the old z */
         memcpy(d, z, size);
         fast__vector_axpy(n, -1, d, x[4]);
         fast__vector_axpy(n, -c->mu, x[4], z);
@@ -91,6 +93,7 @@ fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centr
     const fast_vector after[] = { model, c->z, c->d, c->sum, c->z_before };
     const fast_kernel *move = c->z_before.x ? &springs_momentum : &springs;
 
+    FAST_ASSERT(n > 0 && c->d.x && c->sum.x);
     c->versions++;
     if (c->t) {
         FAST_TRY(fast_trainer_apply(c->t, &difference, NULL, before));
@@ -103,9 +106,10 @@ fast_err fast__elastic_together(fast_group *group, int64_t n, fast_elastic_centr
     return FAST_OK;
 }
 
-/* Put the worker on the centre, which stands still from there. */
+/* Set the worker to the centre and clear the centre's momentum. */
 static void restart(fast_trainer *t, const fast_elastic_centre *e)
 {
+    FAST_ASSERT(e->z.x == t->centre);
     fast_trainer_adopt(t, &e->z);
     if (!e->z_before.x)
         return;
@@ -115,15 +119,17 @@ static void restart(fast_trainer *t, const fast_elastic_centre *e)
 
 /* Persistent numbers of a worker. */
 typedef struct sync_numbers {
-    int64_t begun;     /* 1: they are set */
+    int64_t set;       /* 1: the numbers below are set */
     double lr;         /* learning rate at the last restart */
     int64_t restarted; /* step of the last restart */
     int64_t versions;  /* moves of the centre */
 } sync_numbers;
 
+/* Train to the end: restarts, local steps, and the elastic step of all workers in each period. */
 static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
                       sync_numbers *k)
 {
+    FAST_ASSERT(k->set && c->period >= 1);
     while (fast_trainer_next(t)) {
         const bool due = c->restart < 0    ? t->lr != k->lr
                          : c->restart == 0 ? false
@@ -145,18 +151,8 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
     return fast_trainer_end(t);
 }
 
-/* Find a persistent vector and its contributions. */
-static fast_err find_vector(fast_trainer *t, int64_t number, fast_vector *out)
-{
-    void *x = NULL, *shares = NULL;
-
-    FAST_TRY(fast_trainer_persist(t, number, (size_t)t->count * sizeof(float), &x));
-    FAST_TRY(fast_trainer_persist(t, 16 + number, (size_t)t->workers * sizeof(double), &shares));
-    *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
-    return FAST_OK;
-}
-
-/* The centre: new, or as an earlier call left it. */
+/* Find the persistent centre; a new one starts as w. FAST_EFORMAT for numbers that make no sense.
+ * */
 static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
                             sync_numbers **out)
 {
@@ -164,21 +160,22 @@ static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_
     sync_numbers *k;
     void *memory = NULL;
 
+    FAST_ASSERT(e->t == t);
     FAST_TRY(fast_trainer_persist(t, 0, sizeof *k, &memory));
-    FAST_TRY(find_vector(t, 1, &e->z));
+    FAST_TRY(fast_trainer_persist_vector(t, 1, &e->z));
     if (c->mu > 0)
-        FAST_TRY(find_vector(t, 2, &e->z_before));
+        FAST_TRY(fast_trainer_persist_vector(t, 2, &e->z_before));
     *out = k = memory;
     if (k->restarted < 0 || k->restarted > t->step || k->versions < 0 || k->versions > t->step)
         return fast__fail(FAST_EFORMAT, /* of a checkpoint, which may be forged */
                           "elastic_sync: worker %lld cannot resume from move %lld of the centre "
                           "and a restart at step %lld",
                           (long long)t->rank, (long long)k->versions, (long long)k->restarted);
-    if (!k->begun) {
+    if (!k->set) {
         memcpy(e->z.x, t->w, size);
         if (e->z_before.x)
             memcpy(e->z_before.x, t->w, size);
-        *k = (sync_numbers){ .begun = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
+        *k = (sync_numbers){ .set = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
     }
     e->versions = k->versions;
     t->centre = e->z.x;
@@ -186,9 +183,10 @@ static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_
     return FAST_OK;
 }
 
-/* Scratch of an exchange: two vectors, in one block each for values and contributions. */
+/* Allocate the scratch vectors of an exchange: one block for values, one for contributions. */
 static fast_err make_scratch(const fast_trainer *t, fast_elastic_centre *e)
 {
+    FAST_ASSERT(e->d.x == NULL && e->sum.x == NULL);
     e->d.age = e->sum.age = -1;
     FAST_TRY(fast__alloc("differences", 2 * t->count, sizeof *e->d.x, &e->d.x));
     FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *e->d.shares, &e->d.shares));
@@ -205,6 +203,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     sync_numbers *k = NULL;
     fast_err err;
 
+    FAST_ASSERT(c != NULL && t->group != NULL);
     e.alpha = (float)(c->alpha < 0 ? share / (double)t->workers : c->alpha);
     t->period = c->period;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));

@@ -29,13 +29,13 @@ static float grid(int64_t id, int64_t i)
     return (float)((id * 37 + i * 11) % 128 - 64) / 16;
 }
 
-/* What actors leave behind. */
+/* Results of all actors. */
 typedef struct models {
     float w[WORKERS][N];
     float z[WORKERS][N]; /* copies of the centre */
     float apart[WORKERS][ROUNDS];
-    float owed[WORKERS][N];   /* by codecs */
-    const char *codec, *down; /* NULL: none */
+    float residual[WORKERS][N]; /* by codecs */
+    const char *codec, *down;   /* NULL: none */
     float alpha, mu;
     int64_t rounds;
 } models;
@@ -98,12 +98,12 @@ static fast_err spring_main(fast_actor *actor, void *ctx)
         FAST_TRY(fast_space_tick(space, k + 1));
     }
     if (id < WORKERS) { /* the centre after all of them */
-        const float *owed = fast__space_residual(space, 0);
+        const float *residual = fast__space_residual(space, 0);
 
         read = (fast_space_read){ .version_min = WORKERS * m->rounds, .full_values = true };
         FAST_TRY(fast_space_get(space, 0, m->z[id], &read, FAST_SOON));
-        if (owed)
-            memcpy(m->owed[id], owed, sizeof m->owed[id]);
+        if (residual)
+            memcpy(m->residual[id], residual, sizeof m->residual[id]);
     }
     fast_space_close(space);
     return FAST_OK;
@@ -128,7 +128,7 @@ static void check_sum(const models *m, double tolerance)
 
         for (int64_t id = 0; id < WORKERS; id++) {
             before += (double)grid(id, i);
-            after += (double)m->w[id][i] + (double)m->owed[id][i];
+            after += (double)m->w[id][i] + (double)m->residual[id][i];
             assert_memory_equal(m->z[id], m->z[0], sizeof m->z[0]);
         }
         if (!(fabs(after - before) <= tolerance))
@@ -136,7 +136,8 @@ static void check_sum(const models *m, double tolerance)
     }
 }
 
-/* The sum of all models and the centre stays, whoever comes when; without learning they meet. */
+/* The sum of all models and the centre is conserved in any order of exchanges; without gradients
+ * they converge to one point. */
 static void exchange_keeps_the_sum(void **state)
 {
     static const char *const transports[] = { "transport=threads", "transport=sim" };
@@ -156,7 +157,7 @@ static void exchange_keeps_the_sum(void **state)
     }
 }
 
-/* What codecs have not brought yet is owed: with it the sum stays, whatever they are. */
+/* With any codec the sum of models, centre and residuals is conserved. */
 static void codecs_keep_the_sum(void **state)
 {
     static const char *const transports[] = { "transport=threads", "transport=sim" };

@@ -4,19 +4,21 @@
  *
  *     w_i <- rule(w_i, g_i)
  *
- * An ensemble predicts with the mean of its members' predictions, which is more than any mean of
- * their weights: the members sit in different basins. So its standard representative is the policy
- * "ensemble"; with "best" it is the member of the smallest training loss alone (Hansen and Salamon
- * 1990; Lakshminarayanan et al. 2017).
+ * An ensemble predicts the mean of its members' predictions, which is better than a mean of their
+ * weights, because members end in different minima. So its default representative is the policy
+ * "ensemble"; with "best" it is the member of the smallest training loss (Hansen and Salamon 1990;
+ * Lakshminarayanan et al. 2017).
  *
- * Members begin with the same weights and see different shards. Cost: none.
+ * Members start from the same weights and train on different shards. Cost: none.
  */
 #include "base/err.h"
 #include "strategy/strategy.h"
 
+/* Train to the end, alone. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     (void)config;
+    FAST_ASSERT(t->g != NULL);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         t->staleness = 0;
@@ -27,7 +29,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
 const fast_strategy fast__strategy_ensemble = {
     .name = "ensemble",
-    .summary = "independent models, one for each worker; the mean of their predictions stands",
+    .summary = "independent models, one for each worker; predicts the mean of their predictions",
     .sends = "nothing",
     .representative = "ensemble",
     .worker = worker,

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replicas in messages, random neighbours, and the flush at the end: what gossip and partial
- * exchange share.
+ * Replicas in messages, random neighbours, and the flush at the end, for gossip and partial.
+ *
+ * The part of a replica's message, in bytes. A gradient is packed in the place of the parameters.
+ *
+ *     offset      size               values
+ *     0           8 P                contributions of the model, doubles by worker
+ *     8 P         4 state_count      state that is not trained (batch norm's statistics)
+ *     ...         4 count slots      the rule's vectors, if t->mixes_rule_state
+ *     rest_size   4 count or coded   parameters: floats, or the encoding of a flow
+ *
+ * The encoding is last because its size differs from message to message. Contributions are doubles
+ * at offset 0, so that all values are aligned.
  *
  * Messages and their buffers come from the pool of the run, so that after the first steps nothing
  * is allocated. Mixing costs three operations and moves twelve bytes for each parameter.
  *
- * The flush: since messages between two workers arrive in order, a worker that has a peer's last
- * word, a message without a part, has everything that the peer sent. It waits for one peer after
- * the other, and gives up on those that crashed or do not come before the deadline. Cost: P - 1
- * empty messages for each worker.
+ * The flush. Messages between two workers arrive in order, and a worker ends with a message without
+ * a part. Once that has arrived from a peer, all earlier messages of the peer have arrived too. A
+ * worker waits for one peer after the other, and gives up on peers that crashed or miss the
+ * deadline. Cost: P - 1 empty messages for each worker.
  */
 #include "strategy/exchange.h"
 
@@ -22,46 +32,42 @@
 
 enum { SLOTS_MAX = 4 }; /* vectors of a rule's state */
 
+/* Bytes of the contributions. */
 static size_t shares_size(const fast_trainer *t)
 {
+    FAST_ASSERT(t->workers >= 1);
     return (size_t)t->workers * sizeof(double);
 }
 
-/* Vectors of the rule's state that travel. */
+/* Return the number of vectors of the rule's state that messages have. */
 static int slot_count(fast_trainer *t)
 {
     int count = 0;
 
     while (t->mixes_rule_state && fast_trainer_rule_slot(t, count) != NULL)
         count++;
+    FAST_ASSERT(count <= SLOTS_MAX);
     return count;
 }
 
-/* Bytes of all that comes before the parameters. */
+/* Bytes of a replica before the parameters. */
 static size_t rest_size(fast_trainer *t)
 {
+    FAST_ASSERT(t->count > 0 && t->state_count >= 0);
     return shares_size(t) + (size_t)(t->count * slot_count(t) + t->state_count) * sizeof(float);
 }
 
-fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
-                            size_t *size_out)
+fast_err fast__floats_pack(fast_trainer *t, fast_flow *flow, size_t head, const float *x,
+                           int64_t count, fast_buffer **out, size_t *size_out)
 {
-    const size_t rest = rest_size(t), floats = (size_t)t->count * sizeof *x;
+    const size_t floats = (size_t)count * sizeof *x;
     fast_buffer *buffer = NULL;
     size_t size = floats;
     fast_err err = FAST_OK;
-    unsigned char *data;
 
-    FAST_ASSERT(fast_trainer_model(t).shares != NULL);
-    FAST_TRY(fast_buffer_new(t->actor, rest + (flow ? fast_flow_bound(flow) : floats), &buffer));
-    data = fast_buffer_data(buffer);
-    memcpy(data, fast_trainer_model(t).shares, shares_size(t));
-    data += shares_size(t);
-    if (t->state_count > 0)
-        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
-    data += (size_t)t->state_count * sizeof *t->s;
-    for (int i = 0; i < slot_count(t); i++, data += floats)
-        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+    FAST_ASSERT(count > 0 && x != NULL);
+    FAST_TRY(fast_buffer_new(t->actor, head + (flow ? fast_flow_bound(flow) : floats), &buffer));
+    char *data = (char *)fast_buffer_data(buffer) + head;
     if (flow)
         err = fast_trainer_encode(t, flow, x, data, &size);
     else
@@ -70,9 +76,43 @@ fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fa
         fast_buffer_free(buffer);
         return err;
     }
-    fast_buffer_freeze(buffer);
-    *size_out = rest + size;
     *out = buffer;
+    *size_out = size;
+    return FAST_OK;
+}
+
+fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
+                            size_t *size_out)
+{
+    const size_t head = rest_size(t), floats = (size_t)t->count * sizeof *x;
+    fast_buffer *buffer = NULL;
+    size_t size = 0;
+
+    FAST_ASSERT(fast_trainer_model(t).shares != NULL);
+    FAST_TRY(fast__floats_pack(t, flow, head, x, t->count, &buffer, &size));
+    unsigned char *data = fast_buffer_data(buffer);
+    memcpy(data, fast_trainer_model(t).shares, shares_size(t));
+    data += shares_size(t);
+    if (t->state_count > 0)
+        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
+    data += (size_t)t->state_count * sizeof *t->s;
+    for (int i = 0; i < slot_count(t); i++, data += floats)
+        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+    fast_buffer_freeze(buffer);
+    *size_out = head + size;
+    *out = buffer;
+    return FAST_OK;
+}
+
+/* Weighted by multiplication: its bits differ from a division by P in the last place. */
+fast_err fast__state_average(fast_trainer *t)
+{
+    FAST_ASSERT(t->group != NULL);
+    if (t->state_count == 0)
+        return FAST_OK;
+    fast_actor_at(t->actor, t->step, "state");
+    FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
+    fast__vector_scale(t->state_count, 1.0f / (float)t->workers, t->s);
     return FAST_OK;
 }
 
@@ -81,9 +121,11 @@ fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *bu
 {
     const size_t rest = rest_size(t);
 
+    /* Contributions are scaled exactly, also where a codec loses a fraction of the values: the
+     * residual is sent later. */
+    FAST_ASSERT(v.x != NULL && v.shares != NULL);
     for (int64_t i = 0; i < t->workers; i++)
         v.shares[i] *= (double)scale;
-
     if (!flow || !buffer || fast_trainer_codec_fit(t) <= FAST_FIT_LOSSLESS) {
         fast__vector_scale(t->count, scale, v.x);
         return FAST_OK;
@@ -98,6 +140,7 @@ fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buff
 {
     fast_msg *msg = NULL;
 
+    FAST_ASSERT(buffer != NULL && size > 0);
     FAST_TRY(fast_msg_new(t->actor, tag, &msg));
     fast_msg_add_view(msg, buffer, 0, size);
     msg->words[FAST_REPLICA_STEP] = t->step;
@@ -111,10 +154,12 @@ fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fa
     const size_t rest = rest_size(t), floats = (size_t)t->count * sizeof(float);
     const unsigned char *data;
 
+    FAST_ASSERT(out != NULL);
     if (msg->part_count != 1 || msg->parts[0].size < rest ||
         (!coded && msg->parts[0].size != rest + floats))
         return fast__fail(FAST_EFORMAT, "worker %lld sent no model of %lld parameters",
                           (long long)msg->from, (long long)t->count);
+    /* Only sizes are checked: a codec checks its own bytes when they are decoded. */
     data = fast_msg_data(msg, 0);
     out->shares = (const double *)(const void *)data;
     out->age = -1;
@@ -130,58 +175,66 @@ double fast__replica_mass(const fast_msg *msg)
 {
     double mass;
 
+    FAST_ASSERT(msg != NULL);
     memcpy(&mass, &msg->words[FAST_REPLICA_MASS], sizeof mass);
     return mass;
 }
 
 fast_vector fast__replica_vector(const fast_replica *model)
 {
+    FAST_ASSERT(model->shares != NULL);
     return (fast_vector){ .x = (float *)(uintptr_t)model->x,
                           .shares = (double *)(uintptr_t)model->shares,
                           .age = model->age };
 }
 
-/* Mix the state, and with w, which is the first row, the vectors of the rule that travel along. */
-static fast_err mix_rows(fast_trainer *t, const fast_mix *mix, const fast_replica *model,
+/* Mix the state, the rule's state if it travels, and w if `with_w`, by one call of the kernel. */
+static fast_err mix_rows(fast_trainer *t, double own, const fast_replica *model, double other,
                          bool with_w)
 {
+    const fast_mix mix = { own, other };
     const int slots = slot_count(t);
     fast_vector v[2 * (SLOTS_MAX + 1)];
     int64_t rows = 0;
 
-    FAST_ASSERT(slots <= SLOTS_MAX);
-    fast__vector_axpby(t->state_count, (float)mix->take, model->s, (float)mix->keep, t->s);
+    FAST_ASSERT(model->shares != NULL && model->s != NULL);
+    fast__vector_axpby(t->state_count, (float)other, model->s, (float)own, t->s);
     if (with_w) {
         v[0] = fast_trainer_model(t);
         v[1] = fast__replica_vector(model);
         rows++;
     }
+    /* The rule's vectors have no contributions: those of w stand for the model. */
     for (int i = 0; i < slots; i++, rows++) {
         v[2 * rows] = (fast_vector){ .x = fast_trainer_rule_slot(t, i), .age = -1 };
         v[2 * rows + 1] =
             (fast_vector){ .x = (float *)(uintptr_t)model->rule + i * t->count, .age = -1 };
     }
-    return rows > 0 ? fast_trainer_apply_range(t, &fast__kernel_mix, mix, v, rows, t->count)
+    return rows > 0 ? fast_trainer_apply_range(t, &fast__kernel_mix, &mix, v, rows, t->count)
                     : FAST_OK;
 }
 
-fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take)
+fast_err fast__replica_mix(fast_trainer *t, double own, const fast_replica *model, double other)
 {
-    return mix_rows(t, &(fast_mix){ keep, take }, model, true);
+    FAST_ASSERT(model->x != NULL);
+    return mix_rows(t, own, model, other, true);
 }
 
-fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,
-                                double take)
+fast_err fast__replica_mix_rest(fast_trainer *t, double own, const fast_replica *model,
+                                double other)
 {
-    return mix_rows(t, &(fast_mix){ keep, take }, model, false);
+    FAST_ASSERT(model != NULL);
+    return mix_rows(t, own, model, other, false);
 }
 
+/* At least 2 neighbours fit, because `correct` of gossip uses a ring on any topology. */
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)
 {
     const int64_t most = fast_topology_degree_max(t->topology);
     const int64_t degree = most < 2 ? 2 : most;
     fast_err err;
 
+    FAST_ASSERT(t->topology != NULL);
     *out = (fast_neighbours){ 0 };
     err = fast__alloc("neighbours", degree, sizeof *out->ranks, &out->ranks);
     if (!err)
@@ -193,24 +246,30 @@ fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out)
 
 void fast__neighbours_fini(fast_neighbours *n)
 {
+    FAST_ASSERT(n != NULL);
     fast__free(n->ranks);
     fast__free(n->weights);
     n->ranks = NULL;
     n->weights = NULL;
 }
 
-double fast__chance(fast_actor *actor)
+/* 53 random bits: every double of the grid 2^-53. */
+double fast__random_uniform(fast_actor *actor)
 {
+    FAST_ASSERT(actor != NULL);
     return (double)(fast_random(actor) >> 11) * 0x1p-53;
 }
 
+/* The topology's graph of this step; graphs that change have other neighbours at the next one. */
 int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
 {
     int64_t start;
 
+    FAST_ASSERT(t->topology != NULL);
     n->count = fast_topology_out(t->topology, t->step, t->rank, n->ranks, n->weights, &n->self);
     if (n->count == 0)
         return -1;
+    /* One random number picks the start of a walk, so that a stream does not depend on crashes. */
     start = (int64_t)(fast_random(t->actor) % (uint64_t)n->count);
     for (int64_t i = 0; i < n->count; i++) {
         const int64_t rank = n->ranks[(start + i) % n->count];
@@ -223,9 +282,11 @@ int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
 
 bool fast__is_peers(fast_err err)
 {
+    FAST_ASSERT(err <= FAST_OK);
     return err == FAST_EPEER || err == FAST_ETIMEDOUT;
 }
 
+/* Nobody has ended yet. */
 fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, void *ctx,
                            fast_intake *out)
 {
@@ -236,17 +297,19 @@ fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, vo
 
 void fast__intake_fini(fast_intake *in)
 {
+    FAST_ASSERT(in != NULL);
     fast__free(in->last);
     in->last = NULL;
 }
 
-/* Receive one message and take it in. FAST_ETIMEDOUT and FAST_EPEER as of fast_receive(). */
+/* Receive one message and handle it. FAST_ETIMEDOUT and FAST_EPEER as of fast_receive(). */
 static fast_err take_one(fast_intake *in, int64_t from, int64_t deadline)
 {
     fast_actor *actor = in->t->actor;
     fast_msg *msg = NULL;
     fast_err err = FAST_OK;
 
+    FAST_ASSERT(in->take != NULL && in->last != NULL);
     FAST_TRY(fast_receive(actor, from, in->tag, deadline, &msg));
     if (msg->part_count > 0)
         err = in->take(in->ctx, &msg);
@@ -258,13 +321,16 @@ static fast_err take_one(fast_intake *in, int64_t from, int64_t deadline)
 
 fast_err fast__intake_wait(fast_intake *in, int64_t from)
 {
+    FAST_ASSERT(from >= 0);
     return take_one(in, from, FAST_SOON);
 }
 
+/* Messages of peers that are down may still arrive; the failure of a peer ends only this look. */
 fast_err fast__intake_poll(fast_intake *in)
 {
     fast_err err;
 
+    FAST_ASSERT(in->t != NULL);
     do
         err = take_one(in, FAST_ANY, FAST_AT_ONCE);
     while (!err);
@@ -275,7 +341,9 @@ fast_err fast__intake_flush(fast_intake *in)
 {
     fast_trainer *t = in->t;
 
+    FAST_ASSERT(t->workers >= 1);
     fast_actor_at(t->actor, t->step, "the last messages");
+    /* Ranks after this one come first, so that not all workers send to the same one at once. */
     for (int64_t i = 1; i < t->workers; i++) {
         fast_msg *msg = NULL;
         fast_err err;
@@ -288,7 +356,7 @@ fast_err fast__intake_flush(fast_intake *in)
     for (int64_t i = 0; i < t->workers; i++) {
         fast_err err = FAST_OK;
 
-        /* Others' messages are taken in between, so that they do not pile up. */
+        /* Messages of other workers are handled meanwhile, so that queues do not grow. */
         while (!err && i != t->rank && !in->last[i]) {
             err = take_one(in, t->worker_ids[i], FAST_SOON);
             if (!err)

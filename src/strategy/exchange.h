@@ -4,105 +4,116 @@
 #include "strategy/strategy.h"
 
 /*
- * What strategies without a centre share: a replica in a message, its mixing into another, random
- * neighbours, and the end, when what is still on its way is taken in.
+ * Replicas in messages, for strategies without a centre: packing and mixing of replicas, random
+ * neighbours, and the flush of messages in flight at the end.
  *
- * A replica's message holds, in one buffer, the weights of all contributions (one double for each
- * worker), the state, where t->mixes_rule_state the rule's, and last the parameters or a gradient: the
- * floats, or what a flow made of them. Its words: the sender's step, its mass, one of the
- * strategy's own, how much of a difference is taken, and whether the receiver's next message must
- * have everything.
+ * The message of a replica has one part: the contributions (one double for each worker), the state
+ * that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a gradient, as
+ * floats or encoded by a flow. Its words are:
  */
 enum {
-    FAST_REPLICA_STEP,
-    FAST_REPLICA_MASS,
-    FAST_REPLICA_OWN,
-    FAST_REPLICA_GAMMA,
-    FAST_REPLICA_ANEW
+    FAST_REPLICA_STEP,  /* the sender's step */
+    FAST_REPLICA_MASS,  /* its mass, a double */
+    FAST_REPLICA_OWN,   /* for the strategy */
+    FAST_REPLICA_GAMMA, /* consensus step size of links.c, a double */
+    FAST_REPLICA_RESYNC /* 1: the sender's copy is lost; the next message to it must be complete */
 };
 
 /* Tags of these strategies' messages. */
 enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
 
-/* A copy of x (parameters or a gradient, t->count floats), through the flow if there is one, and
- * the rest, in a frozen buffer of its own: the first *size_out bytes of it. */
+/* Pack `count` floats, encoded if `flow` is not NULL, behind `head` bytes of a new buffer.
+ * *size_out is the size of the packed floats. The caller fills the head and freezes the buffer. */
+fast_err fast__floats_pack(fast_trainer *t, fast_flow *flow, size_t head, const float *x,
+                           int64_t count, fast_buffer **out, size_t *size_out);
+/* Pack x (parameters or a gradient, t->count floats), encoded if `flow` is not NULL, and the rest
+ * of the replica into a new frozen buffer, of which *size_out bytes are used. */
 fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fast_buffer **out,
                             size_t *size_out);
-/* v becomes scale v. Through a codec that loses something it becomes scale of the values that
- * receivers decode, so that replicas which take the same gradients stay equal. */
+/* v <- scale v. With a lossy codec v <- scale times the values that receivers decode, so that
+ * replicas which mix the same gradients stay equal. */
 fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *buffer, size_t size,
                                float scale, fast_vector v);
-/* A message of it; the buffer stays the caller's too. */
+/* Create a message with a view of a packed buffer, which the caller still owns. */
 fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buffer *buffer,
                            size_t size, fast_msg **out);
-/* What a replica's message that arrived holds; FAST_EFORMAT if it is none. */
+
+/* A replica in a message that arrived; pointers are into the message. */
 typedef struct fast_replica {
     const double *shares; /* [workers] contributions of x */
     int64_t age;          /* as in fast_vector: -1 until the strategy sets it */
-    const float *s;       /* [state_count] */
-    const float *rule;    /* [slots][count] where t->mixes_rule_state */
-    const float *x;       /* [count]; NULL where a flow was used */
-    const void *coded;    /* then: what it made of x ... */
-    size_t coded_size;    /* ... in so many bytes */
+    const float *s;       /* [state_count] state that is not trained */
+    const float *rule;    /* [slots][count] the rule's state, if t->mixes_rule_state */
+    const float *x;       /* [count] parameters or gradient; NULL if they are encoded */
+    const void *coded;    /* the encoded x */
+    size_t coded_size;    /* bytes of coded */
 } fast_replica;
+/* Find the parts of a replica's message. FAST_EFORMAT if it has another size. */
 fast_err fast__replica_open(fast_trainer *t, bool coded, const fast_msg *msg, fast_replica *out);
+/* Return the mass that a message was sent with. */
 double fast__replica_mass(const fast_msg *msg);
 
-/* x with its contributions and age. */
+/* Return x with its contributions and age. */
 fast_vector fast__replica_vector(const fast_replica *model);
-/* w <- keep w + take x, and the state, the rule's where it travels, and the contributions alike. */
-fast_err fast__replica_mix(fast_trainer *t, double keep, const fast_replica *model, double take);
-/* The same without w. */
-fast_err fast__replica_mix_rest(fast_trainer *t, double keep, const fast_replica *model,
-                                double take);
+/* w <- own w + other x; the state, the rule's state if it travels, and the contributions alike. */
+fast_err fast__replica_mix(fast_trainer *t, double own, const fast_replica *model, double other);
+/* Mix the state and the rule's state, but not w. */
+fast_err fast__replica_mix_rest(fast_trainer *t, double own, const fast_replica *model,
+                                double other);
 
-/* What becomes of the rule's state where models are mixed: options of strategies. */
+/* The rule's state where models are mixed: an option of strategies. */
 typedef enum fast_rule_state {
-    FAST_RULE_LOCAL,   /* each worker keeps its own */
-    FAST_RULE_RESET,   /* begins anew */
+    FAST_RULE_LOCAL,   /* each worker continues with its own */
+    FAST_RULE_RESET,   /* is set to 0 */
     FAST_RULE_AVERAGE, /* is mixed like the weights */
 } fast_rule_state;
 #define FAST_RULE_STATES "local|reset|average"
-#define FAST_RULE_STATES_HELP \
-    "the rule's state at an exchange: kept by each worker, begun anew, or mixed like the weights"
+#define FAST_RULE_STATES_HELP                                                                \
+    "optimizer state (momentum) at an exchange: stays local, is reset, or is averaged like " \
+    "weights"
 
-/* Memory for a list of neighbours at a step. */
+/* Average the state that is not trained over all workers, with the weight 1 / P of each. */
+fast_err fast__state_average(fast_trainer *t);
+
+/* The neighbours of a worker at a step, and the weights of a mix with them. */
 typedef struct fast_neighbours {
-    int64_t *ranks;  /* [degree_max], at least 2 */
-    double *weights; /* likewise */
-    double self;     /* what is kept of one's own */
-    int64_t count;   /* of them at the step */
+    int64_t *ranks;  /* [degree_max, at least 2] */
+    double *weights; /* [degree_max, at least 2] mixing weight of each neighbour */
+    double self;     /* mixing weight of the worker's own model */
+    int64_t count;   /* neighbours at the step */
 } fast_neighbours;
+/* Allocate room for the largest degree of the topology. FAST_ENOMEM. */
 fast_err fast__neighbours_init(const fast_trainer *t, fast_neighbours *out);
 void fast__neighbours_fini(fast_neighbours *n);
 
-/* A number in [0, 1) from the actor's stream. */
-double fast__chance(fast_actor *actor);
-/* One of those whom this worker sends to, drawn evenly from those that are up; -1: none is. */
+/* Return a uniform random number in [0, 1) of the actor's stream. */
+double fast__random_uniform(fast_actor *actor);
+/* Return a random out-neighbour that is up, uniformly; -1 if none is up. */
 int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n);
 
-/* True if the failure is a peer's, not ours: it is down, or did not answer in time. */
+/* True if the error is a peer's failure: it is down, or did not answer in time. */
 bool fast__is_peers(fast_err err);
 
-/* Take a message in; it is freed then, unless *move was taken and set to NULL. */
+/* Handle a message. It is freed afterwards, unless the function sets *move to NULL to own it. */
 typedef fast_err fast_take_fn(void *ctx, fast_msg **move);
 
-/* What an asynchronous worker does with messages of one tag, and who has said its last word. */
+/* Receiver of an asynchronous worker's messages of one tag. */
 typedef struct fast_intake {
-    fast_trainer *t;    /* whose */
+    fast_trainer *t;    /* the worker */
     uint64_t tag;       /* of the messages */
-    fast_take_fn *take; /* for each message with a part */
-    void *ctx;          /* for take */
-    bool *last;         /* [workers]: nothing more comes from them */
+    fast_take_fn *take; /* handler of messages with a part */
+    void *ctx;          /* argument of take */
+    bool *last;         /* [workers]: that worker sends nothing any more */
 } fast_intake;
+/* FAST_ENOMEM. */
 fast_err fast__intake_init(fast_trainer *t, uint64_t tag, fast_take_fn *take, void *ctx,
                            fast_intake *out);
 void fast__intake_fini(fast_intake *in);
 
-/* Take in all that has arrived; never waits. */
+/* Handle all messages that have arrived; never waits. */
 fast_err fast__intake_poll(fast_intake *in);
-/* Wait for one message of an actor and take it in. As fast_receive(), with FAST_SOON. */
+/* Wait for one message of an actor and handle it. Fails as fast_receive() with FAST_SOON does. */
 fast_err fast__intake_wait(fast_intake *in, int64_t from);
-/* The end of an asynchronous worker: tell everyone that nothing more comes, and take in what they
- * still send until they say the same, or are gone. */
+/* End an asynchronous worker: tell all workers that nothing more comes, and handle their messages
+ * until each has said so too, or is down. */
 fast_err fast__intake_flush(fast_intake *in);

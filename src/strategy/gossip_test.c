@@ -2,10 +2,10 @@
 /*
  * Gossip, synchronous and not. Goal: its theorems. Where the matrix of a topology is doubly
  * stochastic the mean moves by the mean update; without updates replicas come together at the rate
- * of the gap; masses are conserved, so that where replicas meet is the mean of where they began; no
- * schedule deadlocks; the asynchronous ones get over crashes. Method: replicas that begin with unit
- * vectors, so that element j of a replica is the share of worker j in it, and gradients that are
- * made up (replicas.h), on simulated clusters with jitter, pauses and crashes, and on threads.
+ * of the gap; masses are conserved, so that replicas converge to the mean of their initial values;
+ * no schedule deadlocks; the asynchronous ones get over crashes. Method: replicas that begin with
+ * unit vectors, so that element j of a replica is the share of worker j in it, and gradients that
+ * are made up (replicas.h), on simulated clusters with jitter, pauses and crashes, and on threads.
  */
 #include "replicas.h"
 
@@ -44,7 +44,7 @@ static double mean_error(const test_replicas *r, double want)
     return worst;
 }
 
-/* The largest difference of any replica from `want`, likewise. */
+/* Return the largest difference of any element of any replica from `want`. */
 static double replica_error(const test_replicas *r, double want)
 {
     double worst = 0;
@@ -91,8 +91,8 @@ static void mean_moves_by_the_mean_gradient(void **state)
         }
 }
 
-/* Where links drop, far workers run ahead of each other; a target that is reached still stops all
- * of them at one step, and nobody is left waiting. */
+/* Where links drop, distant workers run ahead of each other; a target that is reached still stops
+ * all of them at one step, and nobody is left waiting. */
 static void all_stop_together(void **state)
 {
     static const char *const topologies[] = { "topology=ring", "topology=full", "topology=pairs" };
@@ -158,7 +158,7 @@ static void full_graph_is_averaging(void **state)
 }
 
 /* Without updates the distance to the mean shrinks by 1 - gap in each exchange. */
-static void replicas_meet_at_the_rate_of_the_gap(void **state)
+static void replicas_converge_at_the_rate_of_the_gap(void **state)
 {
     static const char *const topologies[] = { "full",  "ring",   "line",       "star",
                                               "torus", "halton", "exponential" };
@@ -189,8 +189,8 @@ static void replicas_meet_at_the_rate_of_the_gap(void **state)
         }
 }
 
-/* Graphs that change: pairs meet everyone in a round; dimensions of a cube one by one make the mean
- * in log P steps; drops and corrections only delay it. */
+/* Graphs that change: pairs rotate through all partners in a period; dimensions of a cube one by
+ * one make the mean in log P steps; drops and corrections only delay it. */
 static void rotating_partners_reach_the_mean(void **state)
 {
     static const struct {
@@ -458,7 +458,7 @@ static void memory_may_run_out(void **state)
                 r.err != FAST_ECANCELED)
                 fail_msg("%s, allocation %d: %s", members[m], (int)n, fast_error_detail());
             if (n == 1)
-                assert_null(r.last[0]); /* the others may go on */
+                assert_null(r.last[0]); /* the other workers may continue */
             test_replicas_free(&r);
         }
 }
@@ -486,7 +486,7 @@ int main(void)
         cmocka_unit_test(mean_moves_by_the_mean_gradient),
         cmocka_unit_test(all_stop_together),
         cmocka_unit_test(full_graph_is_averaging),
-        cmocka_unit_test(replicas_meet_at_the_rate_of_the_gap),
+        cmocka_unit_test(replicas_converge_at_the_rate_of_the_gap),
         cmocka_unit_test(rotating_partners_reach_the_mean),
         cmocka_unit_test(push_sum_keeps_the_mean),
         cmocka_unit_test(averages_never_deadlock),

@@ -454,9 +454,9 @@ static void cancel_early(void *ctx, const fast_event *event)
         fast_run_cancel(*run);
 }
 
-/* Where asynchronous workers go on after a cancel, what was on its way is gone; what neighbours of
- * synchronous ones hold is still there. */
-static void canceled_runs_go_on(void **state)
+/* Asynchronous workers continue after a cancel without the messages that were in flight; the
+ * copies at neighbours of synchronous workers are still valid. */
+static void cancelled_runs_continue(void **state)
 {
     static const char *const members[] = { "strategy=gossip", "strategy=gossip:drop=0.3",
                                            "strategy=gossip_async",
@@ -480,7 +480,7 @@ static void canceled_runs_go_on(void **state)
     }
 }
 
-/* Bytes of all that the links of a worker hold after so many steps. */
+/* Bytes of all that the links of a worker hold after `steps`. */
 static size_t memory_after(const char *strategy, const char *topology, const char *steps)
 {
     fast_run *run = NULL;
@@ -494,6 +494,56 @@ static size_t memory_after(const char *strategy, const char *topology, const cha
     fast__flows_pack(&run->team->actors[3]->context.codecs.flows, &pack, 0);
     fast_run_close(run);
     return pack.size;
+}
+
+/* The mass of a worker: the first number of its persistent block. */
+static double mass_of(const fast_run *run, int64_t rank)
+{
+    const fast_memory_block *block = run->team->actors[rank]->context.blocks;
+    double mass;
+
+    while (block && block->id != 0)
+        block = block->next;
+    assert_non_null(block);
+    memcpy(&mass, block->data, sizeof mass);
+    return mass;
+}
+
+/* A mix conserves the sum of mass times model, so also that of mass times contributions: an update
+ * of worker j by g / a adds P / a to those of a replica of mass a. Without push masses are 1. */
+static void mixes_conserve_contributions(void **state)
+{
+    static const char *const members[][2] = {
+        { "strategy=gossip:push=yes", "topology=exponential:one=yes" },
+        { "strategy=gossip:push=yes", "topology=ring" },
+        { "strategy=gossip:push=yes", "topology=halton" },
+        { "strategy=gossip", "topology=ring" },
+        { "strategy=gossip:first=adapt", "topology=full" },
+    };
+    const int64_t count = (int64_t)(sizeof members / sizeof *members);
+
+    (void)state;
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const char *strategy = members[i % count][0], *topology = members[i % count][1];
+        fast_run *run = NULL;
+
+        assert_int_equal(open_run(LIST(strategy, topology, "steps=6",
+                                       i < count ? "codec=none" : "codec=topk:ratio=0.1",
+                                       "workers=5", "transport=sim"),
+                                  &run),
+                         FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        for (int64_t j = 0; j < 5; j++) {
+            double sum = 0;
+
+            for (int64_t k = 0; k < 5; k++)
+                sum += mass_of(run, k) * run->team->actors[k]->context.shares.w[j];
+            if (fabs(sum - 5 * 6) > 1e-3)
+                fail_msg("%s %s: all replicas hold %g of the 30 of worker %lld", strategy, topology,
+                         sum, (long long)j);
+        }
+        fast_run_close(run);
+    }
 }
 
 /* A graph that changes takes the memory of all its links before the first step, and no more. */
@@ -557,7 +607,8 @@ int main(void)
         cmocka_unit_test(averages_get_over_pauses),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
-        cmocka_unit_test(canceled_runs_go_on),
+        cmocka_unit_test(cancelled_runs_continue),
+        cmocka_unit_test(mixes_conserve_contributions),
         cmocka_unit_test(links_are_there_before_the_first_step),
         cmocka_unit_test(nonsense_is_refused),
     };

@@ -4,165 +4,166 @@
  *
  *     tau local steps:  w_i <- rule(w_i, g_i)
  *     exchange:         a = 1/P sum_i w_i          the average
- *                       G = a - z                  what the period brought to the last model z
+ *                       G = a - z                  progress since the last common model z
  *     outer step:       none       z <- a
  *                       classical  D <- m D + r G;  z <- z + D               (block momentum)
  *                       nesterov   D <- m D + r G;  z <- z + m D + r G
  *                       w_i <- z
  *
- *     delay:            no local steps: the gradients of a period, of all workers, are one mean
- *                       and make one update (bunch mode, delayed update; gradient accumulation)
- *                       grow doubles the period every so many epochs: the batch grows instead of
- *                       the rate falling (Smith et al. 2018); noise doubles it where the variance
- *                       of the mean gradient, estimated from the P workers' means m_i, exceeds
+ *     delay:            no local steps: the mean of all gradients of a period makes one update
+ *                       (bunch mode, delayed update, gradient accumulation). `grow` doubles the
+ *                       period every `grow` epochs, so that the batch grows instead of the learning
+ *                       rate falling (Smith et al. 2018). `noise` doubles it when the variance of
+ *                       the mean gradient m, estimated from the P workers' means m_i, exceeds
  *                       noise^2 |m|^2:  (1/P sum |m_i|^2 - |m|^2) / (P - 1)   (Friedlander and
  *                       Schmidt 2012; Byrd et al. 2012)
- *     polyak:           what stands for the run is the mean of the models after the exchanges since
- *                       some epoch (Polyak and Juditsky 1992)
+ *     polyak:           the run is represented by the mean of the models after the exchanges from
+ *                       epoch `polyak` on (Polyak and Juditsky 1992)
  *
- * With period 1, no outer step and plain SGD it is synchronous SGD up to rounding. The members of
- * the family: SparkNet (Moritz et al. 2016) and model averaging are `none`; ParallelSGD (Zinkevich
- * et al. 2010) averages once, at the end (period=0); BMUF (Chen and Huo 2016) is `classical` or
+ * With period 1, no outer step and plain SGD it is synchronous SGD up to rounding. Members of the
+ * family: SparkNet (Moritz et al. 2016) and model averaging are `none`; ParallelSGD (Zinkevich et
+ * al. 2010) averages once, at the end (period=0); BMUF (Chen and Huo 2016) is `classical` or
  * `nesterov` with momentum 1 - 1/P and rate 1; SlowMo (Wang et al. 2020) is `classical`; DiLoCo
  * (Douillard et al. 2023) is `nesterov` with an inner AdamW; post-local SGD (Lin et al. 2020)
- * exchanges at each step until `after`. The rule's own state (momentum) stays local, is averaged,
- * or is reset.
+ * exchanges at each step for the first `after` epochs. The rule's own state (momentum) stays local,
+ * is averaged, or is reset.
  *
- * A codec encodes the weights, or their change since the last exchange where it is fit for that
- * alone; the rule's state and what is not trained go as they are.
+ * A codec encodes the weights, or their change since the last exchange if it is fit for differences
+ * only. The rule's state and the state that is not trained are sent without a codec.
  *
  * Cost per worker: one allreduce of the weights in a period; memory: one or two more vectors.
  */
 #include "base/err.h"
+#include "base/exclusion.h"
 #include "strategy/exchange.h"
 #include "strategy/kernels.h"
-#include "tensor/vector.h"
 
 #include <string.h>
 
+enum { OUTER_NONE, OUTER_CLASSICAL, OUTER_NESTEROV };
+
 typedef struct local_config {
-    int64_t period;     /* steps between exchanges; 0: only at the end */
-    int outer;          /* 0 none, 1 classical, 2 nesterov */
-    double momentum;    /* of the outer step */
-    double rate;        /* of the outer step */
-    double after;       /* epochs with an exchange at each step before the periods begin */
-    int state;          /* fast_rule_state */
+    int64_t period;     /* steps between exchanges; 0: one exchange, at the end */
+    int outer;          /* OUTER_*: momentum of the outer step */
+    double momentum;    /* m of the outer step */
+    double rate;        /* r of the outer step */
+    double after;       /* first epochs, with an exchange at each step */
+    int state;          /* fast_rule_state: the rule's state at an exchange */
     bool delay;         /* one update a period, by the mean gradient */
     double grow;        /* delay: epochs after which the period doubles; 0: never */
     double noise;       /* delay: relative deviation of the mean at which it doubles; 0: never */
-    int64_t longest;    /* period that it grows to at most */
+    int64_t longest;    /* the longest period that grow and noise lead to */
     double polyak;      /* epoch from which models are averaged over time; -1: never */
-    char algorithm[64]; /* of the group */
+    char algorithm[64]; /* collective that makes the average */
 } local_config;
 
 static const fast_option options[] = {
     FAST_OPT_INT(local_config, period, "8", 0, 1e12,
                  "steps between exchanges; 0: once, at the end"),
-    FAST_OPT_CHOICE(local_config, outer, "none", "none|classical|nesterov",
-                    "momentum over the averages: none, block momentum, or Nesterov's"),
-    FAST_OPT_REAL(local_config, momentum, "0.5", 0, 1, "of the outer step"),
-    FAST_OPT_REAL(local_config, rate, "1", 0, 100, "of the outer step"),
+    FAST_OPT_CHOICE(
+        local_config, outer, "none", "none|classical|nesterov",
+        "outer step on the averages: none, with classical (block) momentum, or Nesterov's"),
+    FAST_OPT_REAL(local_config, momentum, "0.5", 0, 1, "momentum of the outer step"),
+    FAST_OPT_REAL(local_config, rate, "1", 0, 100, "learning rate of the outer step"),
     FAST_OPT_REAL(local_config, after, "0", 0, 1e9,
-                  "epochs of an exchange at each step before (post-local SGD)"),
+                  "first epochs, in which workers exchange at each step (post-local SGD)"),
     FAST_OPT_CHOICE(local_config, state, "local", FAST_RULE_STATES, FAST_RULE_STATES_HELP),
     FAST_OPT_BOOL(local_config, delay, "no",
-                  "sum gradients up, and update once in a period (bunch mode)"),
+                  "accumulate gradients and update once in a period (bunch mode)"),
     FAST_OPT_REAL(local_config, grow, "0", 0, 1e9,
-                  "delay: epochs after which the period doubles, again and again; 0: never"),
+                  "delay: double the period each time this number of epochs has passed; 0: never"),
     FAST_OPT_REAL(local_config, noise, "0", 0, 1e9,
-                  "delay: the period doubles when the mean gradient deviates by this part of "
-                  "itself; 0: never"),
-    FAST_OPT_INT(local_config, longest, "64", 1, 1e9, "period that it grows to at most"),
+                  "delay: double the period when the standard deviation of the mean gradient "
+                  "exceeds this fraction of its norm; 0: never"),
+    FAST_OPT_INT(local_config, longest, "64", 1, 1e9, "longest period that grow and noise lead to"),
     FAST_OPT_REAL(local_config, polyak, "-1", -1, 1e9,
-                  "epoch from which the mean of models over time stands for the run; -1: never"),
+                  "epoch from which the mean of all later models represents the run; -1: never"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
-                  "how the average is made: a collective by name"),
+                  "collective that averages the models; auto: the fastest by measurement"),
     FAST_OPT_END,
 };
 
-/* Numbers that last as long as a worker's replica. */
-typedef struct lasting {
-    int64_t begun;      /* 1: they do */
+/* Persistent numbers of a worker. */
+typedef struct local_numbers {
+    int64_t set;        /* 1: the numbers below are set */
     int64_t sum_count;  /* gradients since the last exchange */
     int64_t mean_count; /* models in the mean over time */
-    int64_t versions;   /* of that mean */
-    int64_t period;     /* steps between exchanges now; 0: none before the end */
-    int64_t grown;      /* how often it doubled by the epochs */
-} lasting;
+    int64_t versions;   /* exchanges since the start of that mean's vector */
+    int64_t period;     /* current steps between exchanges; 0: one exchange, at the end */
+    int64_t grown;      /* times that the period doubled because of epochs */
+} local_numbers;
 
 /* Persistent vectors of a worker besides its replica; `x` is NULL where they are not needed. */
-typedef struct outer {
-    lasting *last;    /* numbers */
-    fast_vector z;    /* the model after the last exchange: outer steps */
-    fast_vector d;    /* its momentum */
-    fast_vector base; /* the model that changes are sent to: codecs that do not fit weights */
-    fast_vector sum;  /* gradients since the last exchange: delay */
-    fast_vector mean; /* models averaged over time, the run's centre: polyak */
-} outer;
+typedef struct local_state {
+    local_numbers *numbers; /* counters */
+    fast_vector z;          /* outer step: the model after the last exchange */
+    fast_vector d;          /* outer step: its momentum D */
+    fast_vector base;       /* codecs for differences: the model that changes are relative to */
+    fast_vector sum;        /* delay: gradients since the last exchange */
+    fast_vector mean;       /* polyak: models averaged over time, the run's centre */
+} local_state;
 
+/* Pairs of options that make no sense together. */
+static const fast_exclusion exclusions[] = {
+    { "delay=yes", "outer", NULL, "no worker moves between exchanges, so no outer step is left" },
+    { "delay=yes", "period=0", NULL, "the whole run would be one update" },
+    { "grow", NULL, "delay=yes", "the period grows by gradients that one update collects" },
+    { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
+    { NULL, NULL, NULL, NULL },
+};
+
+/* Refuse pairs of options by the table above. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
-    const local_config *c = config;
-
-    (void)workers;
     (void)optimizer;
-    if (c->delay && c->outer != 0)
-        return fast__fail(FAST_EINVAL, "local: with delay=yes no worker moves between exchanges: "
-                                       "there is no outer step; leave out outer");
-    if (!c->delay && (c->grow > 0 || c->noise > 0))
-        return fast__fail(FAST_EINVAL, "local: %s is of bunches of gradients; give delay=yes too",
-                          c->grow > 0 ? "grow" : "noise");
-    if (c->delay && c->period == 0)
-        return fast__fail(FAST_EINVAL, "local: delay=yes with period=0 is one update in all; give "
-                                       "a period");
-    return FAST_OK;
+    FAST_ASSERT(workers >= 1);
+    return fast__exclusions_check("local", options, exclusions, config);
 }
 
-/* Numbers of persistent memory: those of a vector, and SHARES further its contributions. */
-enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN, SHARES = 16 };
+/* Numbers of persistent blocks: local_numbers, then vectors. */
+enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN };
 
-/* Find a persistent vector; where it is new it starts as w, or as 0. */
-static fast_err find_vector(fast_trainer *t, const outer *o, int64_t number, bool as_w,
+/* Find a persistent vector. A new one starts as w if `as_w`, else as 0. */
+static fast_err find_vector(fast_trainer *t, const local_state *o, int64_t number, bool as_w,
                             fast_vector *out)
 {
-    const size_t size = (size_t)t->count * sizeof *out->x;
-    void *x = NULL, *shares = NULL;
-
-    FAST_TRY(fast_trainer_persist(t, number, size, &x));
-    FAST_TRY(
-        fast_trainer_persist(t, SHARES + number, (size_t)t->workers * sizeof(double), &shares));
-    *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
-    if (!o->last->begun && as_w)
-        memcpy(x, t->w, size);
+    FAST_ASSERT(o->numbers != NULL);
+    FAST_TRY(fast_trainer_persist_vector(t, number, out));
+    if (!o->numbers->set && as_w)
+        memcpy(out->x, t->w, (size_t)t->count * sizeof *t->w);
     return FAST_OK;
 }
 
-/* Of a checkpoint, which may be forged: all are counted in steps, but for the period. */
-static fast_err check_numbers(const fast_trainer *t, const lasting *k)
+/* Check numbers that may come from a forged checkpoint: counters are at most the steps.
+ * FAST_EFORMAT. */
+static fast_err check_numbers(const fast_trainer *t, const local_numbers *k)
 {
     const int64_t most = INT64_C(1) << 40;
 
+    FAST_ASSERT(t->step >= 0);
     if (k->sum_count >= 0 && k->sum_count <= t->step && k->mean_count >= 0 &&
         k->mean_count <= t->step && k->versions >= 0 && k->versions <= t->step && k->grown >= 0 &&
         k->grown <= t->step && k->period >= 0 && k->period <= most)
         return FAST_OK;
     return fast__fail(FAST_EFORMAT,
-                      "local: worker %lld cannot go on with %lld gradients of a period of %lld",
+                      "local: worker %lld cannot resume with %lld gradients of a period of %lld",
                       (long long)t->rank, (long long)k->sum_count, (long long)k->period);
 }
 
-static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
+/* Find or create the persistent state that the options need. */
+static fast_err local_state_init(fast_trainer *t, const local_config *c, local_state *o)
 {
-    void *last = NULL;
+    void *numbers = NULL;
 
-    *o = (outer){ 0 };
-    FAST_TRY(fast_trainer_persist(t, NUMBERS, sizeof *o->last, &last));
-    o->last = last;
-    FAST_TRY(check_numbers(t, o->last));
-    if (c->outer != 0)
+    FAST_ASSERT(t->group != NULL && t->workers >= 1);
+    *o = (local_state){ 0 };
+    FAST_TRY(fast_trainer_persist(t, NUMBERS, sizeof *o->numbers, &numbers));
+    o->numbers = numbers;
+    FAST_TRY(check_numbers(t, o->numbers));
+    if (c->outer != OUTER_NONE) {
         FAST_TRY(find_vector(t, o, LAST, true, &o->z));
-    if (c->outer != 0)
         FAST_TRY(find_vector(t, o, MOMENTUM, false, &o->d));
+    }
     if (!c->delay && fast_trainer_codec_fit(t) == FAST_FIT_CHANGES)
         FAST_TRY(find_vector(t, o, BASE, true, &o->base));
     if (c->delay)
@@ -170,14 +171,14 @@ static fast_err outer_init(fast_trainer *t, const local_config *c, outer *o)
     if (c->polyak >= 0) {
         FAST_TRY(find_vector(t, o, MEAN, true, &o->mean));
         t->centre = o->mean.x;
-        t->centre_version = o->last->versions;
+        t->centre_version = o->numbers->versions;
     }
-    if (!o->last->begun)
-        *o->last = (lasting){ .begun = 1, .period = c->period };
+    if (!o->numbers->set)
+        *o->numbers = (local_numbers){ .set = 1, .period = c->period };
     return FAST_OK;
 }
 
-/* w holds the average; make the next model of it, with z and its momentum D. */
+/* x = w, z, D: the outer step of the formula. w holds the average and becomes the next model. */
 static void run_outer(const void *ctx, int64_t n, float *const *x)
 {
     const local_config *c = ctx;
@@ -185,18 +186,21 @@ static void run_outer(const void *ctx, int64_t n, float *const *x)
     const float r = (float)c->rate;
     float *w = x[0], *z = x[1], *d = x[2];
 
+    FAST_ASSERT(w != z && z != d);
     for (int64_t i = 0; i < n; i++) {
         const float gain = r * (w[i] - z[i]);
 
         d[i] = m * d[i] + gain;
-        z[i] += c->outer == 1 ? d[i] : m * d[i] + gain;
+        z[i] += c->outer == OUTER_CLASSICAL ? d[i] : m * d[i] + gain;
         w[i] = z[i];
     }
 }
 
+/* x[0] <- x[1] */
 static void run_copy(const void *ctx, int64_t n, float *const *x)
 {
     (void)ctx;
+    FAST_ASSERT(n >= 0 && x[0] != x[1]);
     memcpy(x[0], x[1], (size_t)n * sizeof **x);
 }
 
@@ -205,34 +209,38 @@ static void run_mean(const void *ctx, int64_t n, float *const *x)
 {
     const float count = *(const float *)ctx;
 
+    FAST_ASSERT(count > 1);
     for (int64_t i = 0; i < n; i++)
         x[0][i] += (x[1][i] - x[0][i]) / count;
 }
 
 static const fast_kernel outer_step = { "outer step", 6, 28, 3, 3, false, run_outer };
-/* Passes that hide behind the gradient's and the exchange's are not charged. */
-static const fast_kernel gather = { "sum of gradients", 0, 0, 2, 1, false, fast__run_add };
-static const fast_kernel retain = { "copy", 0, 0, 2, 1, false, run_copy };
-static const fast_kernel average_time = { "mean over time", 0, 0, 2, 1, false, run_mean };
+/* These passes overlap with the gradient's and the exchange's passes and are not charged. */
+static const fast_kernel accumulate = { "sum of gradients", 0, 0, 2, 1, false, fast__run_add };
+static const fast_kernel copy = { "copy", 0, 0, 2, 1, false, run_copy };
+static const fast_kernel time_mean = { "mean over time", 0, 0, 2, 1, false, run_mean };
 
+/* |scale x|^2 */
 static double square(int64_t count, const float *x, double scale)
 {
     double sum = 0;
 
+    FAST_ASSERT(count >= 0 && x != NULL);
     for (int64_t i = 0; i < count; i++)
         sum += (double)x[i] * (double)x[i];
     return sum * scale * scale;
 }
 
-/* True if all workers' mean gradient is too uncertain. `own` is the square of this worker's mean;
- * every worker gets the same answer. */
-static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o, double own,
+/* Set *out if the deviation of the mean gradient exceeds the bound of `noise`. `own` is |m_i|^2,
+ * the squared norm of this worker's mean gradient. Every worker gets the same answer. */
+static fast_err is_noisy(fast_trainer *t, const local_config *c, const local_state *o, double own,
                          bool *out)
 {
     const double workers = (double)t->workers;
-    const double mean = square(t->count, o->sum.x, 1 / (workers * (double)o->last->sum_count));
+    const double mean = square(t->count, o->sum.x, 1 / (workers * (double)o->numbers->sum_count));
     float all = (float)own;
 
+    FAST_ASSERT(own >= 0 && o->numbers->sum_count > 0);
     fast_actor_at(t->actor, t->step, "noise");
     FAST_TRY(fast_allreduce(t->group, &all, 1, FAST_SOON));
     *out = t->workers > 1 &&
@@ -240,14 +248,16 @@ static fast_err is_noisy(fast_trainer *t, const local_config *c, const outer *o,
     return FAST_OK;
 }
 
-/* The gradients of a period make one update, the same at everyone; then the period may grow. */
-static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
+/* Make one update of all gradients of a period, which is equal at all workers, and double the
+ * period where due. */
+static fast_err update_accumulated(fast_trainer *t, const local_config *c, local_state *o)
 {
-    const float share = 1.0f / (float)(t->workers * o->last->sum_count);
+    const float share = 1.0f / (float)(t->workers * o->numbers->sum_count);
     const double own =
-        c->noise > 0 ? square(t->count, o->sum.x, 1 / (double)o->last->sum_count) : 0;
+        c->noise > 0 ? square(t->count, o->sum.x, 1 / (double)o->numbers->sum_count) : 0;
     bool noisy = false;
 
+    FAST_ASSERT(o->numbers->sum_count > 0);
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_trainer_sum_vector(t, &o->sum));
     if (c->noise > 0)
@@ -255,50 +265,59 @@ static fast_err update_late(fast_trainer *t, const local_config *c, outer *o)
     FAST_TRY(fast_trainer_update_by(t, &o->sum, share));
     memset(o->sum.x, 0, (size_t)t->count * sizeof *o->sum.x);
     memset(o->sum.shares, 0, (size_t)t->workers * sizeof *o->sum.shares);
-    o->last->sum_count = 0;
+    o->numbers->sum_count = 0;
     if (c->grow > 0 &&
-        (double)t->step >= (double)(o->last->grown + 1) * c->grow * (double)t->epoch_steps) {
-        o->last->grown++;
+        (double)t->step >= (double)(o->numbers->grown + 1) * c->grow * (double)t->epoch_steps) {
+        o->numbers->grown++;
         noisy = true;
     }
-    if (noisy && o->last->period * 2 <= c->longest)
-        o->last->period *= 2;
+    if (noisy && o->numbers->period * 2 <= c->longest)
+        o->numbers->period *= 2;
     return FAST_OK;
 }
 
-/* Take the model after an exchange into the mean over time; before it begins, the mean is it. */
-static fast_err remember(fast_trainer *t, const local_config *c, outer *o)
+/* Add the model after an exchange to the mean over time. Before epoch `polyak` the mean is a copy.
+ * */
+static fast_err average_over_time(fast_trainer *t, const local_config *c, local_state *o)
 {
-    const bool begun = (double)t->step > c->polyak * (double)t->epoch_steps;
+    const bool started = (double)t->step > c->polyak * (double)t->epoch_steps;
     const fast_vector v[] = { o->mean, fast_trainer_model(t) };
 
-    t->centre_version = ++o->last->versions;
-    if (begun)
-        o->last->mean_count++;
-    if (o->last->mean_count <= 1)
-        return fast_trainer_apply(t, &retain, NULL, v);
-    return fast_trainer_apply(t, &average_time, &(float){ (float)o->last->mean_count }, v);
+    FAST_ASSERT(c->polyak >= 0 && o->mean.x == t->centre);
+    t->centre_version = ++o->numbers->versions;
+    if (started)
+        o->numbers->mean_count++;
+    if (o->numbers->mean_count <= 1)
+        return fast_trainer_apply(t, &copy, NULL, v);
+    return fast_trainer_apply(t, &time_mean, &(float){ (float)o->numbers->mean_count }, v);
 }
 
+/* Average every vector of the rule's state over the workers, without the run's codec, whose
+ * residual is that of weights. */
 static fast_err average_rule(fast_trainer *t, float share)
 {
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     float *slot;
 
+    FAST_ASSERT(share > 0);
     fast_actor_at(t->actor, t->step, "the rule's state");
     for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++) {
-        FAST_TRY(fast_allreduce(t->group, slot, t->count, FAST_SOON));
-        FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share,
-                                    &(fast_vector){ .x = slot, .age = -1 }));
+        const fast_vector v = { .x = slot, .age = -1 };
+
+        FAST_TRY(coded ? fast_allreduce(t->group, slot, t->count, FAST_SOON)
+                       : fast_trainer_sum_vector(t, &v));
+        FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share, &v));
     }
     return FAST_OK;
 }
 
-/* w becomes the mean of all. Where a codec is fit for changes only, what is summed are those since
- * the last exchange, from a model that all have. */
-static fast_err average_weights(fast_trainer *t, outer *o, float share)
+/* w <- the mean of all models. A codec for differences sums the changes to the model of the last
+ * exchange, which all workers have. */
+static fast_err average_weights(fast_trainer *t, local_state *o, float share)
 {
     const fast_vector v[] = { fast_trainer_model(t), o->base };
 
+    FAST_ASSERT(o->sum.x == NULL);
     if (o->base.x)
         FAST_TRY(fast_trainer_apply(t, &fast__kernel_subtract, NULL, v));
     FAST_TRY(fast_trainer_sum(t, t->w));
@@ -306,68 +325,77 @@ static fast_err average_weights(fast_trainer *t, outer *o, float share)
     return o->base.x ? fast_trainer_apply(t, &fast__kernel_add, NULL, v) : FAST_OK;
 }
 
-/* Average the models and take the outer step. */
-static fast_err exchange(fast_trainer *t, const local_config *c, outer *o)
+/* Average the models, or update by the accumulated gradients, and take the outer step. */
+static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
 {
     const float share = 1.0f / (float)t->workers;
     const fast_vector w = fast_trainer_model(t);
 
+    FAST_ASSERT(!(o->sum.x && o->z.x));
     if (o->sum.x) {
-        FAST_TRY(update_late(t, c, o));
+        FAST_TRY(update_accumulated(t, c, o));
     } else {
         fast_actor_at(t->actor, t->step, "weights");
         FAST_TRY(average_weights(t, o, share));
     }
-    if (t->state_count > 0) {
-        fast_actor_at(t->actor, t->step, "state");
-        FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
-        fast__vector_scale(t->state_count, share, t->s);
-    }
+    FAST_TRY(fast__state_average(t));
     if (o->z.x)
         FAST_TRY(fast_trainer_apply(t, &outer_step, c, (fast_vector[]){ w, o->z, o->d }));
     if (o->base.x)
-        FAST_TRY(fast_trainer_apply(t, &retain, NULL, (fast_vector[]){ o->base, w }));
+        FAST_TRY(fast_trainer_apply(t, &copy, NULL, (fast_vector[]){ o->base, w }));
     if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
     if (c->state == FAST_RULE_AVERAGE)
         FAST_TRY(average_rule(t, share));
-    return o->mean.x ? remember(t, c, o) : FAST_OK;
+    return o->mean.x ? average_over_time(t, c, o) : FAST_OK;
 }
 
-static fast_err train(fast_trainer *t, const local_config *c, outer *o)
+/* True if the step just taken ends a period. */
+static bool is_due(const fast_trainer *t, const local_config *c, const local_state *o)
 {
     const int64_t switch_step = (int64_t)(c->after * (double)t->epoch_steps);
+    const int64_t period = o->numbers->period;
 
+    FAST_ASSERT(t->step > 0 && period >= 0);
+    return t->step <= switch_step || (period > 0 && t->step % period == 0) ||
+           t->step == t->step_count;
+}
+
+/* Train to the end: local steps, or accumulated gradients, and an exchange in each period. */
+static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
+{
+    FAST_ASSERT(o->numbers->set);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         if (o->sum.x) {
-            FAST_TRY(fast_trainer_apply(t, &gather, NULL,
+            FAST_TRY(fast_trainer_apply(t, &accumulate, NULL,
                                         (fast_vector[]){ o->sum, fast_trainer_grad(t) }));
-            o->last->sum_count++;
+            o->numbers->sum_count++;
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         }
-        if (t->step <= switch_step || (o->last->period > 0 && t->step % o->last->period == 0) ||
-            t->step == t->step_count)
+        if (is_due(t, c, o))
             FAST_TRY(exchange(t, c, o));
     }
     return fast_trainer_end(t);
 }
 
+/* The program of a worker. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const local_config *c = config;
-    outer o;
+    local_state o;
 
-    /* Workers that never meet may stop where they like; all others at the end of a period. */
+    FAST_ASSERT(c != NULL);
+    /* Workers that never exchange may stop at any step; all others at the end of a period. */
     t->period = c->period > 0 ? c->period : t->step_count;
-    /* Of a period that doubles, the longest ends where all others end too. */
+    /* The longest of the periods that doubling leads to is a multiple of all others. */
     while ((c->grow > 0 || c->noise > 0) && t->period * 2 <= c->longest)
         t->period *= 2;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
-    FAST_TRY(outer_init(t, c, &o));
+    FAST_TRY(local_state_init(t, c, &o));
     t->free_running =
-        c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* nothing else is on its way */
+        c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* no state in common before the end */
     return train(t, c, &o);
 }
 

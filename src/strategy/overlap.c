@@ -7,8 +7,8 @@
  *             computed (Li et al. 2020, PyTorch Distributed). A sum does not depend on how the
  *             vector is cut, so the bits are those of one sum.
  *   pieces    With a codec that encodes layer by layer, pieces of whole layers are encoded and sent
- *             in the same way (comm/coded/coded_early.c). Other codecs encode a gradient whole, after the
- *             backward pass.
+ *             as soon as they are final (comm/coded/coded_early.c). Other codecs encode the
+ *             whole gradient after the backward pass.
  *   factors   Dense layers may travel as the factors of their gradients (factoring.c), posted as
  *             soon as the layer is done; the other layers are summed as above.
  *
@@ -25,50 +25,52 @@
 
 #include <stdio.h>
 
-/* A sum under way. */
-typedef struct bucket {
-    fast_request *request;
-    int64_t offset; /* of the range in g */
-    int64_t count;  /* of its elements */
-} bucket;
+/* A sum that was started. */
+typedef struct overlap_bucket {
+    fast_request *request; /* its handle, until it is waited for */
+    int64_t offset;        /* first element of the range of g */
+    int64_t count;         /* elements of the range */
+} overlap_bucket;
 
-/* A piece of whole layers that goes through the codec. */
-typedef struct piece {
-    int64_t offset;  /* of its range in g */
-    int64_t count;   /* of its elements */
-    int64_t missing; /* of them: not final yet */
-} piece;
+/* A piece of whole layers that the codec encodes. */
+typedef struct overlap_piece {
+    int64_t offset;  /* first element of the range of g */
+    int64_t count;   /* elements of the range */
+    int64_t missing; /* elements that are not final yet in this step */
+} overlap_piece;
 
-/* The gradient of a step, cut as it comes. */
+/* The sums of one step, in the order in which the backward pass makes the gradient final. */
 typedef struct overlap {
-    fast_trainer *t;
-    fast_factoring factors;    /* layers that are not summed but composed */
-    bool early;                /* sums and factors begin during the gradient, not after it */
-    int64_t size;              /* elements that a bucket has at least */
-    int64_t low, high;         /* range that is final and not begun; empty where equal */
-    int64_t count;             /* of buckets */
-    int64_t room;              /* for buckets */
-    fast_err err;              /* the first failure to begin one */
+    fast_trainer *t;           /* the worker */
+    fast_factoring factors;    /* layers that travel as factors instead of sums */
+    bool early;                /* start sums and factors during the backward pass */
+    int64_t size;              /* elements of a bucket, at least */
+    int64_t low, high;         /* range of g that is final but not started; empty if equal */
+    int64_t count;             /* buckets or pieces that were started in this step */
+    int64_t room;              /* buckets that fit in `buckets` */
+    fast_err err;              /* first failure inside a report */
     char why[FAST_DETAIL_MAX]; /* its detail */
-    bucket *buckets;           /* [room]; NULL while they are only counted */
-    piece *pieces;             /* with a codec, instead of buckets: */
-    int64_t piece_count;       /* of them */
-    int64_t *begun;            /* [piece_count]: those that are under way, in their order */
+    overlap_bucket *buckets;   /* [room]; NULL in the first step, which counts them */
+    overlap_piece *pieces;     /* [piece_count], with a codec, instead of buckets */
+    int64_t piece_count;       /* number of pieces; 0: the codec encodes no layers separately */
+    int64_t *started;          /* [piece_count]: indices of started pieces, in their order */
 } overlap;
 
-/* Begin the sum of the range that waits. */
-static void begin(overlap *o)
+/* Start the sum of the range that is final; without memory for buckets only count it. */
+static void start_bucket(overlap *o)
 {
-    bucket *b;
+    overlap_bucket *b;
 
     if (o->err || o->low == o->high)
         return;
+    FAST_ASSERT(o->low < o->high && o->high <= o->t->count);
     FAST_ASSERT(!o->buckets || o->count < o->room);
     if (o->buckets) {
         b = &o->buckets[o->count];
-        *b = (bucket){ NULL, o->low, o->high - o->low };
+        *b = (overlap_bucket){ NULL, o->low, o->high - o->low };
         o->err = fast_trainer_sum_range_start(o->t, o->t->group, b->offset, b->count, &b->request);
     }
+    /* The pending range is empty from here on, also after a failure. */
     o->low = o->high = 0;
     if (o->err)
         snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
@@ -76,10 +78,11 @@ static void begin(overlap *o)
         o->count++;
 }
 
-/* A layer's factors are final: they go out. */
-static void begin_factors(overlap *o, fast_factor_layer *layer)
+/* Post the factors of a layer, which are final. */
+static void start_factors(overlap *o, fast_factor_layer *layer)
 {
-    begin(o); /* what waits is below or above it */
+    FAST_ASSERT(layer != NULL);
+    start_bucket(o); /* the pending range ends where this layer starts */
     if (o->err || !o->buckets)
         return;
     o->err = fast__factoring_start(&o->factors, layer);
@@ -87,7 +90,8 @@ static void begin_factors(overlap *o, fast_factor_layer *layer)
         snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
 }
 
-/* A report of the gradient: ranges come in the same order at every worker. */
+/* Report of the gradient, in the same order at every worker: extend the pending range, and start it
+ * once it is as large as a bucket. */
 static void report(void *ctx, int64_t offset, int64_t count)
 {
     overlap *o = ctx;
@@ -95,12 +99,13 @@ static void report(void *ctx, int64_t offset, int64_t count)
     const bool below = offset + count == o->low;
     const bool above = offset == o->high;
 
+    FAST_ASSERT(offset >= 0 && count > 0 && offset + count <= o->t->count);
     if (layer) {
-        begin_factors(o, layer);
+        start_factors(o, layer);
         return;
     }
     if (o->low != o->high && !below && !above)
-        begin(o);
+        start_bucket(o);
     if (o->low == o->high) {
         o->low = offset;
         o->high = offset + count;
@@ -110,16 +115,16 @@ static void report(void *ctx, int64_t offset, int64_t count)
         o->high = offset + count;
     }
     if (o->high - o->low >= o->size)
-        begin(o);
+        start_bucket(o);
 }
 
-/* The same where pieces are encoded: each begins when all of it is final. */
+/* Report of the gradient where pieces are encoded: start each piece once all of it is final. */
 static void report_piece(void *ctx, int64_t offset, int64_t count)
 {
     overlap *o = ctx;
 
     for (int64_t i = 0; i < o->piece_count && !o->err; i++) {
-        piece *p = &o->pieces[i];
+        overlap_piece *p = &o->pieces[i];
         const int64_t low = offset > p->offset ? offset : p->offset;
         const int64_t high =
             offset + count < p->offset + p->count ? offset + count : p->offset + p->count;
@@ -127,32 +132,35 @@ static void report_piece(void *ctx, int64_t offset, int64_t count)
         if (low >= high)
             continue;
         p->missing -= high - low;
+        FAST_ASSERT(p->missing >= 0);
         if (p->missing > 0)
             continue;
         o->err = fast_trainer_sum_start(o->t, i, o->t->g);
         if (o->err)
             snprintf(o->why, sizeof o->why, "%s", fast_error_detail());
         else
-            o->begun[o->count++] = i;
+            o->started[o->count++] = i;
     }
 }
 
-/* Update a range of the sum. */
+/* Update a range of w by its summed gradient. */
 static void update(fast_trainer *t, int64_t offset, int64_t count)
 {
+    FAST_ASSERT(offset >= 0 && count > 0 && offset + count <= t->count);
     fast_trainer_update_range(t, t->step, t->lr, t->w + offset, t->g + offset,
                               1.0f / (float)t->workers, offset, count);
 }
 
-/* Wait for every sum, in the order of their beginning, and update what has come. All are waited
- * for, also after a failure: a request that is begun is freed by its wait. */
+/* Wait for every sum in the order of their start, and update its range. Sums are waited for also
+ * after a failure, because only the wait frees a request. */
 static fast_err finish(overlap *o, fast_err err)
 {
     fast_trainer *t = o->t;
     const bool by_range = fast_trainer_can_update_range(t);
 
+    FAST_ASSERT(o->count <= o->room);
     for (int64_t i = 0; i < o->count; i++) {
-        bucket *b = &o->buckets[i];
+        overlap_bucket *b = &o->buckets[i];
         const fast_err failed = fast_request_wait(&b->request, err ? FAST_AT_ONCE : FAST_SOON);
 
         if (!err)
@@ -172,24 +180,25 @@ static fast_err finish(overlap *o, fast_err err)
     return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
-/* A step whose sums begin during the gradient. */
+/* A step whose sums start during the backward pass. */
 static fast_err step_overlapped(fast_trainer *t, overlap *o)
 {
     fast_err err;
 
+    FAST_ASSERT(o->early && o->low == o->high);
     o->count = 0;
     err = fast_trainer_gradient(t, report, o);
     fast_actor_at(t->actor, t->step, "gradient");
     if (!err) {
-        begin(o);
+        start_bucket(o);
         if (o->err)
             err = fast__fail(o->err, "%s", o->why);
     }
     return finish(o, err);
 }
 
-/* Sum what is not sent as factors: the ranges between those layers. A sum does not depend on how
- * the vector is cut. */
+/* Sum the ranges between the layers that travel as factors. A sum does not depend on how the vector
+ * is cut. */
 static fast_err sum_rest(overlap *o)
 {
     fast_trainer *t = o->t;
@@ -198,6 +207,7 @@ static fast_err sum_rest(overlap *o)
         const fast_factored_layer *what = &o->factors.layers[i].what;
         const int64_t end = i < o->factors.count ? what->offset : t->count;
 
+        FAST_ASSERT(end >= at); /* layers are in the order of their offsets */
         if (end > at)
             FAST_TRY(fast_trainer_sum_range(t, t->group, at, end - at));
         if (i < o->factors.count)
@@ -206,14 +216,16 @@ static fast_err sum_rest(overlap *o)
     return FAST_OK;
 }
 
-/* A step with one sum after the gradient. Where others are to overlap, it counts their buckets. */
+/* A step with one sum after the gradient. With `early` it also counts the buckets of later steps.
+ * */
 static fast_err step_at_once(fast_trainer *t, overlap *o)
 {
     const bool factored = o->factors.count > 0;
 
+    FAST_ASSERT(o->buckets == NULL && o->piece_count == 0);
     FAST_TRY(fast_trainer_gradient(t, o->early ? report : NULL, o));
     if (o->early) {
-        begin(o);
+        start_bucket(o);
         o->room = o->count;
         FAST_TRY(fast__alloc("buckets of gradients", o->room + 1, sizeof *o->buckets, &o->buckets));
     }
@@ -226,7 +238,7 @@ static fast_err step_at_once(fast_trainer *t, overlap *o)
     return fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
-/* A step whose pieces are encoded and sent during the gradient. */
+/* A step whose pieces are encoded and sent during the backward pass. */
 static fast_err step_pieces(fast_trainer *t, overlap *o)
 {
     const bool by_range = fast_trainer_can_update_range(t);
@@ -240,41 +252,45 @@ static fast_err step_pieces(fast_trainer *t, overlap *o)
         return fast__fail(o->err, "%s", o->why);
     FAST_ASSERT(o->count == o->piece_count);
     for (int64_t i = 0; i < o->count; i++) {
-        const piece *p = &o->pieces[o->begun[i]];
+        const overlap_piece *p = &o->pieces[o->started[i]];
 
-        FAST_TRY(fast_trainer_sum_finish(t, o->begun[i], t->g));
+        FAST_TRY(fast_trainer_sum_finish(t, o->started[i], t->g));
         if (by_range)
             update(t, p->offset, p->count);
     }
     return by_range ? FAST_OK : fast_trainer_update(t, t->g, 1.0f / (float)t->workers);
 }
 
-/* Factors are sent as they are, by messages of their own. */
+/* Open the layers that travel as factors. FAST_EINVAL if the run also has a codec. */
 static fast_err open_factors(fast_trainer *t, int mode, bool coded, overlap *o)
 {
+    FAST_ASSERT(o->factors.count == 0);
     if (coded && mode == FAST_FACTORS_YES)
-        return fast__fail(FAST_EINVAL, "allreduce: factors are sent as they are, and a codec "
-                                       "encodes the whole gradient; leave out one of them");
+        return fast__fail(FAST_EINVAL, "allreduce: factors are sent without a codec, and the codec "
+                                       "encodes the whole gradient; leave out factors or codec");
     if (coded && mode == FAST_FACTORS_AUTO) {
-        fast_trainer_note(t, "the codec encodes whole gradients: none is sent as factors");
+        fast_trainer_note(t, "the codec encodes whole gradients, so no layer is sent as factors");
         mode = FAST_FACTORS_NO;
     }
     return fast__factoring_open(t, mode, &o->factors);
 }
 
-/* Where the codec takes layers apart, cut the gradient in pieces of them. */
+/* Cut the gradient into pieces of whole layers, if the codec encodes layers separately. */
 static fast_err open_pieces(overlap *o)
 {
     FAST_TRY(fast_trainer_sum_cut(o->t, o->size, &o->piece_count));
+    FAST_ASSERT(o->piece_count >= 0);
     FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->pieces, &o->pieces));
-    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->begun, &o->begun));
+    FAST_TRY(fast__alloc("pieces", o->piece_count, sizeof *o->started, &o->started));
     for (int64_t i = 0; i < o->piece_count; i++)
         fast_trainer_sum_piece(o->t, i, &o->pieces[i].offset, &o->pieces[i].count);
     return FAST_OK;
 }
 
+/* Train to the end; the first step without pieces counts the buckets. */
 static fast_err train(fast_trainer *t, overlap *o)
 {
+    FAST_ASSERT(o->t == t && !(o->early && o->piece_count > 0));
     while (fast_trainer_next(t)) {
         FAST_TRY(o->piece_count > 0 ? step_pieces(t, o)
                  : o->buckets       ? step_overlapped(t, o)
@@ -289,22 +305,26 @@ bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *o
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const bool starts = options->early && (coded || !options->native);
 
+    FAST_ASSERT(t->workers >= 1);
     return t->workers == 1 || (options->factors == FAST_FACTORS_NO && !starts);
 }
 
+/* One call: buckets are counted anew by its first step. */
 fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *options)
 {
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     overlap o = { .t = t, .size = options->bucket };
     fast_err err = coded && options->early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
 
+    FAST_ASSERT(options->bucket > 0);
+    /* A native collective cannot be started, and a codec starts its own pieces. */
     o.early = options->early && t->workers > 1 && !coded && !options->native;
     if (!err)
         err = open_factors(t, options->factors, coded, &o);
     if (!err)
         err = train(t, &o);
     fast__free(o.pieces);
-    fast__free(o.begun);
+    fast__free(o.started);
     fast__free(o.buckets);
     fast__factoring_close(&o.factors);
     return err;

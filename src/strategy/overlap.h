@@ -5,7 +5,7 @@
 
 /*
  * Synchronous steps whose sums start while the gradient is still computed: overlap.c. Allreduce
- * takes them where a network has to be waited for, or where layers travel as factors.
+ * uses them over a network, or where layers travel as factors.
  */
 typedef struct fast_overlap_options {
     bool early;     /* sums start during the backward pass, where the codec allows it */
@@ -14,10 +14,10 @@ typedef struct fast_overlap_options {
     bool native;    /* the collective is the transport's own, which cannot be started */
 } fast_overlap_options;
 
-/* Does a step with these options differ from gradient, sum, update? */
+/* True if a step with these options is the plain one: gradient, sum, update. */
 bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *options);
-/* Train to the end. FAST_EINVAL where factors were asked for and cannot be sent. */
+/* Train to the end. FAST_EINVAL if factors are wanted and the run has a codec. */
 fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *options);
 
-/* Average the state that is not trained over all workers. allreduce.c */
+/* Average the state that is not trained over all workers (allreduce.c). */
 fast_err fast__allreduce_state(fast_trainer *t);

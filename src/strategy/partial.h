@@ -4,56 +4,58 @@
 #include "strategy/links.h"
 
 /*
- * The members of the family `partial`: partial.c has its options, parts and states, and
- * partial_scatter.c the rest.
+ * The family `partial`: partial.c has the options, `parts` and `states`; partial_scatter.c has
+ * `scatter`.
  */
+
 /* Options. */
 typedef struct fast_partial_config {
     int how;          /* 0 scatter, 1 parts, 2 states */
     int64_t period;   /* scatter, states: steps between sends */
     int sends;        /* scatter: 0 weights, 1 gradients */
-    int64_t slack;    /* scatter: rounds that neighbours may be behind; -1: any */
-    int64_t parts;    /* parts: p; 0: by the bandwidth */
-    double bandwidth; /* parts: bytes in a second */
-    double part;      /* states: share of the weights that is sent */
-    bool window;      /* states: merge by the test only */
-    bool flush;       /* take in the last messages */
-    double gamma;     /* of fast_links */
+    int64_t slack;    /* scatter: rounds that neighbours may be behind; -1: any number */
+    int64_t parts;    /* parts: p; 0: derived from the bandwidth */
+    double bandwidth; /* parts: bytes per second */
+    double part;      /* states: fraction of the parameters in a message */
+    bool window;      /* states: merge only states that pass the Parzen window */
+    bool flush;       /* parts: receive the messages in flight at the end */
+    double gamma;     /* scatter: consensus step size of fast_links */
 } fast_partial_config;
 
-/* Words of a part's message; of a replica's the first is the same. */
+/* Words of the message of a part or a state; the first is that of a replica's message. */
 enum { FAST_PARTIAL_STEP, FAST_PARTIAL_OFFSET, FAST_PARTIAL_COUNT, FAST_PARTIAL_GRADIENTS };
 
-/* What a worker keeps. */
+/* A worker's state besides its replica. */
 typedef struct fast_partial {
-    fast_trainer *t;
-    const fast_partial_config *c;
-    fast_neighbours near; /* scatter, states: whom it sends to */
-    fast_intake in;       /* what arrives */
-    fast_links links;     /* scatter: through which weights travel */
-    double gamma;         /* scatter: how much of them is to be taken */
-    fast_flow **flows;    /* gradients, stretches: [flow_count], one for each part; NULL without a
-                             codec */
-    fast_flow **taken;    /* stretches: [flow_count], those that arrive */
-    int64_t flow_count;   /* of both */
-    fast_msg **newest;    /* scatter: [workers], of each sender, not yet taken; NULL elsewhere */
-    int64_t *round;       /* scatter: [workers], of the newest, also if taken */
-    float *sum;           /* parts: d; states: u */
-    float *due;           /* parts: [count], gradients for the next update */
-    int64_t due_count;    /* parts of others in it */
-    double *due_shares;   /* parts: [workers], contributions of due */
-    double *shares;       /* [workers] scratch: contributions of values that arrived */
-    int64_t *summed;      /* parts: [parts], steps in each part of d */
-    int64_t parts;        /* p */
-    int64_t parts_max;    /* that fit */
-    int64_t begun;        /* when the first step began */
+    fast_trainer *t;              /* the worker */
+    const fast_partial_config *c; /* its options */
+    fast_neighbours neighbours;   /* scatter, states: receivers */
+    fast_intake in;               /* messages that arrive */
+    fast_links links;             /* scatter: of weights */
+    double gamma;                 /* scatter: step size of the last message that was sent */
+    fast_flow **flows;            /* gradients, states: [flow_count], out; NULL without a codec */
+    fast_flow **flows_in;         /* states: [flow_count], in; NULL without a codec */
+    int64_t flow_count;           /* length of flows and flows_in */
+    fast_msg **newest;            /* scatter: [workers], newest of each sender, not mixed yet */
+    int64_t *round;               /* scatter: [workers], round of each sender's newest message */
+    float *sum;                   /* parts: d; states: u */
+    float *due;                   /* parts: [count], gradients of the next update */
+    int64_t due_count;            /* parts: messages in due */
+    double *due_shares;           /* parts: [workers], contributions of due */
+    double *shares;               /* [workers] contributions: states: of u; else scratch */
+    int64_t *summed;              /* parts: [parts], gradients in each part of d */
+    int64_t parts;                /* parts: p */
+    int64_t parts_max;            /* parts: length of summed */
+    int64_t start_ns;             /* time at which the first step started */
 } fast_partial;
 
-/* Steps that the receiver is ahead of a message. */
+/* Return the number of steps that the receiver is ahead of a message; at least 0. */
 int64_t fast__partial_age(const fast_partial *sh, const fast_msg *msg);
 
-/* scatter: what sends and receives through the run's codec. */
+/* scatter: open the links or the flow of gradients. FAST_EINVAL for a lossy codec on a graph that
+ * changes. */
 fast_err fast__scatter_open(fast_partial *sh);
-/* scatter: one step, and a message that arrived: the newest of each sender is kept. */
+/* scatter: take one step. */
 fast_err fast__scatter_step(fast_partial *sh);
+/* scatter: store a message as the newest of its sender. */
 fast_err fast__scatter_take(void *ctx, fast_msg **move);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scatter, of the family `partial`: MALT (Li et al., EuroSys 2015). Every `period` steps a worker
- * writes its weights or its gradient to a place of its own at each neighbour, which takes from its
- * places what is new, each once, and averages it with its own:
+ * writes its weights or its gradient to its slot at each neighbour. The neighbour mixes the new
+ * values of its slots, each once, with its own:
  *
  *     x_i <- (x_i + sum of n new x_j) / (1 + n)
  *
- * A newer message replaces an older one that was not taken: queues have length 1. With slack s a
+ * A newer message replaces an older one that was not mixed: queues have length 1. With slack s a
  * worker first waits until each neighbour that is up has sent round r - s; 0 is bulk synchronous.
- * The graph is of all workers; who crashed is left out by its neighbours.
+ * The graph is that of all workers; neighbours leave crashed workers out.
  *
- * Through a codec that loses something weights go as differences, which are taken in as they come:
- * x_i <- x_i + sum gamma (h_j - h_i) / (1 + n), h_j what all neighbours of j hold of it (links.c).
- * Who restarted asks its neighbours for everything.
+ * With a lossy codec weights are sent as differences, which are decoded as they arrive:
+ * x_i <- x_i + sum gamma (h_j - h_i) / (1 + n), h_j the copy of x_j that its neighbours hold
+ * (links.c). A restarted worker asks its neighbours for a complete model.
  *
- * Cost per worker: degree models every `period` steps; memory: a message for each that sends here.
+ * Cost per worker: degree models every `period` steps; memory: a message for each sender.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -27,9 +27,11 @@ fast_err fast__scatter_open(fast_partial *sh)
     fast_trainer *t = sh->t;
     const fast_flow_options gradients = { 0 };
 
+    FAST_ASSERT(sh->flows == NULL);
     FAST_TRY(fast__links_init(t, false, false, sh->c->gamma, &sh->links));
     if (!sh->links.coded)
         return FAST_OK;
+    /* One flow sends and receives gradients: each counts, so any message decodes alone. */
     if (sh->c->sends == 1) {
         sh->flow_count = 1;
         FAST_TRY(fast__alloc("flows", 1, sizeof(fast_flow *), &sh->flows));
@@ -37,23 +39,24 @@ fast_err fast__scatter_open(fast_partial *sh)
     }
     if (sh->links.differ && fast_topology_period(t->topology) != 1)
         return fast__fail(FAST_EINVAL,
-                          "partial: through a codec that loses something, weights go as "
-                          "differences to what neighbours hold, who must stay the same: "
-                          "take another topology, or sends=gradients");
+                          "partial: a lossy codec sends weights as differences to the neighbours' "
+                          "copies, so the neighbours must stay the same; use another topology or "
+                          "sends=gradients");
     return FAST_OK;
 }
 
-/* Differences are taken in as they arrive, each is one to the last. One that does not fit, since
- * this worker restarted, is answered by the wish for everything. */
-static fast_err follow(fast_partial *sh, int64_t rank, const fast_msg *msg, bool *lost_out)
+/* Decode a difference as it arrives, because the next one is relative to it. *incomplete_out: this
+ * worker restarted and has no copy that it fits; the sender is asked for a complete model. */
+static fast_err follow(fast_partial *sh, int64_t rank, const fast_msg *msg, bool *incomplete_out)
 {
     fast_trainer *t = sh->t;
     fast_msg *note = NULL;
     fast_replica other;
     fast_err err = fast__links_open(&sh->links, rank, msg, &other);
 
-    *lost_out = err == FAST_EFORMAT;
-    if (!*lost_out)
+    FAST_ASSERT(sh->links.differ);
+    *incomplete_out = err == FAST_EFORMAT;
+    if (!*incomplete_out)
         return err;
     FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &note));
     err = fast_send(t->actor, msg->from, &note);
@@ -67,14 +70,16 @@ fast_err fast__scatter_take(void *ctx, fast_msg **move)
     const int64_t rank = fast_actor_index(t->actor, (*move)->from);
     const bool differ = sh->c->sends == 0 && sh->links.differ;
     fast_replica other;
-    bool lost = false;
+    bool incomplete = false;
 
+    FAST_ASSERT(rank != t->rank);
     if (differ)
-        FAST_TRY(follow(sh, rank, *move, &lost));
+        FAST_TRY(follow(sh, rank, *move, &incomplete));
     else
         FAST_TRY(fast__replica_open(t, sh->links.coded, *move, &other));
+    /* The round counts even if the message cannot be used: nobody waits for it any more. */
     sh->round[rank] = (*move)->words[FAST_REPLICA_OWN];
-    if (lost)
+    if (incomplete)
         return FAST_OK;
     fast_msg_free(sh->newest[rank]);
     sh->newest[rank] = *move;
@@ -82,31 +87,35 @@ fast_err fast__scatter_take(void *ctx, fast_msg **move)
     return FAST_OK;
 }
 
-/* Wishes for everything. */
-static fast_err take_notes(fast_partial *sh)
+/* Receive the requests for complete models that have arrived. */
+static fast_err receive_resyncs(fast_partial *sh)
 {
     fast_msg *note = NULL;
     fast_err err = FAST_OK;
 
+    FAST_ASSERT(sh->newest != NULL);
     while (sh->links.differ && !err) {
         err = fast_receive(sh->t->actor, FAST_ANY, FAST_TAG_REPLY, FAST_AT_ONCE, &note);
         if (err)
             break;
+        /* All neighbours follow one flow: one that lost its copy gets a complete model, and so do
+         * the other ones. */
         fast__links_renew(&sh->links, 0);
         fast_msg_free(note);
     }
     return err && !fast__is_peers(err) ? err : FAST_OK;
 }
 
-/* One copy of x to all neighbours, as round `round`. */
+/* Send one copy of x to all neighbours, as round `round`. */
 static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
 {
     fast_trainer *t = sh->t;
-    fast_neighbours *n = &sh->near;
+    fast_neighbours *n = &sh->neighbours;
     fast_buffer *buffer = NULL;
     fast_err err = FAST_OK;
     size_t size;
 
+    FAST_ASSERT(round >= 1);
     n->count = fast_topology_out(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
     if (sh->c->sends == 1)
         FAST_TRY(fast__replica_pack(t, sh->flows ? sh->flows[0] : NULL, x, &buffer, &size));
@@ -123,6 +132,7 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
         if (fast__is_peers(err))
             err = FAST_OK;
     }
+    /* The own gradient counts as the neighbours decode it. */
     if (sh->c->sends == 1 && sh->flows && !err)
         err = fast__replica_as_sent(t, sh->flows[0], buffer, size, 1, fast_trainer_grad(t));
     fast_buffer_free(buffer);
@@ -133,8 +143,9 @@ static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
 static fast_err await_round(fast_partial *sh, int64_t round, int64_t least)
 {
     fast_trainer *t = sh->t;
-    fast_neighbours *n = &sh->near;
+    fast_neighbours *n = &sh->neighbours;
 
+    FAST_ASSERT(least <= round);
     n->count = fast_topology_in(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
     for (int64_t i = 0; i < n->count; i++) {
         const int64_t rank = n->ranks[i];
@@ -148,119 +159,132 @@ static fast_err await_round(fast_partial *sh, int64_t round, int64_t least)
     return FAST_OK;
 }
 
-/* g <- g + a x; a decoder has added the values already. */
+/* g <- g + a x. x is NULL where a decoder has added the values already. */
 static void run_add_scaled(const void *ctx, int64_t n, float *const *x)
 {
+    FAST_ASSERT(x[0] != NULL);
     if (x[1])
         fast__run_axpy(ctx, n, x);
 }
 static const fast_kernel add_scaled = { "add", 2, 12, 2, 1, false, run_add_scaled };
 static const fast_kernel scale_own = { "scale", 0, 0, 1, 1, false, fast__run_scale };
 
-/* A gradient that arrived, into g; keep is of the state that is not trained. */
-static fast_err add_gradient(fast_partial *sh, int64_t rank, const fast_replica *other, double keep,
+/* g <- g + share times a gradient that arrived; the state becomes `own` of itself and `share` of
+ * the sender's. */
+static fast_err add_gradient(fast_partial *sh, int64_t rank, const fast_replica *other, double own,
                              double share)
 {
     fast_trainer *t = sh->t;
     fast_vector v = fast__replica_vector(other);
 
+    FAST_ASSERT(rank != t->rank);
     v.shares = sh->shares;
     fast_trainer_shares_of(t, rank, sh->shares);
     if (sh->flows)
         FAST_TRY(fast_trainer_decode(t, sh->flows[0], other->coded, other->coded_size, (float)share,
                                      t->g));
-    fast__vector_axpby(t->state_count, (float)share, other->s, (float)keep, t->s);
+    fast__vector_axpby(t->state_count, (float)share, other->s, (float)own, t->s);
     return fast_trainer_apply(t, &add_scaled, &(float){ (float)share },
                               (fast_vector[]){ fast_trainer_grad(t), v });
 }
 
-/* How much of a worker's message is taken. */
-static double share_of(const fast_partial *sh, int64_t rank, double share)
+/* Return the mixing weight of a worker's message: share, with a lossy codec times the smaller
+ * gamma. */
+static double weight_of(const fast_partial *sh, int64_t rank, double share)
 {
     const double gamma = fast__links_gamma(sh->newest[rank]);
 
+    FAST_ASSERT(share > 0 && share <= 1);
     if (sh->c->sends == 1 || !sh->links.differ)
         return share;
     return share * (gamma < sh->gamma ? gamma : sh->gamma);
 }
 
-/* One worker's message, into w or g. */
-static fast_err take_newest(fast_partial *sh, int64_t rank, double keep, double share)
+/* Mix the newest message of a worker into w or g. */
+static fast_err mix_newest(fast_partial *sh, int64_t rank, double own, double share)
 {
     fast_trainer *t = sh->t;
     const fast_msg *msg = sh->newest[rank];
     const bool differ = sh->links.differ;
     fast_replica other;
 
+    FAST_ASSERT(msg != NULL);
     if (sh->c->sends == 1 || differ)
         FAST_TRY(fast__replica_open(t, sh->links.coded, msg, &other));
     else
         FAST_TRY(fast__links_open(&sh->links, rank, msg, &other));
     other.age = fast__partial_age(sh, msg);
     if (sh->c->sends == 1)
-        return add_gradient(sh, rank, &other, keep, share);
+        return add_gradient(sh, rank, &other, own, share);
     if (!differ)
-        return fast__replica_mix(t, keep, &other, share);
+        return fast__replica_mix(t, own, &other, share);
+    /* The difference was decoded when it arrived: x is the copy that it led to. */
     other.x = fast__links_known(&sh->links, rank);
-    return fast__links_mix(&sh->links, rank, keep, &other, share);
+    return fast__links_mix(&sh->links, rank, own, &other, share);
 }
 
-/* Take what is new, with weights 1 / (1 + n), into w or g. */
-static fast_err gather(fast_partial *sh)
+/* Mix the n new messages into w or g, each with the weight 1 / (1 + n). */
+static fast_err mix_new(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
+    const bool gradients = sh->c->sends == 1;
+    const fast_vector g = fast_trainer_grad(t);
     int64_t count = 0;
-    double keep = 1;
-    double share;
+    double own = 1;
 
     for (int64_t i = 0; i < t->workers; i++)
         count += sh->newest[i] != NULL;
-    share = 1 / (double)(1 + count);
-    const fast_vector g = fast_trainer_grad(t);
+    const double share = 1 / (double)(1 + count);
 
-    if (sh->c->sends == 1)
+    FAST_ASSERT(count < t->workers);
+    if (gradients)
         FAST_TRY(fast_trainer_apply(t, &scale_own, &(float){ (float)share }, &g));
-    if (sh->c->sends == 1 || !sh->links.differ)
-        keep = share;
-    for (int64_t i = 0; i < t->workers && keep != share; i++)
-        keep -= sh->newest[i] ? share_of(sh, i, share) : 0;
+    /* The own weight is 1 - n share; with differences 1 - the sum of the weights of all messages.
+     * The first message is mixed with it, and all later ones are added. */
+    if (gradients || !sh->links.differ)
+        own = share;
+    for (int64_t i = 0; i < t->workers && own != share; i++)
+        own -= sh->newest[i] ? weight_of(sh, i, share) : 0;
     for (int64_t i = 0; i < t->workers; i++) {
         if (!sh->newest[i])
             continue;
-        FAST_TRY(take_newest(sh, i, keep, share_of(sh, i, share)));
-        keep = 1;
+        FAST_TRY(mix_newest(sh, i, own, weight_of(sh, i, share)));
+        own = 1;
         fast_msg_free(sh->newest[i]);
         sh->newest[i] = NULL;
     }
     return FAST_OK;
 }
 
-/* One exchange; round r is the r-th from 1. */
-static fast_err meet(fast_partial *sh, const float *x)
+/* Exchange x with the neighbours. Rounds are counted from 1. */
+static fast_err exchange(fast_partial *sh, const float *x)
 {
     fast_trainer *t = sh->t;
     const int64_t round = t->step / sh->c->period;
 
+    FAST_ASSERT(round >= 1 && t->step % sh->c->period == 0);
     fast_actor_at(t->actor, t->step, sh->c->sends == 1 ? "gradient" : "weights");
-    FAST_TRY(take_notes(sh));
+    FAST_TRY(receive_resyncs(sh));
     FAST_TRY(scatter(sh, x, round));
-    if (sh->c->slack != 0) /* who is ahead must not hide its part of this round */
+    if (sh->c->slack != 0) /* with slack 0 a later round must not replace this one */
         FAST_TRY(fast__intake_poll(&sh->in));
     if (sh->c->slack >= 0)
         FAST_TRY(await_round(sh, round, round - sh->c->slack));
-    return gather(sh);
+    return mix_new(sh);
 }
 
 fast_err fast__scatter_step(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
 
+    FAST_ASSERT(sh->newest != NULL && sh->c->period >= 1);
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    /* Gradients are mixed before the update, weights after it. */
     if (sh->c->sends == 1) {
         if (t->step % sh->c->period == 0)
-            FAST_TRY(meet(sh, t->g));
+            FAST_TRY(exchange(sh, t->g));
         return fast_trainer_update(t, t->g, 1);
     }
     FAST_TRY(fast_trainer_update(t, t->g, 1));
-    return t->step % sh->c->period == 0 ? meet(sh, t->w) : FAST_OK;
+    return t->step % sh->c->period == 0 ? exchange(sh, t->w) : FAST_OK;
 }

@@ -3,7 +3,8 @@
 
 #include "strategy/strategy.h"
 
-/* Sums in the order in which the next step needs them: priority.c. */
+/* Synchronous steps whose sums are made in the order of the next forward pass: priority.c. */
 
-/* Train so to the end, in slices of at most so many floats. Only where updates go by range. */
+/* Train to the end, in slices of at most `most` floats. Only for rules that update by range, with
+ * at least two workers and without codecs. */
 fast_err fast__priority_train(fast_trainer *t, const char *algorithm, int64_t most);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategies by name, from synchronous to partial communication.
+ * Registry of the strategies, from synchronous to partial communication.
  */
 #include "strategy/strategy.h"
 
@@ -8,22 +8,24 @@
 
 #include <string.h>
 
-extern const fast_strategy fast__strategy_allreduce;
-extern const fast_strategy fast__strategy_quorum;
-extern const fast_strategy fast__strategy_local;
-extern const fast_strategy fast__strategy_federated;
-extern const fast_strategy fast__strategy_ps;
-extern const fast_strategy fast__strategy_elastic;
-extern const fast_strategy fast__strategy_elastic_sync;
-extern const fast_strategy fast__strategy_elastic_tree;
-extern const fast_strategy fast__strategy_mpca;
-extern const fast_strategy fast__strategy_hogwild;
-extern const fast_strategy fast__strategy_dogwild;
-extern const fast_strategy fast__strategy_ensemble;
-extern const fast_strategy fast__strategy_distill;
-extern const fast_strategy fast__strategy_gossip;
-extern const fast_strategy fast__strategy_gossip_async;
-extern const fast_strategy fast__strategy_partial;
+extern const fast_strategy
+    fast__strategy_allreduce; /* synchronous: the mean gradient of all workers */
+extern const fast_strategy fast__strategy_quorum; /* synchronous: the first gradients of a round */
+extern const fast_strategy fast__strategy_local;  /* periodic averaging of models */
+extern const fast_strategy fast__strategy_federated; /* rounds of chosen clients */
+extern const fast_strategy
+    fast__strategy_ps; /* parameter servers, from synchronous to asynchronous */
+extern const fast_strategy fast__strategy_elastic;      /* elastic averaging with a master */
+extern const fast_strategy fast__strategy_elastic_sync; /* elastic averaging in rounds */
+extern const fast_strategy fast__strategy_elastic_tree; /* elastic averaging along a tree */
+extern const fast_strategy fast__strategy_mpca;     /* model penalty with an extrapolated master */
+extern const fast_strategy fast__strategy_hogwild;  /* shared memory without locks */
+extern const fast_strategy fast__strategy_dogwild;  /* chunks by unreliable messages */
+extern const fast_strategy fast__strategy_ensemble; /* independent models */
+extern const fast_strategy fast__strategy_distill;  /* an ensemble that teaches a student */
+extern const fast_strategy fast__strategy_gossip;   /* synchronous mixing with neighbours */
+extern const fast_strategy fast__strategy_gossip_async; /* asynchronous exchanges of pairs */
+extern const fast_strategy fast__strategy_partial;      /* parts of gradients or models */
 
 const fast_strategy *const fast__strategies[] = {
     &fast__strategy_allreduce,
@@ -48,9 +50,11 @@ const fast_strategy *const fast__strategies[] = {
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
+    FAST_ASSERT(fast__strategies[i] != NULL);
     return fast__strategies[i]->name;
 }
 
+/* The caller's own strategy wins over one of the registry that has its name. */
 fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const fast_strategy **out,
                              void **config_out)
 {
@@ -62,6 +66,7 @@ fast_err fast__strategy_open(const char *spec, const fast_strategy *own, const f
     int64_t i;
     fast_err err;
 
+    FAST_ASSERT(spec != NULL && out != NULL && config_out != NULL);
     FAST_TRY(fast__spec_split(spec, name, sizeof name, &rest));
     if (!own || strcmp(name, own->name) != 0) {
         i = fast__name_find(name, name_at, NULL, count, NULL);

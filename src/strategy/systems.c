@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The named systems by name, and what a preset does to options that were given besides it.
+ * The named systems by name, and how a preset is merged with options given by the user.
  *
  *     system=ssp                      strategy=ps:servers=2,slack=3 optimizer=sgd
  *     system=ssp strategy=ps:slack=5  strategy=ps:slack=5,servers=2 optimizer=sgd
@@ -22,6 +22,7 @@ extern const fast_system fast__systems_gossip[];
 extern const fast_system fast__systems_local[];
 extern const fast_system fast__systems_ps[];
 
+/* The order of `fast systems`: from synchronous to partial communication, then codecs. */
 const fast_system *const fast__systems[] = {
     fast__systems_allreduce,
     fast__systems_local,
@@ -42,9 +43,11 @@ const fast_system *fast__system_at(int64_t i)
     return NULL;
 }
 
+/* For fast__name_find(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
+    FAST_ASSERT(i >= 0);
     return fast__system_at(i)->name;
 }
 
@@ -54,6 +57,7 @@ fast_err fast__system_find(const char *name, const fast_system **out)
     int64_t count = 0;
     int64_t i;
 
+    FAST_ASSERT(name != NULL && out != NULL);
     while (fast__system_at(count))
         count++;
     i = fast__name_find(name, name_at, NULL, count, &nearest);
@@ -66,6 +70,7 @@ fast_err fast__system_find(const char *name, const fast_system **out)
     return FAST_OK;
 }
 
+/* A value has no spaces: the tables' test checks that. */
 const char *fast__system_flag(const char *flags, char *text, size_t size)
 {
     const size_t length = strcspn(flags += strspn(flags, " "), " ");
@@ -78,11 +83,12 @@ const char *fast__system_flag(const char *flags, char *text, size_t size)
     return flags + length;
 }
 
-/* True if "key=value,..." has the key of `pair`, which is "key=value,..." too. */
+/* True if the list "key=value,..." has the first key of `pair`, a list of that form too. */
 static bool has_key(const char *pairs, const char *pair)
 {
     const size_t length = strcspn(pair, "=,");
 
+    FAST_ASSERT(length > 0);
     while (pairs && *pairs) {
         if (strcspn(pairs, "=,") == length && memcmp(pairs, pair, length) == 0)
             return true;
@@ -96,22 +102,25 @@ fast_err fast__system_merge(const fast_system *system, const char *option, const
                             const char *given, char *text, size_t size)
 {
     char ours[32], theirs[32];
-    const char *pairs = NULL, *kept = NULL;
+    const char *pairs = NULL, *given_pairs = NULL;
     size_t used;
 
+    FAST_ASSERT(text != NULL && size > 0);
     FAST_TRY(fast__spec_split(preset, ours, sizeof ours, &pairs));
-    FAST_TRY(fast__spec_split(given, theirs, sizeof theirs, &kept));
+    FAST_TRY(fast__spec_split(given, theirs, sizeof theirs, &given_pairs));
     if (strcmp(ours, theirs) != 0)
         return fast__fail(FAST_EINVAL,
                           "system=%s is %s=%s, which %s=%.60s contradicts; give one of them",
                           system->name, option, preset, option, given);
     used = (size_t)snprintf(text, size, "%s", given);
+    /* Append the preset's pairs whose keys the user did not give. */
     for (; pairs && *pairs; pairs += strcspn(pairs, ","), pairs += *pairs == ',') {
-        if (has_key(kept, pairs) || used >= size)
+        if (has_key(given_pairs, pairs) || used >= size)
             continue;
         used += (size_t)snprintf(text + used, size - used, "%c%.*s", strchr(text, ':') ? ',' : ':',
                                  (int)strcspn(pairs, ","), pairs);
     }
+    /* snprintf() returned the length that it needed. */
     if (used >= size)
         return fast__fail(FAST_EINVAL, "%s=%.60s... is too long beside system=%s", option, given,
                           system->name);

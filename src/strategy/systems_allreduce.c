@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the families allreduce and quorum: synchronous, one model at every step. They differ
- * in how the sum is made, whom it waits for, and in the schedule and rule that make large batches
- * learn.
+ * Systems of the families allreduce and quorum: synchronous training with one model at every step.
+ * They differ in the algorithm of the sum, in the workers that a step waits for, and in the
+ * schedule and optimizer for large batches.
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
 const fast_system fast__systems_allreduce[] = {
+    /* The reference, and overlap of sums with the backward pass. */
     {
         .name = "bsp",
         .title = "bulk synchronous parallel: the mean gradient of all workers at each step",
         .by = "Valiant 1990",
         .row = 37,
         .flags = "strategy=allreduce lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "The reference that all others are compared with: N workers of batch B are one "
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks = "The reference of all comparisons: N workers of batch B compute the same as one "
                    "worker of batch N B.",
     },
     {
@@ -30,14 +26,10 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Paszke et al. 2019; Li et al. 2020",
         .row = 17,
         .flags = "strategy=allreduce:overlap=yes,bucket=26214400 lr=0.1",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "single or replicated PS",
-        .consistency = "synchronous",
-        .remarks = "Buckets of gradients are reduced while the backward pass goes on; the "
-                   "optimizer is replicated.",
+        FAST_TAXONOMY("MP + DP", "central", "sync.", "allreduce", "single or replicated PS",
+                      "synchronous"),
+        .remarks = "Buckets of gradients are reduced during the backward pass; the optimizer is "
+                   "replicated.",
         .missing = "model parallelism",
     },
     {
@@ -46,15 +38,12 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Zhang et al. 2015, 2017",
         .row = 91,
         .flags = "strategy=allreduce:overlap=yes,factors=auto lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce or factors",
-        .topology = "hybrid",
-        .consistency = "synchronous",
-        .remarks = "A layer is sent while those before it compute (wait-free back-propagation), as "
-                   "a gradient or as factors, whichever is fewer bytes.",
-        .missing = "servers for what is not sent as factors: an allreduce moves the same bytes",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce or factors", "hybrid", "synchronous"),
+        .remarks = "A layer is sent while earlier layers are still computed (wait-free "
+                   "backpropagation), as a gradient or as sufficient factors, whichever has "
+                   "fewer bytes.",
+        .missing =
+            "servers for layers that are not sent as factors; an allreduce moves as many bytes",
     },
     {
         .name = "sfb",
@@ -62,28 +51,19 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Xie et al. 2015",
         .row = 90,
         .flags = "strategy=allreduce:factors=yes lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "broadcast",
-        .topology = "full mesh",
-        .consistency = "synchronous",
-        .remarks = "Dense layers send the factors of their gradients to all peers, who multiply "
-                   "them out.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "broadcast", "full mesh", "synchronous"),
+        .remarks = "Dense layers broadcast the sufficient factors of their gradients to all peers, "
+                   "which multiply them out.",
     },
+    /* Algorithms of the allreduce. */
     {
         .name = "horovod",
         .title = "Horovod: allreduce on a ring",
         .by = "Sergeev and Del Balso 2018",
         .row = 122,
         .flags = "strategy=allreduce:algorithm=ring lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "Small tensors are fused before they go round the ring.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "Small tensors are fused before the ring allreduce (tensor fusion).",
     },
     {
         .name = "baidu-ring",
@@ -91,13 +71,9 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Gibiansky 2017",
         .row = 122,
         .flags = "strategy=allreduce:algorithm=ring lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "The ring of high performance computing, brought to deep learning.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "The bandwidth-optimal ring allreduce of high performance computing, applied to "
+                   "deep learning.",
         .alias_of = "horovod",
         .differs = "no fusion of tensors and no coordinator; FAST reduces one flat vector for "
                    "both",
@@ -108,14 +84,9 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Facebook 2017",
         .row = 3,
         .flags = "strategy=allreduce:algorithm=rabenseifner lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "Halving and doubling over all workers; the equivalent of CaffeOnSpark without "
-                   "servers.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "Recursive halving and doubling over all workers; corresponds to CaffeOnSpark "
+                   "without servers.",
     },
     {
         .name = "chainermn",
@@ -123,12 +94,7 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Tokui et al. 2015; Akiba et al. 2017",
         .row = 4,
         .flags = "strategy=allreduce:algorithm=hierarchical lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks = "Reduces within a node first, then among nodes.",
     },
     {
@@ -137,78 +103,57 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Iandola et al. 2016",
         .row = 10,
         .flags = "strategy=allreduce:algorithm=tree lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "binomial tree",
-        .topology = "single PS",
-        .consistency = "synchronous",
-        .remarks = "The sum arrives at one server after log P rounds, and the model goes back by "
-                   "the same tree.",
+        FAST_TAXONOMY("DP", "central", "sync.", "binomial tree", "single PS", "synchronous"),
+        .remarks =
+            "The sum reaches one server after log P rounds, and the model is broadcast along "
+            "that tree.",
     },
+    /* Rounds that do not wait for all workers: the family quorum. */
     {
         .name = "a-bsp",
-        .title = "A-BSP: a round ends when the first workers are done",
+        .title = "A-BSP: a round ends when the fastest worker is done",
         .by = "Wang et al. 2018",
         .row = 33,
         .flags = "strategy=quorum:quorum=1,partial=yes lr=0.1 batch=4 accumulate=4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "reduce, broadcast",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "Others push the update of the part of their batch that they have processed, "
-                   "in quarters here, and go on with the rest in the next round.",
+        FAST_TAXONOMY("DP", "central", "sync.", "reduce, broadcast", "any", "synchronous"),
+        .remarks = "Slower workers push the update of the fraction of their batch that they have "
+                   "processed, here in quarters, and continue with the rest in the next round.",
     },
     {
         .name = "eager-sgd",
-        .title = "Eager-SGD: partial collectives that take stale gradients in later",
+        .title = "Eager-SGD: partial collectives that add stale gradients later",
         .by = "Li et al. 2020",
         .row = 0,
         .flags = "strategy=quorum:backup=1,late=add lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "partial allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "A step waits for a majority, or for the first; here for all but one. A late "
-                   "gradient is not lost: it goes to the next step that is open.",
-        .missing = "a majority of random initiators; the mean is over the gradients that came, not "
-                   "over all workers",
+        FAST_TAXONOMY("DP", "central", "sync.", "partial allreduce", "any", "synchronous"),
+        .remarks = "A partial allreduce waits for a majority of workers or for the first one; here "
+                   "for all but one. A late gradient is added to the next step.",
+        .missing = "a majority of random initiators; the mean is over the gradients that arrived, "
+                   "not over all workers",
     },
+    /* Schedules and optimizers for large batches. */
     {
         .name = "linear-scaling",
         .title = "Linear scaling of the learning rate, with warm-up",
         .by = "Goyal et al. 2017",
         .row = 103,
         .flags = "strategy=allreduce lr=0.1 schedule=cosine:warmup=1,scale=64",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "The rate grows with the global batch; the first epoch ramps it up. FAST's "
-                   "momentum does not hold the rate, so that it needs no correction when the rate "
-                   "changes.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks =
+            "The learning rate grows linearly with the global batch, after a gradual warm-up "
+            "in the first epoch. FAST's momentum does not contain the learning rate, so it "
+            "needs no momentum correction.",
     },
     {
         .name = "lars-32k",
-        .title = "LARS: a rate for each layer, for batches of 32k",
+        .title = "LARS: a learning rate for each layer, for batches of 32k",
         .by = "You et al. 2017",
         .row = 104,
         .flags =
             "strategy=allreduce optimizer=lars lr=2.5 schedule=polynomial:power=2,warmup=1 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "The rate of a layer is in proportion to the norm of its weights over that of "
-                   "its gradient.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "Layer-wise adaptive rate scaling: the learning rate of a layer is proportional "
+                   "to the norm of its weights over the norm of its gradient.",
     },
     {
         .name = "cyclic-lr",
@@ -216,13 +161,8 @@ const fast_system fast__systems_allreduce[] = {
         .by = "Smith 2017",
         .row = 107,
         .flags = "strategy=allreduce schedule=cyclic",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "The rate goes up and down between two bounds; no schedule has to be tuned. "
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "The learning rate cycles between two bounds, so no schedule has to be tuned. "
                    "Cosines with warm restarts (SGDR) are --schedule cosine:period=1,grow=2.",
     },
     {
@@ -232,15 +172,11 @@ const fast_system fast__systems_allreduce[] = {
         .row = 109,
         .flags = "strategy=allreduce:algorithm=hierarchical "
                  "optimizer=rmsprop:momentum=0.9,sgd=200 lr=0.0005 schedule=polynomial:warmup=1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "replicated PS",
-        .consistency = "synchronous",
-        .remarks = "ImageNet in 15 minutes on 1,024 GPUs: RMSProp for the first steps, then over "
-                   "to SGD. PowerAI DDL is the same with an allreduce that knows the network.",
-        .missing = "its rates by epochs (slow start); batch norm without moving averages",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks =
+            "ImageNet in 15 minutes on 1,024 GPUs: RMSProp warm-up with a transition to SGD. "
+            "PowerAI DDL is similar, with a topology-aware allreduce.",
+        .missing = "its slow-start schedule by epochs; batch normalisation without moving averages",
     },
     { .name = NULL },
 };

@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Systems of the families elastic, elastic_sync, elastic_tree, mpca, hogwild, dogwild and ensemble:
- * replicas held together by springs, shared memory without locks, and learners that never meet.
+ * elastic averaging, shared memory without locks, and independent learners.
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
 const fast_system fast__systems_elastic[] = {
+    /* Springs to a centre variable. */
     {
         .name = "easgd",
         .title = "EASGD: elastic averaging SGD",
         .by = "Zhang et al. 2015",
         .row = 8,
         .flags = "strategy=elastic:alpha=0.25,period=4 optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single master",
-        .consistency = "asynchronous",
-        .remarks = "Springs hold workers to a centre; what a worker loses the centre gains.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "single master", "asynchronous"),
+        .remarks =
+            "Springs pull workers towards a centre variable; worker and centre move by opposite "
+            "amounts (elastic symmetry).",
     },
     {
         .name = "eamsgd",
@@ -28,13 +26,8 @@ const fast_system fast__systems_elastic[] = {
         .by = "Zhang et al. 2015",
         .row = 9,
         .flags = "strategy=elastic:alpha=0.25,period=4 optimizer=nesterov lr=0.025 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single master",
-        .consistency = "asynchronous",
-        .remarks = "Nesterov's momentum in the local steps only; the springs do not see it.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "single master", "asynchronous"),
+        .remarks = "Nesterov's momentum in the local steps only, not in the elastic exchange.",
     },
     {
         .name = "sync-easgd",
@@ -42,13 +35,8 @@ const fast_system fast__systems_elastic[] = {
         .by = "Zhang et al. 2015",
         .row = 0,
         .flags = "strategy=elastic_sync:period=1 optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "central average",
-        .consistency = "periodic",
-        .remarks = "The elastic step of all workers at once.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
+        .remarks = "The elastic step of all workers at once, around a common centre variable.",
     },
     {
         .name = "crossbow",
@@ -57,62 +45,47 @@ const fast_system fast__systems_elastic[] = {
         .row = 34,
         .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1 lr=0.025 schedule=step:every=4 "
                  "batch=8",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "central average",
-        .consistency = "periodic",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
         .remarks = "Many learners with small batches around a central average with momentum, "
-                   "which begins anew when the rate changes.",
-        .missing = "the number of learners is not tuned by their throughput",
+                   "which restarts when the learning rate changes.",
+        .missing = "tuning of the number of learners by their throughput",
     },
+    /* Springs along a tree, and to an extrapolated master. */
     {
         .name = "tree-easgd",
         .title = "TreeEASGD: elastic averaging on a tree",
         .by = "Zhang 2016",
         .row = 21,
         .flags = "strategy=elastic_tree:up=2x4,down=2x4 topology=tree optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "tree",
-        .consistency = "asynchronous",
-        .remarks = "All nodes are workers; each exchanges with its parent and children, at "
-                   "periods of its level.",
-        .missing = "a bound: nothing waits",
+        FAST_TAXONOMY("DP", "decentral", "bounded", "ad hoc", "tree", "asynchronous"),
+        .remarks = "All nodes of the tree are workers; each exchanges with its parent and children "
+                   "at the periods of its level.",
+        .missing = "a bound on staleness: no worker waits",
     },
     {
         .name = "mpca-sgd",
-        .title = "MPCA-SGD: a penalty to a master that is ahead",
+        .title = "MPCA-SGD: model penalty and extrapolated master model",
         .by = "Langer et al. 2018",
         .row = 12,
         .flags = "strategy=mpca optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "soft-bounded",
-        .exchange = "binomial tree",
-        .topology = "dedicated master node",
-        .consistency = "asynchronous",
-        .remarks = "Models travel while workers learn; the penalty is in the loss, and "
-                   "extrapolation makes up for staleness.",
-        .missing = "the binomial tree: workers send to the master itself",
+        FAST_TAXONOMY("DP", "decentral", "soft-bounded", "binomial tree", "dedicated master node",
+                      "asynchronous"),
+        .remarks =
+            "Models are sent while workers train; a penalty term in the loss pulls them to the "
+            "master, and extrapolation compensates for staleness.",
+        .missing = "the binomial tree: workers send to the master directly",
     },
+    /* Shared memory, and its emulation by messages. */
     {
         .name = "hogwild",
         .title = "Hogwild!: shared memory without locks",
         .by = "Niu et al. 2011",
         .row = 22,
         .flags = "strategy=hogwild optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "shared memory",
-        .topology = "one machine",
-        .consistency = "asynchronous",
-        .remarks = "Updates may be lost. Those of P workers add up: give --lr as for one worker, "
-                   "by P.",
+        FAST_TAXONOMY("DP", "central", "async.", "shared memory", "one machine", "asynchronous"),
+        .remarks =
+            "Concurrent updates may overwrite one another. Updates of P workers add up: divide "
+            "the --lr of one worker by P.",
         .missing = "sparse gradients, which its proofs need",
     },
     {
@@ -121,14 +94,11 @@ const fast_system fast__systems_elastic[] = {
         .by = "Zhang et al. 2016",
         .row = 30,
         .flags = "strategy=hogwild:clusters=2 optimizer=sgd",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "shared memory, ring",
-        .topology = "ring of replicas",
-        .consistency = "asynchronous",
-        .remarks = "A replica for each cluster of cores; changes go round with decay.",
-        .missing = "placement of clusters on sockets of memory",
+        FAST_TAXONOMY("DP", "decentral", "async.", "shared memory, ring", "ring of replicas",
+                      "asynchronous"),
+        .remarks = "One model for each cluster of cores; a token passes the changes around a ring, "
+                   "with decay.",
+        .missing = "placement of clusters on NUMA nodes",
     },
     {
         .name = "dogwild",
@@ -136,46 +106,34 @@ const fast_system fast__systems_elastic[] = {
         .by = "Noel and Osindero 2014",
         .row = 25,
         .flags = "strategy=dogwild optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "unreliable messages",
-        .topology = "single master",
-        .consistency = "asynchronous",
-        .remarks = "Changes of random chunks by messages that may get lost.",
+        FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
+                      "asynchronous"),
+        .remarks = "Updates of random chunks are sent by messages that may get lost.",
     },
+    /* Independent learners. */
     {
         .name = "ensemble",
         .title = "Ensembles: independent members",
         .by = "Hansen and Salamon 1990",
         .row = 157,
         .flags = "strategy=ensemble shard=all",
-        .parallelism = "DP",
-        .optimisation = "-",
-        .scheduling = "-",
-        .exchange = "none",
-        .topology = "none",
-        .consistency = "none",
+        FAST_TAXONOMY("DP", "-", "-", "none", "none", "none"),
         .remarks =
-            "Members learn alone, each from the whole set, in N times the work of one; the mean "
-            "of their predictions stands for the run.",
+            "Members train independently on the whole data set, with N times the work of one; "
+            "the ensemble predicts the mean of their predictions.",
     },
     {
         .name = "distillation",
-        .title = "Knowledge distillation: a student learns what an ensemble knows",
+        .title = "Knowledge distillation: a student learns from an ensemble",
         .by = "Hinton et al. 2015",
         .row = 158,
         .flags = "strategy=distill:temperature=2,share=0.25,teach=0.25 batch=8",
-        .parallelism = "DP",
-        .optimisation = "-",
-        .scheduling = "sync.",
-        .exchange = "once all models, then allreduce",
-        .topology = "none",
-        .consistency = "synchronous",
-        .remarks = "Members train in the first half of the steps, one student from their softened "
-                   "mean predictions in the second.",
-        .missing =
-            "a student that is smaller than its teachers; the temperature in its own outputs",
+        FAST_TAXONOMY("DP", "-", "sync.", "once all models, then allreduce", "none", "synchronous"),
+        .remarks =
+            "Members train in the first quarter of the steps; then one student learns from the "
+            "mean of their softened predictions.",
+        .missing = "a student that is smaller than its teachers; the temperature in the student's "
+                   "outputs",
     },
     { .name = NULL },
 };

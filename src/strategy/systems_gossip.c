@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the families gossip, gossip_async and partial: no master; workers exchange with a few
- * others, in step or when they like, and updates may never reach everyone.
+ * Systems of the families gossip, gossip_async and partial: decentralised training without a
+ * master. Workers exchange with a few others, synchronously or asynchronously, and an update may
+ * never reach all workers.
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
 const fast_system fast__systems_gossip[] = {
+    /* Synchronous mixing on a fixed graph or in rotation. */
     {
         .name = "d-psgd",
         .title = "D-PSGD: decentralised parallel SGD on a ring",
         .by = "Lian et al. 2017",
         .row = 6,
         .flags = "strategy=gossip:first=combine topology=ring optimizer=sgd lr=0.2 batch=8",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "2:1 reduce",
-        .topology = "closed ring",
-        .consistency = "partial",
-        .remarks = "Weights of two neighbours are mixed while the gradient is computed; cost does "
-                   "not grow with P.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "2:1 reduce", "closed ring", "partial"),
+        .remarks = "Weights are averaged with two neighbours while the gradient is computed; the "
+                   "communication of a worker does not grow with P.",
     },
     {
         .name = "neighbour-exchange",
@@ -29,13 +26,9 @@ const fast_system fast__systems_gossip[] = {
         .by = "Jiang et al. 2017",
         .row = 63,
         .flags = "strategy=gossip:first=adapt topology=torus lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "fixed graph",
-        .consistency = "partial",
-        .remarks = "Update, then mix. Any graph will do: give --topology.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "fixed graph", "partial"),
+        .remarks = "A worker updates, then averages with its neighbours. Choose the graph by "
+                   "--topology.",
     },
     {
         .name = "gossipgrad",
@@ -43,28 +36,22 @@ const fast_system fast__systems_gossip[] = {
         .by = "Daily et al. 2018",
         .row = 61,
         .flags = "strategy=gossip:first=adapt topology=pairs:order=rotate lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "dissemination",
-        .consistency = "partial",
-        .remarks = "What one worker learns reaches all after about log P steps.",
-        .missing = "samples that travel round a ring, asynchronous sends by layer",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "dissemination", "partial"),
+        .remarks = "Updates of one worker reach all others after about log P steps.",
+        .missing = "rotation of samples around a ring; asynchronous sends by layer",
     },
+    /* Directed graphs, and links that are dropped. */
     {
         .name = "sgp",
         .title = "SGP: stochastic gradient push",
         .by = "Assran et al. 2019",
         .row = 0,
         .flags = "strategy=gossip:push=yes,first=adapt topology=exponential:one=yes lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "push-sum",
-        .topology = "directed exponential graph",
-        .consistency = "partial",
-        .remarks = "A mass travels with the weights, so that directed graphs keep the mean.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "push-sum", "directed exponential graph",
+                      "partial"),
+        .remarks =
+            "Push-sum: a mass is sent with the weights, which conserves the mean on directed "
+            "graphs.",
     },
     {
         .name = "corrected-gossip",
@@ -73,15 +60,10 @@ const fast_system fast__systems_gossip[] = {
         .row = 62,
         .flags =
             "strategy=gossip:first=adapt,drop=0.2,correct=1 topology=pairs:order=random lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "p2p and ring",
-        .consistency = "partial",
-        .remarks = "Random rounds that may lose messages, then a round on a ring that reaches the "
-                   "neighbours for certain.",
-        .missing = "the exact number of rounds that reaches everyone with a given probability",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "p2p and ring", "partial"),
+        .remarks = "Random gossip rounds that may lose messages, then a correction round on a ring "
+                   "that reaches the neighbours deterministically.",
+        .missing = "the exact number of rounds that reaches all workers with a given probability",
     },
     {
         .name = "partial-comm",
@@ -89,29 +71,21 @@ const fast_system fast__systems_gossip[] = {
         .by = "Viviani et al. 2019",
         .row = 64,
         .flags = "strategy=gossip:first=adapt,drop=0.5 topology=full lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "p2p",
-        .consistency = "partial",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "p2p", "partial"),
         .remarks = "Updates are dropped, not only delayed. Measure accuracy against completeness: "
                    "--strategy gossip:drop=X.",
     },
+    /* Asynchronous exchanges of pairs. */
     {
         .name = "ad-psgd",
         .title = "AD-PSGD: asynchronous decentralised parallel SGD",
         .by = "Lian et al. 2018",
         .row = 55,
         .flags = "strategy=gossip_async:how=average,overlap=yes topology=ring lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "p2p, random edges",
-        .consistency = "partial",
-        .remarks = "Averages with a random neighbour while the gradient is computed. No circle of "
-                   "waits on any graph, where the paper needs a bipartite one.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
+        .remarks =
+            "A worker averages with a random neighbour while its gradient is computed. Free of "
+            "deadlock on any graph; the paper needs a bipartite one.",
     },
     {
         .name = "gosgd",
@@ -119,28 +93,21 @@ const fast_system fast__systems_gossip[] = {
         .by = "Blot et al. 2016",
         .row = 11,
         .flags = "strategy=gossip_async:how=push,p=0.1 topology=full lr=0.025 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "soft-bounded",
-        .exchange = "ad hoc",
-        .topology = "p2p mesh",
-        .consistency = "partial",
-        .remarks = "No master. The sum of all weights of mixing is always 1, so that without "
-                   "learning there is consensus.",
+        FAST_TAXONOMY("DP", "decentral", "soft-bounded", "ad hoc", "p2p mesh", "partial"),
+        .remarks =
+            "Each push gives half of the sum weight away. Sum weights always add up to 1, so "
+            "that workers reach consensus if no gradient is applied.",
     },
     {
         .name = "random-pairs",
-        .title = "Gossip for optimisation: random pairs average, then learn",
+        .title = "Gossip for optimisation: random pairs average, then take a gradient step",
         .by = "Ram et al. 2010",
         .row = 58,
         .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "p2p, random edges",
-        .consistency = "partial",
-        .remarks = "A random pair takes its mean; each then takes a subgradient step at it.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
+        .remarks =
+            "A random pair averages its models; each worker then takes a subgradient step at the "
+            "average.",
     },
     {
         .name = "randomised-gossip",
@@ -148,14 +115,10 @@ const fast_system fast__systems_gossip[] = {
         .by = "Boyd et al. 2006",
         .row = 59,
         .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "p2p, random edges",
-        .consistency = "partial",
-        .remarks = "Consensus at a speed that the second eigenvalue of the mixing matrix tells "
-                   "(docs/topologies.md).",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
+        .remarks =
+            "The second largest eigenvalue of the mixing matrix gives the rate of convergence to "
+            "consensus (docs/topologies.md).",
         .alias_of = "random-pairs",
         .differs = "no learning: give --lr 0 for consensus alone",
     },
@@ -165,30 +128,24 @@ const fast_system fast__systems_gossip[] = {
         .by = "Jin et al. 2016",
         .row = 60,
         .flags = "strategy=gossip_async:how=pull,p=0.5 topology=full lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "p2p, random edges",
-        .consistency = "partial",
-        .remarks = "Half of the model is replaced by a peer's; how=push,mass=no is the variant "
-                   "that pushes.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
+        .remarks =
+            "A worker averages its model with the one that it pulls; how=push,mass=no is the "
+            "variant that pushes.",
     },
+    /* Parts of gradients or models, asynchronous. */
     {
         .name = "malt",
         .title = "MALT: scatter and gather on a graph",
         .by = "Li et al. 2015",
         .row = 29,
         .flags = "strategy=partial:how=scatter topology=halton lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "scatter, gather",
-        .topology = "p2p, Halton graph",
-        .consistency = "partial",
-        .remarks = "One-sided writes to queues at log P neighbours, gathered at leisure; slack=0 "
-                   "is its synchronous form.",
-        .missing = "queues longer than one message, a graph that survivors rebuild",
+        FAST_TAXONOMY("DP", "decentral", "async.", "scatter, gather", "p2p, Halton graph",
+                      "partial"),
+        .remarks =
+            "One-sided writes to queues at log P neighbours, which gather them asynchronously; "
+            "slack=0 is its bulk synchronous form.",
+        .missing = "queues longer than one message; a graph that is rebuilt after a crash",
     },
     {
         .name = "ako",
@@ -196,14 +153,10 @@ const fast_system fast__systems_gossip[] = {
         .by = "Watcharapichat et al. 2016",
         .row = 94,
         .flags = "strategy=partial:how=parts,parts=0 optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "partitions",
-        .topology = "full mesh",
-        .consistency = "partial",
-        .remarks = "Each step sends another part of the gradient to everyone; parts follow from "
-                   "the bandwidth, and what is late adds up.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "partitions", "full mesh", "partial"),
+        .remarks =
+            "Each step sends another partition of the accumulated gradient to all workers; the "
+            "number of partitions follows from the bandwidth.",
     },
     {
         .name = "keuper-asgd",
@@ -211,14 +164,9 @@ const fast_system fast__systems_gossip[] = {
         .by = "Keuper and Pfreundt 2015",
         .row = 53,
         .flags = "strategy=partial:how=states optimizer=sgd lr=0.2 batch=8",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "p2p",
-        .consistency = "partial",
-        .remarks = "A state that arrives is merged if the own step goes towards it (a Parzen "
-                   "window).",
+        FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p", "partial"),
+        .remarks =
+            "A state that arrives is merged if the own step moves towards it (Parzen window).",
     },
     {
         .name = "statement-1",
@@ -228,14 +176,10 @@ const fast_system fast__systems_gossip[] = {
         .flags =
             "strategy=partial:how=parts,parts=4,flush=yes optimizer=sgd lr=0.1 schedule=constant "
             "batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "async.",
-        .exchange = "partitions",
-        .topology = "full mesh",
-        .consistency = "asynchronous",
-        .remarks = "With plain SGD and one rate all replicas are equal once every update has "
-                   "arrived, whatever the delay.",
+        FAST_TAXONOMY("DP", "decentral", "async.", "partitions", "full mesh", "asynchronous"),
+        .remarks =
+            "With plain SGD and a constant learning rate all replicas are equal once every update "
+            "has arrived, for any delay.",
     },
     { .name = NULL },
 };

@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the family local: every worker trains alone for a period, then models are averaged.
- * They differ in the period and in what is done with the average.
+ * Systems of the families local and federated: every worker trains alone for a period, then models
+ * are averaged. They differ in the period and in the outer step on the average.
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
 const fast_system fast__systems_local[] = {
+    /* The mean of models, every few steps or once. */
     {
         .name = "sparknet",
         .title = "SparkNet: local steps, then the mean of all models",
         .by = "Moritz et al. 2016",
         .row = 18,
         .flags = "strategy=local:period=50 optimizer=momentum:weight_decay=0.0005 lr=0.025 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "reduce",
-        .topology = "dedicated master node",
-        .consistency = "periodic",
-        .remarks = "Caffe solvers under a map-reduce of Spark; 50 steps hide the cost of a slow "
-                   "network.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
+        .remarks =
+            "Caffe solvers under Spark's map-reduce; 50 local steps amortise the cost of a slow "
+            "network.",
     },
     {
         .name = "deeplearning4j",
@@ -29,16 +26,10 @@ const fast_system fast__systems_local[] = {
         .by = "Eclipse 2014",
         .row = 19,
         .flags = "strategy=local:period=5,state=average lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "reduce",
-        .topology = "dedicated master node",
-        .consistency = "periodic",
-        .remarks =
-            "SparkNet for production, with 5 steps between averages, of the rule's state too.",
-        .missing = "its asynchronous mode, with Strom's codec, which is another strategy: "
-                   "partial:how=parts,parts=1 with --codec threshold",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
+        .remarks = "Parameter averaging under Spark every 5 steps, of the optimizer's state too.",
+        .missing = "its asynchronous mode with Strom's codec; use --strategy "
+                   "partial:how=parts,parts=1 --codec threshold",
     },
     {
         .name = "parallel-sgd",
@@ -46,14 +37,10 @@ const fast_system fast__systems_local[] = {
         .by = "Zinkevich et al. 2010",
         .row = 47,
         .flags = "strategy=local:period=0 optimizer=sgd lr=0.2",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "reduce",
-        .topology = "none until the end",
-        .consistency = "none",
-        .remarks = "One exchange in all. Proved for convex losses; networks that drift apart have "
-                   "no useful mean.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "none until the end", "none"),
+        .remarks =
+            "One average at the end of the run. Proved for convex losses; networks that diverge "
+            "have no useful mean.",
     },
     {
         .name = "model-averaging",
@@ -61,14 +48,10 @@ const fast_system fast__systems_local[] = {
         .by = "McDonald et al. 2010; Povey et al. 2014",
         .row = 48,
         .flags = "strategy=local:period=8 lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "periodic",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
         .remarks = "Between synchronous SGD (k = 1) and ParallelSGD (k = all).",
     },
+    /* An outer step on the mean, and rounds of clients. */
     {
         .name = "bmuf",
         .title = "BMUF: blockwise model update filtering",
@@ -76,14 +59,9 @@ const fast_system fast__systems_local[] = {
         .row = 46,
         .flags =
             "strategy=local:period=16,outer=nesterov,momentum=0.75,rate=1 optimizer=sgd lr=0.2",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "periodic",
-        .remarks = "A momentum over blocks makes up for what averaging takes away; 1 - 1/P suits "
-                   "P workers, and 0.75 is for 4.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .remarks = "Block momentum compensates for the smaller step of an average; 1 - 1/P suits P "
+                   "workers, and 0.75 is for 4.",
     },
     {
         .name = "fedavg",
@@ -91,46 +69,33 @@ const fast_system fast__systems_local[] = {
         .by = "Bonawitz et al. 2019; McMahan et al. 2017",
         .row = 35,
         .flags = "strategy=federated:part=0.75 optimizer=sgd lr=0.2 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "reduce",
-        .topology = "star",
-        .consistency = "periodic",
-        .remarks = "Rounds of chosen devices that train alone on data of their own; who reports "
-                   "after three quarters of all, or after federated:window seconds, is left out. "
-                   "Give --shard dirichlet for uneven data.",
-        .missing = "pace steering, secure aggregation",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "star", "periodic"),
+        .remarks = "In each round selected devices train on their local data; devices that report "
+                   "after three quarters of them, or after federated:window seconds, are left out. "
+                   "Give --shard dirichlet for non-IID data.",
+        .missing = "pace steering; secure aggregation",
     },
+    /* Updates by several gradients: batches that are fixed or grow. */
     {
         .name = "bunch",
         .title = "Bunch mode: several gradients make one update",
         .by = "Farber and Asanovic 1997",
         .row = 119,
         .flags = "strategy=local:period=4,delay=yes lr=0.1 batch=4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "Gradients of four steps are summed up before they are exchanged: fewer "
-                   "messages, larger batches.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks =
+            "Gradients of four steps are accumulated before they are exchanged: fewer messages "
+            "and larger batches.",
     },
     {
         .name = "batch-growth",
-        .title = "A batch that grows instead of a rate that falls",
+        .title = "Increase the batch size instead of decaying the learning rate",
         .by = "Smith et al. 2018",
         .row = 105,
         .flags = "strategy=local:period=1,delay=yes,grow=1,longest=16 schedule=constant",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "The number of gradients in an update doubles with every epoch, to 16 at most; "
-                   "the rate stays.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks = "The number of gradients in an update doubles with every epoch, up to 16; the "
+                   "learning rate is constant.",
     },
     {
         .name = "variance-batch",
@@ -139,14 +104,10 @@ const fast_system fast__systems_local[] = {
         .row = 106,
         .flags =
             "strategy=local:period=1,delay=yes,noise=1,longest=4 lr=0.1 schedule=constant batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "The batch doubles when the gradients of workers agree too little: the "
-                   "deviation of their mean passes the mean.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks =
+            "The batch doubles when the standard deviation of the mean gradient, estimated from "
+            "the workers' gradients, exceeds its norm.",
     },
     {
         .name = "adaptive-batch",
@@ -155,31 +116,23 @@ const fast_system fast__systems_local[] = {
         .row = 108,
         .flags =
             "strategy=local:period=1,delay=yes,noise=1,longest=4 lr=0.1 schedule=constant batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "A batch is as large as the noise of its gradient asks for.",
-        .missing = "batches that shrink again, estimates for each weight",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks = "The batch size follows from an estimate of the gradient's noise.",
+        .missing = "batches that shrink again; estimates for each weight",
         .alias_of = "variance-batch",
-        .differs = "an estimate of its own for each weight",
+        .differs = "it estimates the noise for each weight",
     },
+    /* Means over time and outer optimizers. */
     {
         .name = "polyak",
         .title = "Polyak-Ruppert averaging",
         .by = "Polyak and Juditsky 1992",
         .row = 118,
         .flags = "strategy=local:period=1,polyak=1 schedule=constant",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "What is evaluated is the running mean of all models since the first epoch; "
-                   "the rate stays high.",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
+        .remarks =
+            "The running mean of all models since the first epoch is evaluated; the learning "
+            "rate stays constant.",
     },
     {
         .name = "slowmo",
@@ -187,29 +140,21 @@ const fast_system fast__systems_local[] = {
         .by = "Wang et al. 2020",
         .row = 0,
         .flags = "strategy=local:period=12,outer=classical,momentum=0.7,rate=1 lr=0.025 batch=8",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "periodic",
-        .remarks = "Block momentum around any local method.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .remarks =
+            "A slow momentum step on the average of local models, after any local optimizer.",
     },
     {
         .name = "diloco",
-        .title = "DiLoCo: two optimizers, one inside and one outside",
+        .title = "DiLoCo: an inner and an outer optimizer",
         .by = "Douillard et al. 2023",
         .row = 0,
         .flags = "strategy=local:period=100,outer=nesterov,momentum=0.9,rate=0.7 optimizer=adamw "
                  "lr=0.002 batch=4",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "periodic",
-        .remarks = "AdamW inside, Nesterov outside; made for language models on islands of "
-                   "machines.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .remarks =
+            "AdamW as inner, Nesterov momentum as outer optimizer; for language models on poorly "
+            "connected islands of machines.",
     },
     {
         .name = "post-local-sgd",
@@ -217,13 +162,9 @@ const fast_system fast__systems_local[] = {
         .by = "Lin et al. 2020",
         .row = 0,
         .flags = "strategy=local:period=16,after=1 batch=8",
-        .parallelism = "DP",
-        .optimisation = "decentral",
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "periodic",
-        .remarks = "An exchange at each step for the first epoch, then in periods.",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .remarks =
+            "Synchronous SGD in the first epoch, then local SGD with averages every 16 steps.",
     },
     { .name = NULL },
 };

@@ -55,3 +55,16 @@ fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void
 {
     return fast__context_block(fast__context_of(t), number, size, out);
 }
+
+fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number, fast_vector *out)
+{
+    fast_context *context = fast__context_of(t);
+    void *x = NULL, *shares = NULL;
+
+    FAST_ASSERT(number >= 0 && number < FAST_PERSIST_SHARES);
+    FAST_TRY(fast__context_block(context, number, (size_t)t->count * sizeof(float), &x));
+    FAST_TRY(fast__context_block(context, FAST_PERSIST_SHARES + number,
+                                 (size_t)t->workers * sizeof(double), &shares));
+    *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
+    return FAST_OK;
+}
