@@ -324,7 +324,7 @@ static void test_save_and_open(void **state)
     assert_string_equal(fast__tensors_meta(t, "empty"), "");
     assert_string_equal(fast__tensors_meta(t, "key \x01"), "\t");
 
-    /* What was read can be saved again, with the same bytes. */
+    /* A file that was read can be saved again, with the same bytes. */
     const char *const meta[] = { "model", "lenet:width=2", "empty", "", "key \x01", "\t", NULL };
     fast_tensor all[5];
     for (int i = 0; i < 5; i++)
