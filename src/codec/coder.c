@@ -9,8 +9,8 @@
  *     v = x + e,   send C(v),   e <- v - decode(C(v))
  *
  * so that the sum of all decoded vectors plus e is the sum of all x, up to rounding (Seide et al.
- * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDBACK do it in their own pass; for others
- * it is done here, at the cost of a decoding. It is on unless the codec is lossless or unbiased,
+ * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDBACK do it in their own pass; for
+ * others it is done here, at the cost of a decoding. It is on unless the codec is lossless or unbiased,
  * has a residual of its own, is precise enough to send raw values, or is put to a vote.
  *
  *     frame   byte 0: stages that were applied, from the first; then, after those, the blocks

@@ -169,7 +169,7 @@ fast_err fast__shadow_send_view(fast_shadows *s, fast_shadow *shadow, int64_t st
         fast__view_store(x, FAST_F32, 1, out + HEAD);
         fast__view_copy(x, values);
         shadow->whole = true;
-        shadow->kept = 1;
+        shadow->sent = 1;
         *size_out = HEAD + (size_t)s->count * sizeof(float);
         return FAST_OK;
     }
@@ -182,7 +182,7 @@ fast_err fast__shadow_send_view(fast_shadows *s, fast_shadow *shadow, int64_t st
     FAST_ASSERT(!err); /* it is its own encoding */
     const float fit = fast__shadow_fit(s->d, s->c);
     const double square = fast__view_norm2(s->d);
-    shadow->kept = square > 0 ? fast__view_dot(s->d, s->c) / square : 1;
+    shadow->sent = square > 0 ? fast__view_dot(s->d, s->c) / square : 1;
     memcpy(out + HEAD, &fit, sizeof fit);
     fast__view_add(s->c, values);
     *size_out = HEAD + FIT + size;

@@ -16,7 +16,7 @@ typedef struct fast_shadow {
     uint32_t flow;   /* sender: distinct for each receiver; keys the random choices */
     uint32_t number; /* messages so far */
     bool whole;      /* it holds values: a message arrived, or was sent */
-    double kept;     /* sender: fraction of the last difference's square that was sent */
+    double sent;     /* sender: fraction of the last difference's square that was sent */
 } fast_shadow;
 
 /* True if values go as differences by this chain: it is lossy, and not fit for values. */

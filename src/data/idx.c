@@ -21,7 +21,8 @@ static const struct {
 } types[] = { { 'u', 1 }, { 'i', 1 }, { 0, 0 }, { 'i', 2 }, { 'i', 4 }, { 'f', 4 }, { 'f', 8 } };
 enum { TYPE_FIRST = 0x08, TYPE_COUNT = sizeof types / sizeof types[0] };
 
-/* Read the header. FAST_EFORMAT if it is none, or claims more than the file can hold. */
+/* Read the header. FAST_EFORMAT if the bytes are no IDX header, or if it claims more than the
+ * file can hold. */
 static fast_err read_header(fast_byte_reader *reader, fast_array *out)
 {
     uint8_t bytes[4];

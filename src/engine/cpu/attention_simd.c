@@ -7,7 +7,7 @@
  *     dP = dz . v    dS = P (dP - sum(P dP)) / sqrt(D)
  *     dq[t] = sum_s dS k[s]    dk[s] = sum_t dS q[t]    dv[s] = sum_t P dz[t]
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 #include <math.h>

@@ -55,7 +55,7 @@ _Static_assert((int)METHODS <= (int)FAST_CONV_METHODS_MAX, "room to compare all 
 static const char *const optional_names[] = { "xsmm", "onednn", "onednn_winograd" };
 
 struct fast_conv {
-    fast_conv_shape shape;                            /* what was asked for */
+    fast_conv_shape shape;                            /* sizes that the caller asked for */
     const fast_conv_method *method[FAST_CONV_PASSES]; /* by pass; may repeat */
     void *self[FAST_CONV_PASSES]; /* by pass; shared by passes with the same method */
     int64_t scratch;              /* floats: the most that any pass needs */

@@ -80,7 +80,7 @@ static int64_t time_round(const fast_conv_shape *shape, conv_trial *trial, int i
 enum {
     ROUNDS = 7,                  /* at most; the first round warms up */
     BUSY_NS_MAX = 200 * 1000000, /* no further round after this time */
-    FAR_BEHIND = 3               /* a method this many times slower than the best is dropped */
+    SLOWER_MAX = 3               /* a method this many times slower than the best is dropped */
 };
 
 /* Time the methods round by round, so that a slow phase of the machine affects all of them. */
@@ -95,7 +95,7 @@ static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
                 continue;
             const int64_t sum = time_round(shape, trial, i);
             best = sum < best ? sum : best;
-            behind[i] = sum / FAR_BEHIND > best;
+            behind[i] = sum / SLOWER_MAX > best;
         }
     }
 }

@@ -3,7 +3,7 @@
 
 #include "engine/cpu/conv.h"
 #include "engine/cpu/gemm.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/engine.h"
 
 /*
@@ -22,7 +22,7 @@
  *   cpu.c                    compile and run: the engine's contract
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
- *   x_simd.c, kernels.h      the loops that steps call, compiled once per instruction set (simd.h,
+ *   x_simd.c, kernel_tables.h the loops that steps call, compiled once per instruction set (simd.h,
  *                            vec.h)
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
  *   conv.c, conv_choose.c    a convolution: its methods, the choice among them

@@ -5,7 +5,7 @@
  * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
  * root of the square root of the length.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };

@@ -9,7 +9,7 @@
  * deviations from one position to the next. Sums have two levels (32 positions, then all) of 16
  * partial sums, the last of them in double.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * have, get a tournament of their own, and a backward pass that writes every gradient exactly once.
  * Memory traffic: the forward pass reads the input once and writes a quarter; backward the reverse.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };
