@@ -32,35 +32,37 @@ static int64_t cuts(const fast_node *node)
     return node->rank == 2 ? node->shape[0] : 1;
 }
 
-/* Copy each input's piece of every row. */
-static void concat_forward(fast_ref_call *call)
+/* Visit each input's piece of every row of the output: copy it forward, add its gradient backward.
+ *
+ *     row of y   | x[0]'s piece | x[1]'s piece | ...      `width` floats
+ */
+static void concat(const fast_ref_call *call, bool backward)
 {
     const int64_t rows = call->n * cuts(call->node);
     const int64_t width = call->node->count / cuts(call->node);
     int64_t at = 0;
     for (int k = 0; k < call->node->input_count; k++) {
-        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
-        const int64_t part = in->count / cuts(call->node);
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(call->y + r * width + at, call->x[k] + r * part, (size_t)part * sizeof(float));
+        const int64_t part = call->graph->nodes[call->node->inputs[k]].count / cuts(call->node);
+        for (int64_t r = 0; r < rows; r++) {
+            if (!backward)
+                memcpy(call->y + r * width + at, call->x[k] + r * part,
+                       (size_t)part * sizeof(float));
+            else if (call->dx[k])
+                fast__vector_add(part, call->dy + r * width + at, call->dx[k] + r * part);
+        }
         at += part;
     }
     FAST_ASSERT(at == width);
 }
 
-/* Add each input's piece of every row of the gradient. */
+static void concat_forward(fast_ref_call *call)
+{
+    concat(call, false);
+}
+
 static void concat_backward(fast_ref_call *call)
 {
-    const int64_t rows = call->n * cuts(call->node);
-    const int64_t width = call->node->count / cuts(call->node);
-    int64_t at = 0;
-    for (int k = 0; k < call->node->input_count; k++) {
-        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
-        const int64_t part = in->count / cuts(call->node);
-        for (int64_t r = 0; call->dx[k] && r < rows; r++)
-            fast__vector_add(part, call->dy + r * width + at, call->dx[k] + r * part);
-        at += part;
-    }
+    concat(call, true);
 }
 
 const fast_ref_op fast__ref_concat = { NULL, concat_forward, concat_backward };
@@ -83,18 +85,8 @@ static void last_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_last = { NULL, last_forward, last_backward };
 
-static void flatten_forward(fast_ref_call *call)
-{
-    memcpy(call->y, call->x[0], (size_t)(call->n * call->node->count) * sizeof(float));
-}
-
-static void flatten_backward(fast_ref_call *call)
-{
-    if (call->dx[0])
-        fast__vector_add(call->n * call->node->count, call->dy, call->dx[0]);
-}
-
-const fast_ref_op fast__ref_flatten = { NULL, flatten_forward, flatten_backward };
+/* Row major order is that of the flat vector: a sum of one input. */
+const fast_ref_op fast__ref_flatten = { NULL, add_forward, add_backward };
 
 /* Elements of one sample of each input, then of the output. */
 static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MAX + 1])
