@@ -117,9 +117,17 @@ def say(line):
     print(line)
 
 
-def emit(name, a, comment):
+def emit(name, a, comment, show=False):
+    """Print the function y = a x, and with `show` the matrix itself in its comment."""
     rows, columns = len(a), len(a[0])
-    print(f"\n/* {comment} */")
+    if show:
+        width = max(len(str(c)) for row in a for c in row)
+        print(f"\n/* {comment}\n *")
+        for row in a:
+            print(" *    " + "".join(f" {str(c):>{width}}" for c in row))
+        print(" */")
+    else:
+        print(f"\n/* {comment} */")
     print(f"WINOGRAD_INLINE void {name}(const fast_vec x[{columns}], fast_vec y[{rows}])\n{{")
     pairs, used = row_pairs(a)
     cpairs, cused = column_pairs(a)
@@ -170,13 +178,13 @@ def main():
     } while (0)""")
     for n, (m, r) in {4: (2, 3), 6: (4, 3), 8: (4, 5)}.items():
         _, _, bt = matrices(m, r)
-        emit(f"winograd_bt_{n}", bt, f"B', n = {n}: inputs.")
+        emit(f"winograd_bt_{n}", bt, f"B', n = {n}: inputs.", True)
         emit(f"winograd_b_{n}", transpose(bt), f"B, n = {n}: gradient of inputs.")
     for m, r in VARIANTS:
         at, g, _ = matrices(m, r)
-        emit(f"winograd_at_{m}_{r}", at, f"A', F({m}, {r}): outputs.")
+        emit(f"winograd_at_{m}_{r}", at, f"A', F({m}, {r}): outputs.", True)
         emit(f"winograd_a_{m}_{r}", transpose(at), f"A, F({m}, {r}): gradient of outputs.")
-        emit(f"winograd_g_{m}_{r}", g, f"G, F({m}, {r}): weights.")
+        emit(f"winograd_g_{m}_{r}", g, f"G, F({m}, {r}): weights.", True)
         emit(f"winograd_gt_{m}_{r}", transpose(g), f"G', F({m}, {r}): gradient of weights.")
     print("/* clang-format on */")
 

@@ -44,9 +44,6 @@ fast_err fast__shadow_send_view(fast_shadows *shadows, fast_shadow *shadow, int6
 fast_err fast__shadow_take(fast_shadows *shadows, fast_shadow *shadow, const uint8_t *in,
                            size_t size);
 
-/* Scale c to the multiple that is closest to d: c <- s c, s = <d, c> / <c, c>; return s. */
-float fast__shadow_fit(fast_view d, fast_view c);
-
 /* On host floats, for callers that do not hold views yet. */
 fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
                            double progress, const float *x, uint8_t *out, size_t *size_out);

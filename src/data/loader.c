@@ -215,6 +215,8 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
     return FAST_OK;
 }
 
+/* Fill in defaults, check the options, then allocate every slot: making a batch allocates
+ * nothing. */
 fast_err fast__loader_new(const fast_data *data, const fast_loader_options *options,
                           fast_loader **out)
 {
@@ -239,6 +241,7 @@ fast_err fast__loader_new(const fast_data *data, const fast_loader_options *opti
     return FAST_OK;
 }
 
+/* Stop the prefetching thread first: it writes to the slots. */
 void fast__loader_free(fast_loader *loader)
 {
     if (loader == NULL)

@@ -185,6 +185,8 @@ static fast_err own_by_label(const fast_data *data, const fast_loader_options *o
     return pick(data, o, order, owner, out, count_out);
 }
 
+/* List the samples of one worker. All workers compute the whole assignment, so they agree
+ * without a message. */
 fast_err fast__shard_own(const fast_data *data, const fast_loader_options *options, uint32_t **out,
                          int64_t *count_out)
 {

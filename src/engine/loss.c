@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Strictly greater: the first among equals wins, as in the vector kernels. */
 int64_t fast__argmax(int64_t n, const float *y)
 {
     FAST_ASSERT(n > 0);
@@ -95,6 +96,7 @@ static void mse_run(const fast_graph *graph, fast_pass *pass, const float *y, fl
     pass->positions = rows;
 }
 
+/* Dispatch on the loss; a batch without answers, a prediction, has neither loss nor gradient. */
 void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
 {
     FAST_ASSERT(pass->batch->count > 0);
@@ -139,6 +141,8 @@ static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
     return FAST_OK;
 }
 
+/* Sizes and combinations first, then every label and token: nothing is written before all are
+ * known to be valid. */
 fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, const fast_pass *pass)
 {
     FAST_ASSERT(pass->batch != NULL);

@@ -16,6 +16,7 @@
 /* Largest number of parameters of a graph. */
 #define PARAM_MAX ((int64_t)1 << 36)
 
+/* Write a shape as "3x32x32" to `text` and return it, for messages. */
 const char *fast__shape_text(int rank, const int64_t *shape, char text[64])
 {
     FAST_ASSERT(rank >= 1);
@@ -64,6 +65,8 @@ static fast_err add_segment(fast_build *build, fast_segment *segment, fast_layou
     return FAST_OK;
 }
 
+/* Append a parameter segment to the layout and note its index in the node's slot. It starts at
+ * zero unless the caller sets `init`. */
 fast_err fast__build_param(fast_build *build, fast_node *node, int slot, const char *suffix,
                            int rank, const int64_t *shape, fast_segment **out)
 {
@@ -77,6 +80,8 @@ fast_err fast__build_param(fast_build *build, fast_node *node, int slot, const c
     return FAST_OK;
 }
 
+/* Append a state segment, such as a running mean, to the state's layout and note its index in
+ * the node's slot. */
 fast_err fast__build_state(fast_build *build, fast_node *node, int slot, const char *suffix,
                            int64_t count, fast_segment **out)
 {
@@ -299,11 +304,13 @@ static fast_err network_build(const fast_network *network, const fast_model_inpu
     return FAST_OK;
 }
 
+/* Build without data: the network must begin with an input line. */
 fast_err fast__network_graph(const fast_network *network, fast_graph **out)
 {
     return network_build(network, NULL, out);
 }
 
+/* Build for given data: shape, tokens, positions and outputs are checked. */
 fast_err fast__network_fit(const fast_network *network, const fast_model_input *input,
                            fast_graph **out)
 {
@@ -312,6 +319,7 @@ fast_err fast__network_fit(const fast_network *network, const fast_model_input *
     return network_build(network, input, out);
 }
 
+/* Parse a text and build its graph, for tests and tools. */
 fast_err fast__graph_parse(const char *text, fast_graph **out)
 {
     fast_network *network = NULL;
@@ -323,6 +331,7 @@ fast_err fast__graph_parse(const char *text, fast_graph **out)
     return err;
 }
 
+/* Nodes and segments are in the graph's own block. */
 void fast__graph_free(fast_graph *graph)
 {
     fast__free(graph);

@@ -46,6 +46,8 @@ static fast_err add_layer(const densenet_config *c, int b, int i, char last[48],
     return FAST_OK;
 }
 
+/* Write three blocks with transitions between them. Channels grow by `growth` a layer and shrink
+ * by `compression` a transition. */
 static fast_err densenet_write(const fast_model *model, const void *config,
                                const fast_model_input *input, fast_text *text)
 {

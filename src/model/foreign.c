@@ -145,6 +145,8 @@ static fast_err open_kind(fast_foreign *self)
     return FAST_OK;
 }
 
+/* Check and copy the caller's description: tensors are laid out, and their names and initial
+ * values copied, so that the caller's arrays may go. */
 fast_err fast__foreign_open(const fast_learner_kind *kind, fast_foreign **out)
 {
     fast_foreign *self = NULL;
@@ -301,6 +303,7 @@ typedef struct foreign_evaluation {
     fast_err answer;               /* the function's result */
 } foreign_evaluation;
 
+/* The body of the evaluation's thread. */
 static void *evaluate_main(void *ctx)
 {
     foreign_evaluation *e = ctx;

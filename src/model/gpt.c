@@ -66,6 +66,8 @@ static fast_err add_block(const gpt_config *c, int n, const char *from, fast_tex
     return add_branch(c, end, middle, name, text);
 }
 
+/* Write embedding, blocks, norm and the dense layer. Data with one answer a sample read the last
+ * position. */
 static fast_err gpt_write(const fast_model *model, const void *config,
                           const fast_model_input *input, fast_text *text)
 {

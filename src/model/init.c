@@ -19,6 +19,8 @@
 
 #include <math.h>
 
+/* Translate a rule and the fans of a weight to the distribution and its scale, which the segment
+ * stores; nothing is drawn yet. */
 void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t fan_out,
                        fast_segment *segment)
 {
@@ -54,6 +56,7 @@ void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t 
     }
 }
 
+/* PyTorch draws biases within 1 / sqrt(fan_in); all other rules leave them 0. */
 void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
 {
     FAST_ASSERT(fan_in > 0);
@@ -201,6 +204,8 @@ static void draw_segment(const fast_graph *graph, const fast_segment *segment, f
     }
 }
 
+/* Draw all parameters and the state. Streams of parameters and state differ by one word of their
+ * key. */
 void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state)
 {
     fast_rng rng;

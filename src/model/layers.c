@@ -175,12 +175,14 @@ static const char *part_name(const void *ctx, int64_t i)
     return ((const fast_part *)ctx)[i].name;
 }
 
+/* The table as help, completion and documentation read it. */
 const fast_part *fast__layer_list(int64_t *count_out)
 {
     *count_out = FAST_LAYER_LOSS + 1;
     return parts;
 }
 
+/* The properties of an operator's line; `loss` is at FAST_LAYER_LOSS. */
 const fast_layer_kind *fast__layer_kind(fast_op op)
 {
     FAST_ASSERT((int)op >= 0);
@@ -188,6 +190,7 @@ const fast_layer_kind *fast__layer_kind(fast_op op)
     return &kinds[op];
 }
 
+/* Look a name up. The message suggests a similar name, or the page that lists all. */
 fast_err fast__layer_find(const char *name, int line, fast_op *out)
 {
     const char *nearest = NULL;

@@ -47,6 +47,8 @@ static fast_err add_hidden(const mlp_config *config, fast_text *text)
     return FAST_OK;
 }
 
+/* Write an embedding for tokens, the hidden layers and the output layer. Images need no flatten:
+ * dense takes any shape. */
 static fast_err mlp_write(const fast_model *model, const void *config,
                           const fast_model_input *input, fast_text *text)
 {

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+/* "file" without a path is an error. */
 static fast_err file_write(const fast_model *model, const void *config,
                            const fast_model_input *input, fast_text *text)
 {
@@ -43,6 +44,7 @@ const fast_model *const fast__models[] = {
     NULL,
 };
 
+/* Models that end in one vector cannot answer at each position. */
 fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input)
 {
     if (input->positions > 1)
@@ -53,6 +55,7 @@ fast_err fast__model_need_one_answer(const char *model, const fast_model_input *
     return FAST_OK;
 }
 
+/* The least size is that at which no pooling window is empty. */
 fast_err fast__model_need_images(const char *model, const fast_model_input *input, int64_t size)
 {
     char text[64];
@@ -163,6 +166,8 @@ static fast_err open_network(const char *spec, const fast_model_input *input, fa
     return fast__network_parse(text->data, text->size, out);
 }
 
+/* Write the text of a spec, parse it and fit it to the data. *text_out is what `fast train`
+ * shows; the caller frees it. */
 fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
                           char **text_out)
 {

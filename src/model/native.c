@@ -305,6 +305,7 @@ static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
     return FAST_OK;
 }
 
+/* Free the vectors and the targets of teachers; everything in `options` is borrowed. */
 static void native_free(fast_learner *learner)
 {
     if (!learner)
@@ -328,6 +329,8 @@ static const fast_learner_ops native_ops = {
     .free = native_free,
 };
 
+/* Allocate the vectors and draw the first parameters. Workers with one seed start with the same
+ * bits. */
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out)
 {
     const fast_graph *graph = options->graph;

@@ -394,6 +394,7 @@ static fast_err add_text(fast_network *network, const char *text, size_t size)
     return FAST_OK;
 }
 
+/* Make a network without lines. */
 fast_err fast_network_new(fast_network **out)
 {
     fast_network *network = NULL;
@@ -403,6 +404,7 @@ fast_err fast_network_new(fast_network **out)
     return FAST_OK;
 }
 
+/* Free the layers; operators and their configurations are the caller's. */
 void fast_network_free(fast_network *network)
 {
     if (!network)
@@ -411,6 +413,8 @@ void fast_network_free(fast_network *network)
     fast__free(network);
 }
 
+/* Parse one line and append its layer. FAST_EINVAL names the line; the network is then as it
+ * was. */
 fast_err fast_network_add(fast_network *network, const char *line)
 {
     FAST_ASSERT(network != NULL);
@@ -434,6 +438,8 @@ static fast_err take_operator(network_draft *d, const char *name, const char *in
     return append(d->network, &d->layer);
 }
 
+/* Append a layer of the caller's. The operator and its configuration are borrowed until the
+ * graph is freed. */
 fast_err fast_network_add_operator(fast_network *network, const char *name, const fast_operator *op,
                                    const void *config, const char *inputs)
 {
@@ -456,6 +462,7 @@ fast_err fast_network_add_operator(fast_network *network, const char *name, cons
     return FAST_OK;
 }
 
+/* Parse a whole text. FAST_EINVAL names the first wrong line. */
 fast_err fast__network_parse(const char *text, size_t size, fast_network **out)
 {
     fast_network *network = NULL;
@@ -473,6 +480,7 @@ fast_err fast__network_parse(const char *text, size_t size, fast_network **out)
     return FAST_OK;
 }
 
+/* Read a network file; messages begin with its path. */
 fast_err fast_network_open(const char *path, fast_network **out)
 {
     char *text = NULL;

@@ -405,6 +405,8 @@ static fast_err infer_custom(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Set rank, shape, attributes and segments of a node whose inputs are built. FAST_EINVAL names
+ * the layer and its line. */
 fast_err fast__layer_infer(fast_build *build, fast_node *node)
 {
     static fast_err (*const infer[FAST_OP_COUNT])(fast_build *, fast_node *) = {

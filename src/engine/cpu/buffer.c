@@ -13,6 +13,8 @@
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
 
+/* Add a buffer that is in use from time `begin` to `end`, rounded up to whole vectors; an empty
+ * one gets a vector, so that every buffer has an address. */
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out)
 {
@@ -37,12 +39,14 @@ fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begi
     return FAST_OK;
 }
 
+/* Alive during the step's forward pass alone. */
 fast_err fast__cpu_scratch_forward(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                    int *out)
 {
     return fast__cpu_buffer_new(compile, count, step->index, step->index, out);
 }
 
+/* Alive during the step's backward pass alone; minimal if there is no such pass. */
 fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                 int *out)
 {
@@ -50,6 +54,7 @@ fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, 
     return fast__cpu_buffer_new(compile, step->train ? count : 0, back, back, out);
 }
 
+/* Alive from the step's forward pass to its backward pass. */
 fast_err fast__cpu_saved(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out)
 {
     const int end = step->train ? fast__cpu_back(compile->program, step) : step->index;
@@ -133,6 +138,8 @@ static fast_err place_value(fast_cpu_compile *compile, int v)
                                 &value->data);
 }
 
+/* Give every value a buffer, then walk the steps backwards and decide for each input whether its
+ * gradient is written, added, left in place or a second summand. */
 fast_err fast__cpu_gradients(fast_cpu_compile *compile)
 {
     fast_cpu_program *program = compile->program;
@@ -176,6 +183,8 @@ static int64_t lowest(const fast_cpu_program *program, const bool *placed, const
     return offset;
 }
 
+/* Greedy by size. Cost: O(n^2) comparisons a placement for n buffers, n^3 in all, which is
+ * milliseconds for a deep network. */
 fast_err fast__cpu_buffers_place(fast_cpu_program *program)
 {
     bool *placed = NULL;

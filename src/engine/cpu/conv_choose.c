@@ -166,6 +166,8 @@ static int fastest(const conv_trial *trial, int pass)
     return best;
 }
 
+/* Open every method that fits, time them together, and take the fastest for each pass; one
+ * method for both gradients if that is faster than the best two. */
 fast_err fast__conv_choose(const fast_conv_shape *shape,
                            const fast_conv_method *best[FAST_CONV_PASSES])
 {

@@ -199,6 +199,7 @@ static bool xsmm_fits(const fast_conv_shape *shape)
            row < INT32_MAX / 64 && filter < INT32_MAX;
 }
 
+/* Free both directions, also those that were not prepared. */
 static void xsmm_close(void *memory)
 {
     conv_xsmm *self = memory;
@@ -209,6 +210,7 @@ static void xsmm_close(void *memory)
     fast__free(self);
 }
 
+/* Generate the kernels of both directions. FAST_ENOTSUP if libxsmm declines one. */
 static fast_err xsmm_open(const fast_conv_shape *shape, void **out)
 {
     conv_xsmm *self;
@@ -226,6 +228,7 @@ static fast_err xsmm_open(const fast_conv_shape *shape, void **out)
     return FAST_OK;
 }
 
+/* Reordered weights, or the sums of their gradient: not both at once. */
 static int64_t xsmm_scratch(const void *memory)
 {
     const conv_xsmm *self = memory;

@@ -22,8 +22,8 @@
  *   cpu.c                    compile and run: the engine's contract
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
- *   x_simd.c, kernel_tables.h the loops that steps call, compiled once per instruction set (simd.h,
- *                            vec.h)
+ *   x_simd.c                 the loops that steps call, compiled once per instruction set (simd.h,
+ *                            vec.h); kernel_tables.h declares them
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
  *   conv.c, conv_choose.c    a convolution: its methods, the choice among them
  *   conv_xsmm.c, conv_im2col.c, conv_onednn.c, winograd.c    the methods (conv_method.h)
@@ -185,6 +185,7 @@ static inline int64_t fast__cpu_channels(const fast_graph *graph, int node)
     return n->rank == 2 ? n->shape[1] : n->shape[0];
 }
 
+/* Pixels of an image, steps of a sequence, 1 for a vector. */
 static inline int64_t fast__cpu_positions(const fast_graph *graph, int node)
 {
     const fast_node *n = &graph->nodes[node];
@@ -204,11 +205,13 @@ static inline float *fast__cpu_out(const fast_cpu_run *run, const fast_cpu_step 
     return fast__cpu_memory(run, run->program->values[step->out].data);
 }
 
+/* The gradient of a step's output, complete before its backward pass. */
 static inline float *fast__cpu_out_grad(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     return fast__cpu_memory(run, run->program->values[step->out].grad);
 }
 
+/* The value of input i. */
 static inline const float *fast__cpu_in(const fast_cpu_run *run, const fast_cpu_step *step, int i)
 {
     return fast__cpu_memory(run, run->program->values[step->in[i]].data);

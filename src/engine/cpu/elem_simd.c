@@ -104,6 +104,7 @@ static void from_lanes(const float *src, int64_t src_stride, int64_t rows, int64
                             false);
 }
 
+/* y = x */
 static void copy(int64_t n, const float *x, float *y)
 {
     memcpy(y, x, (size_t)n * sizeof *y);

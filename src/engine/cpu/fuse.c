@@ -311,6 +311,8 @@ static void read_graph(fuse_state *f)
             f->alive[graph->nodes[i].inputs[k]] = true;
 }
 
+/* Make steps from nodes, sort them, give them values, and number them. One block of scratch
+ * holds four arrays by node. */
 fast_err fast__cpu_fuse(fast_cpu_compile *compile)
 {
     const int count = compile->graph->node_count;

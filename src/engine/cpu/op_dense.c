@@ -24,7 +24,14 @@ enum {
     REST,     /* the last slab, if it is smaller */
     REST_ADD, /* later positions of the last slab */
 };
-enum { TRANSPOSED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
+/* Buffers. */
+enum {
+    TRANSPOSED,  /* [P][L][C]: X sample-major */
+    SUMS,        /* two vectors a row, for the bias gradient */
+    WEIGHT,      /* [O][C]: effective weight of a weight norm; saved */
+    WEIGHT_GRAD, /* [O][C]: its gradient */
+    FACTOR       /* [O + C][P][L]: factors of a sequence, positions side by side */
+};
 
 enum {
     SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of that range, a third of L2 */

@@ -128,6 +128,7 @@ static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
     return FAST_OK;
 }
 
+/* All other memory is the caller's scratch. */
 static void winograd_close(void *self)
 {
     fast__free(self);
@@ -155,6 +156,7 @@ static int64_t lay_out(const conv_winograd *self, const winograd_blocking *b, bo
     return at;
 }
 
+/* The larger of both passes, which lay it out differently. */
 static int64_t winograd_scratch(const void *memory_of)
 {
     const conv_winograd *self = memory_of;

@@ -24,7 +24,13 @@
         (y)[1] = e_ - o_;                      \
     } while (0)
 
-/* B', n = 4: inputs. */
+/* B', n = 4: inputs.
+ *
+ *      1  0 -1  0
+ *      0  1  1  0
+ *      0 -1  1  0
+ *      0 -1  0  1
+ */
 WINOGRAD_INLINE void winograd_bt_4(const fast_vec x[4], fast_vec y[4])
 {
     WINOGRAD_PAIR(x[2], x[1], y + 1);
@@ -42,7 +48,15 @@ WINOGRAD_INLINE void winograd_b_4(const fast_vec x[4], fast_vec y[4])
     y[3] = x[3];
 }
 
-/* B', n = 6: inputs. */
+/* B', n = 6: inputs.
+ *
+ *      81/64      0 -45/16      0      1      0
+ *          0 -27/16   -9/4    3/4      1      0
+ *          0  27/16   -9/4   -3/4      1      0
+ *          0 -27/32  -9/16    3/2      1      0
+ *          0  27/32  -9/16   -3/2      1      0
+ *          0  81/64      0 -45/16      0      1
+ */
 WINOGRAD_INLINE void winograd_bt_6(const fast_vec x[6], fast_vec y[6])
 {
     WINOGRAD_PAIR(x[4] - 2.25f * x[2], -1.6875f * x[1] + 0.75f * x[3], y + 1);
@@ -64,7 +78,17 @@ WINOGRAD_INLINE void winograd_b_6(const fast_vec x[6], fast_vec y[6])
     y[5] = x[5];
 }
 
-/* B', n = 8: inputs. */
+/* B', n = 8: inputs.
+ *
+ *         1     0 -21/4     0  21/4     0    -1     0
+ *         0     1     1 -17/4 -17/4     1     1     0
+ *         0    -1     1  17/4 -17/4    -1     1     0
+ *         0   1/2   1/4  -5/2  -5/4     2     1     0
+ *         0  -1/2   1/4   5/2  -5/4    -2     1     0
+ *         0     2     4  -5/2    -5   1/2     1     0
+ *         0    -2     4   5/2    -5  -1/2     1     0
+ *         0    -1     0  21/4     0 -21/4     0     1
+ */
 WINOGRAD_INLINE void winograd_bt_8(const fast_vec x[8], fast_vec y[8])
 {
     WINOGRAD_PAIR(x[2] + x[6] - 4.25f * x[4], x[1] + x[5] - 4.25f * x[3], y + 1);
@@ -91,7 +115,11 @@ WINOGRAD_INLINE void winograd_b_8(const fast_vec x[8], fast_vec y[8])
     y[7] = x[7];
 }
 
-/* A', F(2, 3): outputs. */
+/* A', F(2, 3): outputs.
+ *
+ *      1  1  1  0
+ *      0  1 -1  1
+ */
 WINOGRAD_INLINE void winograd_at_2_3(const fast_vec x[4], fast_vec y[2])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
@@ -107,7 +135,13 @@ WINOGRAD_INLINE void winograd_a_2_3(const fast_vec x[2], fast_vec y[4])
     y[3] = x[1];
 }
 
-/* G, F(2, 3): weights. */
+/* G, F(2, 3): weights.
+ *
+ *        1    0    0
+ *      1/2  1/2  1/2
+ *      1/2 -1/2  1/2
+ *        0    0    1
+ */
 WINOGRAD_INLINE void winograd_g_2_3(const fast_vec x[3], fast_vec y[4])
 {
     WINOGRAD_PAIR(0.5f * x[0] + 0.5f * x[2], 0.5f * x[1], y + 1);
@@ -124,7 +158,13 @@ WINOGRAD_INLINE void winograd_gt_2_3(const fast_vec x[4], fast_vec y[3])
     y[2] = x[3] + 0.5f * s1;
 }
 
-/* A', F(4, 3): outputs. */
+/* A', F(4, 3): outputs.
+ *
+ *          1      1      1      1      1      0
+ *          0    3/4   -3/4    3/2   -3/2      0
+ *          0   9/16   9/16    9/4    9/4      0
+ *          0  27/64 -27/64   27/8  -27/8      1
+ */
 WINOGRAD_INLINE void winograd_at_4_3(const fast_vec x[6], fast_vec y[4])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
@@ -144,7 +184,15 @@ WINOGRAD_INLINE void winograd_a_4_3(const fast_vec x[4], fast_vec y[6])
     y[5] = x[3];
 }
 
-/* G, F(4, 3): weights. */
+/* G, F(4, 3): weights.
+ *
+ *        64/81        0        0
+ *     -128/243   -32/81    -8/27
+ *     -128/243    32/81    -8/27
+ *       32/243    16/81     8/27
+ *       32/243   -16/81     8/27
+ *            0        0        1
+ */
 WINOGRAD_INLINE void winograd_g_4_3(const fast_vec x[3], fast_vec y[6])
 {
     WINOGRAD_PAIR(-0.5267489711934157f * x[0] - 0.2962962962962963f * x[2],
@@ -165,7 +213,15 @@ WINOGRAD_INLINE void winograd_gt_4_3(const fast_vec x[6], fast_vec y[3])
     y[2] = x[5] - 0.2962962962962963f * s1 + 0.2962962962962963f * s3;
 }
 
-/* A', F(6, 3): outputs. */
+/* A', F(6, 3): outputs.
+ *
+ *         1     1     1     1     1     1     1     0
+ *         0     1    -1     2    -2   1/2  -1/2     0
+ *         0     1     1     4     4   1/4   1/4     0
+ *         0     1    -1     8    -8   1/8  -1/8     0
+ *         0     1     1    16    16  1/16  1/16     0
+ *         0     1    -1    32   -32  1/32 -1/32     1
+ */
 WINOGRAD_INLINE void winograd_at_6_3(const fast_vec x[8], fast_vec y[6])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
@@ -191,7 +247,17 @@ WINOGRAD_INLINE void winograd_a_6_3(const fast_vec x[6], fast_vec y[8])
     y[7] = x[5];
 }
 
-/* G, F(6, 3): weights. */
+/* G, F(6, 3): weights.
+ *
+ *          1      0      0
+ *       -2/9   -2/9   -2/9
+ *       -2/9    2/9   -2/9
+ *       1/90   1/45   2/45
+ *       1/90  -1/45   2/45
+ *      32/45  16/45   8/45
+ *      32/45 -16/45   8/45
+ *          0      0      1
+ */
 WINOGRAD_INLINE void winograd_g_6_3(const fast_vec x[3], fast_vec y[8])
 {
     WINOGRAD_PAIR(-0.2222222222222222f * x[0] - 0.2222222222222222f * x[2],
@@ -215,7 +281,11 @@ WINOGRAD_INLINE void winograd_gt_6_3(const fast_vec x[8], fast_vec y[3])
     y[2] = x[7] - 0.2222222222222222f * s1 + 0.044444444444444446f * s3 + 0.17777777777777778f * s5;
 }
 
-/* A', F(2, 5): outputs. */
+/* A', F(2, 5): outputs.
+ *
+ *        1    1    1    1    1    0
+ *        0  3/4 -3/4  3/2 -3/2    1
+ */
 WINOGRAD_INLINE void winograd_at_2_5(const fast_vec x[6], fast_vec y[2])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
@@ -233,7 +303,15 @@ WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
     y[5] = x[1];
 }
 
-/* G, F(2, 5): weights. */
+/* G, F(2, 5): weights.
+ *
+ *        64/81        0        0        0        0
+ *     -128/243   -32/81    -8/27     -2/9     -1/6
+ *     -128/243    32/81    -8/27      2/9     -1/6
+ *       32/243    16/81     8/27      4/9      2/3
+ *       32/243   -16/81     8/27     -4/9      2/3
+ *            0        0        0        0        1
+ */
 WINOGRAD_INLINE void winograd_g_2_5(const fast_vec x[5], fast_vec y[6])
 {
     WINOGRAD_PAIR(-0.5267489711934157f * x[0] - 0.2962962962962963f * x[2] -
@@ -258,7 +336,13 @@ WINOGRAD_INLINE void winograd_gt_2_5(const fast_vec x[6], fast_vec y[5])
     y[4] = x[5] - 0.16666666666666666f * s1 + 0.6666666666666666f * s3;
 }
 
-/* A', F(4, 5): outputs. */
+/* A', F(4, 5): outputs.
+ *
+ *        1    1    1    1    1    1    1    0
+ *        0    1   -1    2   -2  1/2 -1/2    0
+ *        0    1    1    4    4  1/4  1/4    0
+ *        0    1   -1    8   -8  1/8 -1/8    1
+ */
 WINOGRAD_INLINE void winograd_at_4_5(const fast_vec x[8], fast_vec y[4])
 {
     const fast_vec s1 = x[1] + x[2], d1 = x[1] - x[2];
@@ -280,7 +364,17 @@ WINOGRAD_INLINE void winograd_a_4_5(const fast_vec x[4], fast_vec y[8])
     y[7] = x[3];
 }
 
-/* G, F(4, 5): weights. */
+/* G, F(4, 5): weights.
+ *
+ *          1      0      0      0      0
+ *       -2/9   -2/9   -2/9   -2/9   -2/9
+ *       -2/9    2/9   -2/9    2/9   -2/9
+ *       1/90   1/45   2/45   4/45   8/45
+ *       1/90  -1/45   2/45  -4/45   8/45
+ *      32/45  16/45   8/45   4/45   2/45
+ *      32/45 -16/45   8/45  -4/45   2/45
+ *          0      0      0      0      1
+ */
 WINOGRAD_INLINE void winograd_g_4_5(const fast_vec x[5], fast_vec y[8])
 {
     WINOGRAD_PAIR(-0.2222222222222222f * x[0] - 0.2222222222222222f * x[2] -

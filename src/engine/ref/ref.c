@@ -69,6 +69,7 @@ typedef struct ref_workspace {
     float *memory;       /* outputs, saved values, gradients and scratch, as the program laid out */
 } ref_workspace;
 
+/* The contract's program_free(). */
 static void ref_program_free(fast_program *base)
 {
     ref_program *program = (ref_program *)base;
@@ -165,6 +166,7 @@ undo_program:
     return err;
 }
 
+/* The contract's workspace_free(). */
 static void ref_workspace_free(fast_workspace *base)
 {
     if (!base)
@@ -173,6 +175,7 @@ static void ref_workspace_free(fast_workspace *base)
     fast__free(base);
 }
 
+/* The contract's workspace_new(): one block, laid out by the program. */
 static fast_err ref_workspace_new(const fast_program *program, fast_workspace **out)
 {
     FAST_ASSERT(program != NULL);

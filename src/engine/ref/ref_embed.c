@@ -18,6 +18,7 @@ static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
     return token < (float)rows ? (int64_t)token : rows - 1;
 }
 
+/* Copy the row of each token, plus the row of its position. */
 static void embed_forward(fast_ref_call *call)
 {
     const int64_t T = call->node->shape[0];
@@ -31,6 +32,7 @@ static void embed_forward(fast_ref_call *call)
     }
 }
 
+/* Rows of tokens that do not occur have a gradient of 0. */
 static void embed_backward(fast_ref_call *call)
 {
     const int64_t T = call->node->shape[0];

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+/* y = x[0] + x[1] + ..., in this order. */
 static void add_forward(fast_ref_call *call)
 {
     const int64_t count = call->n * call->node->count;
@@ -17,6 +18,7 @@ static void add_forward(fast_ref_call *call)
         fast__vector_add(count, call->x[k], call->y);
 }
 
+/* Each input gets the whole gradient. */
 static void add_backward(fast_ref_call *call)
 {
     for (int k = 0; k < call->node->input_count; k++)
@@ -55,11 +57,13 @@ static void concat(const fast_ref_call *call, bool backward)
     FAST_ASSERT(at == width);
 }
 
+/* y's rows are those of the inputs side by side. */
 static void concat_forward(fast_ref_call *call)
 {
     concat(call, false);
 }
 
+/* Each input gets its columns of the gradient. */
 static void concat_backward(fast_ref_call *call)
 {
     concat(call, true);
@@ -67,6 +71,7 @@ static void concat_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_concat = { NULL, concat_forward, concat_backward };
 
+/* y = the last C floats of each sample. */
 static void last_forward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
@@ -75,6 +80,7 @@ static void last_forward(fast_ref_call *call)
         memcpy(call->y + i * C, call->x[0] + i * call->in->count + skip, (size_t)C * sizeof(float));
 }
 
+/* Earlier positions get nothing. */
 static void last_backward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
@@ -96,6 +102,7 @@ static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MA
     sizes[call->node->input_count] = call->node->count;
 }
 
+/* The user's function, on the samples as they are. */
 static void custom_forward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];
@@ -103,6 +110,7 @@ static void custom_forward(fast_ref_call *call)
     call->node->custom->forward(call->node->custom_config, call->n, sizes, call->x, call->y);
 }
 
+/* The user's function adds to dx; entries are NULL where no gradient is needed. */
 static void custom_backward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];
