@@ -122,7 +122,7 @@ def emit(name, a, comment, show=False):
     rows, columns = len(a), len(a[0])
     if show:
         width = max(len(str(c)) for row in a for c in row)
-        print(f"\n/* {comment}\n *")
+        print(f"\n/* {comment}")
         for row in a:
             print(" *    " + "".join(f" {str(c):>{width}}" for c in row))
         print(" */")

@@ -6,6 +6,11 @@
  * name lines above it; a stack of recurrent layers becomes one node each. Segments follow in that
  * order, packed without gaps, so that the vector's length is the number of parameters. The graph is
  * one block of memory: header, nodes, segments of the parameters, segments of the state.
+ *
+ *     | fast_graph | nodes[node_count] | params.segments[] | state.segments[] |
+ *
+ * A layer may have fewer segments than its kind allows; the block has room for the most. A failed
+ * build frees the block, so that a graph is complete or does not exist.
  */
 #include "base/memory.h"
 #include "model/layer.h"
@@ -95,7 +100,8 @@ fast_err fast__build_state(fast_build *build, fast_node *node, int slot, const c
     return FAST_OK;
 }
 
-/* Build node 0 from its line, or from the data. */
+/* Build node 0 from its line, or from the data. A line wins: check_fit() compares both later, and
+ * says which is wrong. */
 static fast_err build_input(fast_build *build, const fast_model_input *input, fast_node *node)
 {
     const fast_layer *layer = build->layer;
@@ -240,7 +246,8 @@ static fast_err build_graph(fast_build *build, const fast_model_input *input, in
     return input ? check_fit(build->graph, input) : FAST_OK;
 }
 
-/* Allocate memory for the largest graph that the network can become. */
+/* Allocate memory for the largest graph that the network can become: the first pass over the arena
+ * measures, the second has addresses. */
 static fast_err new_graph(const fast_network *network, fast_build *build)
 {
     fast_arena arena = { 0 };

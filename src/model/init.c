@@ -164,7 +164,12 @@ static void draw_gain(const fast_graph *graph, const fast_segment *segment, cons
         out[i] = (float)sqrt(vectors_dot(&m, i, i));
 }
 
-/* Draw the values of one segment. */
+/* Draw the values of one segment.
+ *
+ *     GATES    square blocks of a recurrent weight, each orthogonal on its own
+ *     FORGET   the second quarter of an lstm's bias, its forget gate, starts at `a`
+ *     GAIN     the lengths of the weight's rows, so that weight norm starts as if it were absent
+ */
 static void draw_segment(const fast_graph *graph, const fast_segment *segment, fast_rng *rng,
                          float *w)
 {

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Rows that several layers have; arguments are their defaults or their help. */
 #define CONFIG        fast_layer_config
 #define OUTPUTS(help) FAST_OPT_INT(CONFIG, outputs, "0", 0, 1 << 24, help)
 #define KERNEL \
@@ -140,7 +141,8 @@ static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
 };
 
-/* Properties of each layer: positional option, example, inputs, parameters, state. */
+/* Properties of each layer: the option that a bare word sets, a correct line, the most inputs that
+ * a line may name, and the most segments of parameters and of state that a node may have. */
 static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_INPUT] = { NULL, "input 1 28 28", 0, 0, 0 },
     [FAST_OP_DENSE] = { "outputs", "dense 10", 1, 3, 0 },

@@ -6,6 +6,16 @@
  * Accumulation. With K micro-batches g is their mean: their gradients are added in the canonical
  * order, as those of K workers would be, and the sum is scaled once. This takes about log2 K
  * vectors more. During the last micro-batch each range is summed and scaled, then reported.
+ *
+ *     step n, K = 2      batch 2 n      -> row 0 of the sum
+ *                        batch 2 n + 1  -> row 1; each range that is final: row 0 += row 1,
+ *                                          times 1/2, report
+ *
+ * Distillation. With teachers the targets of a batch are (1 - share) t + share times the mean of
+ * the teachers' predictions, softened by the temperature: a forward pass for each teacher.
+ *
+ * Workspaces. Learners of one process may share them: a pass takes a free one and returns it. There
+ * are as many as threads that compute at once, so one is always free.
  */
 #include "model/native.h"
 

@@ -10,6 +10,10 @@
  * Layers without a name get operator and ordinal: conv1, conv2, dense1. Everything that does not
  * depend on shapes is checked here, at once; build.c does the rest when the data are known.
  *
+ * A line is parsed into a draft, and the draft is appended only if all of it is correct:
+ *
+ *     split_words -> take_line: name, layer -> take_words: options, inputs -> check_line -> append
+ *
  * Text is untrusted: every length and count has a limit, and only printable ASCII is accepted.
  */
 #include "base/file.h"

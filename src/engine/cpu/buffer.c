@@ -5,6 +5,12 @@
  * offset that no placed buffer alive at that time uses. For the chain of buffers of a network this
  * is within a few percent of the largest sum of live buffers, and reused memory is still in cache.
  *
+ *     time      0    1    2    S    ...                 S: the loss; step s runs back at 2 S - s
+ *     y0        |==============================|         read by the backward pass of step 1
+ *     y1             |====|                              not needed backward: freed early
+ *     scratch             ||                             one step's own
+ *     dy                       |===|                     from its first writer to its source
+ *
  * Gradients: the backward pass visits the readers of a value in reverse; the first one writes its
  * gradient, later ones add. Two cases save a pass over memory: a residual sum leaves the gradient
  * of one input in the buffer of its output's gradient, and a convolution, which can only overwrite,

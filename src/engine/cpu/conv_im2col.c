@@ -8,6 +8,9 @@
  *
  *   Y = col W',   dcol = dY W (then added to the pixels of the window),   dW = sum dY' col
  *
+ *     x under a 2 x 2 window       a b     col, one row of lanes each:   a  b  c  d
+ *     of one channel               c d     W, one row an output:         w0 w1 w2 w3
+ *
  * One pixel at a time, or a few for dW, so that the copy stays in cache: for O output channels it
  * costs about 3 / O of the product.
  */

@@ -11,7 +11,13 @@
  * node) is rows of `lanes` floats, lanes being the batch rounded up to 16; rows are
  * [position][channel], where positions are the pixels of an image, y before x, or the steps of a
  * sequence. Lanes past the samples of a pass are zero in the input and in every gradient, so sums
- * over lanes need no masks.
+ * over lanes need no masks. An image of C channels is
+ *
+ *     row 0        pixel (0, 0), channel 0      sample 0, sample 1, ..., sample lanes - 1
+ *     row 1        pixel (0, 0), channel 1      sample 0, ...
+ *     row C        pixel (0, 1), channel 0      sample 0, ...
+ *
+ * so that a vector instruction has 16 samples in it, whatever the layer does.
  *
  * Compiling makes steps: one node, or several that run as one pass over memory. All memory of a
  * pass is one block; every buffer has a lifetime in steps, and buffers whose lifetimes do not
@@ -107,7 +113,7 @@ struct fast_cpu_step {
 };
 
 typedef struct fast_cpu_program {
-    fast_program base;
+    fast_program base;                         /* first: the contract's pointers convert */
     bool train;                                /* the backward pass is compiled */
     int64_t lanes;                             /* the batch rounded up to 16 */
     fast_isa isa;                              /* instruction set of the kernels below */

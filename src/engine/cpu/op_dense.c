@@ -10,6 +10,10 @@
  * at once: an optimizer that runs in the report finds it in cache. A first layer takes X
  * sample-major from the batch itself; others transpose. dX comes before dW, because after a report
  * the weights must not be read.
+ *
+ *     dW   rows 0 .. slab - 1        one product, reported
+ *          rows slab .. 2 slab - 1   one product, reported
+ *          the rest                  a product of its own size, reported
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"

@@ -4,6 +4,8 @@
  *
  *   <hash, 16 hexadecimal digits> <key>\t<choice>\n
  *
+ *     9f1c0a7be2d45566 conv 20x12x12 50x8x8 k5x5 ... avx512 ...\twinograd_4x4_5x5 / xsmm / xsmm
+ *
  * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash
  * and is ignored, so its shape is measured again. When a plan is closed its new choices are merged
  * with the current file under a lock. If another run has written a key in the meantime, the file's

@@ -25,7 +25,6 @@
     } while (0)
 
 /* B', n = 4: inputs.
- *
  *      1  0 -1  0
  *      0  1  1  0
  *      0 -1  1  0
@@ -49,7 +48,6 @@ WINOGRAD_INLINE void winograd_b_4(const fast_vec x[4], fast_vec y[4])
 }
 
 /* B', n = 6: inputs.
- *
  *      81/64      0 -45/16      0      1      0
  *          0 -27/16   -9/4    3/4      1      0
  *          0  27/16   -9/4   -3/4      1      0
@@ -79,7 +77,6 @@ WINOGRAD_INLINE void winograd_b_6(const fast_vec x[6], fast_vec y[6])
 }
 
 /* B', n = 8: inputs.
- *
  *         1     0 -21/4     0  21/4     0    -1     0
  *         0     1     1 -17/4 -17/4     1     1     0
  *         0    -1     1  17/4 -17/4    -1     1     0
@@ -116,7 +113,6 @@ WINOGRAD_INLINE void winograd_b_8(const fast_vec x[8], fast_vec y[8])
 }
 
 /* A', F(2, 3): outputs.
- *
  *      1  1  1  0
  *      0  1 -1  1
  */
@@ -136,7 +132,6 @@ WINOGRAD_INLINE void winograd_a_2_3(const fast_vec x[2], fast_vec y[4])
 }
 
 /* G, F(2, 3): weights.
- *
  *        1    0    0
  *      1/2  1/2  1/2
  *      1/2 -1/2  1/2
@@ -159,7 +154,6 @@ WINOGRAD_INLINE void winograd_gt_2_3(const fast_vec x[4], fast_vec y[3])
 }
 
 /* A', F(4, 3): outputs.
- *
  *          1      1      1      1      1      0
  *          0    3/4   -3/4    3/2   -3/2      0
  *          0   9/16   9/16    9/4    9/4      0
@@ -185,7 +179,6 @@ WINOGRAD_INLINE void winograd_a_4_3(const fast_vec x[4], fast_vec y[6])
 }
 
 /* G, F(4, 3): weights.
- *
  *        64/81        0        0
  *     -128/243   -32/81    -8/27
  *     -128/243    32/81    -8/27
@@ -214,7 +207,6 @@ WINOGRAD_INLINE void winograd_gt_4_3(const fast_vec x[6], fast_vec y[3])
 }
 
 /* A', F(6, 3): outputs.
- *
  *         1     1     1     1     1     1     1     0
  *         0     1    -1     2    -2   1/2  -1/2     0
  *         0     1     1     4     4   1/4   1/4     0
@@ -248,7 +240,6 @@ WINOGRAD_INLINE void winograd_a_6_3(const fast_vec x[6], fast_vec y[8])
 }
 
 /* G, F(6, 3): weights.
- *
  *          1      0      0
  *       -2/9   -2/9   -2/9
  *       -2/9    2/9   -2/9
@@ -282,7 +273,6 @@ WINOGRAD_INLINE void winograd_gt_6_3(const fast_vec x[8], fast_vec y[3])
 }
 
 /* A', F(2, 5): outputs.
- *
  *        1    1    1    1    1    0
  *        0  3/4 -3/4  3/2 -3/2    1
  */
@@ -304,7 +294,6 @@ WINOGRAD_INLINE void winograd_a_2_5(const fast_vec x[2], fast_vec y[6])
 }
 
 /* G, F(2, 5): weights.
- *
  *        64/81        0        0        0        0
  *     -128/243   -32/81    -8/27     -2/9     -1/6
  *     -128/243    32/81    -8/27      2/9     -1/6
@@ -337,7 +326,6 @@ WINOGRAD_INLINE void winograd_gt_2_5(const fast_vec x[6], fast_vec y[5])
 }
 
 /* A', F(4, 5): outputs.
- *
  *        1    1    1    1    1    1    1    0
  *        0    1   -1    2   -2  1/2 -1/2    0
  *        0    1    1    4    4  1/4  1/4    0
@@ -365,7 +353,6 @@ WINOGRAD_INLINE void winograd_a_4_5(const fast_vec x[4], fast_vec y[8])
 }
 
 /* G, F(4, 5): weights.
- *
  *          1      0      0      0      0
  *       -2/9   -2/9   -2/9   -2/9   -2/9
  *       -2/9    2/9   -2/9    2/9   -2/9

@@ -139,8 +139,8 @@ const fast_ref_op fast__ref_avg_pool = { NULL, avg_forward, avg_backward };
 /* Images are [C][pixels], sequences [T][C]: strides of the averaged elements and of the
  * channels. */
 typedef struct ref_global_shape {
-    int64_t count, step; /* averaged elements, and the distance between them */
-    int64_t channels, channel_step;
+    int64_t count, step;            /* averaged elements, and the distance between them */
+    int64_t channels, channel_step; /* channels, and the distance between them */
 } ref_global_shape;
 
 /* The strides of an image or a sequence. */

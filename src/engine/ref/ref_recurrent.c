@@ -37,7 +37,9 @@ typedef struct ref_cell {
     int64_t gates; /* blocks of H rows in Wih and Whh */
     bool memory;   /* has a second state c beside h */
     bool split;    /* the state's part of the gates is separate: the gru's r scales a piece of it */
+    /* Compute the gates and the states of one step. */
     void (*forward)(const ref_step *s);
+    /* Compute da and du, and the gradients that reach the step before directly. */
     void (*backward)(const ref_step *s);
 } ref_cell;
 
@@ -143,9 +145,10 @@ static const ref_cell *cell_of(const fast_node *node)
 
 /* The letters and the saved arrays: a [n][T][G], u like a if the cell is split, c [n][T][H]. */
 typedef struct ref_recurrent_shape {
-    const ref_cell *cell;
-    int64_t T, C, H, G; /* G = gates H */
-    float *a, *u, *c;   /* u is a, and c is unused, if the cell lacks them */
+    const ref_cell *cell; /* the kind of cell */
+    int64_t T, C;         /* steps, and channels of the input */
+    int64_t H, G;         /* hidden units, and G = gates H */
+    float *a, *u, *c;     /* u is a, and c is unused, if the cell lacks them */
 } ref_recurrent_shape;
 
 /* The letters and saved arrays of a call. */
