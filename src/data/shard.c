@@ -46,7 +46,8 @@ static void sort_by_label(const fast_data *data, uint32_t *order, int64_t *start
     start[0] = 0;
 }
 
-/* Uniform in (0, 1), so that its logarithm is finite. */
+/* Uniform in (0, 1), so that its logarithm is finite: the middle of one of 2^32 equal
+ * intervals. */
 static double open_uniform(fast_rng *rng)
 {
     return ((double)fast__rng_u32(rng) + 0.5) / 4294967296.0;

@@ -174,7 +174,8 @@ fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **tes
     return FAST_OK;
 }
 
-/* Check both sets, and that their samples have the same form. */
+/* Check both sets, and that their samples have the same form: a model that is built for one must
+ * fit the other. */
 static fast_err check_pair(const fast_data *train, const fast_data *test)
 {
     FAST_TRY(fast__data_check(train));

@@ -25,7 +25,7 @@ const char *fast__op_name(fast_op op)
     return op_names[op];
 }
 
-/* Tell whether a node has parameters of its own. */
+/* Tell whether a node has parameters of its own: a gradient must reach it. */
 static bool has_weights(const fast_node *node)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++)

@@ -36,6 +36,7 @@ static double cross_entropy_row(int64_t K, float smoothing, const float *y, int3
     double sum = 0;
     for (int64_t k = 0; k < K; k++)
         sum += exp((double)y[k] - (double)max);
+    /* log p[k] = y[k] - log_sum, for every k without a second exponential. */
     const double log_sum = log(sum) + (double)max;
     const float floor = smoothing / (float)K;
     double loss = 0;
@@ -47,6 +48,7 @@ static double cross_entropy_row(int64_t K, float smoothing, const float *y, int3
         if (q != 0.0F)
             loss -= (double)q * ((double)y[k] - log_sum);
     }
+    /* q_sum is 1, but for soft targets that do not add up to it. */
     for (int64_t k = 0; dy && k < K; k++) {
         const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
         const float q = (1.0F - smoothing) * target + floor;

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* 1 / |v|, or 0 for a zero vector. */
+/* 1 / |v|, or 0 for a zero vector. The sum is in double: a row of a large layer has 10^5 terms. */
 static float inverse_norm(int64_t in, const float *v)
 {
     const double sum = fast__vector_norm2(in, v);

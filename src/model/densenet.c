@@ -6,6 +6,10 @@
  *     layer        x -> concat(x, conv 3x3 (relu (bn x)))          adds `growth` channels
  *     transition   bn - relu - conv 1x1 to `compression` of the channels - average pool 2
  *
+ * With growth g the first convolution has 2 g channels, and layer i of a block reads all that the
+ * block got, plus (i - 1) g. "block1.layer2" names the concatenation after a layer, which the next
+ * one reads.
+ *
  * Huang et al., "Densely Connected Convolutional Networks", 2017.
  */
 #include "model/models.h"

@@ -115,7 +115,8 @@ static void vectors_scale(const init_vectors *m, int64_t i, double a)
             (float)(a * (double)m->w[i * m->vector + j * m->element]);
 }
 
-/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. */
+/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. A
+ * vector is drawn, projected, scaled to length 1, and projected once more. */
 static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double gain, float *w)
 {
     const bool tall = rows > columns;

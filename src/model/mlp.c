@@ -24,7 +24,8 @@ static const fast_option mlp_options[] = {
     FAST_OPT_END
 };
 
-/* Write the hidden layers. */
+/* Write the hidden layers: "512x256" is two, of 512 and 256 units. FAST_EINVAL for a width that is
+ * not a number from 1 to 2^20, and for more than WIDTHS_MAX of them. */
 static fast_err add_hidden(const mlp_config *config, fast_text *text)
 {
     const char *c = strcmp(config->hidden, "none") == 0 ? "" : config->hidden;

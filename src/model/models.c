@@ -97,7 +97,8 @@ static fast_err add_loss_line(const fast_model_input *input, fast_text *text)
     return fast__text_add(text, "loss %s\n", input->regression ? "mse" : "cross_entropy");
 }
 
-/* Write the text of a named model. */
+/* Write the text of a named model: the input line of the data, the model's layers, the loss line
+ * that fits the answers. */
 static fast_err write_model(const fast_model *model, const char *options,
                             const fast_model_input *input, fast_text *text)
 {
@@ -145,7 +146,8 @@ static fast_err write_file(const char *path, const fast_model_input *input, fast
     return FAST_OK;
 }
 
-/* Write the text of a spec and parse it. */
+/* Write the text of a spec and parse it. "file:PATH" is not split at commas: a path may have
+ * any. */
 static fast_err open_network(const char *spec, const fast_model_input *input, fast_text *text,
                              fast_network **out)
 {

@@ -245,7 +245,8 @@ static fast_err take_words(network_draft *d, const fast_option *table, int first
     return FAST_OK;
 }
 
-/* Check the line as a whole. */
+/* Check the line as a whole: a shape for input, enough inputs for add and concat, the option that
+ * has no useful default. */
 static fast_err check_line(network_draft *d)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);

@@ -83,7 +83,9 @@ enum {
     SLOWER_MAX = 3               /* a method this many times slower than the best is dropped */
 };
 
-/* Time the methods round by round, so that a slow phase of the machine affects all of them. */
+/* Time the methods round by round, so that a slow phase of the machine affects all of them. The
+ * shortest time of each counts: noise only adds. A method that is clearly slower is dropped after
+ * its first round, so that compiling a large network stays within seconds. */
 static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
 {
     bool behind[METHODS] = { false };

@@ -6,6 +6,11 @@
  *
  * Primitives are shared by workspaces. Their scratchpads are ours, since the library's own belong
  * to the creating thread. Memory objects and the stream belong to one workspace.
+ *
+ *     x, w (ours) --reorder--> x, w (oneDNN's) --convolution--> y (oneDNN's) --reorder--> y (ours)
+ *
+ * A convolution owns primitives and layouts, a workspace the memory objects, which get their
+ * addresses at each call; all memory is the caller's scratch.
  */
 #include "engine/cpu/conv_method.h"
 

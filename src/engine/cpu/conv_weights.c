@@ -98,7 +98,8 @@ static void add_row(const conv_row_sums *row)
     }
 }
 
-/* Transpose [ky][o][kx][c] to [o][c][ky][kx]. */
+/* Transpose [ky][o][kx][c], in which the taps and channels of a run are next to each other, to
+ * [o][c][ky][kx], the order of the parameters. */
 static void transpose_sums(const fast_conv_shape *s, const float *sums, float *dw)
 {
     const int64_t in_c = s->in_c / s->groups, kh = s->kernel[0], kw = s->kernel[1];

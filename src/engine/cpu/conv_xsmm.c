@@ -15,6 +15,10 @@
  * (conv_axis.h). With groups or dilation a run is one tap and the kernel sums over kx instead, once
  * for each ky. The gradient of the weights is in conv_weights.c.
  *
+ *     x       row y + ky    | pixel x: c0 c1 .. | pixel x + 1: c0 c1 .. | ...      A, one run
+ *     weights ky            | out 0: kx0 c0 c1 .., kx1 c0 ..  | out 1: ... |       B
+ *     y       pixel         | out 0 | out 1 | ...                                  C
+ *
  * Cost: the textbook's operations. Kernels are generated when opening, on the main stack.
  */
 #include "engine/cpu/conv_method.h"

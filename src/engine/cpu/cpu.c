@@ -212,7 +212,8 @@ static void compute_loss(fast_cpu_run *run)
     run->pass->positions = run->count * positions;
 }
 
-/* Clear and report the gradients of a step that the outputs do not depend on. */
+/* Clear and report the gradients of a step that the outputs do not depend on: every range must be
+ * reported exactly once, whatever the graph looks like. */
 static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {

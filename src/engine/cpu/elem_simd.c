@@ -4,6 +4,9 @@
  * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions have two
  * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
  * root of the square root of the length.
+ *
+ *     to_lanes      [sample][feature]          ->  [feature][sample, 0 past the batch]
+ *     from_lanes    [feature][sample]          ->  [sample][feature]
  */
 #include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"

@@ -68,7 +68,7 @@ void fast__gemm_init(fast_gemm *gemm)
 #endif
 }
 
-/* The product without libxsmm. */
+/* The product without libxsmm: by OpenBLAS, or by plain loops over columns of A. */
 #ifdef FAST_HAVE_BLAS
 static void run_other(const fast_gemm *g, const float *a, const float *b, float *c)
 {

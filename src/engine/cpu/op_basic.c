@@ -2,6 +2,9 @@
 /*
  * Steps that only move or map values: the input into lanes, permutation of an image's rows,
  * activations that stand alone, sums, concatenation, the last position of a sequence.
+ *
+ * Gradients of inputs are written or added as `how` says; a step whose op has an alias may also
+ * find its output's gradient in the buffer of that input's, and then leaves it there.
  */
 #include "engine/cpu/cpu.h"
 

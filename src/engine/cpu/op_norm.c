@@ -8,6 +8,9 @@
  *
  * The gradient of the added input is dz itself: it stays in place and becomes that input's
  * gradient. Ghost batches run these passes on ranges of lanes.
+ *
+ *     forward    moments -> mean, deviation -> scale, shift -> apply (+ add, relu; bits saved)
+ *     backward   sums of dz and dz (x - mean) -> a, b, c -> apply_back; dz stays in dy
  */
 #include "engine/cpu/cpu.h"
 

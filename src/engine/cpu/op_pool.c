@@ -2,6 +2,10 @@
 /*
  * Pooling steps. Max pooling may also add the bias of the convolution before it and apply relu;
  * then its backward pass sums the bias gradient, while it has the gradient in registers.
+ *
+ *     max       y = relu(max(window) + b)      dx[winner] += dy      db = sum of dy that passed
+ *     average   y = sum(window) / (kh kw)      dx += dy / (kh kw) over the window
+ *     global    y = mean over positions        dx += dy / positions
  */
 #include "engine/cpu/cpu.h"
 

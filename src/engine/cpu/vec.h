@@ -3,7 +3,8 @@
 
 /*
  * The vocabulary of x_simd.c files: vectors of 16 floats, by the compiler's extension, with
- * intrinsics only where the extension has no equivalent. Included by those files alone.
+ * intrinsics only where the extension has no equivalent. Included by those files alone. A mask is a
+ * vec_int of -1 and 0, as comparisons give it; saved for the backward pass it becomes 16 bits.
  *
  * Errors (kernels_test.c): exp, tanh 2e-7, sigmoid 3e-7, relative; gelu by erf 2e-7 of |x|.
  */

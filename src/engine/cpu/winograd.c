@@ -12,6 +12,10 @@
  * The cost is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
  * 2e-5, which has no effect on training.
  *
+ *     image   |  tile 0   |     each tile overlaps the next one by r - 1 input pixels;
+ *             |      |  tile 1   |     m output pixels of a tile are its own
+ *     plane   (i, j) of n n: element (i, j) of every transformed tile, [channel][position][16]
+ *
  * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed
  * back while its planes are in the second-level cache; nothing is saved between passes, since
  * recomputing V costs less than reading it from memory. In the backward pass dM serves both

@@ -46,7 +46,8 @@ static void transpose(int64_t rows, int64_t columns, const float *from, float *t
             to[c * rows + r] = from[r * columns + c];
 }
 
-/* Offer the gradient as factors; true if they were taken. */
+/* Offer the gradient as factors; true if they were taken. Both are transposed first, because the
+ * contract has samples innermost. */
 static bool dense_offer(const fast_ref_call *call, const fast_dense_shape *s)
 {
     const int64_t rows = call->n * s->rows;

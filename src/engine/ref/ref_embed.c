@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Return the row of the table for a token; clamped to the table. */
+/* Return the row of the table for a token; clamped to the table. The comparison is written so that
+ * NaN becomes row 0. */
 static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
 {
     const int64_t rows = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;

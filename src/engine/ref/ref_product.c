@@ -86,6 +86,7 @@ void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_re
             const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
             pack(depth, columns,
                  (fast_ref_view){ b.data + p * b.row + j * b.column, b.row, b.column }, panel);
+            /* Rows of A in fours; the last one to three one by one. */
             for (int64_t i = 0; i < m;) {
                 const int64_t rows = m - i < ROWS ? 1 : ROWS;
                 const fast_ref_view from = { a.data + i * a.row + p * a.column, a.row, a.column };

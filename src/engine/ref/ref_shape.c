@@ -2,6 +2,11 @@
 /*
  * Operators that move or add whole blocks: residual add, concatenation along the channels, the last
  * position of a sequence, flattening; and the user's own operators, which are called directly.
+ *
+ *     add       y = sum of x[k]             dx[k] += dy
+ *     concat    y = x[0] | x[1] | ...       dx[k] += its columns of dy
+ *     last      y = x[T - 1]                dx[T - 1] += dy
+ *     flatten   y = x                       dx += dy
  */
 #include "engine/ref/ref.h"
 
