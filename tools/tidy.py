@@ -69,6 +69,8 @@ SYSTEM_ALLOWED = {
     "src/run/features.c": "asks the machine once",
     "src/run/parts.c": "asks the machine once",
 }
+# The folders that hold kernels: only these read and write elements of views (tensor/device.h).
+MAP_FOLDERS = {"tensor", "codec", "rule", "engine"}
 BANNED_ALLOWED = {("src/base/err.c", "abort"), ("src/base/memory.c", "malloc")}
 
 # Words and phrases that must not come back: (regular expression, what to write, where). A space stands
@@ -211,6 +213,15 @@ def check_system(path, folder, code):
                      f"{match.group(1)}(): {kind} belongs to the base level or a transport")
 
 
+def check_maps(path, folder, code):
+    """Code above the kernels passes views on and never opens them."""
+    if folder in MAP_FOLDERS:
+        return
+    for match in re.finditer(r"\bfast__view_(?:un)?map\b", code):
+        complain(path, line_of(code, match.start()),
+                 f"{folder}/ may not open a view ({match.group(0)}): call a kernel of tensor/view.h, or write one")
+
+
 def check_file(root, path):
     source = open(os.path.join(root, path), errors="replace").read()
     lines, parts = source.split("\n"), path.split(os.sep)
@@ -232,6 +243,7 @@ def check_file(root, path):
     check_macros(path, code)
     if parts[0] == "src" and not path.endswith("_test.c"):
         check_system(path, parts[1], code)
+        check_maps(path, parts[1], code)
         if parts[1] not in ("cli", "serve"):
             check_banned(path, code)
 

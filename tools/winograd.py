@@ -111,15 +111,23 @@ def column_pairs(a):
 def say(line):
     """Print a line of code, broken after an operator where it is too long."""
     while len(line) > 100:
-        cut = max(line.rfind(" + ", 0, 98), line.rfind(" - ", 0, 98))
-        print(line[:cut + 2])
-        line = " " * 8 + line[cut + 3:]
+        cut = max(line.rfind(end, 0, 98) + len(end) - 1 for end in (" + ", " - ", ", "))
+        print(line[:cut])
+        line = " " * 8 + line[cut + 1:]
     print(line)
 
 
-def emit(name, a, comment):
+def emit(name, a, comment, show=False):
+    """Print the function y = a x, and with `show` the matrix itself in its comment."""
     rows, columns = len(a), len(a[0])
-    print(f"\n/* {comment} */")
+    if show:
+        width = max(len(str(c)) for row in a for c in row)
+        print(f"\n/* {comment}")
+        for row in a:
+            print(" *    " + "".join(f" {str(c):>{width}}" for c in row))
+        print(" */")
+    else:
+        print(f"\n/* {comment} */")
     print(f"WINOGRAD_INLINE void {name}(const fast_vec x[{columns}], fast_vec y[{rows}])\n{{")
     pairs, used = row_pairs(a)
     cpairs, cused = column_pairs(a)
@@ -134,9 +142,8 @@ def emit(name, a, comment):
     else:
         for i, k, even, odd in pairs:
             names = [f"x[{j}]" for j in range(columns)]
-            say(f"    const fast_vec e{i} = {chain(list(zip(even, names)))};")
-            say(f"    const fast_vec o{i} = {chain(list(zip(odd, names)))};")
-            print(f"    y[{i}] = e{i} + o{i};\n    y[{k}] = e{i} - o{i};")
+            assert k == i + 1
+            say(f"    WINOGRAD_PAIR({chain(list(zip(even, names)))}, {chain(list(zip(odd, names)))}, y + {i});")
         for r, row in enumerate(a):
             if r not in used:
                 say(f"    y[{r}] = {chain([(c, f'x[{j}]') for j, c in enumerate(row)])};")
@@ -160,16 +167,24 @@ def main():
  * infinity. x and y may not overlap.
  */
 #define WINOGRAD_INLINE static inline __attribute__((always_inline, unused))
-/* clang-format off */""")
+/* clang-format off */
+
+/* Rows of two points that differ in sign: the even terms plus and minus the odd ones. */
+#define WINOGRAD_PAIR(even, odd, y)            \\
+    do {                                       \\
+        const fast_vec e_ = (even), o_ = (odd); \\
+        (y)[0] = e_ + o_;                      \\
+        (y)[1] = e_ - o_;                      \\
+    } while (0)""")
     for n, (m, r) in {4: (2, 3), 6: (4, 3), 8: (4, 5)}.items():
         _, _, bt = matrices(m, r)
-        emit(f"winograd_bt_{n}", bt, f"B', n = {n}: inputs.")
+        emit(f"winograd_bt_{n}", bt, f"B', n = {n}: inputs.", True)
         emit(f"winograd_b_{n}", transpose(bt), f"B, n = {n}: gradient of inputs.")
     for m, r in VARIANTS:
         at, g, _ = matrices(m, r)
-        emit(f"winograd_at_{m}_{r}", at, f"A', F({m}, {r}): outputs.")
+        emit(f"winograd_at_{m}_{r}", at, f"A', F({m}, {r}): outputs.", True)
         emit(f"winograd_a_{m}_{r}", transpose(at), f"A, F({m}, {r}): gradient of outputs.")
-        emit(f"winograd_g_{m}_{r}", g, f"G, F({m}, {r}): weights.")
+        emit(f"winograd_g_{m}_{r}", g, f"G, F({m}, {r}): weights.", True)
         emit(f"winograd_gt_{m}_{r}", transpose(g), f"G', F({m}, {r}): gradient of weights.")
     print("/* clang-format on */")
 

@@ -96,7 +96,7 @@ static void test_try(void **state)
 typedef struct log_seen {
     int count;            /* lines so far; one at a time, so no lock */
     char line[1100];      /* the last one */
-    fast_log_level level; /* of it */
+    fast_log_level level; /* of the last one */
 } log_seen;
 
 static void log_see(void *ctx, fast_log_level level, const char *line)

@@ -61,7 +61,7 @@ static void forged_blocks_are_found(void **state)
     }
 }
 
-/* What follows a record that is emptied stays whole. */
+/* Records that follow an emptied one stay whole. */
 static void a_record_may_be_emptied(void **state)
 {
     _Alignas(8) uint8_t bytes[ROOM];
@@ -71,7 +71,7 @@ static void a_record_may_be_emptied(void **state)
     int64_t count = 0;
 
     (void)state;
-    assert_int_equal(fast__pack_empty(bytes, size, COUNT + 1), size); /* there is none */
+    assert_int_equal(fast__pack_empty(bytes, size, COUNT + 1), size); /* no such record */
     const size_t less = fast__pack_empty(bytes, size, 2);
     assert_int_equal(less, size - 8);
     assert_true(fast__pack_is_whole(bytes, less));

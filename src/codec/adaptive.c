@@ -35,6 +35,8 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Bytes of a block in which every element is sent: both means, the count, and the gaps with
+ * their flags. */
 static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
@@ -84,6 +86,7 @@ static void merge(int64_t up, const uint32_t *a, int64_t down, const uint32_t *b
     }
 }
 
+/* Return the mean of the selected elements, summed in double; 0 of none. */
 static float mean_of(int64_t k, const uint32_t *index, const float *v)
 {
     double sum = 0;
@@ -93,6 +96,8 @@ static float mean_of(int64_t k, const uint32_t *index, const float *v)
     return k > 0 ? (float)(sum / (double)k) : 0;
 }
 
+/* Select in each side by magnitudes, so that one selection serves both signs; subtract the mean
+ * that is sent from v, which is the residual where there is one. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const double ratio = ((const adaptive_config *)config)->ratio;
@@ -127,6 +132,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(fast__sides_put(up + down, index, flags, out + HEAD) - out);
 }
 
+/* Each entry is the mean of its side; the flag of a gap tells which. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

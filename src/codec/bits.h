@@ -68,6 +68,8 @@ static inline uint64_t fast__bits_get(fast_bit_reader *r, unsigned width)
 
 enum { FAST_VARINT_MAX = 10 };
 
+/* Write a number, 7 bits a byte from the lowest on, bit 7 set in all but the last; return the
+ * next free byte. At most FAST_VARINT_MAX bytes. */
 static inline uint8_t *fast__varint_put(uint8_t *at, uint64_t value)
 {
     while (value >= 0x80) {

@@ -192,7 +192,7 @@ static void means_are_right(void **state)
 }
 
 /* Powers of two are natural; values outside of the range go to its ends. */
-static void limits_are_kept(void **state)
+static void limits_hold(void **state)
 {
     const float x[6] = { 0.5f, -0x1p-96f, 0x1p29f, 0x1p100f, 0x1p-110f, -0x1p-126f };
     const float want[6] = { 0.5f, -0x1p-96f, 0x1p29f, 0x1p29f, 0, 0 };
@@ -234,7 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_keep_their_bounds),
         cmocka_unit_test(means_are_right),
-        cmocka_unit_test(limits_are_kept),
+        cmocka_unit_test(limits_hold),
         cmocka_unit_test(rotation_is_orthonormal),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);

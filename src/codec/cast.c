@@ -15,12 +15,14 @@
 
 enum { HALF = 2, PIECE = 4096 };
 
+/* Both formats have 2 bytes an element, always. */
 static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
     return (size_t)block->count * HALF;
 }
 
+/* Convert the whole block at once; the result is rounded to the nearest, ties to even. */
 static size_t encode(fast_dtype to, const fast_encoding *e, uint8_t *out)
 {
     fast__vector_convert(e->block.count, FAST_F32, e->x, to, out, 1);
@@ -45,24 +47,28 @@ static fast_err decode(fast_dtype from, const fast_decoding *d)
     return FAST_OK;
 }
 
+/* Encode to IEEE half precision. */
 static size_t encode_fp16(const void *config, const fast_encoding *e, uint8_t *out)
 {
     (void)config;
     return encode(FAST_F16, e, out);
 }
 
+/* Decode IEEE half precision. */
 static fast_err decode_fp16(const void *config, const fast_decoding *d)
 {
     (void)config;
     return decode(FAST_F16, d);
 }
 
+/* Encode to the upper halves of floats. */
 static size_t encode_bf16(const void *config, const fast_encoding *e, uint8_t *out)
 {
     (void)config;
     return encode(FAST_BF16, e, out);
 }
 
+/* Decode the upper halves of floats. */
 static fast_err decode_bf16(const void *config, const fast_decoding *d)
 {
     (void)config;

@@ -19,6 +19,8 @@ static const char *name_at(const void *ctx, int64_t i)
     return i < codecs ? fast__codecs[i]->name : fast__stages[i - codecs]->name;
 }
 
+/* Return the error for an unknown name: the package that this build lacks, or the nearest name
+ * of the list. */
 static fast_err unknown(const char *name)
 {
     int64_t codecs = 0;
@@ -56,6 +58,7 @@ static fast_err configure(const char *name, const fast_option *options, size_t s
     return err;
 }
 
+/* Set the chain's codec. FAST_EINVAL if it has one, or a stage before it. */
 static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char *text)
 {
     if (chain->codec)
@@ -69,6 +72,7 @@ static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char
     return FAST_OK;
 }
 
+/* Append a lossless stage. FAST_EINVAL beyond FAST_STAGES_MAX. */
 static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char *text)
 {
     if (chain->stage_count == FAST_STAGES_MAX)
@@ -80,6 +84,7 @@ static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char
     return FAST_OK;
 }
 
+/* Add one part, "name:key=value,..."; "none" adds nothing. */
 static fast_err add_part(fast_chain *chain, const char *part)
 {
     char name[NAME_MAX_SIZE];
@@ -138,11 +143,6 @@ void fast__chain_close(fast_chain *chain)
 const fast_codec *fast__chain_codec(const fast_chain *chain)
 {
     return chain->codec;
-}
-
-const void *fast__chain_config(const fast_chain *chain)
-{
-    return chain->config;
 }
 
 unsigned fast__chain_traits(const fast_chain *chain)

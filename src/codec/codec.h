@@ -148,7 +148,6 @@ enum { FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
 fast_err fast__chain_open(const char *spec, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
 const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: the chain has no codec */
-const void *fast__chain_config(const fast_chain *chain);      /* of the codec */
 /* Return the traits of the codec with its options; without a codec LOSSLESS and RAW. */
 unsigned fast__chain_traits(const fast_chain *chain);
 const char *fast__chain_text(const fast_chain *chain); /* as users typed it */

@@ -9,9 +9,9 @@
  *     v = x + e,   send C(v),   e <- v - decode(C(v))
  *
  * so that the sum of all decoded vectors plus e is the sum of all x, up to rounding (Seide et al.
- * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDBACK do it in their own pass; for others
- * it is done here, at the cost of a decoding. It is on unless the codec is lossless or unbiased,
- * has a residual of its own, is precise enough to send raw values, or is put to a vote.
+ * 2014; Karimireddy et al. 2019). Codecs with FAST_CODEC_FEEDBACK do it in their own pass; for
+ * others it is done here, at the cost of a decoding. It is on unless the codec is lossless or
+ * unbiased, has a residual of its own, is precise enough to send raw values, or is put to a vote.
  *
  *     frame   byte 0: stages that were applied, from the first; then, after those, the blocks
  *     block   one alone: its bytes; several: the size of each (variable length), then its bytes
@@ -72,6 +72,7 @@ typedef struct coder_access {
     float *state;    /* the whole state, open; NULL: not needed */
 } coder_access;
 
+/* The lesser of two counts. */
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -129,6 +130,8 @@ static int64_t cut(const fast_coder_options *o, bool layers, coder_block *blocks
     return count;
 }
 
+/* Refuse options that contradict the codec: too many elements, or error feedback for a codec
+ * that needs none or whose error would make the residual grow. */
 static fast_err check(const fast_coder_options *o)
 {
     const unsigned traits = fast__chain_traits(o->chain);
@@ -196,6 +199,8 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
     *largest_out = largest;
 }
 
+/* Cut the range, measure the blocks and allocate everything that encoding and decoding use. On
+ * failure the caller frees the coder. */
 static fast_err build(fast_coder *c, const fast_coder_options *o)
 {
     const fast_codec *codec = o->chain->codec;
@@ -388,6 +393,8 @@ static size_t encode_with_feedback(fast_coder *c, fast_encoding *e, uint8_t *out
     return size;
 }
 
+/* Encode block i to out and return its bytes: raw floats, the codec with its own feedback, or
+ * the codec inside the generic feedback. */
 static size_t encode_block(fast_coder *c, int64_t i, int64_t step, double progress,
                            const coder_access *a, uint8_t *out)
 {
@@ -506,6 +513,8 @@ static fast_err unstage(fast_coder *c, const uint8_t **in, size_t *size)
     return FAST_OK;
 }
 
+/* Decode floats that were sent as they are. Bytes have any alignment, so a sum goes through a
+ * small piece on the stack. */
 static fast_err decode_raw(const fast_decoding *d)
 {
     enum { PIECE = 1024 };

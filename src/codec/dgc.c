@@ -56,6 +56,7 @@ static int64_t count_of(const dgc_config *c, int64_t n, double progress)
     return fast__entries_count(ratio, n);
 }
 
+/* Entries at the start of the warm-up, when most are sent. */
 static size_t bound(const void *config, const fast_block *block)
 {
     const dgc_config *c = config;
@@ -63,18 +64,21 @@ static size_t bound(const void *config, const fast_block *block)
     return fast__entries_bound(block->count, count_of(c, block->count, 0), c->value == 1);
 }
 
+/* u, the momentum, then v, the accumulated gradients; [count] each. */
 static int64_t state(const void *config, const fast_block *block)
 {
     (void)config;
     return 2 * block->count;
 }
 
+/* Memory of the selection; v itself is in the state. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     (void)config;
     return fast__select_scratch(block->count);
 }
 
+/* With momentum correction the update rule must not have momentum of its own. */
 static unsigned more(const void *config)
 {
     return ((const dgc_config *)config)->momentum > 0 ? FAST_CODEC_MOMENTUM : 0;
@@ -91,6 +95,8 @@ static float clip_of(const dgc_config *c, const fast_encoding *e)
     return norm > limit && isfinite(norm) ? (float)(limit / norm) : 1;
 }
 
+/* u = m u + clip g; v += u, inside the selection; send the k largest of v and clear both u and v
+ * there. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const dgc_config *c = config;
@@ -107,6 +113,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return fast__entries_put(k, index, c->value == 1, v, out);
 }
 
+/* The sent entries of v, as topk has them. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

@@ -31,12 +31,15 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* The maximum, then k bits an element in whole words. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return sizeof(float) +
            fast__levels_size(block->count, 1 << ((const dorefa_config *)config)->bits);
 }
 
+/* Levels between -m and m. A maximum of 0 decodes to 0, one that is not finite to NaN; the
+ * levels are then zeros that mean nothing. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const int bits = 1 << ((const dorefa_config *)config)->bits;
@@ -54,6 +57,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return size;
 }
 
+/* y = -m + 2 m l / (2^k - 1), with the scale folded into m. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const int bits = 1 << ((const dorefa_config *)config)->bits;

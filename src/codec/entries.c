@@ -14,13 +14,16 @@
 
 enum { PIECE = 16384 }; /* floats that are cleared at once */
 
+/* Bytes of a value on the wire. */
 static size_t value_size(bool half)
 {
     return half ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* A number g takes 1 + g / 128 bytes at most, and gaps with their flags add up to 2 n. */
-size_t fast__entries_gaps_bound(int64_t n, int64_t k)
+/* Return the bytes of k gaps within n elements at most, with a flag each: less than
+ * fast__gaps_bound() for many gaps. A number g takes 1 + g / 128 bytes at most, and gaps with their
+ * flags add up to 2 n. */
+static size_t gaps_bound(int64_t n, int64_t k)
 {
     const size_t each = fast__gaps_bound(k);
     const size_t all = (size_t)k + (size_t)n / 64 + 1;
@@ -31,7 +34,7 @@ size_t fast__entries_gaps_bound(int64_t n, int64_t k)
 
 size_t fast__entries_bound(int64_t n, int64_t k, bool half)
 {
-    return FAST_VARINT_MAX + fast__entries_gaps_bound(n, k) + (size_t)k * value_size(half);
+    return FAST_VARINT_MAX + gaps_bound(n, k) + (size_t)k * value_size(half);
 }
 
 size_t fast__entries_put(int64_t k, const uint32_t *index, bool half, float *v, uint8_t *out)
@@ -128,7 +131,7 @@ fast_err fast__entries_decode(const fast_codec *codec, const void *config, const
 
 size_t fast__sides_bound(int64_t n, size_t head)
 {
-    return head + sizeof(uint32_t) + fast__entries_gaps_bound(n, n);
+    return head + sizeof(uint32_t) + gaps_bound(n, n);
 }
 
 uint8_t *fast__sides_put(int64_t k, const uint32_t *index, const uint8_t *flags, uint8_t *at)

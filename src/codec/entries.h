@@ -13,10 +13,6 @@
 /* Return the bytes of k entries of n elements at most. */
 size_t fast__entries_bound(int64_t n, int64_t k, bool half);
 
-/* Return the bytes of k gaps within n elements at most, with a flag each: less than
- * fast__gaps_bound() for many gaps, because they add up to n. */
-size_t fast__entries_gaps_bound(int64_t n, int64_t k);
-
 /* Write v[index[i]] and subtract it from v, which leaves 0 or the rounding error of a half. Return
  * the bytes written. */
 size_t fast__entries_put(int64_t k, const uint32_t *index, bool half, float *v, uint8_t *out);

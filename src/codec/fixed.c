@@ -35,6 +35,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Random rounding is unbiased; 16 bits are precise enough for weights. */
 static unsigned more(const void *config)
 {
     const fixed_config *c = config;
@@ -42,21 +43,25 @@ static unsigned more(const void *config)
     return (c->round == 0 ? FAST_CODEC_UNBIASED : 0) | (c->bits == 1 ? FAST_CODEC_RAW : 0);
 }
 
+/* Bytes of a number. */
 static int bytes_of(const fixed_config *c)
 {
     return 1 + c->bits;
 }
 
+/* FL, the bits behind the point: as given, or all but the sign and one whole bit. */
 static int fraction_of(const fixed_config *c)
 {
     return (int)(c->fraction < 0 ? 8 * bytes_of(c) - 2 : c->fraction);
 }
 
+/* Every element has the same size. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return (size_t)(block->count * bytes_of(config));
 }
 
+/* Multiply by 2^FL, round and saturate. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const fixed_config *c = config;
@@ -66,6 +71,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return bound(config, &e->block);
 }
 
+/* Multiply by 2^-FL, with the scale folded in. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const fixed_config *c = config;

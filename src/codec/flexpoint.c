@@ -40,16 +40,19 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Random rounding is unbiased. */
 static unsigned more(const void *config)
 {
     return ((const flex_config *)config)->round == 1 ? FAST_CODEC_UNBIASED : 0;
 }
 
+/* Elements that share an exponent; 0 in the options is the whole block. */
 static int64_t group_of(const flex_config *c, const fast_block *block)
 {
     return c->group > 0 && c->group < block->count ? c->group : block->count;
 }
 
+/* An exponent for each group, then the integers. */
 static size_t bound(const void *config, const fast_block *block)
 {
     const flex_config *c = config;
@@ -71,6 +74,7 @@ static int exponent_of(float most, float top)
     return exponent < LOWEST ? LOWEST : exponent;
 }
 
+/* Measure each group, then write its exponent and its integers. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const flex_config *c = config;
@@ -91,6 +95,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(at - out);
 }
 
+/* Multiply the integers of each group by 2^E. FAST_EFORMAT for an exponent that no group has. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const flex_config *c = config;

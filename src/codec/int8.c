@@ -35,11 +35,13 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Bytes of `count` elements: one each, and a scale for each group. */
 static size_t size_of(int64_t group, int64_t count)
 {
     return (size_t)count + (size_t)((count + group - 1) / group) * sizeof(float);
 }
 
+/* The size does not depend on the values. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return size_of(((const int8_config *)config)->group, block->count);
@@ -48,6 +50,7 @@ static size_t bound(const void *config, const fast_block *block)
 /* 1.5 * 2^23: adding and subtracting it rounds to the nearest integer, ties to even. */
 #define MAGIC 12582912.0f
 
+/* q = round(x / s) by the addition of MAGIC: the integer is then in the lowest bits. */
 FAST_CLONES static void round_nearest(int64_t n, const float *x, float inverse, int8_t *q)
 {
     FAST_EACH
@@ -60,6 +63,8 @@ FAST_CLONES static void round_nearest(int64_t n, const float *x, float inverse, 
     }
 }
 
+/* q = floor(x / s + u). The shift by TOP + 1 makes all values positive, so that truncation is
+ * floor. */
 FAST_CLONES static void round_random(int64_t n, const float *x, float inverse, uint64_t key,
                                      uint32_t first, int8_t *q)
 {
@@ -73,20 +78,15 @@ FAST_CLONES static void round_random(int64_t n, const float *x, float inverse, u
     }
 }
 
-FAST_CLONES static void set_values(int64_t n, const int8_t *q, float scale, float *y)
+/* y = scale q, or y += it; the compiler makes two loops of it. */
+FAST_CLONES static void take_values(int64_t n, const int8_t *q, float scale, bool add, float *y)
 {
     FAST_EACH
     for (int64_t i = 0; i < n; i++)
-        y[i] = scale * (float)q[i];
+        y[i] = add ? y[i] + scale * (float)q[i] : scale * (float)q[i];
 }
 
-FAST_CLONES static void add_values(int64_t n, const int8_t *q, float scale, float *y)
-{
-    FAST_EACH
-    for (int64_t i = 0; i < n; i++)
-        y[i] += scale * (float)q[i];
-}
-
+/* Two passes over each group: the largest magnitude, then the integers. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const int8_config *c = config;
@@ -115,6 +115,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(at - out);
 }
 
+/* y = scale s q, or y += it, group by group. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const int8_config *c = config;
@@ -126,15 +127,13 @@ static fast_err decode(const void *config, const fast_decoding *d)
 
         memcpy(&scale, at, sizeof scale);
         at += sizeof scale;
-        if (d->mode == FAST_DECODE_ADD)
-            add_values(n, (const int8_t *)at, d->scale * scale, d->y + i);
-        else
-            set_values(n, (const int8_t *)at, d->scale * scale, d->y + i);
+        take_values(n, (const int8_t *)at, d->scale * scale, d->mode == FAST_DECODE_ADD, d->y + i);
         at += n;
     }
     return FAST_OK;
 }
 
+/* Random rounding is unbiased. */
 static unsigned more(const void *config)
 {
     return ((const int8_config *)config)->round == 1 ? FAST_CODEC_UNBIASED : 0;

@@ -24,6 +24,7 @@ static inline __attribute__((always_inline)) float saturate(float v, float top)
     return v > -top ? v : -top;
 }
 
+/* By the exponent's bits: a comparison would stop the loop from becoming vector code. */
 static inline __attribute__((always_inline)) bool is_finite(float v)
 {
     uint32_t bits;
@@ -32,6 +33,7 @@ static inline __attribute__((always_inline)) bool is_finite(float v)
     return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
+/* q = round(x factor) within +-top; the lowest integer for values that are not finite. */
 FAST_CLONES static void round_nearest(int64_t n, const float *x, float factor, float top,
                                       int32_t *q)
 {
@@ -44,6 +46,7 @@ FAST_CLONES static void round_nearest(int64_t n, const float *x, float factor, f
     }
 }
 
+/* q = floor(x factor + u) within +-top; the lowest integer for values that are not finite. */
 FAST_CLONES static void round_random(int64_t n, const float *x, float factor, float top,
                                      uint64_t key, uint32_t first, int32_t *q)
 {
@@ -60,6 +63,7 @@ FAST_CLONES static void round_random(int64_t n, const float *x, float factor, fl
     }
 }
 
+/* Store the lowest 1 or 2 bytes of each integer. */
 FAST_CLONES static void narrow(int64_t n, int bytes, const int32_t *q, uint8_t *out)
 {
     if (bytes == 1) {
@@ -94,6 +98,7 @@ void fast__integers_put(int64_t n, int bytes, const float *x, float factor, bool
     }
 }
 
+/* y = step q, or y += it, for integers of 1 byte; the lowest one is NaN. */
 FAST_CLONES static void take_bytes(int64_t n, const uint8_t *in, float step, bool add, float *y)
 {
     FAST_EACH
@@ -105,6 +110,7 @@ FAST_CLONES static void take_bytes(int64_t n, const uint8_t *in, float step, boo
     }
 }
 
+/* y = step q, or y += it, for integers of 2 bytes at any alignment; the lowest one is NaN. */
 FAST_CLONES static void take_pairs(int64_t n, const uint8_t *in, float step, bool add, float *y)
 {
     FAST_EACH
@@ -134,6 +140,7 @@ size_t fast__levels_size(int64_t n, int bits)
     return (size_t)((n + in_word - 1) / in_word) * sizeof(uint32_t);
 }
 
+/* q = floor((x - low) factor + u), at most `top`; x is at least `low`. */
 FAST_CLONES static void round_levels(int64_t n, const float *x, float low, float factor, float top,
                                      uint64_t key, uint32_t first, uint32_t *q)
 {
@@ -169,6 +176,7 @@ static inline __attribute__((always_inline)) void pack(int64_t n, int bits, cons
     }
 }
 
+/* Choose the loop whose shifts are constants. */
 FAST_CLONES static void pack_levels(int64_t n, int bits, const uint32_t *q, uint8_t *out)
 {
     switch (bits) {
@@ -202,6 +210,7 @@ void fast__levels_put(int64_t n, int bits, const float *x, float low, float fact
     }
 }
 
+/* y = low + step level, or y += it, word by word; `bits` is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void unpack(int64_t n, int bits, const uint8_t *in,
                                                          float low, float step, bool add, float *y)
 {
@@ -222,6 +231,7 @@ static inline __attribute__((always_inline)) void unpack(int64_t n, int bits, co
     }
 }
 
+/* Choose the loop whose shifts are constants. */
 FAST_CLONES static void take_levels(int64_t n, int bits, const uint8_t *in, float low, float step,
                                     bool add, float *y)
 {

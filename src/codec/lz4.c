@@ -26,12 +26,14 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* The library's worst case for each piece, and the size field before it. */
 static size_t bound(const void *config, size_t size)
 {
     (void)config;
     return size + size / 255 + (size / PIECE + 1) * (16 + FAST_VARINT_MAX);
 }
 
+/* The library's table. */
 static size_t scratch(const void *config, size_t size)
 {
     (void)config;
@@ -39,6 +41,8 @@ static size_t scratch(const void *config, size_t size)
     return (size_t)LZ4_sizeofState();
 }
 
+/* Pack piece by piece. A block is written where the longest size field would end, then moved up
+ * to its own. */
 static size_t pack(const void *config, const uint8_t *in, size_t size, void *memory, uint8_t *out)
 {
     const int speed = (int)((const lz4_config *)config)->speed;
@@ -60,6 +64,7 @@ static size_t pack(const void *config, const uint8_t *in, size_t size, void *mem
     return (size_t)(at - out);
 }
 
+/* Unpack piece by piece; sizes are checked before the library sees them. */
 static fast_err unpack(const void *config, const uint8_t *in, size_t size, void *memory,
                        uint8_t *out, size_t room, size_t *size_out)
 {

@@ -34,17 +34,21 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Random rounding is unbiased. */
 static unsigned more(const void *config)
 {
     return ((const natural_config *)config)->round == 0 ? FAST_CODEC_UNBIASED : 0;
 }
 
+/* A byte an element. */
 static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
     return (size_t)block->count;
 }
 
+/* Add the noise, or half of a power, to the fraction's bits: the carry into the exponent is the
+ * rounding. Then shift and clamp the exponent to a code. */
 FAST_CLONES static void put(int64_t n, const float *x, bool random, uint64_t key, uint8_t *out)
 {
     FAST_EACH
@@ -63,6 +67,7 @@ FAST_CLONES static void put(int64_t n, const float *x, bool random, uint64_t key
     }
 }
 
+/* Rebuild the float from its sign and exponent, with a fraction of 0. */
 FAST_CLONES static void take(int64_t n, const uint8_t *in, float scale, bool add, float *y)
 {
     FAST_EACH
@@ -78,12 +83,14 @@ FAST_CLONES static void take(int64_t n, const uint8_t *in, float scale, bool add
     }
 }
 
+/* One pass; elements do not depend on each other. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     put(e->block.count, e->x, ((const natural_config *)config)->round == 0, e->key, out);
     return (size_t)e->block.count;
 }
 
+/* One pass; every byte is a valid code. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     (void)config;

@@ -38,6 +38,7 @@ static int64_t group_of(const onebit_config *c, const fast_block *block)
     return group < GROUP_MAX ? group : GROUP_MAX;
 }
 
+/* Elements of a row, at whose end a group ends; with groups by count the block is one row. */
 static int64_t row_of(const onebit_config *c, const fast_block *block)
 {
     return c->group ? block->count : block->cols;
@@ -53,6 +54,7 @@ static size_t row_size(int64_t n, int64_t group)
            (rest ? HEAD + fast__signs_size(rest) : 0);
 }
 
+/* Bytes of a block: all of its rows. */
 static size_t size_of(const onebit_config *c, const fast_block *block)
 {
     const int64_t row = row_of(c, block);
@@ -60,11 +62,14 @@ static size_t size_of(const onebit_config *c, const fast_block *block)
     return (size_t)(block->count / row) * row_size(row, group_of(c, block));
 }
 
+/* The size does not depend on the values. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return size_of(config, block);
 }
 
+/* Write the means of both signs and the signs of a group; return the next free byte. With e, v =
+ * x + e is encoded and e becomes the loss. */
 static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
 {
     fast_signs_sums of;
@@ -80,6 +85,7 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     return out + HEAD + fast__signs_size(n);
 }
 
+/* Row by row, and in each row group by group. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const onebit_config *c = config;
@@ -96,6 +102,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(at - out);
 }
 
+/* y = one of two means by the sign's bit, or y += it. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const onebit_config *c = config;

@@ -48,6 +48,7 @@ static int64_t rank_of(const power_config *c, const fast_block *b)
     return b->rows > 1 && rank * (b->rows + b->cols) < b->count ? rank : 0;
 }
 
+/* Floats of P and Q, or of the block itself where that is less. */
 static int64_t factors(const power_config *c, const fast_block *b)
 {
     const int64_t rank = rank_of(c, b);
@@ -55,6 +56,7 @@ static int64_t factors(const power_config *c, const fast_block *b)
     return rank ? rank * (b->rows + b->cols) : b->count;
 }
 
+/* The size does not depend on the values. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return (size_t)factors(config, block) * sizeof(float);
@@ -68,6 +70,7 @@ static int64_t state(const void *config, const fast_block *block)
     return rank * (block->rows + 2 * block->cols);
 }
 
+/* Aligned copy of the received factors. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     return bound(config, block);
@@ -97,6 +100,7 @@ static const float *take_in(const fast_encoding *e)
     return e->error;
 }
 
+/* One step of power iteration: P = M Q, orthonormal; Q = M' P. With feedback e = M - P Q'. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const power_config *c = config;
@@ -122,6 +126,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return bound(config, b);
 }
 
+/* y = scale P Q', or y += it. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const power_config *c = config;
@@ -150,6 +155,8 @@ static int64_t round_size(const void *config, const fast_block *block, int round
     return rank * (round == 0 ? block->rows : block->cols);
 }
 
+/* Round 0 sends P = M Q, round 1 Q = M' P with the mean P of all workers made orthonormal. The
+ * second is remembered: the residual is of this worker's own product. */
 static void round_send(const void *config, const fast_encoding *e, int round, float *dense)
 {
     const power_config *c = config;
@@ -174,6 +181,8 @@ static void round_send(const void *config, const fast_encoding *e, int round, fl
     memcpy(q + rank * b->cols, dense, (size_t)(rank * b->cols) * sizeof *q);
 }
 
+/* Round 0 makes the mean P orthonormal; round 1 has y = P Q' of the means, and e = M - P Q of
+ * this worker. */
 static void round_take(const void *config, const fast_encoding *e, int round, const float *dense,
                        float *y)
 {

@@ -42,16 +42,19 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Bits of a field: sign and level. */
 static int bits_of(const qsgd_config *c)
 {
     return 2 << c->bits;
 }
 
+/* Without Elias' code the size does not depend on the values. */
 static unsigned more(const void *config)
 {
     return ((const qsgd_config *)config)->code == 0 ? FAST_CODEC_EXACT : 0;
 }
 
+/* s, the highest level. */
 static int32_t top_of(const qsgd_config *c)
 {
     return (1 << (bits_of(c) - 1)) - 1;
@@ -65,6 +68,7 @@ static size_t fields_size(const qsgd_config *c, int64_t n)
     return sizeof(float) + (size_t)((n + in_word - 1) / in_word) * sizeof(uint32_t);
 }
 
+/* Bytes of a block in fields. */
 static size_t fixed_size(const qsgd_config *c, int64_t count)
 {
     const int64_t rest = count % c->bucket;
@@ -164,6 +168,7 @@ FAST_WIDE static void put_nibbles_wide(int64_t n, const float *x, float factor, 
 }
 #endif
 
+/* Write a number of at least 1 in Elias' gamma code, at most 63 bits. */
 static void put_gamma(fast_bit_writer *w, uint32_t value)
 {
     const unsigned bits = 31 - (unsigned)__builtin_clz(value);
@@ -175,6 +180,7 @@ static void put_gamma(fast_bit_writer *w, uint32_t value)
         fast__bits_put(w, value, bits);
 }
 
+/* Read a number in gamma code; 1 and `bad` if more than 30 zeros lead it. */
 static uint32_t get_gamma(fast_bit_reader *r)
 {
     unsigned bits = 0;
@@ -188,6 +194,7 @@ static uint32_t get_gamma(fast_bit_reader *r)
     return bits == 0 ? 1 : (uint32_t)(1u << bits | fast__bits_get(r, bits));
 }
 
+/* Write the runs, signs and levels of a bucket. */
 static void put_elias(fast_bit_writer *w, int64_t n, const uint8_t *q)
 {
     uint32_t run = 1;
@@ -206,6 +213,7 @@ static void put_elias(fast_bit_writer *w, int64_t n, const uint8_t *q)
         put_gamma(w, run);
 }
 
+/* The bucket's norm; NaN if an element is not finite. */
 static float norm_of(const qsgd_config *c, int64_t n, const float *x)
 {
     if (c->norm == 1) {
@@ -236,6 +244,7 @@ static void put_bucket(const qsgd_config *c, int64_t n, const float *x, float fa
         put_fields(n, bits_of(c), q, out);
 }
 
+/* Bucket by bucket: the norm, the levels, their code. A norm that cannot divide sends zeros. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const qsgd_config *c = config;
@@ -267,6 +276,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(fast__bits_flush(&w) - out);
 }
 
+/* y = scale level with its sign, or y += it, a word at a time. */
 FAST_CLONES static void take_fields(int64_t n, int bits, const uint8_t *in, float scale, bool add,
                                     float *y)
 {
@@ -318,6 +328,7 @@ static void take_elias(fast_bit_reader *r, int64_t n, int32_t top, float scale, 
     }
 }
 
+/* Decode all buckets. Damage is remembered by the reader and reported once, at the end. */
 static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
 {
     const int32_t top = top_of(c);
@@ -337,6 +348,7 @@ static fast_err decode_elias(const qsgd_config *c, const fast_decoding *d)
     return FAST_OK;
 }
 
+/* Decode buckets of fields, whose size is known, or of Elias' code. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const qsgd_config *c = config;

@@ -35,6 +35,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* The traits depend on how values are sent: all of them, scaled, or exact. */
 static unsigned more(const void *config)
 {
     const randk_config *c = config;
@@ -44,6 +45,7 @@ static unsigned more(const void *config)
     return c->unbiased ? FAST_CODEC_UNBIASED : 0;
 }
 
+/* The key, then k floats: indices are drawn, not sent. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return HEAD + (size_t)fast__entries_count(((const randk_config *)config)->ratio, block->count) *
@@ -69,11 +71,14 @@ static void draw(int64_t n, int64_t k, uint64_t key, uint32_t *index)
     }
 }
 
+/* Length of run i: the inverse of the probability of each of its elements. */
 static int64_t length_of(int64_t n, int64_t k, int64_t i)
 {
     return (i + 1) * n / k - i * n / k;
 }
 
+/* Send the drawn elements; with feedback clear them in the residual. A NaN shows a block that is
+ * not finite even if no such element was drawn. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const randk_config *c = config;
@@ -104,6 +109,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return HEAD + (size_t)k * sizeof(float);
 }
 
+/* Draw the indices again from the key. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

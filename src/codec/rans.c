@@ -38,6 +38,7 @@ typedef struct entropy_table {
     uint8_t symbol[TOTAL];
 } entropy_table;
 
+/* A byte more than the input, which is sent as it is if coding does not pay. */
 static size_t bound(const void *config, size_t size)
 {
     (void)config;
@@ -83,6 +84,7 @@ static void frequencies(const uint8_t *in, size_t size, entropy_table *t)
         t->c[s] = sum;
 }
 
+/* Write the size, the map of bytes that occur and their frequencies; return the next free byte. */
 static uint8_t *put_head(const entropy_table *t, size_t size, uint8_t *at)
 {
     uint8_t *map;
@@ -122,6 +124,7 @@ static uint8_t *put_words(const entropy_table *t, const uint8_t *in, size_t size
     return end;
 }
 
+/* Code the input if that makes it smaller; else copy it behind a byte of 1. */
 static size_t pack(const void *config, const uint8_t *in, size_t size, void *scratch_memory,
                    uint8_t *out)
 {
@@ -197,6 +200,7 @@ static inline bool step(const entropy_table *t, uint32_t *x, const uint8_t **at,
     return true;
 }
 
+/* Decode `size` bytes by four alternating states; false if the input ends early or is left over. */
 static bool get_bytes(const entropy_table *t, const uint8_t *at, const uint8_t *end, uint8_t *out,
                       size_t size)
 {
@@ -218,6 +222,7 @@ static bool get_bytes(const entropy_table *t, const uint8_t *at, const uint8_t *
     return at == end && x[0] == LOW && x[1] == LOW && x[2] == LOW && x[3] == LOW;
 }
 
+/* Undo pack(). Every size and frequency is checked before it is used. */
 static fast_err unpack(const void *config, const uint8_t *in, size_t size, void *scratch_memory,
                        uint8_t *out, size_t room, size_t *size_out)
 {

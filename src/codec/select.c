@@ -26,6 +26,7 @@ size_t fast__select_scratch(int64_t n)
     return ((size_t)n * 2 + SAMPLE_MAX) * sizeof(uint32_t);
 }
 
+/* The bits without the sign: ordered like the magnitudes, NaN above all. */
 static uint32_t key_of(float v)
 {
     uint32_t bits;

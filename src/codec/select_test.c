@@ -97,8 +97,8 @@ static void the_largest_are_found(void **state)
     x[39999] = NAN;
     x[20000] = -3;
     try_top(MANY, 2, x, NULL);
-    for (int i = 0; i < MANY;
-         i++) /* what a sample must not be fooled by: few large, all in a run */
+    /* A few large elements, all in one run, which a sample must not miss. */
+    for (int i = 0; i < MANY; i++)
         x[i] = i < 300 ? 1000.0f + (float)i : 0.001f;
     try_top(MANY, 400, x, NULL);
     try_top(MANY, 200, x, NULL);

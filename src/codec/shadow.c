@@ -109,7 +109,8 @@ size_t fast__shadows_bound(const fast_shadows *s)
     return HEAD + (coded > floats ? coded : floats);
 }
 
-float fast__shadow_fit(fast_view d, fast_view c)
+/* Scale c to the multiple that is closest to d: c <- s c, s = <d, c> / <c, c>; return s. */
+static float fit_to(fast_view d, fast_view c)
 {
     /* The same sum where c has elements of d: the quotient is 1 to the bit. */
     const double cc = fast__view_dot(c, c);
@@ -169,7 +170,7 @@ fast_err fast__shadow_send_view(fast_shadows *s, fast_shadow *shadow, int64_t st
         fast__view_store(x, FAST_F32, 1, out + HEAD);
         fast__view_copy(x, values);
         shadow->whole = true;
-        shadow->kept = 1;
+        shadow->sent = 1;
         *size_out = HEAD + (size_t)s->count * sizeof(float);
         return FAST_OK;
     }
@@ -180,9 +181,9 @@ fast_err fast__shadow_send_view(fast_shadows *s, fast_shadow *shadow, int64_t st
     const fast_err err =
         fast__coder_decode_view(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
     FAST_ASSERT(!err); /* it is its own encoding */
-    const float fit = fast__shadow_fit(s->d, s->c);
+    const float fit = fit_to(s->d, s->c);
     const double square = fast__view_norm2(s->d);
-    shadow->kept = square > 0 ? fast__view_dot(s->d, s->c) / square : 1;
+    shadow->sent = square > 0 ? fast__view_dot(s->d, s->c) / square : 1;
     memcpy(out + HEAD, &fit, sizeof fit);
     fast__view_add(s->c, values);
     *size_out = HEAD + FIT + size;

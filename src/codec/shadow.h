@@ -16,7 +16,7 @@ typedef struct fast_shadow {
     uint32_t flow;   /* sender: distinct for each receiver; keys the random choices */
     uint32_t number; /* messages so far */
     bool whole;      /* it holds values: a message arrived, or was sent */
-    double kept;     /* sender: fraction of the last difference's square that was sent */
+    double sent;     /* sender: fraction of the last difference's square that was sent */
 } fast_shadow;
 
 /* True if values go as differences by this chain: it is lossy, and not fit for values. */
@@ -43,9 +43,6 @@ fast_err fast__shadow_send_view(fast_shadows *shadows, fast_shadow *shadow, int6
  * shadow is unchanged then. FAST_ENOMEM, at the first. */
 fast_err fast__shadow_take(fast_shadows *shadows, fast_shadow *shadow, const uint8_t *in,
                            size_t size);
-
-/* Scale c to the multiple that is closest to d: c <- s c, s = <d, c> / <c, c>; return s. */
-float fast__shadow_fit(fast_view d, fast_view c);
 
 /* On host floats, for callers that do not hold views yet. */
 fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,

@@ -33,6 +33,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Bytes of a block: a magnitude and the signs of each group. */
 static size_t size_of(int64_t group, const fast_block *block)
 {
     const int64_t whole = block->count / group;
@@ -42,11 +43,13 @@ static size_t size_of(int64_t group, const fast_block *block)
            (rest ? sizeof(float) + fast__signs_size(rest) : 0);
 }
 
+/* The size does not depend on the values. */
 static size_t sign_bound(const void *config, const fast_block *block)
 {
     return size_of(((const sign_config *)config)->group, block);
 }
 
+/* y = +-size by the sign's bit, or y += it, for n elements from `at` on. */
 static void take_out(const fast_decoding *d, int64_t at, int64_t n, const uint8_t *in, float size)
 {
     const float both[2] = { d->scale * size, -d->scale * size };
@@ -54,6 +57,7 @@ static void take_out(const fast_decoding *d, int64_t at, int64_t n, const uint8_
     fast__signs_take(n, in, both, d->mode == FAST_DECODE_ADD, d->y + at);
 }
 
+/* Group by group: the mean magnitude, then the signs; with feedback e = v - q in the same pass. */
 static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const int64_t group = ((const sign_config *)config)->group;
@@ -75,6 +79,7 @@ static size_t sign_encode(const void *config, const fast_encoding *e, uint8_t *o
     return (size_t)(at - out);
 }
 
+/* Group by group: a magnitude, then the signs. */
 static fast_err sign_decode(const void *config, const fast_decoding *d)
 {
     const int64_t group = ((const sign_config *)config)->group;
@@ -91,12 +96,14 @@ static fast_err sign_decode(const void *config, const fast_decoding *d)
     return FAST_OK;
 }
 
+/* The flag, then a bit an element. */
 static size_t vote_bound(const void *config, const fast_block *block)
 {
     (void)config;
     return 1 + fast__signs_size(block->count);
 }
 
+/* Signs alone; the flag tells a block that is not finite. */
 static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     (void)config;
@@ -105,6 +112,7 @@ static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *o
     return 1 + fast__signs_size(e->block.count);
 }
 
+/* y = +-1, or NaN in every element if the flag is set. */
 static fast_err vote_decode(const void *config, const fast_decoding *d)
 {
     (void)config;

@@ -34,6 +34,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Entries of all elements. */
 static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
@@ -58,6 +59,8 @@ static float limit_of(const significant_config *c, const fast_encoding *e)
     return fmaxf((float)limit, FLT_TRUE_MIN);
 }
 
+/* Select by the threshold while x is added to the residual; the sent elements are subtracted
+ * from it. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const int64_t n = e->block.count;
@@ -71,6 +74,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return fast__entries_put(k, index, false, v, out);
 }
 
+/* Exact values of the sent elements. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

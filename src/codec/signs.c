@@ -83,6 +83,7 @@ FAST_SIGNS_INLINE void put_word(int64_t m, const float *v, float up, float down,
     }
 }
 
+/* Write the signs of n elements, word by word; with e also the loss, and fetch the next group. */
 FAST_CLONES static void put(int64_t n, const float *v, const float *both, float *e,
                             const float *ahead, uint8_t *out)
 {
@@ -120,6 +121,7 @@ FAST_SIGNS_INLINE void take_words(int64_t n, const uint8_t *in, const float both
     }
 }
 
+/* Choose the loop by `add` once, outside of it. */
 FAST_CLONES static void take_signs(int64_t n, const uint8_t *in, const float both[2], bool add,
                                    float *y)
 {
@@ -151,6 +153,8 @@ FAST_WIDE static inline __m512 take(const float *x, float *e, __mmask16 there)
     return v;
 }
 
+/* sum() with a residual in AVX-512: lanes 0 to 15 and 16 to 31 in two registers, as the plain
+ * loop has them, so that the bits are equal. */
 FAST_WIDE static void sum_wide(bool all, int64_t n, const float *x, float *e, fast_signs_sums *out)
 {
     __m512 sum_low = _mm512_setzero_ps(), sum_high = sum_low, size_low = sum_low,

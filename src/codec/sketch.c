@@ -31,13 +31,14 @@ enum { CHUNK = 4096, HEAD = 8, RANGE = 8, FLOATS = 4 };
 
 typedef struct sketch_config {
     int bits;    /* of a level: log2 of them; FLOATS: no levels */
-    double keep; /* fraction of the elements that is sent */
+    double part; /* option keep: fraction of the elements that is sent */
     bool rotate; /* before all else */
 } sketch_config;
 
 static const fast_option options[] = {
     FAST_OPT_CHOICE(sketch_config, bits, "2", "1|2|4|8|32", "bits of an element; 32: floats"),
-    FAST_OPT_REAL(sketch_config, keep, "1", 0.0001, 1, "fraction of the elements that is sent"),
+    { "keep", "1", "fraction of the elements that is sent", FAST_OPTION_REAL,
+      offsetof(sketch_config, part), 0, 0.0001, 1, NULL },
     FAST_OPT_BOOL(sketch_config, rotate, "yes", "spread large elements over a chunk first"),
     FAST_OPT_END,
 };
@@ -61,6 +62,7 @@ static size_t size_of(const sketch_config *c, int64_t count)
                                       : fast__levels_size(count, 1 << c->bits));
 }
 
+/* The key, and for each chunk its range and its levels, if all elements are sampled. */
 static size_t bound(const void *config, const fast_block *block)
 {
     const sketch_config *c = config;
@@ -118,16 +120,17 @@ static uint64_t key_of(uint64_t key, uint64_t part)
     return (key ^ part * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
 }
 
+/* Tell whether element i is sent, by a function of the key that the receiver has too. */
 static bool is_sampled(const sketch_config *c, uint64_t key, uint32_t i)
 {
-    return c->keep >= 1 || (double)fast__noise(key_of(key, 2), i) < c->keep * 0x1p32;
+    return c->part >= 1 || (double)fast__noise(key_of(key, 2), i) < c->part * 0x1p32;
 }
 
 /* Write the sampled elements of v[0 .. n), times 1 / keep, to w; return their number. */
 static int64_t gather(const sketch_config *c, uint64_t key, uint32_t first, int64_t n,
                       const float *v, float *w)
 {
-    const float scale = (float)(1 / c->keep);
+    const float scale = (float)(1 / c->part);
     int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++)
@@ -136,6 +139,7 @@ static int64_t gather(const sketch_config *c, uint64_t key, uint32_t first, int6
     return count;
 }
 
+/* The least and the largest of n elements; zeros of none. */
 static void range_of(int64_t n, const float *v, float range[2])
 {
     range[0] = range[1] = n > 0 ? v[0] : 0;
@@ -145,6 +149,7 @@ static void range_of(int64_t n, const float *v, float range[2])
     }
 }
 
+/* Write one chunk: range, then levels or floats. Return the bytes written. */
 static size_t put(const sketch_config *c, uint64_t key, uint32_t first, int64_t n, const float *w,
                   bool finite, uint8_t *out)
 {
@@ -171,6 +176,7 @@ static size_t put(const sketch_config *c, uint64_t key, uint32_t first, int64_t 
     return size;
 }
 
+/* Chunk by chunk: rotate, sample, quantise. Random numbers are keyed by the element's index. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const sketch_config *c = config;
@@ -222,6 +228,7 @@ static fast_err take(const sketch_config *c, uint64_t key, uint32_t first, int64
     return FAST_OK;
 }
 
+/* Chunk by chunk: levels, rotation back, sum. FAST_EFORMAT if bytes are missing or left over. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const sketch_config *c = config;

@@ -141,7 +141,7 @@ static void entropy_is_reached(void **state)
     rig_close(&r);
 }
 
-/* What is made up gives an error or bytes, and writes nothing behind the room. */
+/* Invented input gives an error or bytes, and nothing is written behind the room. */
 static void try_bytes(const rig *r, const uint8_t *bytes, size_t size)
 {
     enum { ROOM = 700 };

@@ -40,6 +40,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* A product of matrices needs a layer's shape. */
 static unsigned more(const void *config)
 {
     return ((const structured_config *)config)->kind == 1 ? FAST_CODEC_LAYERS : 0;
@@ -55,6 +56,7 @@ static int64_t rank_of(const structured_config *c, const fast_block *b)
     return rank < 1 ? 1 : rank < RANK_MAX ? rank : RANK_MAX;
 }
 
+/* The head, then B, or every element of a mask that lets all pass. */
 static size_t bound(const void *config, const fast_block *block)
 {
     const int64_t rank = rank_of(config, block);
@@ -68,17 +70,20 @@ static size_t scratch(const void *config, const fast_block *block)
     return (size_t)(rank_of(config, block) * (block->rows + block->cols)) * sizeof(float);
 }
 
+/* A, the left factor: random and orthonormal, equal at sender and receiver. */
 static void draw_left(const fast_block *b, int64_t rank, uint64_t key, float *a)
 {
     fast__lowrank_random(rank * b->rows, key, a);
     fast__lowrank_orthonormal(b->rows, rank, a);
 }
 
+/* Tell whether the mask lets element i pass. */
 static bool is_sampled(const structured_config *c, uint64_t key, int64_t i)
 {
     return (double)fast__noise(key, (uint32_t)i) < c->ratio * 0x1p32;
 }
 
+/* Send B = A' M, or the elements of the mask; a flag alone for a block that is not finite. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const structured_config *c = config;
@@ -107,6 +112,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(at - out);
 }
 
+/* y = scale v where the mask lets it pass, 0 elsewhere; or y += it. */
 static void take_mask(const structured_config *c, const fast_decoding *d, uint64_t key)
 {
     const uint8_t *at = d->in + HEAD;
@@ -122,6 +128,7 @@ static void take_mask(const structured_config *c, const fast_decoding *d, uint64
     }
 }
 
+/* Decode a mask or a product. The size follows from the key, and any other is refused. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const structured_config *c = config;

@@ -39,6 +39,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Bytes of `count` elements behind the scale, packed by bits or by digits. */
 static size_t size_of(const tern_config *c, int64_t count)
 {
     const int64_t packed = c->pack == 0 ? (count + WORD - 1) / WORD * (int64_t)sizeof(uint32_t)
@@ -47,11 +48,13 @@ static size_t size_of(const tern_config *c, int64_t count)
     return sizeof(float) + (size_t)packed;
 }
 
+/* The size does not depend on the values. */
 static size_t bound(const void *config, const fast_block *block)
 {
     return size_of(config, block->count);
 }
 
+/* Clipping biases the mean. */
 static unsigned more(const void *config)
 {
     return ((const tern_config *)config)->clip > 0 ? 0 : FAST_CODEC_UNBIASED;
@@ -151,6 +154,8 @@ FAST_CLONES static void put_trits(int64_t n, const float *x, float inverse, uint
     }
 }
 
+/* The scale, then the drawn codes. A scale that is 0 or cannot divide sends zeros, one that is
+ * not finite NaN. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const tern_config *c = config;
@@ -181,6 +186,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return size;
 }
 
+/* y = 0 or +-scale, or y += it, 16 elements a word. */
 FAST_CLONES static void take_bits(int64_t n, const uint8_t *in, float scale, bool add, float *y)
 {
     for (int64_t i = 0; i < n; i += WORD, in += sizeof(uint32_t)) {
@@ -198,6 +204,7 @@ FAST_CLONES static void take_bits(int64_t n, const uint8_t *in, float scale, boo
     }
 }
 
+/* y = 0 or +-scale, or y += it, 5 elements a byte. FAST_EFORMAT for a byte above 242. */
 static fast_err take_trits(int64_t n, const uint8_t *in, float scale, bool add, float *y)
 {
     const float values[3] = { 0 * scale, scale, -scale };
@@ -214,6 +221,7 @@ static fast_err take_trits(int64_t n, const uint8_t *in, float scale, bool add, 
     return FAST_OK;
 }
 
+/* Multiply the scale in, then unpack. */
 static fast_err decode(const void *config, const fast_decoding *d)
 {
     const tern_config *c = config;

@@ -34,6 +34,7 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* Every element may be sent: tau, the count, and the gaps with their signs. */
 static size_t bound(const void *config, const fast_block *block)
 {
     (void)config;
@@ -101,6 +102,7 @@ static inline __attribute__((always_inline)) void put(const float *x, float *e, 
     }
 }
 
+/* Words of 32 elements, then the rest. Two loops, so that `e` is known in each. */
 FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau,
                                 threshold_cursor *out)
 {
@@ -118,6 +120,7 @@ FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau,
     *out = c;
 }
 
+/* One pass writes gaps and residual. The count is known at its end and stored in front. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     float tau = (float)((const threshold_config *)config)->tau;
@@ -132,6 +135,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return (size_t)(c.at - out);
 }
 
+/* Each entry is tau with its sign. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

@@ -34,6 +34,7 @@ static unsigned more(const void *config)
     return c->ratio >= 1 && c->value == 0 ? FAST_CODEC_LOSSLESS | FAST_CODEC_RAW : 0;
 }
 
+/* k entries with their gaps and values. */
 static size_t bound(const void *config, const fast_block *block)
 {
     const topk_config *c = config;
@@ -49,6 +50,7 @@ static size_t scratch(const void *config, const fast_block *block)
     return fast__select_scratch(block->count) + (size_t)block->count * sizeof(float);
 }
 
+/* Select the k largest of v = x + e, or of a copy of x; what is sent is subtracted from v. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const topk_config *c = config;
@@ -64,6 +66,7 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     return fast__entries_put(k, index, c->value == 1, v, out);
 }
 
+/* The values of the sent elements, exact or as halves. */
 static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out)
 {

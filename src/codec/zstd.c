@@ -22,12 +22,14 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* The library's worst case. */
 static size_t bound(const void *config, size_t size)
 {
     (void)config;
     return ZSTD_compressBound(size);
 }
 
+/* One context at a time: the larger of both. */
 static size_t scratch(const void *config, size_t size)
 {
     const size_t pack_size = ZSTD_estimateCCtxSize((int)((const zstd_config *)config)->level);
@@ -37,6 +39,7 @@ static size_t scratch(const void *config, size_t size)
     return pack_size > unpack_size ? pack_size : unpack_size;
 }
 
+/* Compress with a context in the scratch. */
 static size_t pack(const void *config, const uint8_t *in, size_t size, void *memory, uint8_t *out)
 {
     ZSTD_CCtx *context = ZSTD_initStaticCCtx(memory, scratch(config, size));
@@ -48,6 +51,7 @@ static size_t pack(const void *config, const uint8_t *in, size_t size, void *mem
     return packed;
 }
 
+/* Decompress to at most `room` bytes, whatever the frame claims. */
 static fast_err unpack(const void *config, const uint8_t *in, size_t size, void *memory,
                        uint8_t *out, size_t room, size_t *size_out)
 {

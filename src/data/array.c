@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+/* Multiply the dimensions out, and refuse an array that claims more bytes than its reader can
+ * still deliver: before any memory is allocated. */
 fast_err fast__array_check(const fast_byte_reader *reader, fast_array *array)
 {
     int64_t size = array->width;
@@ -32,6 +34,8 @@ fast_err fast__array_check(const fast_byte_reader *reader, fast_array *array)
     return FAST_OK;
 }
 
+/* Derive the sizes of a set from the shapes of its samples and answers: classes for whole
+ * numbers, regression for floats. */
 fast_err fast__array_plan(const char *x_name, const fast_array *x, const char *y_name,
                           const fast_array *y, fast_data *like)
 {
@@ -110,6 +114,8 @@ static fast_err read_elements(fast_byte_reader *reader, const fast_array *array,
     return fast__reader_end(reader);
 }
 
+/* Read both arrays into the set, which has the sizes of the plan. Labels are checked against
+ * `classes` later. */
 fast_err fast__array_fill(fast_byte_reader *x_reader, const fast_array *x,
                           fast_byte_reader *y_reader, const fast_array *y, int64_t classes,
                           fast_data *data)

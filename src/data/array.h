@@ -23,8 +23,9 @@ typedef struct fast_array {
  * cannot hold as many bytes as the shape claims. */
 fast_err fast__array_check(const fast_byte_reader *reader, fast_array *array);
 
-/* Read the header of an NPY array, which fast__array_check() then accepted. FAST_EFORMAT if it is
- * none, or one that FAST cannot use: Python objects, records, Fortran order, big endian. */
+/* Read the header of an NPY array, which fast__array_check() then accepted. FAST_EFORMAT if the
+ * bytes are no such header, or of an array that FAST cannot use: Python objects, records, Fortran
+ * order, big endian. */
 fast_err fast__npy_header(fast_byte_reader *reader, fast_array *out);
 
 /* Describe in `like` the data set of samples x and answers y: images, vectors, and classes for

@@ -75,6 +75,7 @@ static fast_err parse_word(char *word, const fast_data *data, fast_augment *augm
     return FAST_OK;
 }
 
+/* Split the text at '+' and parse each word. Nothing is set if one is wrong. */
 fast_err fast__augment_parse(const char *text, const fast_data *data, fast_augment *out)
 {
     fast_augment augment = { 0 };
@@ -99,6 +100,7 @@ fast_err fast__augment_parse(const char *text, const fast_data *data, fast_augme
     return FAST_OK;
 }
 
+/* Tell whether samples change at all: gathering is all that is done otherwise. */
 bool fast__augment_any(const fast_augment *augment)
 {
     return augment->shift > 0 || augment->flip || augment->crop > 0 || augment->noise > 0;
@@ -143,6 +145,8 @@ static void stretch(const float *from, int64_t H, int64_t W, int64_t crop, int64
     }
 }
 
+/* Draw all numbers first, in a fixed order, then move, stretch and add noise. `scratch` holds
+ * one channel of the sample. */
 void fast__augment_apply(const fast_augment *augment, const fast_data *data, uint64_t seed,
                          uint64_t epoch, uint32_t sample, float *x, float *scratch)
 {

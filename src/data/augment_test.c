@@ -50,7 +50,7 @@ static void shift_moves_both_ways(void **state)
     fast_data *data = images();
     data->mean[0] = data->mean[1] = 2;
     data->scale[0] = 0.5f;
-    data->scale[1] = 3; /* what comes in is the normalised 0: -1 and -6 */
+    data->scale[1] = 3; /* the border is the normalised 0: -1 and -6 */
     int seen[5][5] = { { 0 } };
     for (uint32_t sample = 0; sample < 1000; sample++) {
         float x[FEATURES], base[FEATURES];

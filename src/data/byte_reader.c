@@ -60,6 +60,7 @@ static fast_err open_plain(int fd, int64_t size, fast_byte_reader *reader)
     return FAST_OK;
 }
 
+/* Open a file; two bytes tell whether it is gzipped. */
 fast_err fast__reader_open(const char *path, fast_byte_reader *out)
 {
     fast_byte_reader reader = { .name = path };
@@ -77,12 +78,15 @@ fast_err fast__reader_open(const char *path, fast_byte_reader *out)
     return FAST_OK;
 }
 
+/* Read from memory, which is borrowed until the reader is closed. */
 void fast__reader_memory(const char *name, const void *bytes, size_t size, fast_byte_reader *out)
 {
     FAST_ASSERT(size <= INT64_MAX);
     *out = (fast_byte_reader){ .name = name, .at = bytes, .bound = (int64_t)size };
 }
 
+/* Start decompression; the caller knows the size of the result, and more than deflate can expand
+ * to is refused. */
 fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
                               fast_byte_reader *out)
 {
@@ -183,6 +187,8 @@ static int64_t read_some(fast_byte_reader *reader, uint8_t *out, int64_t size)
     return count;
 }
 
+/* Read exactly `size` bytes, count them off the bound and, where it is wanted, into the
+ * checksum. */
 fast_err fast__reader_read(fast_byte_reader *reader, void *out, int64_t size)
 {
     FAST_ASSERT(size >= 0);
@@ -200,6 +206,7 @@ fast_err fast__reader_read(fast_byte_reader *reader, void *out, int64_t size)
     return FAST_OK;
 }
 
+/* Check that nothing follows, and that the checksum is that of the archive. */
 fast_err fast__reader_end(fast_byte_reader *reader)
 {
     uint8_t more;

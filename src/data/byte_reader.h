@@ -30,7 +30,7 @@ fast_err fast__reader_open(const char *path, fast_byte_reader *out);
 void fast__reader_memory(const char *name, const void *bytes, size_t size, fast_byte_reader *out);
 
 /* Read from deflated memory (as in a zip: no header) that expands to `size_out` bytes. FAST_EFORMAT
- * if deflate cannot expand so much, FAST_ENOTSUP without zlib. */
+ * if deflate cannot expand `size` bytes that far, FAST_ENOTSUP without zlib. */
 fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, int64_t size_out,
                               fast_byte_reader *out);
 

@@ -46,6 +46,7 @@ static void draw_copy(const void *config, uint64_t seed, fast_rng *rng, fast_dat
     }
 }
 
+/* Sequences of 2 n tokens with a label at each position. */
 static fast_err copy_open(const void *config, uint64_t seed, fast_data **train_out,
                           fast_data **test_out)
 {

@@ -216,6 +216,7 @@ static fast_err find_labels(csv_table *t)
     return FAST_OK;
 }
 
+/* Free the text and the columns of a table. */
 static void close_table(csv_table *t)
 {
     fast__free(t->text);
@@ -400,6 +401,7 @@ static fast_err make_sets(const csv_config *c, const csv_table *t, const csv_ans
                                    &test, train_out, test_out);
 }
 
+/* Read the training file, then the test file with the same columns, or split a fraction off. */
 static fast_err csv_open(const void *config, uint64_t seed, fast_data **train_out,
                          fast_data **test_out)
 {

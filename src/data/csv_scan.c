@@ -40,6 +40,7 @@ static char guess_delimiter(const char *at, const char *end)
     return candidates[best];
 }
 
+/* Start at the first byte of a text, which is borrowed. */
 void fast__csv_init(const char *name, const char *text, size_t size, char delimiter, fast_csv *out)
 {
     /* Some programs write UTF-8's byte order mark first. */
@@ -48,6 +49,7 @@ void fast__csv_init(const char *name, const char *text, size_t size, char delimi
     out->delimiter = delimiter != 0 ? delimiter : guess_delimiter(out->at, out->end);
 }
 
+/* Go to the next record; false at the end of the text. Empty lines are not records. */
 bool fast__csv_record(fast_csv *csv)
 {
     /* Skip lines of white space. */
@@ -105,6 +107,8 @@ static fast_err next_quoted(fast_csv *csv, fast_csv_field *field)
     return FAST_OK;
 }
 
+/* Read the next field of the record, quoted or plain: it points into the text, without the quotes
+ * and spaces around it. */
 fast_err fast__csv_next(fast_csv *csv, fast_csv_field *out)
 {
     FAST_ASSERT(csv->at <= csv->end);
@@ -156,6 +160,7 @@ static bool read_decimal(const char *at, const char *end, double *out)
     return true;
 }
 
+/* Parse a field of any length as a number, independent of the locale, without its spaces. */
 bool fast__csv_number(const fast_csv_field *field, double *out)
 {
     double value;

@@ -34,5 +34,5 @@ bool fast__csv_record(fast_csv *csv);
 /* Scan the next field of the record. FAST_EFORMAT for an open quote or text after a closing one. */
 fast_err fast__csv_next(fast_csv *csv, fast_csv_field *out);
 
-/* Convert a field to a finite number; false if it is none. */
+/* Convert a field to a finite number; false if the field is not a number. */
 bool fast__csv_number(const fast_csv_field *field, double *out);

@@ -69,6 +69,7 @@ static fast_err alloc_arrays(fast_data *data)
     return fast__alloc("targets", answers, sizeof(float), &data->targets);
 }
 
+/* Derive the sizes first, so that a contradiction costs no memory; then allocate zeroed arrays. */
 fast_err fast__data_make(const fast_data *like, fast_data **out)
 {
     fast_data sizes = *like;
@@ -103,6 +104,8 @@ void fast_data_free(fast_data *data)
     fast__free(data);
 }
 
+/* Copy the caller's arrays to a set of floats and check them. FAST_EINVAL for options that
+ * contradict each other, FAST_EFORMAT for bad values. */
 fast_err fast_data_new(const fast_data_options *options, fast_data **out)
 {
     FAST_ASSERT(options != NULL && out != NULL);
@@ -180,6 +183,8 @@ static fast_err check_tokens(const fast_data *data)
     return FAST_OK;
 }
 
+/* Check every number, label and token of a set. FAST_EFORMAT names the first that is wrong, by
+ * sample. */
 fast_err fast__data_check(const fast_data *data)
 {
     FAST_ASSERT(data->x != NULL && data->mean != NULL && data->scale != NULL);

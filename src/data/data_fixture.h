@@ -24,6 +24,7 @@ typedef struct bytes {
     size_t size;           /* written so far */
 } bytes;
 
+/* Append bytes; a test's buffer is large enough. */
 static inline void put(bytes *b, const void *from, size_t size)
 {
     assert_true(b->size + size <= sizeof b->at);
@@ -37,6 +38,7 @@ typedef struct data_fixture {
     char path[FIXTURE_PATH]; /* that opens it */
 } data_fixture;
 
+/* Write bytes to a new temporary file. */
 static inline data_fixture fixture_make(const void *from, size_t size)
 {
     data_fixture f = { .fd = memfd_create("fixture", 0) };
@@ -46,6 +48,7 @@ static inline data_fixture fixture_make(const void *from, size_t size)
     return f;
 }
 
+/* Delete the file. */
 static inline void fixture_drop(data_fixture *f)
 {
     close(f->fd);

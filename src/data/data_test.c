@@ -141,7 +141,7 @@ static void gather_is_the_formula(void **state)
     }
 }
 
-/* What is held out is no longer trained on, keeps the normalisation, and replaces the test set. */
+/* Samples held out are no longer trained on, keep the normalisation and replace the test set. */
 static void held_out_is_not_trained_on(void **state)
 {
     (void)state;

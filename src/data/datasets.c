@@ -61,6 +61,8 @@ static fast_err open_kind(const fast_data_kind *kind, const char *text, uint64_t
     return err;
 }
 
+/* Find the kind of "name:key=value,...", parse its options and open both sets. *note_out gets a
+ * remark on the choice, or NULL. */
 fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
                          fast_data **test_out, const char **note_out)
 {

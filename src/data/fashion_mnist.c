@@ -25,6 +25,7 @@ static const fast_option fashion_options[] = {
     FAST_OPT_END,
 };
 
+/* Tell whether the four files of the package are readable and this build can unpack them. */
 bool fast__fashion_mnist_found(void)
 {
 #ifdef FAST_HAVE_ZLIB
@@ -61,6 +62,7 @@ static fast_err read_part(const char *folder, const char *part, fast_data **out)
     return fast__idx_read(images, labels, CLASSES, out);
 }
 
+/* Read both pairs of files in the folder; FAST_ENOENT names the package that has them. */
 static fast_err fashion_open(const void *config, uint64_t seed, fast_data **train_out,
                              fast_data **test_out)
 {

@@ -21,7 +21,8 @@ static const struct {
 } types[] = { { 'u', 1 }, { 'i', 1 }, { 0, 0 }, { 'i', 2 }, { 'i', 4 }, { 'f', 4 }, { 'f', 8 } };
 enum { TYPE_FIRST = 0x08, TYPE_COUNT = sizeof types / sizeof types[0] };
 
-/* Read the header. FAST_EFORMAT if it is none, or claims more than the file can hold. */
+/* Read the header. FAST_EFORMAT if the bytes are no IDX header, or if it claims more than the
+ * file can hold. */
 static fast_err read_header(fast_byte_reader *reader, fast_array *out)
 {
     uint8_t bytes[4];
@@ -66,6 +67,7 @@ static fast_err read_both(fast_byte_reader *x, fast_byte_reader *y, int64_t clas
     return FAST_OK;
 }
 
+/* Read a pair of IDX files as one set. FAST_EFORMAT if their numbers of samples differ. */
 fast_err fast__idx_read(const char *images, const char *labels, int64_t classes, fast_data **out)
 {
     fast_byte_reader x, y;
@@ -103,6 +105,7 @@ static const fast_option idx_options[] = {
     FAST_OPT_END,
 };
 
+/* Read the training pair, and the test pair if one is named; else split a fraction off. */
 static fast_err idx_open(const void *config, uint64_t seed, fast_data **train_out,
                          fast_data **test_out)
 {

@@ -10,6 +10,9 @@
  * batch if every worker has the whole set. A worker with a shard of its own cycles through it at
  * its own pace, shuffled anew each time; with `partial` an epoch is one pass over that shard.
  *
+ *     FAST_SHARD_SAMPLE, 2 workers, batch 3      shuffled set   | 0 0 0 | 1 1 1 | 0 0 0 | ...
+ *                                                               step 0          step 1
+ *
  * Making a batch: sample numbers first, then the gather with normalisation, then labels, then
  * augmentation. With prefetching a thread does this for the steps to come, in a ring of slots;
  * the batches are the same.
@@ -215,6 +218,8 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
     return FAST_OK;
 }
 
+/* Fill in defaults, check the options, then allocate every slot: making a batch allocates
+ * nothing. */
 fast_err fast__loader_new(const fast_data *data, const fast_loader_options *options,
                           fast_loader **out)
 {
@@ -239,6 +244,7 @@ fast_err fast__loader_new(const fast_data *data, const fast_loader_options *opti
     return FAST_OK;
 }
 
+/* Stop the prefetching thread first: it writes to the slots. */
 void fast__loader_free(fast_loader *loader)
 {
     if (loader == NULL)

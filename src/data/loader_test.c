@@ -387,7 +387,7 @@ static void prefetching_changes_nothing(void **state)
     fast_data_free(data);
 }
 
-/* What is added to a sample depends on epoch and sample, and not on who loads it. */
+/* The change of a sample depends on epoch and sample, not on the worker that loads it. */
 static void augmentation_varies_by_epoch(void **state)
 {
     (void)state;

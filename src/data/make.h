@@ -22,7 +22,8 @@ typedef enum fast_normalize {
 
 /* Make a set with zeroed arrays. `like` gives count, rank, shape, dtype, positions (0 means 1),
  * classes (0: regression), outputs, tokens, vocabulary and channels (0: by the shape); its pointers
- * are ignored. Normalisation is NONE. FAST_EINVAL if the sizes contradict each other. */
+ * are ignored. Normalisation is FAST_NORMALIZE_NONE. FAST_EINVAL if the sizes contradict each
+ * other. */
 fast_err fast__data_make(const fast_data *like, fast_data **out);
 
 /* Compute mean and scale from the training set for both sets; `test` may be NULL. Tokens are never

@@ -26,6 +26,7 @@ typedef struct npy_parser {
     const char *at;   /* next byte; the text ends with a zero byte */
 } npy_parser;
 
+/* Skip the white space of Python's literals. */
 static void skip_space(npy_parser *p)
 {
     while (*p->at == ' ' || *p->at == '\n' || *p->at == '\t')
@@ -169,6 +170,8 @@ static fast_err parse(npy_parser *p, fast_array *npy, bool *fortran)
     return FAST_OK;
 }
 
+/* Read magic, version, length and the dictionary of the header; the reader is then at the first
+ * element. */
 fast_err fast__npy_header(fast_byte_reader *reader, fast_array *out)
 {
     uint8_t bytes[8];

@@ -164,6 +164,7 @@ static fast_err open_sets(const numpy_config *c, const numpy_source *from, fast_
                                    &test, train_out, test_out);
 }
 
+/* Two files, one with samples and one with answers; NPY has one array a file. */
 static fast_err npy_open(const void *config, uint64_t seed, fast_data **train_out,
                          fast_data **test_out)
 {
@@ -174,6 +175,7 @@ static fast_err npy_open(const void *config, uint64_t seed, fast_data **train_ou
     return open_sets(c, &(numpy_source){ .file = c->x }, train_out, test_out);
 }
 
+/* One archive with named arrays; the file is read once for all of them. */
 static fast_err npz_open(const void *config, uint64_t seed, fast_data **train_out,
                          fast_data **test_out)
 {

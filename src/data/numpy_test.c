@@ -253,7 +253,7 @@ static void zip(bytes *out, unsigned method, const bytes *x, uint32_t x_unpacked
     for (int i = 0; i < 2; i++) {
         offsets[i] = (uint32_t)out->size;
         put(out, "PK\3\4", 4);
-        put_little(out, 0, 22); /* what a reader must not believe */
+        put_little(out, 0, 22); /* sizes that a reader must not believe */
         put_little(out, 5, 2);
         put_little(out, 3, 2);
         put(out, i == 0 ? "x.npy" : "y.npy", 5);

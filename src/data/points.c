@@ -14,7 +14,7 @@ typedef struct spirals_config {
     int64_t train;   /* training samples */
     int64_t test;    /* test samples */
     int64_t classes; /* number of arms */
-    double turns;    /* rotations of each arm around the centre */
+    double cycles;   /* option turns: rotations of each arm around the centre */
     double noise;    /* standard deviation of each coordinate */
 } spirals_config;
 
@@ -22,7 +22,8 @@ static const fast_option spirals_options[] = {
     FAST_OPT_INT(spirals_config, train, "2000", 1, 10000000, "training samples"),
     FAST_OPT_INT(spirals_config, test, "500", 1, 10000000, "test samples"),
     FAST_OPT_INT(spirals_config, classes, "2", 2, 100, "arms, a class each"),
-    FAST_OPT_REAL(spirals_config, turns, "1.25", 0, 10, "turns of an arm around the middle"),
+    { "turns", "1.25", "turns of an arm around the middle", FAST_OPTION_REAL,
+      offsetof(spirals_config, cycles), 0, 0, 10, NULL },
     FAST_OPT_REAL(spirals_config, noise, "0.03", 0, 1, "standard deviation of a coordinate"),
     FAST_OPT_END,
 };
@@ -36,13 +37,14 @@ static void draw_spiral(const void *config, uint64_t seed, fast_rng *rng, fast_d
     const double pi = 3.14159265358979323846;
     const int64_t label = (int64_t)fast__rng_below(rng, (uint64_t)c->classes);
     const double t = (double)fast__rng_uniform(rng);
-    const double angle = 2 * pi * (c->turns * t + (double)label / (double)c->classes);
+    const double angle = 2 * pi * (c->cycles * t + (double)label / (double)c->classes);
     float *x = (float *)data->x + 2 * i;
     x[0] = (float)(t * cos(angle) + c->noise * (double)fast__rng_normal(rng));
     x[1] = (float)(t * sin(angle) + c->noise * (double)fast__rng_normal(rng));
     data->labels[i] = (int32_t)label;
 }
 
+/* Points of the plane, standardised. */
 static fast_err spirals_open(const void *config, uint64_t seed, fast_data **train_out,
                              fast_data **test_out)
 {
@@ -93,6 +95,7 @@ static void draw_blob(const void *config, uint64_t seed, fast_rng *rng, fast_dat
     data->labels[i] = (int32_t)label;
 }
 
+/* Points of any dimension, standardised. */
 static fast_err blobs_open(const void *config, uint64_t seed, fast_data **train_out,
                            fast_data **test_out)
 {

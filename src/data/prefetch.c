@@ -60,6 +60,7 @@ static void *maker_main(void *ctx)
     return NULL;
 }
 
+/* Start the thread, which makes the first `depth` steps at once. */
 fast_err fast__prefetch_new(fast_prefetch_fn *make, void *ctx, int64_t depth, int64_t deadline_ns,
                             fast_prefetch **out)
 {
@@ -92,6 +93,7 @@ undo_sync:
     return err;
 }
 
+/* Ask the thread to stop after the batch that it makes, and join it. */
 void fast__prefetch_free(fast_prefetch *p)
 {
     if (p == NULL)
@@ -107,6 +109,8 @@ void fast__prefetch_free(fast_prefetch *p)
     fast__free(p);
 }
 
+/* Wait until the batch of a step is made. A step outside the window restarts the thread there;
+ * asking for a step releases the slots of those before it. FAST_ETIMEDOUT. */
 fast_err fast__prefetch_get(fast_prefetch *p, int64_t step, int64_t *slot_out)
 {
     FAST_ASSERT(step >= 0);

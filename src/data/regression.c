@@ -77,6 +77,7 @@ static void draw_nonlinear(const void *config, uint64_t seed, fast_rng *rng, fas
     data->targets[i] = (float)((y - 14.4) / 4.9 + c->noise * (double)fast__rng_normal(rng));
 }
 
+/* Inputs are standard normal as they are drawn: no normalisation. */
 static fast_err linear_open(const void *config, uint64_t seed, fast_data **train_out,
                             fast_data **test_out)
 {
@@ -88,6 +89,7 @@ static fast_err linear_open(const void *config, uint64_t seed, fast_data **train
                                 train_out, test_out);
 }
 
+/* Inputs are uniform in [0, 1), and standardised. */
 static fast_err nonlinear_open(const void *config, uint64_t seed, fast_data **train_out,
                                fast_data **test_out)
 {

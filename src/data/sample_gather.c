@@ -14,28 +14,26 @@
 
 enum { LINE = 64, AHEAD = 12 }; /* bytes of a cache line; samples to prefetch ahead */
 
-/* Bytes to floats, one channel. */
-FAST_CLONES
-static void widen_bytes(const uint8_t *restrict x, int64_t count, float mean, float scale,
-                        float *restrict out)
+/* out = (x - mean) scale, for bytes of one channel. */
+FAST_CLONES static void widen_bytes(const uint8_t *restrict x, int64_t count, float mean,
+                                    float scale, float *restrict out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = ((float)x[i] - mean) * scale;
 }
 
-/* Floats, one channel. */
-FAST_CLONES
-static void scale_floats(const float *restrict x, int64_t count, float mean, float scale,
-                         float *restrict out)
+/* out = (x - mean) scale, for floats of one channel. */
+FAST_CLONES static void scale_floats(const float *restrict x, int64_t count, float mean,
+                                     float scale, float *restrict out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = (x[i] - mean) * scale;
 }
 
-/* Tables: one channel per column. */
-FAST_CLONES
-static void scale_columns(const float *restrict x, int64_t count, const float *restrict mean,
-                          const float *restrict scale, float *restrict out)
+/* out = (x - mean) scale, for tables: each column is a channel of its own. */
+FAST_CLONES static void scale_columns(const float *restrict x, int64_t count,
+                                      const float *restrict mean, const float *restrict scale,
+                                      float *restrict out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = (x[i] - mean[i]) * scale[i];
@@ -53,6 +51,8 @@ static const char *row(const fast_data *data, uint32_t sample)
     return (const char *)data->x + sample * row_size(data);
 }
 
+/* Prefetch the first cache lines of a sample that will be gathered soon: samples lie at random
+ * places. */
 void fast__gather_request(const fast_data *data, uint32_t sample)
 {
     const char *at = row(data, sample);
@@ -63,6 +63,7 @@ void fast__gather_request(const fast_data *data, uint32_t sample)
         __builtin_prefetch(at + i, 0, 2);
 }
 
+/* Copy samples to a batch, normalised channel by channel. */
 void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out)
 {
     const int64_t run = data->features / data->channels;

@@ -46,7 +46,8 @@ static void sort_by_label(const fast_data *data, uint32_t *order, int64_t *start
     start[0] = 0;
 }
 
-/* Uniform in (0, 1), so that its logarithm is finite. */
+/* Uniform in (0, 1), so that its logarithm is finite: the middle of one of 2^32 equal
+ * intervals. */
 static double open_uniform(fast_rng *rng)
 {
     return ((double)fast__rng_u32(rng) + 0.5) / 4294967296.0;
@@ -185,6 +186,8 @@ static fast_err own_by_label(const fast_data *data, const fast_loader_options *o
     return pick(data, o, order, owner, out, count_out);
 }
 
+/* List the samples of one worker. All workers compute the whole assignment, so they agree
+ * without a message. */
 fast_err fast__shard_own(const fast_data *data, const fast_loader_options *options, uint32_t **out,
                          int64_t *count_out)
 {

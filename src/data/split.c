@@ -54,6 +54,7 @@ static void standardize(fast_data *data)
     }
 }
 
+/* Set the constants of normalisation from the training set; the test set gets the same ones. */
 void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
 {
     FAST_ASSERT(test == NULL || test->channels == train->channels);
@@ -136,6 +137,7 @@ static fast_err divide(const fast_data *all, const char *option, double fraction
     return err;
 }
 
+/* Split a set, which is consumed; with a fraction of 0 it becomes the training set itself. */
 fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_data **train_out,
                           fast_data **test_out)
 {
@@ -152,6 +154,8 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
     return err;
 }
 
+/* Replace the test set by a fraction of the training set, for choices that must not see the test
+ * set. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test)
 {
     fast_data *remaining;
@@ -170,7 +174,8 @@ fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **tes
     return FAST_OK;
 }
 
-/* Check both sets, and that their samples have the same form. */
+/* Check both sets, and that their samples have the same form: a model that is built for one must
+ * fit the other. */
 static fast_err check_pair(const fast_data *train, const fast_data *test)
 {
     FAST_TRY(fast__data_check(train));
@@ -191,6 +196,7 @@ static fast_err check_pair(const fast_data *train, const fast_data *test)
     return FAST_OK;
 }
 
+/* Split a test set off unless one was read, then finish both. */
 fast_err fast__data_finish_split(fast_normalize how, double fraction, bool shuffle,
                                  fast_data **train_move, fast_data **test_move,
                                  fast_data **train_out, fast_data **test_out)
@@ -200,6 +206,7 @@ fast_err fast__data_finish_split(fast_normalize how, double fraction, bool shuff
     return fast__data_finish(how, train_move, test_move, train_out, test_out);
 }
 
+/* Check both sets and normalise them. Consumes its arguments, also on failure. */
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,
                            fast_data **train_out, fast_data **test_out)
 {

@@ -23,6 +23,7 @@ static fast_err draw_part(const fast_data *like, uint64_t part, int64_t count, f
     return FAST_OK;
 }
 
+/* Draw both parts from streams of their own, then finish them as sets from files are. */
 fast_err fast__synthetic_open(const fast_data *like, int64_t train, int64_t test,
                               fast_draw_fn *draw, const void *config, uint64_t seed,
                               fast_normalize how, fast_data **train_out, fast_data **test_out)

@@ -78,6 +78,7 @@ static fast_err make_set(const text_config *c, const uint8_t *text, size_t size,
     return FAST_OK;
 }
 
+/* Read the file and number its characters; the set takes five bytes for each byte of text. */
 static fast_err text_open(const void *config, uint64_t seed, fast_data **train_out,
                           fast_data **test_out)
 {

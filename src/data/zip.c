@@ -44,6 +44,7 @@ static unsigned get16(const uint8_t *b)
     return (unsigned)b[0] | (unsigned)b[1] << 8;
 }
 
+/* Read a little-endian number at any alignment. */
 static uint32_t get32(const uint8_t *b)
 {
     return (uint32_t)get16(b) | (uint32_t)get16(b + 2) << 16;
@@ -140,6 +141,8 @@ static fast_err open_entry(const zip_file *z, const zip_entry *e, const char *na
     return FAST_OK;
 }
 
+/* Find a member by name in the central directory and open a reader on it, stored or deflated.
+ * FAST_EINVAL lists the names that the archive has, FAST_EFORMAT. */
 fast_err fast__zip_open(const char *file, const void *bytes, size_t size, const char *name,
                         fast_byte_reader *out)
 {

@@ -9,6 +9,8 @@
 
 #include "base/rng.h"
 
+/* Fill the mask of one sample. Its stream is named by the sample's id, not by its place in the
+ * batch, so that a batch cut among workers has the same masks. */
 void fast__dropout_mask(const fast_pass *pass, int node, int64_t sample, float p, int64_t count,
                         float *mask)
 {

@@ -11,6 +11,15 @@
  * each with a workspace of its own and with any parameters of the graph's layout; so a thousand
  * replicas can share one program and one workspace. Running allocates nothing, never blocks and
  * repeats to the bit.
+ *
+ *     fast_program *program;
+ *     fast_workspace *workspace;
+ *     engine->compile(graph, &(fast_engine_options){ .batch = 64, .train = true }, &program);
+ *     engine->workspace_new(program, &workspace);              one for each thread that runs
+ *     fast_pass pass = { .params = w, .state = s, .batch = batch, .grad = g, .train = true };
+ *     engine->run(program, workspace, &pass);                  pass.loss, and g, are set
+ *     engine->workspace_free(workspace);                       before its program
+ *     engine->program_free(program);                           before its graph
  */
 
 /* The part of a program that every engine shares. An engine's own program embeds it as the first

@@ -28,6 +28,7 @@ static const char *engine_name(const void *ctx, int64_t i)
     return fast__engines[i]->name;
 }
 
+/* Look a name up; "auto" is the first engine of the build. */
 fast_err fast__engine_find(const char *name, const fast_engine **out)
 {
     FAST_ASSERT(name != NULL);

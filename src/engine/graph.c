@@ -17,6 +17,7 @@ static const char *const op_names[] = {
 };
 _Static_assert(sizeof(op_names) / sizeof(op_names[0]) == FAST_OP_COUNT, "one name an operator");
 
+/* The name of an operator, as in the network language. */
 const char *fast__op_name(fast_op op)
 {
     FAST_ASSERT((int)op >= 0);
@@ -24,7 +25,7 @@ const char *fast__op_name(fast_op op)
     return op_names[op];
 }
 
-/* Tell whether a node has parameters of its own. */
+/* Tell whether a node has parameters of its own: a gradient must reach it. */
 static bool has_weights(const fast_node *node)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++)
@@ -33,6 +34,8 @@ static bool has_weights(const fast_node *node)
     return false;
 }
 
+/* One pass in topological order: a node needs a gradient if it has weights or reads a node that
+ * needs one. */
 void fast__graph_needs(const fast_graph *graph, bool *needs)
 {
     FAST_ASSERT(graph != NULL);
@@ -45,6 +48,7 @@ void fast__graph_needs(const fast_graph *graph, bool *needs)
     }
 }
 
+/* A sequence has a product for each position; any other input is one flat row. */
 fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
 {
     const fast_node *dense = &graph->nodes[node];
@@ -102,6 +106,7 @@ static graph_flops count_flops(const fast_graph *graph, int index)
     return flops;
 }
 
+/* Multiply-adds of the node's products count as two operations; everything else as none. */
 double fast__node_flops_forward(const fast_graph *graph, int node)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
@@ -109,6 +114,8 @@ double fast__node_flops_forward(const fast_graph *graph, int node)
     return flops.weights + flops.activations;
 }
 
+/* A product of the forward pass's size for the weights, and one for the input if its gradient is
+ * needed. */
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
@@ -116,6 +123,7 @@ double fast__node_flops_backward(const fast_graph *graph, int node, bool input_n
     return flops.weights * (input_needed ? 2 : 1) + flops.activations * 2;
 }
 
+/* The sum over all nodes, for one sample. */
 double fast__graph_flops_forward(const fast_graph *graph)
 {
     double sum = 0;
@@ -124,6 +132,7 @@ double fast__graph_flops_forward(const fast_graph *graph)
     return sum;
 }
 
+/* Forward and backward pass; inputs without a needed gradient are not counted. */
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs)
 {
     FAST_ASSERT(needs != NULL);
@@ -190,6 +199,8 @@ static fast_err check_owners(const fast_graph *graph)
     return FAST_OK;
 }
 
+/* Check layouts, nodes, owners of segments and the last node's size, in that order: each relies
+ * on those before. */
 fast_err fast__graph_check(const fast_graph *graph)
 {
     FAST_ASSERT(graph != NULL);
@@ -209,6 +220,7 @@ fast_err fast__graph_check(const fast_graph *graph)
     return FAST_OK;
 }
 
+/* The smallest range that holds all weights of a node: builders place them next to each other. */
 bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, int64_t *count_out)
 {
     int64_t low = INT64_MAX, high = 0;

@@ -12,6 +12,15 @@
  *
  * Parameters are one flat vector (`params`), batch-norm statistics a second (`state`). Weights have
  * PyTorch's shapes and meaning everywhere, so that files and reference results agree.
+ *
+ *     node   op           inputs   shape          weight
+ *     0      input                 [1, 28, 28]
+ *     1      conv         0        [20, 24, 24]   conv1.weight, conv1.bias      = segments 0, 1
+ *     2      max_pool     1        [20, 12, 12]
+ *     3      relu         2        [20, 12, 12]
+ *     4      dense        3        [10]           dense1.weight, dense1.bias    = segments 2, 3
+ *
+ *     params   | segment 0 | segment 1 | segment 2          | segment 3 |       no gaps
  */
 typedef enum fast_op {
     FAST_OP_INPUT,       /* node 0; the batch itself */

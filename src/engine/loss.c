@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Strictly greater: the first among equals wins, as in the vector kernels. */
 int64_t fast__argmax(int64_t n, const float *y)
 {
     FAST_ASSERT(n > 0);
@@ -35,6 +36,7 @@ static double cross_entropy_row(int64_t K, float smoothing, const float *y, int3
     double sum = 0;
     for (int64_t k = 0; k < K; k++)
         sum += exp((double)y[k] - (double)max);
+    /* log p[k] = y[k] - log_sum, for every k without a second exponential. */
     const double log_sum = log(sum) + (double)max;
     const float floor = smoothing / (float)K;
     double loss = 0;
@@ -46,6 +48,7 @@ static double cross_entropy_row(int64_t K, float smoothing, const float *y, int3
         if (q != 0.0F)
             loss -= (double)q * ((double)y[k] - log_sum);
     }
+    /* q_sum is 1, but for soft targets that do not add up to it. */
     for (int64_t k = 0; dy && k < K; k++) {
         const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
         const float q = (1.0F - smoothing) * target + floor;
@@ -95,6 +98,7 @@ static void mse_run(const fast_graph *graph, fast_pass *pass, const float *y, fl
     pass->positions = rows;
 }
 
+/* Dispatch on the loss; a batch without answers, a prediction, has neither loss nor gradient. */
 void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
 {
     FAST_ASSERT(pass->batch->count > 0);
@@ -139,6 +143,8 @@ static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
     return FAST_OK;
 }
 
+/* Sizes and combinations first, then every label and token: nothing is written before all are
+ * known to be valid. */
 fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, const fast_pass *pass)
 {
     FAST_ASSERT(pass->batch != NULL);

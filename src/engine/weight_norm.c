@@ -13,13 +13,14 @@
 
 #include <math.h>
 
-/* 1 / |v|, or 0 for a zero vector. */
+/* 1 / |v|, or 0 for a zero vector. The sum is in double: a row of a large layer has 10^5 terms. */
 static float inverse_norm(int64_t in, const float *v)
 {
     const double sum = fast__vector_norm2(in, v);
     return sum > 0 ? (float)(1.0 / sqrt(sum)) : 0.0F;
 }
 
+/* w = g v / |v| for each of `out` rows of `in` weights; 0 where v is. */
 void fast__weight_norm_forward(int64_t out, int64_t in, const float *v, const float *g, float *w)
 {
     FAST_ASSERT(out > 0);
@@ -31,6 +32,7 @@ void fast__weight_norm_forward(int64_t out, int64_t in, const float *v, const fl
     }
 }
 
+/* dg = dw . v / |v| and dv = (g / |v|) (dw - dg v / |v|), row by row. dv may be dw. */
 void fast__weight_norm_backward(int64_t out, int64_t in, const float *v, const float *g,
                                 const float *dw, float *dv, float *dg)
 {

@@ -3,6 +3,13 @@
  * AlexNet for small images: its five convolutions and three dense layers with dropout, the strides
  * and windows of the first layers reduced to what 28x28 and 32x32 allow. Krizhevsky et al.,
  * "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
+ *
+ *     conv 5x5, w - relu - pool 2
+ *     conv 5x5, 3 w - relu - pool 2
+ *     conv 3x3, 6 w - relu
+ *     conv 3x3, 4 w - relu
+ *     conv 3x3, 4 w - relu - pool 2
+ *     (dropout - dense - relu) twice - dense
  */
 #include "model/models.h"
 

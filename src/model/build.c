@@ -6,6 +6,11 @@
  * name lines above it; a stack of recurrent layers becomes one node each. Segments follow in that
  * order, packed without gaps, so that the vector's length is the number of parameters. The graph is
  * one block of memory: header, nodes, segments of the parameters, segments of the state.
+ *
+ *     | fast_graph | nodes[node_count] | params.segments[] | state.segments[] |
+ *
+ * A layer may have fewer segments than its kind allows; the block has room for the most. A failed
+ * build frees the block, so that a graph is complete or does not exist.
  */
 #include "base/memory.h"
 #include "model/layer.h"
@@ -16,6 +21,7 @@
 /* Largest number of parameters of a graph. */
 #define PARAM_MAX ((int64_t)1 << 36)
 
+/* Write a shape as "3x32x32" to `text` and return it, for messages. */
 const char *fast__shape_text(int rank, const int64_t *shape, char text[64])
 {
     FAST_ASSERT(rank >= 1);
@@ -64,6 +70,8 @@ static fast_err add_segment(fast_build *build, fast_segment *segment, fast_layou
     return FAST_OK;
 }
 
+/* Append a parameter segment to the layout and note its index in the node's slot. It starts at
+ * zero unless the caller sets `init`. */
 fast_err fast__build_param(fast_build *build, fast_node *node, int slot, const char *suffix,
                            int rank, const int64_t *shape, fast_segment **out)
 {
@@ -77,6 +85,8 @@ fast_err fast__build_param(fast_build *build, fast_node *node, int slot, const c
     return FAST_OK;
 }
 
+/* Append a state segment, such as a running mean, to the state's layout and note its index in
+ * the node's slot. */
 fast_err fast__build_state(fast_build *build, fast_node *node, int slot, const char *suffix,
                            int64_t count, fast_segment **out)
 {
@@ -90,7 +100,8 @@ fast_err fast__build_state(fast_build *build, fast_node *node, int slot, const c
     return FAST_OK;
 }
 
-/* Build node 0 from its line, or from the data. */
+/* Build node 0 from its line, or from the data. A line wins: check_fit() compares both later, and
+ * says which is wrong. */
 static fast_err build_input(fast_build *build, const fast_model_input *input, fast_node *node)
 {
     const fast_layer *layer = build->layer;
@@ -235,7 +246,8 @@ static fast_err build_graph(fast_build *build, const fast_model_input *input, in
     return input ? check_fit(build->graph, input) : FAST_OK;
 }
 
-/* Allocate memory for the largest graph that the network can become. */
+/* Allocate memory for the largest graph that the network can become: the first pass over the arena
+ * measures, the second has addresses. */
 static fast_err new_graph(const fast_network *network, fast_build *build)
 {
     fast_arena arena = { 0 };
@@ -299,11 +311,13 @@ static fast_err network_build(const fast_network *network, const fast_model_inpu
     return FAST_OK;
 }
 
+/* Build without data: the network must begin with an input line. */
 fast_err fast__network_graph(const fast_network *network, fast_graph **out)
 {
     return network_build(network, NULL, out);
 }
 
+/* Build for given data: shape, tokens, positions and outputs are checked. */
 fast_err fast__network_fit(const fast_network *network, const fast_model_input *input,
                            fast_graph **out)
 {
@@ -312,6 +326,7 @@ fast_err fast__network_fit(const fast_network *network, const fast_model_input *
     return network_build(network, input, out);
 }
 
+/* Parse a text and build its graph, for tests and tools. */
 fast_err fast__graph_parse(const char *text, fast_graph **out)
 {
     fast_network *network = NULL;
@@ -323,6 +338,7 @@ fast_err fast__graph_parse(const char *text, fast_graph **out)
     return err;
 }
 
+/* Nodes and segments are in the graph's own block. */
 void fast__graph_free(fast_graph *graph)
 {
     fast__free(graph);

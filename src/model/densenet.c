@@ -6,6 +6,10 @@
  *     layer        x -> concat(x, conv 3x3 (relu (bn x)))          adds `growth` channels
  *     transition   bn - relu - conv 1x1 to `compression` of the channels - average pool 2
  *
+ * With growth g the first convolution has 2 g channels, and layer i of a block reads all that the
+ * block got, plus (i - 1) g. "block1.layer2" names the concatenation after a layer, which the next
+ * one reads.
+ *
  * Huang et al., "Densely Connected Convolutional Networks", 2017.
  */
 #include "model/models.h"
@@ -46,6 +50,8 @@ static fast_err add_layer(const densenet_config *c, int b, int i, char last[48],
     return FAST_OK;
 }
 
+/* Write three blocks with transitions between them. Channels grow by `growth` a layer and shrink
+ * by `compression` a transition. */
 static fast_err densenet_write(const fast_model *model, const void *config,
                                const fast_model_input *input, fast_text *text)
 {

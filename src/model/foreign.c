@@ -7,6 +7,11 @@
  * A gradient is reported as one range, when it is complete. A failed call becomes one sentence; the
  * functions' error text is not trusted to be one line.
  *
+ * Ownership. The caller's description is copied when it is opened; its functions and their context
+ * must live as long as the run. A request lends w, g, s and the batch for the call only.
+ *
+ *     flat vector   | tensor 0 | tensor 1 | ...       offsets are sums of counts, without gaps
+ *
  * Stacks. Transports run gradients on a thread's stack. An evaluation is requested by an actor in
  * mid-program, and simulated actors have small stacks, on which another language's interpreter
  * would crash: there the evaluation gets a thread of its own, for which the actor waits, so that
@@ -141,6 +146,8 @@ static fast_err open_kind(fast_foreign *self)
     return FAST_OK;
 }
 
+/* Check and copy the caller's description: tensors are laid out, and their names and initial
+ * values copied, so that the caller's arrays may go. */
 fast_err fast__foreign_open(const fast_learner_kind *kind, fast_foreign **out)
 {
     fast_foreign *self = NULL;
@@ -297,6 +304,7 @@ typedef struct foreign_evaluation {
     fast_err answer;               /* the function's result */
 } foreign_evaluation;
 
+/* The body of the evaluation's thread. */
 static void *evaluate_main(void *ctx)
 {
     foreign_evaluation *e = ctx;

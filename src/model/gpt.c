@@ -5,6 +5,11 @@
  *     x <- x + attention(norm(x))
  *     x <- x + dense(gelu(dense_4w(norm(x))))
  *
+ * which is, with the names that the text has,
+ *
+ *     from ---------------- add1 ------------------------- block1
+ *       \ norm1 - attention /   \ norm2 - dense1 - gelu - dense2 /
+ *
  * Its context is the data's length. Initial weights are normal with standard deviation 0.02; those
  * of the dense layer that ends a block are smaller by sqrt(2 depth), so that the residual sum does
  * not grow with depth. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
@@ -66,6 +71,8 @@ static fast_err add_block(const gpt_config *c, int n, const char *from, fast_tex
     return add_branch(c, end, middle, name, text);
 }
 
+/* Write embedding, blocks, norm and the dense layer. Data with one answer a sample read the last
+ * position. */
 static fast_err gpt_write(const fast_model *model, const void *config,
                           const fast_model_input *input, fast_text *text)
 {

@@ -19,6 +19,8 @@
 
 #include <math.h>
 
+/* Translate a rule and the fans of a weight to the distribution and its scale, which the segment
+ * stores; nothing is drawn yet. */
 void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t fan_out,
                        fast_segment *segment)
 {
@@ -54,6 +56,7 @@ void fast__init_weight(fast_init_rule rule, double std, int64_t fan_in, int64_t 
     }
 }
 
+/* PyTorch draws biases within 1 / sqrt(fan_in); all other rules leave them 0. */
 void fast__init_bias(fast_init_rule rule, int64_t fan_in, fast_segment *segment)
 {
     FAST_ASSERT(fan_in > 0);
@@ -112,7 +115,8 @@ static void vectors_scale(const init_vectors *m, int64_t i, double a)
             (float)(a * (double)m->w[i * m->vector + j * m->element]);
 }
 
-/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. */
+/* Draw rows x columns at w: orthonormal rows, or columns if there are more rows, times `gain`. A
+ * vector is drawn, projected, scaled to length 1, and projected once more. */
 static void draw_orthogonal(fast_rng *rng, int64_t rows, int64_t columns, double gain, float *w)
 {
     const bool tall = rows > columns;
@@ -161,7 +165,12 @@ static void draw_gain(const fast_graph *graph, const fast_segment *segment, cons
         out[i] = (float)sqrt(vectors_dot(&m, i, i));
 }
 
-/* Draw the values of one segment. */
+/* Draw the values of one segment.
+ *
+ *     GATES    square blocks of a recurrent weight, each orthogonal on its own
+ *     FORGET   the second quarter of an lstm's bias, its forget gate, starts at `a`
+ *     GAIN     the lengths of the weight's rows, so that weight norm starts as if it were absent
+ */
 static void draw_segment(const fast_graph *graph, const fast_segment *segment, fast_rng *rng,
                          float *w)
 {
@@ -201,6 +210,8 @@ static void draw_segment(const fast_graph *graph, const fast_segment *segment, f
     }
 }
 
+/* Draw all parameters and the state. Streams of parameters and state differ by one word of their
+ * key. */
 void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state)
 {
     fast_rng rng;

@@ -10,6 +10,15 @@
  * graph.
  *
  *   line of text --network.c--> fast_layer --build.c, shapes.c--> fast_node and its segments
+ *
+ * For example "skip: conv 50 kernel=3 pad=1 bias=no from pool1" becomes
+ *
+ *   fast_layer   op CONV, label "skip", inputs { index of pool1 }, config { outputs 50, ... }
+ *   fast_node    op CONV, inputs { node of pool1 }, shape [50, H, W], kernel { 3, 3 }, ...
+ *   segment      "skip.weight" [50, C, 3, 3], in the parameters behind those of earlier lines
+ *
+ * What depends on the data (shapes, counts, the default loss) is checked in the second step alone,
+ * so that a network can be parsed once and fitted to several data sets.
  */
 enum {
     FAST_LAYERS_MAX = 4096, /* nodes of a graph */

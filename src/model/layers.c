@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Rows that several layers have; arguments are their defaults or their help. */
 #define CONFIG        fast_layer_config
 #define OUTPUTS(help) FAST_OPT_INT(CONFIG, outputs, "0", 0, 1 << 24, help)
 #define KERNEL \
@@ -140,7 +141,8 @@ static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
 };
 
-/* Properties of each layer: positional option, example, inputs, parameters, state. */
+/* Properties of each layer: the option that a bare word sets, a correct line, the most inputs that
+ * a line may name, and the most segments of parameters and of state that a node may have. */
 static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_INPUT] = { NULL, "input 1 28 28", 0, 0, 0 },
     [FAST_OP_DENSE] = { "outputs", "dense 10", 1, 3, 0 },
@@ -175,12 +177,14 @@ static const char *part_name(const void *ctx, int64_t i)
     return ((const fast_part *)ctx)[i].name;
 }
 
+/* The table as help, completion and documentation read it. */
 const fast_part *fast__layer_list(int64_t *count_out)
 {
     *count_out = FAST_LAYER_LOSS + 1;
     return parts;
 }
 
+/* The properties of an operator's line; `loss` is at FAST_LAYER_LOSS. */
 const fast_layer_kind *fast__layer_kind(fast_op op)
 {
     FAST_ASSERT((int)op >= 0);
@@ -188,6 +192,7 @@ const fast_layer_kind *fast__layer_kind(fast_op op)
     return &kinds[op];
 }
 
+/* Look a name up. The message suggests a similar name, or the page that lists all. */
 fast_err fast__layer_find(const char *name, int line, fast_op *out)
 {
     const char *nearest = NULL;

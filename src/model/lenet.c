@@ -3,6 +3,9 @@
  * LeNet in the form that Caffe made common: two convolutions of 5x5 with max pooling, two dense
  * layers; 431,080 parameters on images of 28x28 with 10 classes. LeCun et al., "Gradient-Based
  * Learning Applied to Document Recognition", 1998.
+ *
+ *     1x28x28 - conv 5x5 -> 20x24x24 - pool -> 20x12x12 - conv 5x5 -> 50x8x8 - pool -> 50x4x4
+ *             - dense -> 500 - relu - dense -> 10
  */
 #include "model/models.h"
 
@@ -16,6 +19,8 @@ static const fast_option lenet_options[] = { FAST_OPT_REAL(lenet_config, dropout
                                                            "dropout before the last layer"),
                                              FAST_OPT_END };
 
+/* Write the layers in Caffe's order: pooling comes before relu, which saves three quarters of
+ * it. */
 static fast_err lenet_write(const fast_model *model, const void *config,
                             const fast_model_input *input, fast_text *text)
 {

@@ -24,7 +24,8 @@ static const fast_option mlp_options[] = {
     FAST_OPT_END
 };
 
-/* Write the hidden layers. */
+/* Write the hidden layers: "512x256" is two, of 512 and 256 units. FAST_EINVAL for a width that is
+ * not a number from 1 to 2^20, and for more than WIDTHS_MAX of them. */
 static fast_err add_hidden(const mlp_config *config, fast_text *text)
 {
     const char *c = strcmp(config->hidden, "none") == 0 ? "" : config->hidden;
@@ -47,6 +48,8 @@ static fast_err add_hidden(const mlp_config *config, fast_text *text)
     return FAST_OK;
 }
 
+/* Write an embedding for tokens, the hidden layers and the output layer. Images need no flatten:
+ * dense takes any shape. */
 static fast_err mlp_write(const fast_model *model, const void *config,
                           const fast_model_input *input, fast_text *text)
 {

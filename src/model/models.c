@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+/* "file" without a path is an error. */
 static fast_err file_write(const fast_model *model, const void *config,
                            const fast_model_input *input, fast_text *text)
 {
@@ -43,6 +44,7 @@ const fast_model *const fast__models[] = {
     NULL,
 };
 
+/* Models that end in one vector cannot answer at each position. */
 fast_err fast__model_need_one_answer(const char *model, const fast_model_input *input)
 {
     if (input->positions > 1)
@@ -53,6 +55,7 @@ fast_err fast__model_need_one_answer(const char *model, const fast_model_input *
     return FAST_OK;
 }
 
+/* The least size is that at which no pooling window is empty. */
 fast_err fast__model_need_images(const char *model, const fast_model_input *input, int64_t size)
 {
     char text[64];
@@ -94,7 +97,8 @@ static fast_err add_loss_line(const fast_model_input *input, fast_text *text)
     return fast__text_add(text, "loss %s\n", input->regression ? "mse" : "cross_entropy");
 }
 
-/* Write the text of a named model. */
+/* Write the text of a named model: the input line of the data, the model's layers, the loss line
+ * that fits the answers. */
 static fast_err write_model(const fast_model *model, const char *options,
                             const fast_model_input *input, fast_text *text)
 {
@@ -142,7 +146,8 @@ static fast_err write_file(const char *path, const fast_model_input *input, fast
     return FAST_OK;
 }
 
-/* Write the text of a spec and parse it. */
+/* Write the text of a spec and parse it. "file:PATH" is not split at commas: a path may have
+ * any. */
 static fast_err open_network(const char *spec, const fast_model_input *input, fast_text *text,
                              fast_network **out)
 {
@@ -163,6 +168,8 @@ static fast_err open_network(const char *spec, const fast_model_input *input, fa
     return fast__network_parse(text->data, text->size, out);
 }
 
+/* Write the text of a spec, parse it and fit it to the data. *text_out is what `fast train`
+ * shows; the caller frees it. */
 fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
                           char **text_out)
 {

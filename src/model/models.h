@@ -4,8 +4,9 @@
 #include "model/network.h"
 #include "model/network_text.h"
 
-/* Shared by the files of the models. models.c writes the lines `input` and `loss` around a model's
- * text. */
+/* Shared by the files of the models. A model is one file: its options, and a function that writes
+ * the layers between the lines `input` and `loss`, which models.c writes. Names of layers in the
+ * text become names of parameters, so changing one makes older checkpoints unreadable. */
 extern const fast_model fast__model_mlp, fast__model_lenet, fast__model_alexnet;
 extern const fast_model fast__model_resnet8, fast__model_resnet20, fast__model_resnet56;
 extern const fast_model fast__model_densenet, fast__model_gpt;

@@ -6,6 +6,16 @@
  * Accumulation. With K micro-batches g is their mean: their gradients are added in the canonical
  * order, as those of K workers would be, and the sum is scaled once. This takes about log2 K
  * vectors more. During the last micro-batch each range is summed and scaled, then reported.
+ *
+ *     step n, K = 2      batch 2 n      -> row 0 of the sum
+ *                        batch 2 n + 1  -> row 1; each range that is final: row 0 += row 1,
+ *                                          times 1/2, report
+ *
+ * Distillation. With teachers the targets of a batch are (1 - share) t + share times the mean of
+ * the teachers' predictions, softened by the temperature: a forward pass for each teacher.
+ *
+ * Workspaces. Learners of one process may share them: a pass takes a free one and returns it. There
+ * are as many as threads that compute at once, so one is always free.
  */
 #include "model/native.h"
 
@@ -305,6 +315,7 @@ static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
     return FAST_OK;
 }
 
+/* Free the vectors and the targets of teachers; everything in `options` is borrowed. */
 static void native_free(fast_learner *learner)
 {
     if (!learner)
@@ -328,6 +339,8 @@ static const fast_learner_ops native_ops = {
     .free = native_free,
 };
 
+/* Allocate the vectors and draw the first parameters. Workers with one seed start with the same
+ * bits. */
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out)
 {
     const fast_graph *graph = options->graph;

@@ -10,6 +10,10 @@
  * Layers without a name get operator and ordinal: conv1, conv2, dense1. Everything that does not
  * depend on shapes is checked here, at once; build.c does the rest when the data are known.
  *
+ * A line is parsed into a draft, and the draft is appended only if all of it is correct:
+ *
+ *     split_words -> take_line: name, layer -> take_words: options, inputs -> check_line -> append
+ *
  * Text is untrusted: every length and count has a limit, and only printable ASCII is accepted.
  */
 #include "base/file.h"
@@ -241,7 +245,8 @@ static fast_err take_words(network_draft *d, const fast_option *table, int first
     return FAST_OK;
 }
 
-/* Check the line as a whole. */
+/* Check the line as a whole: a shape for input, enough inputs for add and concat, the option that
+ * has no useful default. */
 static fast_err check_line(network_draft *d)
 {
     const fast_layer_kind *kind = fast__layer_kind(d->layer.op);
@@ -394,6 +399,7 @@ static fast_err add_text(fast_network *network, const char *text, size_t size)
     return FAST_OK;
 }
 
+/* Make a network without lines. */
 fast_err fast_network_new(fast_network **out)
 {
     fast_network *network = NULL;
@@ -403,6 +409,7 @@ fast_err fast_network_new(fast_network **out)
     return FAST_OK;
 }
 
+/* Free the layers; operators and their configurations are the caller's. */
 void fast_network_free(fast_network *network)
 {
     if (!network)
@@ -411,6 +418,8 @@ void fast_network_free(fast_network *network)
     fast__free(network);
 }
 
+/* Parse one line and append its layer. FAST_EINVAL names the line; the network is then as it
+ * was. */
 fast_err fast_network_add(fast_network *network, const char *line)
 {
     FAST_ASSERT(network != NULL);
@@ -434,6 +443,8 @@ static fast_err take_operator(network_draft *d, const char *name, const char *in
     return append(d->network, &d->layer);
 }
 
+/* Append a layer of the caller's. The operator and its configuration are borrowed until the
+ * graph is freed. */
 fast_err fast_network_add_operator(fast_network *network, const char *name, const fast_operator *op,
                                    const void *config, const char *inputs)
 {
@@ -458,6 +469,7 @@ fast_err fast_network_add_operator(fast_network *network, const char *name, cons
     return FAST_OK;
 }
 
+/* Parse a whole text. FAST_EINVAL names the first wrong line. */
 fast_err fast__network_parse(const char *text, size_t size, fast_network **out)
 {
     fast_network *network = NULL;
@@ -475,6 +487,7 @@ fast_err fast__network_parse(const char *text, size_t size, fast_network **out)
     return FAST_OK;
 }
 
+/* Read a network file; messages begin with its path. */
 fast_err fast_network_open(const char *path, fast_network **out)
 {
     char *text = NULL;

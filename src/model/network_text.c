@@ -33,6 +33,8 @@ static fast_err reserve(fast_text *text, size_t size)
     return FAST_OK;
 }
 
+/* Append formatted text. FAST_EINVAL beyond FAST_TEXT_MAX, FAST_ENOMEM; the text is then as it
+ * was. */
 fast_err fast__text_add(fast_text *text, const char *format, ...)
 {
     va_list args;
@@ -51,6 +53,7 @@ fast_err fast__text_add(fast_text *text, const char *format, ...)
     return FAST_OK;
 }
 
+/* Free the text and empty it. */
 void fast__text_fini(fast_text *text)
 {
     fast__free(text->data);

@@ -3,6 +3,9 @@
  * Recurrent models: embed (for tokens), a stack of rnn, lstm or gru layers, a dense layer. Data
  * with an answer at each position (a language model, the copy task) read every position; data with
  * one answer read the last position.
+ *
+ *     tokens [T] - embed -> [T, E] - lstm -> [T, H] - dense -> [T, outputs]
+ *                                                   - last -> [H] - dense -> [outputs]
  */
 #include "model/models.h"
 

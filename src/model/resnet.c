@@ -38,7 +38,8 @@ typedef struct resnet_block {
     const char *output; /* name of its last layer */
 } resnet_block;
 
-/* Write one block. */
+/* Write one block: two convolutions with batch norm, and a shortcut that is projected where the
+ * shape changes. The last relu has the name that the next block reads. */
 static fast_err add_block(const resnet_block *b, fast_text *text)
 {
     const bool project = b->stride != 1 || b->from != b->to;

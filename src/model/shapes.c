@@ -20,7 +20,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VECTOR = 1 << 1, SEQUENCE = 1 << 2, IMAGE = 1 << 3 };
+/* Ranks of an input that a layer accepts, as bits. */
+enum {
+    VECTOR = 1 << 1,   /* [C] */
+    SEQUENCE = 1 << 2, /* [T, C] */
+    IMAGE = 1 << 3     /* [C, H, W] */
+};
 
 /* Node of input i. */
 static const fast_node *input_of(const fast_build *build, const fast_node *node, int i)
@@ -122,7 +127,11 @@ static int64_t product(int64_t a, int64_t b)
     return fast__mul_size(a, b, &out) && out < FAST_COUNT_MAX ? out : FAST_COUNT_MAX;
 }
 
-/* y = W x + b per sample, or per position of a sequence. */
+/* y = W x + b per sample, or per position of a sequence.
+ *
+ *     [C] or [C, H, W] -> [outputs]; weight [outputs, all inputs]
+ *     [T, C] -> [T, outputs];        weight [outputs, C]
+ */
 static fast_err infer_dense(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -137,7 +146,11 @@ static fast_err infer_dense(fast_build *build, fast_node *node)
     return add_weights(build, node, 2, shape, shape[1], outputs);
 }
 
-/* Window, groups and weights; pad=same computes the border. */
+/* Window, groups and weights; pad=same computes the border.
+ *
+ *     [C, H, W] -> [outputs, H', W'];  weight [outputs, C / groups, kh, kw]
+ *
+ * The fans of a weight are those of one group: inputs and outputs times the filter's area. */
 static fast_err infer_conv(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -172,7 +185,8 @@ static fast_err infer_conv(fast_build *build, fast_node *node)
                        product(x->shape[0] / node->groups, area), product(config->outputs, area));
 }
 
-/* Window without weights; the border is at most half of the kernel. */
+/* Window without weights: [C, H, W] -> [C, H', W']. The border is at most half of the kernel, so
+ * that no window lies in it alone. */
 static fast_err infer_pool(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -192,7 +206,7 @@ static fast_err infer_pool(fast_build *build, fast_node *node)
     return slide(build, node, x);
 }
 
-/* Layers that preserve the shape. */
+/* Layers that preserve the shape: activations, softmax, dropout. Their attribute is `a`. */
 static fast_err infer_same(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -207,7 +221,11 @@ static fast_err infer_same(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* Weight and bias; batch norm also has running statistics. */
+/* Weight and bias, [C]; batch norm also has running statistics.
+ *
+ *     batch_norm   [C] or [C, H, W]: C channels, statistics over samples and pixels
+ *     layer_norm   [C] or [T, C]: statistics over the last dimension
+ */
 static fast_err infer_norm(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -235,7 +253,10 @@ static fast_err infer_norm(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* A table of vectors for tokens, and one for positions. */
+/* A table of vectors for tokens, and one for positions.
+ *
+ *     [T] -> [T, outputs];  weight [vocabulary, outputs], position.weight [T, outputs]
+ */
 static fast_err infer_embed(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -265,7 +286,11 @@ static fast_err infer_embed(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* Weights and biases of inputs and state, for all gates. */
+/* Weights and biases of inputs and state, for all gates.
+ *
+ *     [T, C] -> [T, H];  weight_ih [gates H, C], weight_hh [gates H, H], both biases [gates H]
+ *
+ * `part` is the layer of the stack, which PyTorch's names end with. */
 static fast_err infer_recurrent(fast_build *build, fast_node *node)
 {
     static const char *const names[4] = { "weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l" };
@@ -303,7 +328,10 @@ static fast_err infer_recurrent(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* The two projections; scores of one sample must fit FAST_COUNT_MAX. */
+/* The two projections; scores of one sample must fit FAST_COUNT_MAX.
+ *
+ *     [T, C] -> [T, C];  in_proj [3 C, C] for q, k and v, out_proj [C, C]
+ */
 static fast_err infer_attention(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -335,7 +363,8 @@ static fast_err infer_attention(fast_build *build, fast_node *node)
     return fast__build_param(build, node, FAST_W_BIAS2, "out_proj.bias", 1, &width, &segment);
 }
 
-/* add and concat: inputs agree in all dimensions, or in all but the channels. */
+/* add and concat: inputs agree in all dimensions, or in all but the channels, which are the first
+ * dimension of images and vectors and the last of sequences. */
 static fast_err infer_join(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -361,7 +390,12 @@ static fast_err infer_join(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
-/* global_pool, last, flatten: to a vector. */
+/* global_pool, last, flatten: to a vector.
+ *
+ *     global_pool   [C, H, W] or [T, C] -> [C]
+ *     last          [T, C] -> [C]
+ *     flatten       [C, H, W] -> [C H W], [T, C] -> [T C]
+ */
 static fast_err infer_vector(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
@@ -405,6 +439,8 @@ static fast_err infer_custom(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* Set rank, shape, attributes and segments of a node whose inputs are built. FAST_EINVAL names
+ * the layer and its line. */
 fast_err fast__layer_infer(fast_build *build, fast_node *node)
 {
     static fast_err (*const infer[FAST_OP_COUNT])(fast_build *, fast_node *) = {

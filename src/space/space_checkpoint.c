@@ -66,7 +66,7 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     FAST_ASSERT(shadow->values);
     int64_t words[WORDS] = { [WORD_A] = shadow->number, [WORD_WHOLE] = shadow->whole };
 
-    memcpy(&words[WORD_FRACTION], &shadow->kept, sizeof shadow->kept);
+    memcpy(&words[WORD_FRACTION], &shadow->sent, sizeof shadow->sent);
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
@@ -154,7 +154,7 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
         return damaged(space, record);
     FAST_TRY(fast__shadow_reserve(shadows, shadow));
     memcpy(shadow->values, from, (size_t)count * sizeof *shadow->values);
-    memcpy(&shadow->kept, &words[WORD_FRACTION], sizeof shadow->kept);
+    memcpy(&shadow->sent, &words[WORD_FRACTION], sizeof shadow->sent);
     shadow->number = (uint32_t)words[WORD_A];
     shadow->whole = words[WORD_WHOLE] != 0;
     return FAST_OK;

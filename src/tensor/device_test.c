@@ -244,76 +244,26 @@ static void test_threads(void **state)
 /* A device with kernels of its own: each counts its calls, with the host's arithmetic. */
 static int calls;
 
-static void own_fill(const fast_device *device, int64_t n, float a, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_fill(n, a, y);
-}
-
-static void own_scale(const fast_device *device, int64_t n, float a, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_scale(n, a, y);
-}
-
-static void own_add(const fast_device *device, int64_t n, const float *x, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_add(n, x, y);
-}
-
-static void own_axpy(const fast_device *device, int64_t n, float a, const float *x, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_axpy(n, a, x, y);
-}
-
-static void own_mix(const fast_device *device, int64_t n, float a, const float *x, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_mix(n, a, x, y);
-}
-
-static void own_difference(const fast_device *device, int64_t n, float a, const float *x, float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_difference(n, a, x, y);
-}
-
-static void own_axpby(const fast_device *device, int64_t n, float a, const float *x, float b,
-                      float *y)
-{
-    (void)device;
-    calls++;
-    fast__vector_axpby(n, a, x, b, y);
-}
-
-static double own_dot(const fast_device *device, int64_t n, const float *x, const float *y)
-{
-    (void)device;
-    calls++;
-    return fast__vector_dot(n, x, y);
-}
-
-static double own_norm2(const fast_device *device, int64_t n, const float *x)
-{
-    (void)device;
-    calls++;
-    return fast__vector_norm2(n, x);
-}
-
-static float own_max_abs(const fast_device *device, int64_t n, const float *x)
-{
-    (void)device;
-    calls++;
-    return fast__vector_max_abs(n, x);
-}
+/* Define own_<name>(): the host's kernel, counted. */
+#define OWN(type, name, arguments, body) \
+    static type own_##name arguments     \
+    {                                    \
+        (void)device;                    \
+        calls++;                         \
+        body;                            \
+    }
+#define OF const fast_device *device, int64_t n /* the first two arguments of each */
+OWN(void, fill, (OF, float a, float *y), fast__vector_fill(n, a, y))
+OWN(void, scale, (OF, float a, float *y), fast__vector_scale(n, a, y))
+OWN(void, add, (OF, const float *x, float *y), fast__vector_add(n, x, y))
+OWN(void, axpy, (OF, float a, const float *x, float *y), fast__vector_axpy(n, a, x, y))
+OWN(void, mix, (OF, float a, const float *x, float *y), fast__vector_mix(n, a, x, y))
+OWN(void, difference, (OF, float a, const float *x, float *y), fast__vector_difference(n, a, x, y))
+OWN(void, axpby, (OF, float a, const float *x, float b, float *y),
+    fast__vector_axpby(n, a, x, b, y))
+OWN(double, dot, (OF, const float *x, const float *y), return fast__vector_dot(n, x, y))
+OWN(double, norm2, (OF, const float *x), return fast__vector_norm2(n, x))
+OWN(float, max_abs, (OF, const float *x), return fast__vector_max_abs(n, x))
 
 static void own_copy(const fast_device *device, fast_view from, fast_view to)
 {

@@ -35,9 +35,10 @@ typedef struct fast_outer {
     int64_t u_stride; /* between rows of u */
 } fast_outer;
 
-/* Elements [begin, end) of the matrix [outputs][inputs], row major, of which u has the rows from
- * begin / inputs on: y[0 .. end - begin) = the sum over parts in their order, and in each over its
- * rows in order. Every element is one chain of additions from 0: the same bits on every machine. */
+/* Compute elements [begin, end) of the matrix [outputs][inputs], row major; row begin / inputs of
+ * the matrix is the first column of u. y[0 .. end - begin) = the sum over parts in their order, and
+ * in each over its rows in order. Every element is one chain of additions from 0:
+ * the same bits on every machine. */
 void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t inputs,
                            int64_t begin, int64_t end, float *y);
 /* Compose elements from `begin` on into a view; the factors are the host's, as messages are. */

@@ -208,7 +208,7 @@ void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
 
         if (!at)
             continue;
-        memcpy(&words[WORD_FRACTION], &f->shadow.kept, sizeof f->shadow.kept);
+        memcpy(&words[WORD_FRACTION], &f->shadow.sent, sizeof f->shadow.sent);
         memcpy(at, words, sizeof words);
         if (count > 0)
             memcpy(at + sizeof words, floats, size);
@@ -256,7 +256,7 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
     if (flow->shadows) {
         flow->shadow.number = (uint32_t)words[WORD_SENT];
         flow->shadow.whole = words[WORD_WHOLE] != 0;
-        memcpy(&flow->shadow.kept, &words[WORD_FRACTION], sizeof flow->shadow.kept);
+        memcpy(&flow->shadow.sent, &words[WORD_FRACTION], sizeof flow->shadow.sent);
     } else {
         fast__coder_restart(flow->coder, words[WORD_SENT] & INT64_MAX);
     }
@@ -287,7 +287,7 @@ const float *fast__flow_residual(const fast_flow *flow)
 double fast_flow_sent_fraction(const fast_flow *flow)
 {
     FAST_ASSERT(flow);
-    return flow->shadows ? flow->shadow.kept : 1;
+    return flow->shadows ? flow->shadow.sent : 1;
 }
 
 void fast_flow_reset(fast_flow *flow)

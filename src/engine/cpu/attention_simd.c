@@ -6,8 +6,12 @@
  *     S[t][s] = q[t] . k[s] / sqrt(D), s <= t     P = softmax(S)     z[t] = sum_s P[t][s] v[s]
  *     dP = dz . v    dS = P (dP - sum(P dP)) / sqrt(D)
  *     dq[t] = sum_s dS k[s]    dk[s] = sum_t dS q[t]    dv[s] = sum_t P dz[t]
+ *
+ * Shapes: qkv [T][3 C][L] holds q, k and v of all heads side by side, so that one channel of two
+ * neighbouring positions is `wide` = 3 C L floats apart; p [heads][T][T][L] has row t of head h at
+ * (h T + t) T L.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 #include <math.h>

@@ -5,6 +5,12 @@
  * offset that no placed buffer alive at that time uses. For the chain of buffers of a network this
  * is within a few percent of the largest sum of live buffers, and reused memory is still in cache.
  *
+ *     time      0    1    2    S    ...                 S: the loss; step s runs back at 2 S - s
+ *     y0        |==============================|         read by the backward pass of step 1
+ *     y1             |====|                              not needed backward: freed early
+ *     scratch             ||                             one step's own
+ *     dy                       |===|                     from its first writer to its source
+ *
  * Gradients: the backward pass visits the readers of a value in reverse; the first one writes its
  * gradient, later ones add. Two cases save a pass over memory: a residual sum leaves the gradient
  * of one input in the buffer of its output's gradient, and a convolution, which can only overwrite,
@@ -13,6 +19,8 @@
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
 
+/* Add a buffer that is in use from time `begin` to `end`, rounded up to whole vectors; an empty
+ * one gets a vector, so that every buffer has an address. */
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out)
 {
@@ -37,12 +45,14 @@ fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begi
     return FAST_OK;
 }
 
+/* Alive during the step's forward pass alone. */
 fast_err fast__cpu_scratch_forward(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                    int *out)
 {
     return fast__cpu_buffer_new(compile, count, step->index, step->index, out);
 }
 
+/* Alive during the step's backward pass alone; minimal if there is no such pass. */
 fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                 int *out)
 {
@@ -50,6 +60,7 @@ fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, 
     return fast__cpu_buffer_new(compile, step->train ? count : 0, back, back, out);
 }
 
+/* Alive from the step's forward pass to its backward pass. */
 fast_err fast__cpu_saved(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out)
 {
     const int end = step->train ? fast__cpu_back(compile->program, step) : step->index;
@@ -133,6 +144,8 @@ static fast_err place_value(fast_cpu_compile *compile, int v)
                                 &value->data);
 }
 
+/* Give every value a buffer, then walk the steps backwards and decide for each input whether its
+ * gradient is written, added, left in place or a second summand. */
 fast_err fast__cpu_gradients(fast_cpu_compile *compile)
 {
     fast_cpu_program *program = compile->program;
@@ -176,6 +189,8 @@ static int64_t lowest(const fast_cpu_program *program, const bool *placed, const
     return offset;
 }
 
+/* Greedy by size. Cost: O(n^2) comparisons a placement for n buffers, n^3 in all, which is
+ * milliseconds for a deep network. */
 fast_err fast__cpu_buffers_place(fast_cpu_program *program)
 {
     bool *placed = NULL;

@@ -3,7 +3,7 @@
  * The pointwise parts of the recurrent cells (the formulas are at the top of op_recurrent.c), 16
  * samples at a time: per hidden unit four exponentials for an LSTM, three for a GRU.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 /* The sum of both biases of gate row g; either may be NULL. */

@@ -55,7 +55,7 @@ _Static_assert((int)METHODS <= (int)FAST_CONV_METHODS_MAX, "room to compare all 
 static const char *const optional_names[] = { "xsmm", "onednn", "onednn_winograd" };
 
 struct fast_conv {
-    fast_conv_shape shape;                            /* what was asked for */
+    fast_conv_shape shape;                            /* sizes that the caller asked for */
     const fast_conv_method *method[FAST_CONV_PASSES]; /* by pass; may repeat */
     void *self[FAST_CONV_PASSES]; /* by pass; shared by passes with the same method */
     int64_t scratch;              /* floats: the most that any pass needs */
@@ -96,6 +96,7 @@ const char *const *fast__conv_methods(void)
     return names;
 }
 
+/* The kernels of the instruction set that FAST_ISA or the processor allows. */
 const fast_conv_kernels *fast__conv_kernels(void)
 {
     const fast_isa isa = fast__isa();
@@ -134,6 +135,7 @@ static fast_err find_method(const char *name, const fast_conv_method **out)
     return fast__name_unknown("convolution method", name, method_name, NULL, METHODS);
 }
 
+/* Accept NULL and the names that this build has. */
 fast_err fast__conv_method_check(const char *name)
 {
     const fast_conv_method *method = NULL;
@@ -243,6 +245,8 @@ static int shared_with(const fast_conv *conv, int pass)
     return first;
 }
 
+/* Take the choice from the caller, the plan or a measurement, in that order; a choice of the
+ * plan that no longer opens is measured again. */
 fast_err fast__conv_new(const fast_conv_shape *shape, fast_conv_plan *plan, const char *method,
                         fast_conv **out)
 {
@@ -270,6 +274,7 @@ fast_err fast__conv_new(const fast_conv_shape *shape, fast_conv_plan *plan, cons
     return FAST_OK;
 }
 
+/* Close each method once, although passes may share it. */
 void fast__conv_free(fast_conv *conv)
 {
     if (!conv)
@@ -280,16 +285,19 @@ void fast__conv_free(fast_conv *conv)
     fast__free(conv);
 }
 
+/* The text was made when the method was chosen. */
 const char *fast__conv_describe(const fast_conv *conv)
 {
     return conv->describe;
 }
 
+/* The most that any pass needs: passes do not run at once. */
 int64_t fast__conv_scratch_count(const fast_conv *conv)
 {
     return conv->scratch;
 }
 
+/* One object for each method that needs one; passes with a method share its object. */
 fast_err fast__conv_local_new(const fast_conv *conv, void **out)
 {
     conv_local *local;
@@ -310,6 +318,7 @@ fast_err fast__conv_local_new(const fast_conv *conv, void **out)
     return FAST_OK;
 }
 
+/* Free each object once. */
 void fast__conv_local_free(const fast_conv *conv, void *memory)
 {
     conv_local *local = memory;
@@ -333,11 +342,14 @@ static void run_pass(const fast_conv *conv, int pass, const fast_conv_io *io)
         conv->method[pass]->backward(conv->self[pass], &own);
 }
 
+/* Run the method that was chosen for the forward pass. */
 void fast__conv_forward(const fast_conv *conv, const fast_conv_io *io)
 {
     run_pass(conv, FAST_CONV_FORWARD, io);
 }
 
+/* Run both gradients in one call where one method computes them; else the input's first, because
+ * it reads w. */
 void fast__conv_backward(const fast_conv *conv, const fast_conv_io *io)
 {
     FAST_ASSERT(conv->shape.train);

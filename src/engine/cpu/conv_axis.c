@@ -77,6 +77,8 @@ static void fill_data(fast_conv_axis *self, const fast_conv_shape *s, int axis)
     }
 }
 
+/* Precompute for each output which taps reach it from which inputs, so that the loops of a pass
+ * have no conditions. FAST_ENOMEM. */
 fast_err fast__conv_axis_init(fast_conv_axis *self, const fast_conv_shape *shape, int axis,
                               bool data)
 {
@@ -102,6 +104,7 @@ fast_err fast__conv_axis_init(fast_conv_axis *self, const fast_conv_shape *shape
     return FAST_OK;
 }
 
+/* Free both tables; a zeroed axis is allowed. */
 void fast__conv_axis_fini(fast_conv_axis *self)
 {
     fast__free(self->phase);

@@ -10,7 +10,14 @@
  *   first, first + step, ..., first + (count - 1) step
  *
  * under consecutive taps of its phase, starting with `tap`; taps outside the image are already cut
- * off. The forward pass has one phase. The gradient of a convolution with stride s has s: the input
+ * off. For 5 inputs, a filter of 3 taps, stride 2 and padding 1, the 3 outputs read
+ *
+ *     output   inputs    first  tap  count
+ *     0         .  0  1    0     1     2       tap 0 lies in the padding
+ *     1         1  2  3    1     0     3
+ *     2         3  4  .    3     0     2       tap 2 lies in the padding
+ *
+ * The forward pass has one phase. The gradient of a convolution with stride s has s: the input
  * i is reached by the taps k with (i + pad - k dilation) divisible by s.
  */
 /* The taps of one output coordinate. */

@@ -80,10 +80,12 @@ static int64_t time_round(const fast_conv_shape *shape, conv_trial *trial, int i
 enum {
     ROUNDS = 7,                  /* at most; the first round warms up */
     BUSY_NS_MAX = 200 * 1000000, /* no further round after this time */
-    FAR_BEHIND = 3               /* a method this many times slower than the best is dropped */
+    SLOWER_MAX = 3               /* a method this many times slower than the best is dropped */
 };
 
-/* Time the methods round by round, so that a slow phase of the machine affects all of them. */
+/* Time the methods round by round, so that a slow phase of the machine affects all of them. The
+ * shortest time of each counts: noise only adds. A method that is clearly slower is dropped after
+ * its first round, so that compiling a large network stays within seconds. */
 static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
 {
     bool behind[METHODS] = { false };
@@ -95,7 +97,7 @@ static void time_methods(const fast_conv_shape *shape, conv_trial *trial)
                 continue;
             const int64_t sum = time_round(shape, trial, i);
             best = sum < best ? sum : best;
-            behind[i] = sum / FAR_BEHIND > best;
+            behind[i] = sum / SLOWER_MAX > best;
         }
     }
 }
@@ -166,6 +168,8 @@ static int fastest(const conv_trial *trial, int pass)
     return best;
 }
 
+/* Open every method that fits, time them together, and take the fastest for each pass; one
+ * method for both gradients if that is faster than the best two. */
 fast_err fast__conv_choose(const fast_conv_shape *shape,
                            const fast_conv_method *best[FAST_CONV_PASSES])
 {

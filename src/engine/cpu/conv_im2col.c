@@ -8,6 +8,9 @@
  *
  *   Y = col W',   dcol = dY W (then added to the pixels of the window),   dW = sum dY' col
  *
+ *     x under a 2 x 2 window       a b     col, one row of lanes each:   a  b  c  d
+ *     of one channel               c d     W, one row an output:         w0 w1 w2 w3
+ *
  * One pixel at a time, or a few for dW, so that the copy stays in cache: for O output channels it
  * costs about 3 / O of the product.
  */
@@ -37,11 +40,13 @@ static bool im2col_fits(const fast_conv_shape *shape)
     return depth * shape->lanes < INT32_MAX / 4 && shape->out_c < INT32_MAX / 4;
 }
 
+/* Everything is in one block. */
 static void im2col_close(void *self)
 {
     fast__free(self);
 }
 
+/* Prepare both products, and choose how many windows are copied together for dW. */
 static fast_err im2col_open(const fast_conv_shape *shape, void **out)
 {
     conv_im2col *self;
@@ -186,6 +191,7 @@ static void weight_gradient(const conv_im2col *self, const fast_conv_io *io)
     }
 }
 
+/* The gradients are independent: each has loops of its own. */
 static void im2col_backward(const void *memory, const fast_conv_io *io)
 {
     if (io->dx)

@@ -7,6 +7,13 @@
  * A method of computing convolutions. conv.c measures those that fit a shape and may take the
  * forward pass from one and each gradient from another; so a method saves nothing from the forward
  * to the backward pass: recomputing costs less than a trip through memory.
+ *
+ *     method               fits                                    needs
+ *     xsmm                 all but very wide shapes                libxsmm
+ *     im2col               all shapes                              a library for products
+ *     winograd_MxM_RxR     filters R x R, stride 1, one group      a library for products
+ *     onednn               most shapes                             oneDNN
+ *     onednn_winograd      filters 3 x 3, stride 1, one group      oneDNN
  */
 typedef struct fast_conv_method {
     const char *name; /* as a plan and --method write it */

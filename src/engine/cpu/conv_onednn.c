@@ -6,6 +6,11 @@
  *
  * Primitives are shared by workspaces. Their scratchpads are ours, since the library's own belong
  * to the creating thread. Memory objects and the stream belong to one workspace.
+ *
+ *     x, w (ours) --reorder--> x, w (oneDNN's) --convolution--> y (oneDNN's) --reorder--> y (ours)
+ *
+ * A convolution owns primitives and layouts, a workspace the memory objects, which get their
+ * addresses at each call; all memory is the caller's scratch.
  */
 #include "engine/cpu/conv_method.h"
 
@@ -193,6 +198,7 @@ static fast_err make_passes(conv_onednn *self, dnnl_alg_kind_t algorithm,
     return err;
 }
 
+/* Destroy the primitives before their engine; oneDNN accepts NULL for each. */
 static void onednn_close(void *memory)
 {
     conv_onednn *self = memory;
@@ -234,16 +240,19 @@ static fast_err open_with(const fast_conv_shape *shape, dnnl_alg_kind_t algorith
     return FAST_OK;
 }
 
+/* Open with the direct algorithm. */
 static fast_err onednn_open(const fast_conv_shape *shape, void **out)
 {
     return open_with(shape, dnnl_convolution_direct, out);
 }
 
+/* Open with Winograd's algorithm; FAST_ENOTSUP where oneDNN has none. */
 static fast_err onednn_winograd_open(const fast_conv_shape *shape, void **out)
 {
     return open_with(shape, dnnl_convolution_winograd, out);
 }
 
+/* oneDNN counts in int; what else it cannot do shows when it is opened. */
 static bool onednn_fits(const fast_conv_shape *shape)
 {
     return shape->lanes < INT32_MAX;
@@ -259,11 +268,13 @@ static bool onednn_winograd_fits(const fast_conv_shape *s)
     return s->groups == 1;
 }
 
+/* All tensors in oneDNN's own layouts, and the largest scratchpad. */
 static int64_t onednn_scratch(const void *memory)
 {
     return ((const conv_onednn *)memory)->scratch;
 }
 
+/* Memory objects hold no memory: they are addresses and layouts. */
 static void onednn_local_close(void *memory)
 {
     onednn_local *local = memory;
@@ -307,6 +318,7 @@ static fast_err fill_local(const conv_onednn *self, onednn_local *local)
     return FAST_OK;
 }
 
+/* Objects that a call sets addresses in, so every workspace has its own. */
 static fast_err onednn_local_open(const void *memory, void **out)
 {
     onednn_local *local;

@@ -35,6 +35,7 @@ VEC_INLINE fast_vec fold_half(fast_vec a, fast_vec b)
                                    31);
 }
 
+/* Elements 0-3 + 4-7 and 8-11 + 12-15 of a, then of b. */
 VEC_INLINE fast_vec fold_quarter(fast_vec a, fast_vec b)
 {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
@@ -42,6 +43,7 @@ VEC_INLINE fast_vec fold_quarter(fast_vec a, fast_vec b)
                                    31);
 }
 
+/* Neighbouring pairs of elements, of a and b in turns of two. */
 VEC_INLINE fast_vec fold_pair(fast_vec a, fast_vec b)
 {
     return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
@@ -49,6 +51,7 @@ VEC_INLINE fast_vec fold_pair(fast_vec a, fast_vec b)
                                    31);
 }
 
+/* Neighbouring elements, of a and b in turns of two. */
 VEC_INLINE fast_vec fold_single(fast_vec a, fast_vec b)
 {
     return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28,

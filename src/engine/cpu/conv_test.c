@@ -319,7 +319,7 @@ static void random_shapes(void **state)
         s.in_h = 1 + (int64_t)fast__rng_below(&rng, 14);
         s.in_w = 1 + (int64_t)fast__rng_below(&rng, 14);
         s.lanes = 16 * (1 + (int64_t)fast__rng_below(&rng, 3));
-        const bool plain = fast__rng_below(&rng, 2); /* what fits Winograd */
+        const bool plain = fast__rng_below(&rng, 2); /* a shape that fits Winograd */
         const int64_t kernel = 3 + 2 * (int64_t)fast__rng_below(&rng, 2);
         for (int axis = 0; axis < 2; axis++) {
             s.kernel[axis] = plain ? kernel : 1 + (int64_t)fast__rng_below(&rng, 5);
@@ -431,7 +431,7 @@ static void names_and_fits(void **state)
     fast__conv_free(NULL);
 }
 
-/* What was measured once is not measured again. */
+/* A shape that was measured once is not measured again. */
 static void plan_is_obeyed(void **state)
 {
     (void)state;

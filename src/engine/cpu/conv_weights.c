@@ -31,6 +31,7 @@ static void valid_columns(const fast_conv_shape *s, int64_t k, int64_t *first, i
         *end = s->out_w;
 }
 
+/* The sums, in an order of their own: as many as there are weights. */
 int64_t fast__conv_weights_scratch(const fast_conv_shape *s)
 {
     return s->kernel[0] * s->kernel[1] * s->out_c * (s->in_c / s->groups);
@@ -97,7 +98,8 @@ static void add_row(const conv_row_sums *row)
     }
 }
 
-/* Transpose [ky][o][kx][c] to [o][c][ky][kx]. */
+/* Transpose [ky][o][kx][c], in which the taps and channels of a run are next to each other, to
+ * [o][c][ky][kx], the order of the parameters. */
 static void transpose_sums(const fast_conv_shape *s, const float *sums, float *dw)
 {
     const int64_t in_c = s->in_c / s->groups, kh = s->kernel[0], kw = s->kernel[1];
@@ -108,6 +110,8 @@ static void transpose_sums(const fast_conv_shape *s, const float *sums, float *d
                     *dw++ = sums[((ky * s->out_c + o) * kw + kx) * in_c + c];
 }
 
+/* Row by row of dY, so that the row and the input rows under it stay in the cache for all taps;
+ * the sums are transposed to dw at the end. */
 void fast__conv_weights(const fast_conv_shape *shape, const float *x, const float *dy,
                         float *scratch, float *dw)
 {

@@ -15,6 +15,10 @@
  * (conv_axis.h). With groups or dilation a run is one tap and the kernel sums over kx instead, once
  * for each ky. The gradient of the weights is in conv_weights.c.
  *
+ *     x       row y + ky    | pixel x: c0 c1 .. | pixel x + 1: c0 c1 .. | ...      A, one run
+ *     weights ky            | out 0: kx0 c0 c1 .., kx1 c0 ..  | out 1: ... |       B
+ *     y       pixel         | out 0 | out 1 | ...                                  C
+ *
  * Cost: the textbook's operations. Kernels are generated when opening, on the main stack.
  */
 #include "engine/cpu/conv_method.h"
@@ -199,6 +203,7 @@ static bool xsmm_fits(const fast_conv_shape *shape)
            row < INT32_MAX / 64 && filter < INT32_MAX;
 }
 
+/* Free both directions, also those that were not prepared. */
 static void xsmm_close(void *memory)
 {
     conv_xsmm *self = memory;
@@ -209,6 +214,7 @@ static void xsmm_close(void *memory)
     fast__free(self);
 }
 
+/* Generate the kernels of both directions. FAST_ENOTSUP if libxsmm declines one. */
 static fast_err xsmm_open(const fast_conv_shape *shape, void **out)
 {
     conv_xsmm *self;
@@ -226,6 +232,7 @@ static fast_err xsmm_open(const fast_conv_shape *shape, void **out)
     return FAST_OK;
 }
 
+/* Reordered weights, or the sums of their gradient: not both at once. */
 static int64_t xsmm_scratch(const void *memory)
 {
     const conv_xsmm *self = memory;

@@ -14,24 +14,28 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A segment's offset is its place in the flat vector. */
 const float *fast__cpu_param(const fast_cpu_run *run, int node, int which)
 {
     const int64_t segment = run->graph->nodes[node].weight[which];
     return segment < 0 ? NULL : run->pass->params + run->graph->params.segments[segment].offset;
 }
 
+/* Gradients have the layout of the parameters. */
 float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which)
 {
     const int64_t segment = run->graph->nodes[node].weight[which];
     return segment < 0 ? NULL : run->pass->grad + run->graph->params.segments[segment].offset;
 }
 
+/* Reports are optional. */
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count)
 {
     if (run->pass->report)
         run->pass->report(run->pass->ctx, offset, count);
 }
 
+/* A weight that the node lacks is not reported. */
 void fast__cpu_report(const fast_cpu_run *run, int node, int which)
 {
     const int64_t segment = run->graph->nodes[node].weight[which];
@@ -41,6 +45,7 @@ void fast__cpu_report(const fast_cpu_run *run, int node, int which)
                                run->graph->params.segments[segment].count);
 }
 
+/* The contract's program_free(): a program that was only partly compiled is allowed. */
 static void cpu_program_free(fast_program *base)
 {
     fast_cpu_program *program = (fast_cpu_program *)base;
@@ -128,6 +133,7 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
     return FAST_OK;
 }
 
+/* The contract's workspace_free(): objects of convolutions before the memory. */
 static void cpu_workspace_free(fast_workspace *base)
 {
     fast_cpu_workspace *workspace = (fast_cpu_workspace *)base;
@@ -154,6 +160,7 @@ static fast_err workspace_fill(const fast_cpu_program *program, fast_cpu_workspa
     return FAST_OK;
 }
 
+/* The contract's workspace_new(): one block for all buffers. */
 static fast_err cpu_workspace_new(const fast_program *program, fast_workspace **out)
 {
     fast_cpu_workspace *workspace = NULL;
@@ -205,7 +212,8 @@ static void compute_loss(fast_cpu_run *run)
     run->pass->positions = run->count * positions;
 }
 
-/* Clear and report the gradients of a step that the outputs do not depend on. */
+/* Clear and report the gradients of a step that the outputs do not depend on: every range must be
+ * reported exactly once, whatever the graph looks like. */
 static void back_of_dead(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     for (int w = 0; w < FAST_WEIGHTS_MAX; w++) {

@@ -3,7 +3,7 @@
 
 #include "engine/cpu/conv.h"
 #include "engine/cpu/gemm.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/engine.h"
 
 /*
@@ -11,7 +11,13 @@
  * node) is rows of `lanes` floats, lanes being the batch rounded up to 16; rows are
  * [position][channel], where positions are the pixels of an image, y before x, or the steps of a
  * sequence. Lanes past the samples of a pass are zero in the input and in every gradient, so sums
- * over lanes need no masks.
+ * over lanes need no masks. An image of C channels is
+ *
+ *     row 0        pixel (0, 0), channel 0      sample 0, sample 1, ..., sample lanes - 1
+ *     row 1        pixel (0, 0), channel 1      sample 0, ...
+ *     row C        pixel (0, 1), channel 0      sample 0, ...
+ *
+ * so that a vector instruction has 16 samples in it, whatever the layer does.
  *
  * Compiling makes steps: one node, or several that run as one pass over memory. All memory of a
  * pass is one block; every buffer has a lifetime in steps, and buffers whose lifetimes do not
@@ -22,8 +28,8 @@
  *   cpu.c                    compile and run: the engine's contract
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
- *   x_simd.c, kernels.h      the loops that steps call, compiled once per instruction set (simd.h,
- *                            vec.h)
+ *   x_simd.c                 the loops that steps call, compiled once per instruction set (simd.h,
+ *                            vec.h); kernel_tables.h declares them
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
  *   conv.c, conv_choose.c    a convolution: its methods, the choice among them
  *   conv_xsmm.c, conv_im2col.c, conv_onednn.c, winograd.c    the methods (conv_method.h)
@@ -107,7 +113,7 @@ struct fast_cpu_step {
 };
 
 typedef struct fast_cpu_program {
-    fast_program base;
+    fast_program base;                         /* first: the contract's pointers convert */
     bool train;                                /* the backward pass is compiled */
     int64_t lanes;                             /* the batch rounded up to 16 */
     fast_isa isa;                              /* instruction set of the kernels below */
@@ -185,6 +191,7 @@ static inline int64_t fast__cpu_channels(const fast_graph *graph, int node)
     return n->rank == 2 ? n->shape[1] : n->shape[0];
 }
 
+/* Pixels of an image, steps of a sequence, 1 for a vector. */
 static inline int64_t fast__cpu_positions(const fast_graph *graph, int node)
 {
     const fast_node *n = &graph->nodes[node];
@@ -204,11 +211,13 @@ static inline float *fast__cpu_out(const fast_cpu_run *run, const fast_cpu_step 
     return fast__cpu_memory(run, run->program->values[step->out].data);
 }
 
+/* The gradient of a step's output, complete before its backward pass. */
 static inline float *fast__cpu_out_grad(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     return fast__cpu_memory(run, run->program->values[step->out].grad);
 }
 
+/* The value of input i. */
 static inline const float *fast__cpu_in(const fast_cpu_run *run, const fast_cpu_step *step, int i)
 {
     return fast__cpu_memory(run, run->program->values[step->in[i]].data);

@@ -4,8 +4,11 @@
  * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions have two
  * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
  * root of the square root of the length.
+ *
+ *     to_lanes      [sample][feature]          ->  [feature][sample, 0 past the batch]
+ *     from_lanes    [feature][sample]          ->  [sample][feature]
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };
@@ -104,6 +107,7 @@ static void from_lanes(const float *src, int64_t src_stride, int64_t rows, int64
                             false);
 }
 
+/* y = x */
 static void copy(int64_t n, const float *x, float *y)
 {
     memcpy(y, x, (size_t)n * sizeof *y);

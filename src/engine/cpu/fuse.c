@@ -9,6 +9,11 @@
  *     max_pool + relu, relu + max_pool
  *     batch_norm + relu, + add, + add + relu
  *
+ * For example, a small network of nine nodes is five steps:
+ *
+ *     nodes   input | conv  max_pool  relu | flatten | dense  relu | dense | loss
+ *     steps   input | conv | max_pool + bias + relu  | dense + relu | dense
+ *
  * A flatten whose rows are already in order is no step: a pooling whose readers all flatten writes
  * its rows in the order of [C, H, W]; otherwise a step permutes rows.
  */
@@ -311,6 +316,8 @@ static void read_graph(fuse_state *f)
             f->alive[graph->nodes[i].inputs[k]] = true;
 }
 
+/* Make steps from nodes, sort them, give them values, and number them. One block of scratch
+ * holds four arrays by node. */
 fast_err fast__cpu_fuse(fast_cpu_compile *compile)
 {
     const int count = compile->graph->node_count;

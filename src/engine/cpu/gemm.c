@@ -35,6 +35,7 @@ static void setup_once(void)
 #endif
 }
 
+/* Initialise once a process, and limit this thread to one thread of the libraries. */
 void fast__gemm_setup(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -47,6 +48,7 @@ void fast__gemm_setup(void)
 #endif
 }
 
+/* Generate the kernel of a shape. libxsmm caches kernels, so equal shapes share one. */
 void fast__gemm_init(fast_gemm *gemm)
 {
     FAST_ASSERT(gemm->m > 0 && gemm->n > 0 && gemm->k > 0);
@@ -66,7 +68,7 @@ void fast__gemm_init(fast_gemm *gemm)
 #endif
 }
 
-/* The product without libxsmm. */
+/* The product without libxsmm: by OpenBLAS, or by plain loops over columns of A. */
 #ifdef FAST_HAVE_BLAS
 static void run_other(const fast_gemm *g, const float *a, const float *b, float *c)
 {
@@ -92,6 +94,7 @@ static void run_other(const fast_gemm *g, const float *a, const float *b, float 
 }
 #endif
 
+/* c = a b or c += a b, by the generated kernel if there is one. */
 void fast__gemm_run(const fast_gemm *gemm, const float *a, const float *b, float *c)
 {
 #ifdef FAST_HAVE_XSMM

@@ -4,7 +4,7 @@
  * every reduction over classes is vertical and needs no shuffles. Per class and lane: one
  * exponential.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
  * deviations from one position to the next. Sums have two levels (32 positions, then all) of 16
  * partial sums, the last of them in double.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 #include <math.h>
@@ -248,7 +248,8 @@ static void apply_back(const fast_norm_shape *s, const float *x, const float *me
         apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
 }
 
-/* Three passes over the channels of 16 lanes: mean, variance, result. */
+/* Three passes over the channels of 16 lanes: mean, variance, result. The variance is that of the
+ * differences from the mean, so nothing cancels; mean and 1 / deviation are saved. */
 static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
                   const float *weight, const float *bias, float eps, float *y, float *saved)
 {

@@ -8,17 +8,29 @@
 
 #include <stdio.h>
 
+/* Products of one position, [rows][lanes]; those of weights sum over lanes, and over positions. */
 enum {
-    IN,
-    OUT,
-    OUT_DATA,
-    IN_DATA,
-    OUT_W,
-    OUT_W_ADD,
-    IN_W,
-    IN_W_ADD
-}; /* products: forward, gradients of data and of weights */
-enum { QKV, P, Z, DZ, DQKV, SCORES, TRANSPOSED, SUMS };
+    IN,        /* qkv = Win x */
+    OUT,       /* y = Wout z */
+    OUT_DATA,  /* dz = Wout' dy */
+    IN_DATA,   /* dx = Win' dqkv */
+    OUT_W,     /* dWout = dy z', first position */
+    OUT_W_ADD, /* dWout += dy z', later positions */
+    IN_W,      /* dWin = dqkv x', first position */
+    IN_W_ADD   /* dWin += dqkv x', later positions */
+};
+
+/* Buffers, T positions of L lanes; H heads. */
+enum {
+    QKV,        /* [T][3 C][L]: queries, keys and values; saved */
+    P,          /* [H][T][T][L]: probabilities, of which s <= t are used; saved */
+    Z,          /* [T][C][L]: outputs of the heads; saved */
+    DZ,         /* [T][C][L]: gradient of z */
+    DQKV,       /* [T][3 C][L]: gradients of queries, keys and values */
+    SCORES,     /* [T][T][16]: gradients of one head's scores, for 16 samples */
+    TRANSPOSED, /* [L][C]: one position, sample-major, for products over lanes */
+    SUMS        /* two vectors a row, for bias gradients */
+};
 
 /* Products of q, k, v and the output; memory for the saved values and their gradients. */
 static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)

@@ -2,6 +2,9 @@
 /*
  * Steps that only move or map values: the input into lanes, permutation of an image's rows,
  * activations that stand alone, sums, concatenation, the last position of a sequence.
+ *
+ * Gradients of inputs are written or added as `how` says; a step whose op has an alias may also
+ * find its output's gradient in the buffer of that input's, and then leaves it there.
  */
 #include "engine/cpu/cpu.h"
 
@@ -19,6 +22,7 @@ void fast__cpu_to_lanes(const fast_cpu_run *run, int index, const float *samples
                                      C * L);
 }
 
+/* The inverse of fast__cpu_to_lanes(), for the samples of the pass alone. */
 void fast__cpu_to_samples(const fast_cpu_run *run, int index, const float *value, float *samples)
 {
     const fast_node *node = &run->graph->nodes[index];
@@ -29,6 +33,7 @@ void fast__cpu_to_samples(const fast_cpu_run *run, int index, const float *value
                                        node->count);
 }
 
+/* Transpose the batch to lanes; those past its end become zero. */
 static void input_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     fast__cpu_to_lanes(run, step->node, run->pass->batch->x, fast__cpu_out(run, step));
@@ -49,6 +54,7 @@ static void permute_forward(fast_cpu_run *run, const fast_cpu_step *step)
             memcpy(y + (c * P + p) * L, x + (p * C + c) * L, (size_t)L * sizeof *y);
 }
 
+/* dx[position][channel] = dy[channel][position], or += it. */
 static void permute_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;
@@ -84,6 +90,7 @@ static fast_act act_of(fast_op op)
     }
 }
 
+/* y = act(x), for activations that no other step took over. */
 static void act_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -92,6 +99,7 @@ static void act_forward(fast_cpu_run *run, const fast_cpu_step *step)
                             fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
 }
 
+/* dx = dy act'(x), by the output where the derivative follows from it. */
 static void act_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
@@ -224,6 +232,7 @@ static void softmax_forward(fast_cpu_run *run, const fast_cpu_step *step)
                                     fast__cpu_out(run, step) + p * C * L);
 }
 
+/* dx = y (dy - sum of y dy), position by position. */
 static void softmax_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(run->graph, step->node), L = run->lanes;

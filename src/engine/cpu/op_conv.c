@@ -9,7 +9,15 @@
 
 #include <stdio.h>
 
-enum { SUMS, PART, WEIGHT, WEIGHT_GRAD, SCRATCH, SCRATCH_BACK };
+/* Buffers. */
+enum {
+    SUMS,        /* two vectors a channel, for the bias gradient */
+    PART,        /* dX where another reader wrote its part before: methods cannot add */
+    WEIGHT,      /* effective weight of a weight norm; saved */
+    WEIGHT_GRAD, /* its gradient */
+    SCRATCH,     /* of the method, forward */
+    SCRATCH_BACK /* of the method, backward */
+};
 
 /* Number of a convolution's weights. */
 static int64_t filter_count(const fast_graph *graph, int node)

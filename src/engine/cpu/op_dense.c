@@ -10,6 +10,10 @@
  * at once: an optimizer that runs in the report finds it in cache. A first layer takes X
  * sample-major from the batch itself; others transpose. dX comes before dW, because after a report
  * the weights must not be read.
+ *
+ *     dW   rows 0 .. slab - 1        one product, reported
+ *          rows slab .. 2 slab - 1   one product, reported
+ *          the rest                  a product of its own size, reported
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"
@@ -24,7 +28,14 @@ enum {
     REST,     /* the last slab, if it is smaller */
     REST_ADD, /* later positions of the last slab */
 };
-enum { TRANSPOSED, SUMS, WEIGHT, WEIGHT_GRAD, FACTOR };
+/* Buffers. */
+enum {
+    TRANSPOSED,  /* [P][L][C]: X sample-major */
+    SUMS,        /* two vectors a row, for the bias gradient */
+    WEIGHT,      /* [O][C]: effective weight of a weight norm; saved */
+    WEIGHT_GRAD, /* [O][C]: its gradient */
+    FACTOR       /* [O + C][P][L]: factors of a sequence, positions side by side */
+};
 
 enum {
     SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of that range, a third of L2 */

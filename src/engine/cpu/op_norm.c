@@ -8,6 +8,9 @@
  *
  * The gradient of the added input is dz itself: it stays in place and becomes that input's
  * gradient. Ghost batches run these passes on ranges of lanes.
+ *
+ *     forward    moments -> mean, deviation -> scale, shift -> apply (+ add, relu; bits saved)
+ *     backward   sums of dz and dz (x - mean) -> a, b, c -> apply_back; dz stays in dy
  */
 #include "engine/cpu/cpu.h"
 
@@ -185,6 +188,7 @@ const fast_cpu_op fast__cpu_batch_norm = { .name = "batch_norm",
                                            .forward = norm_forward,
                                            .backward = norm_backward };
 
+/* Mean and 1 / deviation of each position are saved; sums for dw and db are scratch. */
 static fast_err layer_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const int64_t P = fast__cpu_positions(compile->graph, step->node);
@@ -194,6 +198,7 @@ static fast_err layer_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return fast__cpu_scratch_back(compile, step, C * 2 * FAST_VEC, &step->buffer[1]);
 }
 
+/* Normalise the channels of each position, sample by sample. */
 static void layer_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     run->program->norm->layer(
@@ -203,6 +208,7 @@ static void layer_forward(fast_cpu_run *run, const fast_cpu_step *step)
         fast__cpu_out(run, step), fast__cpu_memory(run, step->buffer[0]));
 }
 
+/* dx, dw and db in one pass; both weights are then final. */
 static void layer_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     run->program->norm->layer_back(

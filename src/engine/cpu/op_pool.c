@@ -2,13 +2,21 @@
 /*
  * Pooling steps. Max pooling may also add the bias of the convolution before it and apply relu;
  * then its backward pass sums the bias gradient, while it has the gradient in registers.
+ *
+ *     max       y = relu(max(window) + b)      dx[winner] += dy      db = sum of dy that passed
+ *     average   y = sum(window) / (kh kw)      dx += dy / (kh kw) over the window
+ *     global    y = mean over positions        dx += dy / positions
  */
 #include "engine/cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { WON, SUMS };
+/* Buffers. */
+enum {
+    WON, /* one or two bytes an output: the winner's index in its window; saved */
+    SUMS /* two vectors a channel, for the bias gradient of a fused convolution */
+};
 
 /* The shape of a pooling step; output rows are in the order that its readers want. */
 static fast_pool_shape shape_of(const fast_cpu_run *run, const fast_cpu_step *step)
@@ -56,6 +64,7 @@ static fast_err max_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
+/* The winner's index is all that is saved. */
 static void max_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -66,6 +75,7 @@ static void max_forward(fast_cpu_run *run, const fast_cpu_step *step)
                             (uint8_t *)(void *)fast__cpu_memory(run, step->buffer[WON]));
 }
 
+/* Send each gradient to its winner; sum the bias gradient of a fused convolution on the way. */
 static void max_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -86,6 +96,7 @@ const fast_cpu_op fast__cpu_max_pool = { .name = "max_pool",
                                          .forward = max_forward,
                                          .backward = max_backward };
 
+/* The mean of each window; padding counts as zeros. */
 static void avg_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_pool_shape s = shape_of(run, step);
@@ -108,6 +119,7 @@ const fast_cpu_op fast__cpu_avg_pool = {
     .name = "avg_pool", .alias = -1, .forward = avg_forward, .backward = avg_backward
 };
 
+/* The mean over positions of each channel. */
 static void global_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int in = step->in_node[0];
@@ -117,6 +129,7 @@ static void global_forward(fast_cpu_run *run, const fast_cpu_step *step)
                                fast__cpu_in(run, step, 0), fast__cpu_out(run, step));
 }
 
+/* Every position gets an equal part of the gradient. */
 static void global_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int in = step->in_node[0];

@@ -16,13 +16,36 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INPUT, STATE, DATA, STATE_DATA, WIH, WIH_ADD, WHH, WHH_ADD };
-enum { GATES, STATE_PART, CELLS, GATES_GRAD, STATE_GRAD, RECURRENT_GRAD, TRANSPOSED, SUMS };
+/* Products of one step of time; those of weights sum over lanes, and over steps. */
+enum {
+    INPUT,      /* a = Wih x */
+    STATE,      /* a += Whh h', or u = Whh h' where it is separate */
+    DATA,       /* dx = Wih' da */
+    STATE_DATA, /* dh' = Whh' du, added to the direct part of a gru */
+    WIH,        /* dWih = da x', first step */
+    WIH_ADD,    /* dWih += da x', later steps */
+    WHH,        /* dWhh = du h'', second step: the first has no earlier state */
+    WHH_ADD     /* dWhh += du h'', later steps */
+};
+
+/* Buffers, T steps of L lanes. */
+enum {
+    GATES,          /* [T][G][L]: gates after their activation; saved */
+    STATE_PART,     /* [T][G][L]: u, of a gru alone; saved */
+    CELLS,          /* [T][H][L]: c, of an lstm alone; saved */
+    GATES_GRAD,     /* [T][G][L]: da */
+    STATE_GRAD,     /* [T][G][L]: du, of a gru alone; else du is da */
+    RECURRENT_GRAD, /* [2][H][L]: dh and dc, passed from step to step */
+    TRANSPOSED,     /* [L][C or H]: one step, sample-major, for products over lanes */
+    SUMS            /* two vectors a row, for bias gradients */
+};
 
 typedef struct cpu_recurrent_shape {
-    fast_op op;
-    int64_t T, C, H, G, L;
-    bool split; /* the state's part of the gates is stored separately */
+    fast_op op;   /* rnn, lstm or gru */
+    int64_t T, C; /* steps, and channels of the input */
+    int64_t H, G; /* hidden units, and rows of all gates */
+    int64_t L;    /* lanes */
+    bool split;   /* the state's part of the gates is stored separately */
 } cpu_recurrent_shape;
 
 /* The sizes of a layer; G counts the rows of all gates. */

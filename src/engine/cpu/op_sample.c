@@ -9,8 +9,13 @@
 
 #include <string.h>
 
-enum { MASK, SAMPLES };
+/* Buffers of dropout. */
+enum {
+    MASK,   /* 0 or 1 / (1 - p), in lanes; saved */
+    SAMPLES /* the mask as it is drawn, sample-major */
+};
 
+/* The mask is saved, and made sample-major first, because streams are by sample. */
 static fast_err dropout_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const int64_t count = compile->graph->nodes[step->node].count;
@@ -40,6 +45,7 @@ static void dropout_forward(fast_cpu_run *run, const fast_cpu_step *step)
                                  false);
 }
 
+/* dx = dy mask, or += it. */
 static void dropout_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     run->program->elem->multiply(run->graph->nodes[step->node].count * run->lanes,
@@ -54,8 +60,14 @@ const fast_cpu_op fast__cpu_dropout = { .name = "dropout",
                                         .forward = dropout_forward,
                                         .backward = dropout_backward };
 
-enum { ROWS, ROWS_BACK, SUMS };
+/* Buffers of an embedding. */
+enum {
+    ROWS,      /* [samples][C]: rows of the table for one position */
+    ROWS_BACK, /* [samples][C]: their gradients */
+    SUMS       /* two vectors a channel, for the position's gradient */
+};
 
+/* One position's rows, sample-major: forward to gather, backward to scatter. */
 static fast_err embed_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const int64_t C = compile->graph->nodes[step->node].shape[1], L = compile->program->lanes;
@@ -151,6 +163,7 @@ static int64_t custom_count(const fast_graph *graph, const fast_cpu_step *step, 
     return sum;
 }
 
+/* Samples of all inputs and of the output are saved: the user's backward function reads them. */
 static fast_err custom_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1], largest = 0;

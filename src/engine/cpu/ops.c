@@ -4,6 +4,7 @@
  */
 #include "engine/cpu/cpu.h"
 
+/* Several operators may share a kind of step; a flatten is a step only where rows must move. */
 const fast_cpu_op *fast__cpu_op_find(fast_op op)
 {
     static const fast_cpu_op *const ops[FAST_OP_COUNT] = {

@@ -4,6 +4,8 @@
  *
  *   <hash, 16 hexadecimal digits> <key>\t<choice>\n
  *
+ *     9f1c0a7be2d45566 conv 20x12x12 50x8x8 k5x5 ... avx512 ...\twinograd_4x4_5x5 / xsmm / xsmm
+ *
  * where the hash is XXH64 of "key\tchoice". A line that is damaged, cut or too long fails its hash
  * and is ignored, so its shape is measured again. When a plan is closed its new choices are merged
  * with the current file under a lock. If another run has written a key in the meantime, the file's
@@ -149,6 +151,7 @@ static fast_err choose_path(const char *path, char *to)
     return FAST_OK;
 }
 
+/* Free the entries and the plan. */
 static void plan_free(fast_conv_plan *plan)
 {
     for (int64_t i = 0; i < plan->count; i++)
@@ -157,6 +160,7 @@ static void plan_free(fast_conv_plan *plan)
     fast__free(plan);
 }
 
+/* A file that cannot be read costs a measurement, not the run. */
 fast_err fast__plan_open(const char *path, fast_conv_plan **out)
 {
     fast_conv_plan *plan;
@@ -239,6 +243,7 @@ static fast_err save(const fast_conv_plan *plan)
     return err;
 }
 
+/* Save only if something is new: most runs do not write. */
 void fast__plan_close(fast_conv_plan *plan)
 {
     if (!plan)
@@ -259,6 +264,7 @@ static void count_in(fast_conv_plan *plan, const plan_entry *entry)
     plan->hash = fast__hash(entry->choice, strlen(entry->choice), plan->hash);
 }
 
+/* Each read enters the hash: it identifies the choices that this run depends on. */
 const char *fast__plan_get(fast_conv_plan *plan, const char *key)
 {
     const plan_entry *entry = find(plan, key);
@@ -268,6 +274,7 @@ const char *fast__plan_get(fast_conv_plan *plan, const char *key)
     return entry->choice;
 }
 
+/* Store a choice; a key that exists is replaced, because its choice could not be used. */
 fast_err fast__plan_put(fast_conv_plan *plan, const char *key, const char *choice)
 {
     FAST_ASSERT(key[0] != '\0' && !strpbrk(key, "\t\n"));

@@ -11,7 +11,7 @@
 typedef struct fast_conv_plan fast_conv_plan;
 
 /* Read the plan; a missing file is an empty plan. path NULL: FAST's cache folder (memory only if
- * there is none); "": memory only. */
+ * no such folder can be made); "": memory only. */
 fast_err fast__plan_open(const char *path, fast_conv_plan **out);
 
 /* Write new choices, merged with those of concurrent runs (atomically), and free. Failure to write
@@ -25,5 +25,5 @@ const char *fast__plan_get(fast_conv_plan *plan, const char *key);
 fast_err fast__plan_put(fast_conv_plan *plan, const char *key, const char *choice);
 
 /* Return the hash of the (key, choice) pairs that were read or stored, in that order: the choices
- * that a run depended on. 0 if there are none. */
+ * that a run depended on. 0 if no pair was. */
 uint64_t fast__plan_hash(const fast_conv_plan *plan);

@@ -5,7 +5,7 @@
  * have, get a tournament of their own, and a backward pass that writes every gradient exactly once.
  * Memory traffic: the forward pass reads the input once and writes a quarter; backward the reverse.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };
@@ -243,6 +243,7 @@ static void average(const fast_pool_shape *s, const float *x, float *y)
     })
 }
 
+/* Add scale dy to every pixel of its window; dx is cleared by the caller. */
 static void average_back(const fast_pool_shape *s, const float *dy, float *dx)
 {
     const fast_vec scale = vec_set(1.0f / (float)(s->kernel[0] * s->kernel[1]));
@@ -277,6 +278,7 @@ static void global(int64_t positions, int64_t channels, int64_t lanes, const flo
     }
 }
 
+/* dx = dy / positions at every position, or += it. */
 static void global_back(int64_t positions, int64_t channels, int64_t lanes, const float *dy,
                         float *dx, bool accumulate)
 {

@@ -23,6 +23,7 @@ static fast_isa isa_of_processor(void)
     return FAST_ISA_BASE;
 }
 
+/* A wish above the processor's set, or of an unknown name, is ignored. */
 fast_isa fast__isa(void)
 {
     const fast_isa best = isa_of_processor();
@@ -34,6 +35,7 @@ fast_isa fast__isa(void)
     return best;
 }
 
+/* The name as FAST_ISA has it. */
 const char *fast__isa_name(fast_isa isa)
 {
     static const char *const names[] = { "base", "avx2", "avx512" };

@@ -9,11 +9,16 @@
  * ends with one table, `const x_kernels FAST_SIMD(fast__x_kernels) = { ... };`. The right table is
  * picked when a program is compiled, by fast__isa().
  */
-typedef enum fast_isa { FAST_ISA_BASE, FAST_ISA_AVX2, FAST_ISA_AVX512 } fast_isa;
+typedef enum fast_isa {
+    FAST_ISA_BASE,  /* the compiler's baseline: SSE2 on x86, NEON on ARM */
+    FAST_ISA_AVX2,  /* AVX2 and FMA: a vector is two registers */
+    FAST_ISA_AVX512 /* AVX-512 F, BW, VL and DQ: a vector is one register */
+} fast_isa;
 
 /* Return the best instruction set that this processor has and this build contains. FAST_ISA in the
  * environment ("base", "avx2", "avx512") can lower it, for tests. */
 fast_isa fast__isa(void);
+/* Return "base", "avx2" or "avx512": plans of measured choices have it in their keys. */
 const char *fast__isa_name(fast_isa isa);
 
 /* 16 floats; loads and stores through it need 64-byte alignment. */

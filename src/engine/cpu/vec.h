@@ -3,7 +3,8 @@
 
 /*
  * The vocabulary of x_simd.c files: vectors of 16 floats, by the compiler's extension, with
- * intrinsics only where the extension has no equivalent. Included by those files alone.
+ * intrinsics only where the extension has no equivalent. Included by those files alone. A mask is a
+ * vec_int of -1 and 0, as comparisons give it; saved for the backward pass it becomes 16 bits.
  *
  * Errors (kernels_test.c): exp, tanh 2e-7, sigmoid 3e-7, relative; gelu by erf 2e-7 of |x|.
  */
@@ -26,21 +27,25 @@
 typedef int32_t vec_int __attribute__((vector_size(64), aligned(64)));
 typedef uint8_t vec_byte __attribute__((vector_size(16), aligned(1)));
 
+/* All elements a. */
 VEC_INLINE fast_vec vec_set(float a)
 {
     return (fast_vec){ a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a };
 }
 
+/* Load from an address that is aligned to a vector. */
 VEC_INLINE fast_vec vec_load(const float *p)
 {
     return *(const fast_vec *)(const void *)p;
 }
 
+/* Store to an address that is aligned to a vector. */
 VEC_INLINE void vec_store(float *p, fast_vec a)
 {
     *(fast_vec *)(void *)p = a;
 }
 
+/* Load from any address. */
 static inline fast_vec vec_loadu(const float *p)
 {
     return *(const fast_vecu *)(const void *)p;
@@ -57,6 +62,7 @@ static inline fast_vec vec_select(vec_int mask, fast_vec a, fast_vec b)
 #endif
 }
 
+/* a where the mask is -1, 0 where it is 0. */
 static inline fast_vec vec_and(vec_int mask, fast_vec a)
 {
     return (fast_vec)((vec_int)a & mask);
@@ -81,6 +87,7 @@ VEC_INLINE fast_vec vec_relu(fast_vec x)
     return y;
 }
 
+/* The minimum; b if either is NaN. */
 static inline fast_vec vec_min(fast_vec a, fast_vec b)
 {
 #ifdef __AVX512F__
@@ -90,11 +97,13 @@ static inline fast_vec vec_min(fast_vec a, fast_vec b)
 #endif
 }
 
+/* Clear the signs. */
 static inline fast_vec vec_abs(fast_vec a)
 {
     return (fast_vec)((vec_int)a & 0x7fffffff);
 }
 
+/* The correctly rounded square root. */
 static inline fast_vec vec_sqrt(fast_vec a)
 {
 #ifdef __AVX512F__
@@ -199,6 +208,7 @@ static inline fast_vec vec_tanh(fast_vec x)
     return (fast_vec)((vec_int)y | ((vec_int)x & (int)0x80000000));
 }
 
+/* 1 / (1 + exp(-x)); exp saturates, so neither end overflows. */
 static inline fast_vec vec_sigmoid(fast_vec x)
 {
     return 1.0f / (1.0f + vec_exp(-x));

@@ -12,6 +12,10 @@
  * The cost is accuracy: errors relative to the largest value are up to 5e-7, 3e-6, 2e-5, 5e-6 and
  * 2e-5, which has no effect on training.
  *
+ *     image   |  tile 0   |     each tile overlaps the next one by r - 1 input pixels;
+ *             |      |  tile 1   |     m output pixels of a tile are its own
+ *     plane   (i, j) of n n: element (i, j) of every transformed tile, [channel][position][16]
+ *
  * A block of positions (a tile and 16 lanes are one) is transformed, multiplied and transformed
  * back while its planes are in the second-level cache; nothing is saved between passes, since
  * recomputing V costs less than reading it from memory. In the backward pass dM serves both
@@ -128,6 +132,7 @@ static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
     return FAST_OK;
 }
 
+/* All other memory is the caller's scratch. */
 static void winograd_close(void *self)
 {
     fast__free(self);
@@ -155,6 +160,7 @@ static int64_t lay_out(const conv_winograd *self, const winograd_blocking *b, bo
     return at;
 }
 
+/* The larger of both passes, which lay it out differently. */
 static int64_t winograd_scratch(const void *memory_of)
 {
     const conv_winograd *self = memory_of;

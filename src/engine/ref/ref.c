@@ -11,6 +11,9 @@
  * which each consumer adds: so a node may have any number of consumers. A workspace is one block; a
  * pass allocates nothing. A segment's gradient is final as soon as the backward pass has visited
  * its node.
+ *
+ *     workspace   | y, saved of node 1 | y, saved of node 2 | ... | dy of each node | scratch |
+ *                                                                 cleared at once     shared
  */
 #include "engine/ref/ref.h"
 
@@ -19,6 +22,7 @@
 
 #include <string.h>
 
+/* The operators; the input node has none. */
 static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_DENSE] = &fast__ref_dense,
     [FAST_OP_CONV] = &fast__ref_conv,
@@ -54,14 +58,14 @@ typedef struct ref_node {
 } ref_node;
 
 typedef struct ref_program {
-    fast_program base;
-    bool train;       /* the backward pass is compiled */
-    ref_node *nodes;  /* per node */
-    bool *needs;      /* per node, from fast__graph_needs() */
-    int64_t scratch;  /* offset of the memory that all operators share */
-    int64_t dy_first; /* the gradients are contiguous, to be cleared at once: from here */
-    int64_t dy_end;   /* to here */
-    int64_t count;    /* floats of a workspace */
+    fast_program base; /* first, so that the contract's pointers convert */
+    bool train;        /* the backward pass is compiled */
+    ref_node *nodes;   /* per node */
+    bool *needs;       /* per node, from fast__graph_needs() */
+    int64_t scratch;   /* offset of the memory that all operators share */
+    int64_t dy_first;  /* the gradients are contiguous, to be cleared at once: from here */
+    int64_t dy_end;    /* to here */
+    int64_t count;     /* floats of a workspace */
 } ref_program;
 
 typedef struct ref_workspace {
@@ -69,6 +73,7 @@ typedef struct ref_workspace {
     float *memory;       /* outputs, saved values, gradients and scratch, as the program laid out */
 } ref_workspace;
 
+/* The contract's program_free(). */
 static void ref_program_free(fast_program *base)
 {
     ref_program *program = (ref_program *)base;
@@ -165,6 +170,7 @@ undo_program:
     return err;
 }
 
+/* The contract's workspace_free(). */
 static void ref_workspace_free(fast_workspace *base)
 {
     if (!base)
@@ -173,6 +179,7 @@ static void ref_workspace_free(fast_workspace *base)
     fast__free(base);
 }
 
+/* The contract's workspace_new(): one block, laid out by the program. */
 static fast_err ref_workspace_new(const fast_program *program, fast_workspace **out)
 {
     FAST_ASSERT(program != NULL);

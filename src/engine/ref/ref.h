@@ -6,6 +6,9 @@
 /*
  * Inside the reference engine: the arguments of operators, and their table. Activations are row
  * major, one sample after the other: [n][C][H][W], [n][T][C], [n][C].
+ *
+ * An operator is a file ref_x.c with a constant fast_ref_op. It reads x, the weights and `saved`,
+ * and writes y, or adds to dx and overwrites the weights' gradients. It allocates nothing.
  */
 
 /* The arguments of one operator on one batch, for both passes. */

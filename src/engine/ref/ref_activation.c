@@ -58,6 +58,7 @@ ELEMENTWISE(gelu, 0.5F * x * (1.0F + erff(x * half_root)),
             dy *(0.5F * (1.0F + erff(x * half_root)) +
                  x * (inverse_root_2pi * expf(-0.5F * x * x))))
 
+/* Subtract the maximum first, so that no exponential overflows. */
 static void softmax_forward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];
@@ -77,6 +78,7 @@ static void softmax_forward(fast_ref_call *call)
     }
 }
 
+/* dx = y (dy - sum of y dy), row by row. */
 static void softmax_backward(fast_ref_call *call)
 {
     const int64_t K = call->node->shape[call->node->rank - 1];
@@ -97,6 +99,7 @@ static fast_ref_need dropout_need(const fast_graph *graph, int index, int64_t ba
     return (fast_ref_need){ batch * graph->nodes[index].count, 0 };
 }
 
+/* Evaluation copies; training draws a mask for each sample and saves it. */
 static void dropout_forward(fast_ref_call *call)
 {
     const int64_t count = call->node->count;
@@ -111,6 +114,7 @@ static void dropout_forward(fast_ref_call *call)
         call->y[i] = call->x[0][i] * call->saved[i];
 }
 
+/* dx += dy mask. */
 static void dropout_backward(fast_ref_call *call)
 {
     for (int64_t i = 0; call->dx[0] && i < elements(call); i++)

@@ -17,11 +17,12 @@
 
 /* The letters of the formulas, and the saved arrays. */
 typedef struct ref_attention_shape {
-    int64_t T, C, heads, D;
-    float scale; /* 1 / sqrt(D) */
-    float *qkv;  /* [n][T][3C] */
-    float *p;    /* [n][heads][T][T] */
-    float *z;    /* [n][T][C] */
+    int64_t T, C;     /* positions, and channels of all heads */
+    int64_t heads, D; /* heads, and channels of one */
+    float scale;      /* 1 / sqrt(D) */
+    float *qkv;       /* [n][T][3C] */
+    float *p;         /* [n][heads][T][T] */
+    float *z;         /* [n][T][C] */
 } ref_attention_shape;
 
 /* The letters and saved arrays of a call. */

@@ -27,7 +27,8 @@ typedef struct ref_conv_shape {
     int64_t pixels;              /* out_h out_w */
 } ref_conv_shape;
 
-/* The sizes of one group of a node. */
+/* The sizes of one group of a node; groups are independent convolutions over their own channels, so
+ * that all loops below are of one group. */
 static ref_conv_shape shape_of(const fast_graph *graph, int index)
 {
     const fast_node *node = &graph->nodes[index];

@@ -24,6 +24,7 @@ static fast_ref_need dense_need(const fast_graph *graph, int index, int64_t batc
     return need;
 }
 
+/* With weight norm the effective weight is computed first, and saved. */
 static void dense_forward(fast_ref_call *call)
 {
     const fast_dense_shape s = fast__dense_shape(call->graph, call->index);
@@ -45,7 +46,8 @@ static void transpose(int64_t rows, int64_t columns, const float *from, float *t
             to[c * rows + r] = from[r * columns + c];
 }
 
-/* Offer the gradient as factors; true if they were taken. */
+/* Offer the gradient as factors; true if they were taken. Both are transposed first, because the
+ * contract has samples innermost. */
 static bool dense_offer(const fast_ref_call *call, const fast_dense_shape *s)
 {
     const int64_t rows = call->n * s->rows;
@@ -66,6 +68,7 @@ static bool dense_offer(const fast_ref_call *call, const fast_dense_shape *s)
     return call->pass->factor(call->pass->ctx, &factors);
 }
 
+/* dx before dW: after a report the weights must not be read. */
 static void dense_backward(fast_ref_call *call)
 {
     const fast_dense_shape s = fast__dense_shape(call->graph, call->index);

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Return the row of the table for a token; clamped to the table. */
+/* Return the row of the table for a token; clamped to the table. The comparison is written so that
+ * NaN becomes row 0. */
 static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
 {
     const int64_t rows = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;
@@ -18,6 +19,7 @@ static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
     return token < (float)rows ? (int64_t)token : rows - 1;
 }
 
+/* Copy the row of each token, plus the row of its position. */
 static void embed_forward(fast_ref_call *call)
 {
     const int64_t T = call->node->shape[0];
@@ -31,6 +33,7 @@ static void embed_forward(fast_ref_call *call)
     }
 }
 
+/* Rows of tokens that do not occur have a gradient of 0. */
 static void embed_backward(fast_ref_call *call)
 {
     const int64_t T = call->node->shape[0];

@@ -19,8 +19,10 @@
 
 /* The layout of a sample: [outer][channels][inner]. */
 typedef struct ref_norm_shape {
-    int64_t outer, channels, inner;
-    int64_t ghost; /* samples that share one statistic */
+    int64_t outer;    /* positions of a sequence; 1 for an image */
+    int64_t channels; /* number of statistics */
+    int64_t inner;    /* pixels of an image; 1 for a sequence */
+    int64_t ghost;    /* samples that share one statistic */
 } ref_norm_shape;
 
 /* The layout of a node's samples. */

@@ -121,11 +121,13 @@ static void average(const fast_ref_call *call, const float *x, float *y, const f
             }
 }
 
+/* y = the mean of each window. */
 static void avg_forward(fast_ref_call *call)
 {
     average(call, call->x[0], call->y, NULL, NULL);
 }
 
+/* dx += dy / window at every pixel of it. */
 static void avg_backward(fast_ref_call *call)
 {
     if (call->dx[0])
@@ -137,8 +139,8 @@ const fast_ref_op fast__ref_avg_pool = { NULL, avg_forward, avg_backward };
 /* Images are [C][pixels], sequences [T][C]: strides of the averaged elements and of the
  * channels. */
 typedef struct ref_global_shape {
-    int64_t count, step; /* averaged elements, and the distance between them */
-    int64_t channels, channel_step;
+    int64_t count, step;            /* averaged elements, and the distance between them */
+    int64_t channels, channel_step; /* channels, and the distance between them */
 } ref_global_shape;
 
 /* The strides of an image or a sequence. */
@@ -151,6 +153,7 @@ static ref_global_shape global_of(const fast_node *in)
     return (ref_global_shape){ pixels, 1, in->shape[0], pixels };
 }
 
+/* y[c] = the mean over positions, summed in double. */
 static void global_forward(fast_ref_call *call)
 {
     const ref_global_shape s = global_of(call->in);
@@ -164,6 +167,7 @@ static void global_forward(fast_ref_call *call)
         }
 }
 
+/* dx += dy / positions at every position. */
 static void global_backward(fast_ref_call *call)
 {
     const ref_global_shape s = global_of(call->in);

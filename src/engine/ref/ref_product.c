@@ -72,6 +72,7 @@ FAST_CLONES static void multiply1(int64_t depth, fast_ref_view a, const float *p
     memcpy(sums, &s, sizeof(s));
 }
 
+/* Columns of B outermost, so that a panel is packed once and all rows of A pass over it. */
 void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_ref_view b, float *c,
                        int64_t c_row)
 {
@@ -85,6 +86,7 @@ void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_re
             const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
             pack(depth, columns,
                  (fast_ref_view){ b.data + p * b.row + j * b.column, b.row, b.column }, panel);
+            /* Rows of A in fours; the last one to three one by one. */
             for (int64_t i = 0; i < m;) {
                 const int64_t rows = m - i < ROWS ? 1 : ROWS;
                 const fast_ref_view from = { a.data + i * a.row + p * a.column, a.row, a.column };
@@ -101,6 +103,7 @@ void fast__ref_product(int64_t m, int64_t n, int64_t k, fast_ref_view a, fast_re
     }
 }
 
+/* Start from the bias, then add the product with W transposed. */
 void fast__ref_linear(int64_t rows, int64_t in, int64_t out, const float *x, const float *w,
                       const float *b, float *y)
 {
@@ -111,6 +114,7 @@ void fast__ref_linear(int64_t rows, int64_t in, int64_t out, const float *x, con
                       out);
 }
 
+/* dx += dy W. */
 void fast__ref_linear_dx(int64_t rows, int64_t in, int64_t out, const float *dy, const float *w,
                          float *dx)
 {
@@ -118,6 +122,7 @@ void fast__ref_linear_dx(int64_t rows, int64_t in, int64_t out, const float *dy,
                       in);
 }
 
+/* dw = dy' x and db = the sum of dy over rows; each is overwritten. */
 void fast__ref_linear_dw(int64_t rows, int64_t in, int64_t out, const float *dy, const float *x,
                          float *dw, float *db)
 {

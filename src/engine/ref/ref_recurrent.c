@@ -18,20 +18,29 @@
 #include <math.h>
 #include <string.h>
 
-/* One kind of cell: the pointwise part of a step, for one sample. */
+/* One step of one sample; each array has H elements, or gates H where it says "gates". Gradients
+ * are those of the backward pass alone. */
+typedef struct ref_step {
+    int64_t H;             /* hidden units */
+    float *a;              /* gates: pre-activations of the input's part; become the gates */
+    const float *u;        /* gates: of the state's part, where it is split; else equal to a */
+    const float *h_before; /* state of the step before; NULL at the first */
+    const float *c_before; /* second state of the step before; NULL at the first */
+    float *h, *c;          /* states of this step, written in the forward pass; c may be NULL */
+    float *dh;             /* gradient of h; becomes the direct gradient of h_before */
+    float *dc;             /* gradient of c, updated in place */
+    float *da, *du;        /* gates: gradients of a and u, written */
+} ref_step;
+
+/* One kind of cell: the pointwise part of a step. */
 typedef struct ref_cell {
     int64_t gates; /* blocks of H rows in Wih and Whh */
     bool memory;   /* has a second state c beside h */
     bool split;    /* the state's part of the gates is separate: the gru's r scales a piece of it */
-    /* a: pre-activations of the input's part, become the gates; u: of the state's part, where it is
-     * split. h, c: out, of this step. */
-    void (*forward)(int64_t H, float *a, const float *u, const float *h_before,
-                    const float *c_before, float *h, float *c);
-    /* dh: gradient of h, in; becomes the direct gradient of h_before. dc: gradient of c, updated in
-     * place. da, du: out. */
-    void (*backward)(int64_t H, const float *a, const float *u, const float *h,
-                     const float *h_before, const float *c, const float *c_before, float *dh,
-                     float *dc, float *da, float *du);
+    /* Compute the gates and the states of one step. */
+    void (*forward)(const ref_step *s);
+    /* Compute da and du, and the gradients that reach the step before directly. */
+    void (*backward)(const ref_step *s);
 } ref_cell;
 
 /* 1 / (1 + exp(-x)) */
@@ -40,97 +49,86 @@ static float sigmoid(float x)
     return 1.0F / (1.0F + expf(-x));
 }
 
-static void rnn_step(int64_t H, float *a, const float *u, const float *h_before,
-                     const float *c_before, float *h, float *c)
+/* h = tanh(a) */
+static void rnn_step(const ref_step *s)
 {
-    (void)u, (void)h_before, (void)c_before, (void)c;
-    for (int64_t j = 0; j < H; j++)
-        h[j] = tanhf(a[j]);
+    for (int64_t j = 0; j < s->H; j++)
+        s->h[j] = tanhf(s->a[j]);
 }
 
-static void rnn_back(int64_t H, const float *a, const float *u, const float *h,
-                     const float *h_before, const float *c, const float *c_before, float *dh,
-                     float *dc, float *da, float *du)
+/* da = dh (1 - h^2); the state before is reached through the gates alone. */
+static void rnn_back(const ref_step *s)
 {
-    (void)a, (void)u, (void)h_before, (void)c, (void)c_before, (void)dc, (void)du;
-    for (int64_t j = 0; j < H; j++) {
-        da[j] = dh[j] * (1.0F - h[j] * h[j]);
-        dh[j] = 0.0F;
+    for (int64_t j = 0; j < s->H; j++) {
+        s->da[j] = s->dh[j] * (1.0F - s->h[j] * s->h[j]);
+        s->dh[j] = 0.0F;
     }
 }
 
-static void lstm_step(int64_t H, float *a, const float *u, const float *h_before,
-                      const float *c_before, float *h, float *c)
+/* a becomes i, f, g, o;   c = f c' + i g;   h = o tanh(c) */
+static void lstm_step(const ref_step *s)
 {
-    (void)u, (void)h_before;
-    float *i = a;
-    float *f = a + H;
-    float *g = a + 2 * H;
-    float *o = a + 3 * H;
+    const int64_t H = s->H;
+    float *i = s->a, *f = i + H, *g = f + H, *o = g + H, *c = s->c;
     for (int64_t j = 0; j < H; j++) {
         i[j] = sigmoid(i[j]);
         f[j] = sigmoid(f[j]);
         g[j] = tanhf(g[j]);
         o[j] = sigmoid(o[j]);
-        c[j] = (c_before ? f[j] * c_before[j] : 0.0F) + i[j] * g[j];
-        h[j] = o[j] * tanhf(c[j]);
+        c[j] = (s->c_before ? f[j] * s->c_before[j] : 0.0F) + i[j] * g[j];
+        s->h[j] = o[j] * tanhf(c[j]);
     }
 }
 
-static void lstm_back(int64_t H, const float *a, const float *u, const float *h,
-                      const float *h_before, const float *c, const float *c_before, float *dh,
-                      float *dc, float *da, float *du)
+/* d, the gradient of c, has the parts of the next step and of h; each gate's part of da has the
+ * derivative of its sigmoid or tanh, by its value. */
+static void lstm_back(const ref_step *s)
 {
-    (void)u, (void)h, (void)h_before, (void)du;
+    const int64_t H = s->H;
+    float *da = s->da;
     for (int64_t j = 0; j < H; j++) {
-        const float i = a[j];
-        const float f = a[H + j];
-        const float g = a[2 * H + j];
-        const float o = a[3 * H + j];
-        const float t = tanhf(c[j]);
-        const float d = dc[j] + dh[j] * o * (1.0F - t * t);
+        const float i = s->a[j], f = s->a[H + j], g = s->a[2 * H + j], o = s->a[3 * H + j];
+        const float t = tanhf(s->c[j]);
+        const float d = s->dc[j] + s->dh[j] * o * (1.0F - t * t);
         da[j] = d * g * i * (1.0F - i);
-        da[H + j] = c_before ? d * c_before[j] * f * (1.0F - f) : 0.0F;
+        da[H + j] = s->c_before ? d * s->c_before[j] * f * (1.0F - f) : 0.0F;
         da[2 * H + j] = d * i * (1.0F - g * g);
-        da[3 * H + j] = dh[j] * t * o * (1.0F - o);
-        dc[j] = d * f;
-        dh[j] = 0.0F;
+        da[3 * H + j] = s->dh[j] * t * o * (1.0F - o);
+        s->dc[j] = d * f;
+        s->dh[j] = 0.0F;
     }
 }
 
-static void gru_step(int64_t H, float *a, const float *u, const float *h_before,
-                     const float *c_before, float *h, float *c)
+/* a becomes r, z, n;   h = (1 - z) n + z h' */
+static void gru_step(const ref_step *s)
 {
-    (void)c_before, (void)c;
-    float *r = a;
-    float *z = a + H;
-    float *n = a + 2 * H;
+    const int64_t H = s->H;
+    float *r = s->a, *z = r + H, *n = z + H;
+    const float *u = s->u;
     for (int64_t j = 0; j < H; j++) {
         r[j] = sigmoid(r[j] + u[j]);
         z[j] = sigmoid(z[j] + u[H + j]);
         n[j] = tanhf(n[j] + r[j] * u[2 * H + j]);
-        h[j] = (1.0F - z[j]) * n[j] + (h_before ? z[j] * h_before[j] : 0.0F);
+        s->h[j] = (1.0F - z[j]) * n[j] + (s->h_before ? z[j] * s->h_before[j] : 0.0F);
     }
 }
 
-static void gru_back(int64_t H, const float *a, const float *u, const float *h,
-                     const float *h_before, const float *c, const float *c_before, float *dh,
-                     float *dc, float *da, float *du)
+/* da and du are equal but for the candidate n, of which r scales the state's part alone. */
+static void gru_back(const ref_step *s)
 {
-    (void)h, (void)c, (void)c_before, (void)dc;
+    const int64_t H = s->H;
+    float *da = s->da, *du = s->du;
     for (int64_t j = 0; j < H; j++) {
-        const float r = a[j];
-        const float z = a[H + j];
-        const float n = a[2 * H + j];
-        const float before = h_before ? h_before[j] : 0.0F;
-        const float dn = dh[j] * (1.0F - z) * (1.0F - n * n);
-        da[j] = dn * u[2 * H + j] * r * (1.0F - r);
-        da[H + j] = dh[j] * (before - n) * z * (1.0F - z);
+        const float r = s->a[j], z = s->a[H + j], n = s->a[2 * H + j];
+        const float before = s->h_before ? s->h_before[j] : 0.0F;
+        const float dn = s->dh[j] * (1.0F - z) * (1.0F - n * n);
+        da[j] = dn * s->u[2 * H + j] * r * (1.0F - r);
+        da[H + j] = s->dh[j] * (before - n) * z * (1.0F - z);
         da[2 * H + j] = dn;
         du[j] = da[j];
         du[H + j] = da[H + j];
         du[2 * H + j] = dn * r;
-        dh[j] *= z;
+        s->dh[j] *= z;
     }
 }
 
@@ -147,9 +145,10 @@ static const ref_cell *cell_of(const fast_node *node)
 
 /* The letters and the saved arrays: a [n][T][G], u like a if the cell is split, c [n][T][H]. */
 typedef struct ref_recurrent_shape {
-    const ref_cell *cell;
-    int64_t T, C, H, G; /* G = gates H */
-    float *a, *u, *c;   /* u is a, and c is unused, if the cell lacks them */
+    const ref_cell *cell; /* the kind of cell */
+    int64_t T, C;         /* steps, and channels of the input */
+    int64_t H, G;         /* hidden units, and G = gates H */
+    float *a, *u, *c;     /* u is a, and c is unused, if the cell lacks them */
 } ref_recurrent_shape;
 
 /* The letters and saved arrays of a call. */
@@ -194,6 +193,22 @@ static void add_state_part(const fast_ref_call *call, const ref_recurrent_shape 
                           s->u + t * s->G, s->T * s->G);
 }
 
+/* Step t of sample i: where its arrays lie in those of the whole batch. */
+static ref_step step_at(const fast_ref_call *call, const ref_recurrent_shape *s, int64_t i,
+                        int64_t t)
+{
+    const int64_t at = i * s->T + t;
+    float *h = call->y + at * s->H;
+    float *c = s->cell->memory ? s->c + at * s->H : NULL;
+    return (ref_step){ .H = s->H,
+                       .a = s->a + at * s->G,
+                       .u = s->u + at * s->G,
+                       .h = h,
+                       .c = c,
+                       .h_before = t > 0 ? h - s->H : NULL,
+                       .c_before = c && t > 0 ? c - s->H : NULL };
+}
+
 /* All inputs at once, then step by step. */
 static void recurrent_forward(fast_ref_call *call)
 {
@@ -203,11 +218,8 @@ static void recurrent_forward(fast_ref_call *call)
     for (int64_t t = 0; t < s.T; t++) {
         add_state_part(call, &s, t);
         for (int64_t i = 0; i < call->n; i++) {
-            const int64_t at = i * s.T + t;
-            float *h = call->y + at * s.H;
-            float *c = s.cell->memory ? s.c + at * s.H : NULL;
-            s.cell->forward(s.H, s.a + at * s.G, s.u + at * s.G, t > 0 ? h - s.H : NULL,
-                            c && t > 0 ? c - s.H : NULL, h, c);
+            const ref_step step = step_at(call, &s, i, t);
+            s.cell->forward(&step);
         }
     }
 }
@@ -221,13 +233,14 @@ static void back_through_time(const fast_ref_call *call, const ref_recurrent_sha
     for (int64_t t = s->T - 1; t >= 0; t--) {
         for (int64_t i = 0; i < call->n; i++) {
             const int64_t at = i * s->T + t;
-            const float *h = call->y + at * s->H;
-            const float *c = s->cell->memory ? s->c + at * s->H : NULL;
+            ref_step step = step_at(call, s, i, t);
+            step.dh = dh + i * s->H;
+            step.dc = dc + i * s->H;
+            step.da = da + at * s->G;
+            step.du = du + at * s->G;
             for (int64_t j = 0; j < s->H; j++)
-                dh[i * s->H + j] += call->dy[at * s->H + j];
-            s->cell->backward(s->H, s->a + at * s->G, s->u + at * s->G, h, t > 0 ? h - s->H : NULL,
-                              c, c && t > 0 ? c - s->H : NULL, dh + i * s->H, dc + i * s->H,
-                              da + at * s->G, du + at * s->G);
+                step.dh[j] += call->dy[at * s->H + j];
+            s->cell->backward(&step);
         }
         fast__ref_product(call->n, s->H, s->G, (fast_ref_view){ du + t * s->G, s->T * s->G, 1 },
                           (fast_ref_view){ w, s->H, 1 }, dh, s->H);

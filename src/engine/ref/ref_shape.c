@@ -2,6 +2,11 @@
 /*
  * Operators that move or add whole blocks: residual add, concatenation along the channels, the last
  * position of a sequence, flattening; and the user's own operators, which are called directly.
+ *
+ *     add       y = sum of x[k]             dx[k] += dy
+ *     concat    y = x[0] | x[1] | ...       dx[k] += its columns of dy
+ *     last      y = x[T - 1]                dx[T - 1] += dy
+ *     flatten   y = x                       dx += dy
  */
 #include "engine/ref/ref.h"
 
@@ -9,6 +14,7 @@
 
 #include <string.h>
 
+/* y = x[0] + x[1] + ..., in this order. */
 static void add_forward(fast_ref_call *call)
 {
     const int64_t count = call->n * call->node->count;
@@ -17,6 +23,7 @@ static void add_forward(fast_ref_call *call)
         fast__vector_add(count, call->x[k], call->y);
 }
 
+/* Each input gets the whole gradient. */
 static void add_backward(fast_ref_call *call)
 {
     for (int k = 0; k < call->node->input_count; k++)
@@ -32,39 +39,44 @@ static int64_t cuts(const fast_node *node)
     return node->rank == 2 ? node->shape[0] : 1;
 }
 
-/* Copy each input's piece of every row. */
-static void concat_forward(fast_ref_call *call)
+/* Visit each input's piece of every row of the output: copy it forward, add its gradient backward.
+ *
+ *     row of y   | x[0]'s piece | x[1]'s piece | ...      `width` floats
+ */
+static void concat(const fast_ref_call *call, bool backward)
 {
     const int64_t rows = call->n * cuts(call->node);
     const int64_t width = call->node->count / cuts(call->node);
     int64_t at = 0;
     for (int k = 0; k < call->node->input_count; k++) {
-        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
-        const int64_t part = in->count / cuts(call->node);
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(call->y + r * width + at, call->x[k] + r * part, (size_t)part * sizeof(float));
+        const int64_t part = call->graph->nodes[call->node->inputs[k]].count / cuts(call->node);
+        for (int64_t r = 0; r < rows; r++) {
+            if (!backward)
+                memcpy(call->y + r * width + at, call->x[k] + r * part,
+                       (size_t)part * sizeof(float));
+            else if (call->dx[k])
+                fast__vector_add(part, call->dy + r * width + at, call->dx[k] + r * part);
+        }
         at += part;
     }
     FAST_ASSERT(at == width);
 }
 
-/* Add each input's piece of every row of the gradient. */
+/* y's rows are those of the inputs side by side. */
+static void concat_forward(fast_ref_call *call)
+{
+    concat(call, false);
+}
+
+/* Each input gets its columns of the gradient. */
 static void concat_backward(fast_ref_call *call)
 {
-    const int64_t rows = call->n * cuts(call->node);
-    const int64_t width = call->node->count / cuts(call->node);
-    int64_t at = 0;
-    for (int k = 0; k < call->node->input_count; k++) {
-        const fast_node *in = &call->graph->nodes[call->node->inputs[k]];
-        const int64_t part = in->count / cuts(call->node);
-        for (int64_t r = 0; call->dx[k] && r < rows; r++)
-            fast__vector_add(part, call->dy + r * width + at, call->dx[k] + r * part);
-        at += part;
-    }
+    concat(call, true);
 }
 
 const fast_ref_op fast__ref_concat = { NULL, concat_forward, concat_backward };
 
+/* y = the last C floats of each sample. */
 static void last_forward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
@@ -73,6 +85,7 @@ static void last_forward(fast_ref_call *call)
         memcpy(call->y + i * C, call->x[0] + i * call->in->count + skip, (size_t)C * sizeof(float));
 }
 
+/* Earlier positions get nothing. */
 static void last_backward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
@@ -83,18 +96,8 @@ static void last_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_last = { NULL, last_forward, last_backward };
 
-static void flatten_forward(fast_ref_call *call)
-{
-    memcpy(call->y, call->x[0], (size_t)(call->n * call->node->count) * sizeof(float));
-}
-
-static void flatten_backward(fast_ref_call *call)
-{
-    if (call->dx[0])
-        fast__vector_add(call->n * call->node->count, call->dy, call->dx[0]);
-}
-
-const fast_ref_op fast__ref_flatten = { NULL, flatten_forward, flatten_backward };
+/* Row major order is that of the flat vector: a sum of one input. */
+const fast_ref_op fast__ref_flatten = { NULL, add_forward, add_backward };
 
 /* Elements of one sample of each input, then of the output. */
 static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MAX + 1])
@@ -104,6 +107,7 @@ static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MA
     sizes[call->node->input_count] = call->node->count;
 }
 
+/* The user's function, on the samples as they are. */
 static void custom_forward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];
@@ -111,6 +115,7 @@ static void custom_forward(fast_ref_call *call)
     call->node->custom->forward(call->node->custom_config, call->n, sizes, call->x, call->y);
 }
 
+/* The user's function adds to dx; entries are NULL where no gradient is needed. */
 static void custom_backward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];

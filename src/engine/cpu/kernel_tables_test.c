@@ -4,7 +4,7 @@
  * transposes are right for odd sizes; with every instruction set of this machine. Method: floats of
  * all magnitudes against the C library in double; transposes against their definition.
  */
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernel_tables.h"
 
 #include <math.h>
 #include <setjmp.h>

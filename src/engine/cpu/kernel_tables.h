@@ -10,12 +10,12 @@
  */
 /* Activations. */
 typedef enum fast_act {
-    FAST_ACT_NONE,
-    FAST_ACT_RELU,
-    FAST_ACT_LEAKY,
-    FAST_ACT_TANH,
-    FAST_ACT_SIGMOID, /* up to here the derivative follows from the output */
-    FAST_ACT_GELU
+    FAST_ACT_NONE,    /* y = x */
+    FAST_ACT_RELU,    /* max(x, 0) */
+    FAST_ACT_LEAKY,   /* x, or slope x below 0 */
+    FAST_ACT_TANH,    /* tanh(x) */
+    FAST_ACT_SIGMOID, /* 1 / (1 + exp(-x)); up to here the derivative follows from the output */
+    FAST_ACT_GELU     /* x Phi(x): its derivative needs x */
 } fast_act;
 
 /* Elementwise kernels and transposition. elem_simd.c */
@@ -30,6 +30,7 @@ typedef struct fast_elem_kernels {
     void (*copy)(int64_t n, const float *x, float *y);                /* y = x */
     void (*add)(int64_t n, const float *x, float *y);                 /* y += x */
     void (*sum)(int64_t n, const float *a, const float *b, float *y); /* y = a + b */
+    /* y = a b, or y += a b with `accumulate`. */
     void (*multiply)(int64_t n, const float *a, const float *b, float *y, bool accumulate);
     /* y = act(y + bias[c]) on positions x channels rows. bias may be NULL. */
     void (*bias_act)(int64_t positions, int64_t channels, int64_t lanes, const float *bias,
@@ -49,6 +50,7 @@ typedef struct fast_elem_kernels {
 typedef struct fast_loss_kernels {
     /* Softmax over `classes` rows. y may be x. */
     void (*softmax)(int64_t classes, int64_t lanes, const float *x, float *y);
+    /* dx = or += y (dy - sum over classes of y dy). */
     void (*softmax_back)(int64_t classes, int64_t lanes, const float *y, const float *dy, float *dx,
                          bool accumulate);
     /* dx = scale (softmax(x) - target) where lane < count, else 0; adds the summed loss of the
@@ -84,6 +86,7 @@ typedef struct fast_pool_kernels {
      * scratch: channels * 32 floats. */
     void (*max_back)(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
                      bool accumulate, float *db, float *scratch);
+    /* The mean of each window, in which padding counts as zeros. */
     void (*average)(const fast_pool_shape *s, const float *x, float *y);
     void (*average_back)(const fast_pool_shape *s, const float *dy, float *dx); /* adds */
     /* The mean over positions, and its gradient. */
@@ -94,9 +97,9 @@ typedef struct fast_pool_kernels {
 
 /* Normalisation over positions and the lanes [lo, hi), per channel. */
 typedef struct fast_norm_shape {
-    int64_t positions, channels, lanes;
-    int64_t lo, hi; /* lanes of the samples that share one statistic */
-    int64_t end;    /* lanes to `end` are written too: hi, or all to the last lane */
+    int64_t positions, channels, lanes; /* rows are [position][channel], of `lanes` floats */
+    int64_t lo, hi;                     /* lanes of the samples that share one statistic */
+    int64_t end; /* lanes to `end` are written too: hi, or all to the last lane */
 } fast_norm_shape;
 
 /* Normalisation kernels. norm_simd.c */
@@ -149,6 +152,7 @@ typedef struct fast_cell_kernels {
 /* Causal attention between its two products. qkv [T][3 C][L]; p [heads][T][T][L]; z [T][C][L].
  * attention_simd.c */
 typedef struct fast_attention_kernels {
+    /* p = softmax of the scaled scores for s <= t; z = p v, head by head. */
     void (*forward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv, float *p,
                     float *z);
     /* dqkv is overwritten. scratch: T * T * 16 floats. */
