@@ -160,52 +160,14 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
         tell_main(&what);
 }
 
-/* A JSON line of --log. */
-static void put_number(FILE *file, const char *name, double value)
-{
-    if (isfinite(value))
-        fprintf(file, ", \"%s\": %.9g", name, value);
-    else
-        fprintf(file, ", \"%s\": null", name);
-}
-
-/* What several workers measured, so far or at this evaluation. */
-static void write_measures(FILE *file, const fast_result *r)
-{
-    fprintf(file, ", \"bytes_sent\": %lld, \"messages_sent\": %lld", (long long)r->bytes_sent,
-            (long long)r->messages_sent);
-    put_number(file, "compute_s", r->compute_s);
-    put_number(file, "exchange_s", r->exchange_s);
-    put_number(file, "wait_s", r->wait_s);
-    put_number(file, "staleness_mean", r->staleness_mean);
-    put_number(file, "staleness_p50", r->staleness_p50 < 0 ? NAN : (double)r->staleness_p50);
-    put_number(file, "staleness_p95", r->staleness_p95 < 0 ? NAN : (double)r->staleness_p95);
-    put_number(file, "staleness_max", r->staleness_max < 0 ? NAN : (double)r->staleness_max);
-    fputs(", \"staleness\": [", file);
-    for (int i = 0; i < FAST_STALENESS_BUCKETS; i++)
-        fprintf(file, "%s%lld", i ? ", " : "", (long long)r->staleness[i]);
-    fputs("]", file);
-    put_number(file, "divergence", r->divergence);
-    put_number(file, "completeness", r->completeness);
-}
-
+/* Append a JSON line to the file of --log. */
 static void write_log(fast_run *run)
 {
     FILE *file = run->sinks.log;
     const fast_result *r = &run->result;
     if (!file)
         return;
-    fprintf(file, "{\"step\": %lld, \"samples\": %lld, \"epoch\": %lld", (long long)r->steps,
-            (long long)r->samples, (long long)r->epoch);
-    put_number(file, "time_s", r->time_s);
-    put_number(file, "loss", r->loss);
-    put_number(file, "train_accuracy", r->train_accuracy);
-    put_number(file, "test_loss", r->test_loss);
-    put_number(file, "test_accuracy", r->test_accuracy);
-    if (run->team)
-        write_measures(file, r);
-    fputs("}\n", file);
-    if (fflush(file) == 0 && !ferror(file))
+    if (fast__run_json_log(r, run->team != NULL, file) == FAST_OK)
         return;
     /* The log does not end hours of training, but a hole in it is said, once. */
     char note[FAST_PATH_MAX + 128];
