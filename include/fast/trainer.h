@@ -397,6 +397,8 @@ typedef struct fast_strategy {
     /* The programs. `config` is parsed from the options and shared by all. */
     fast_err (*worker)(fast_trainer *t, const void *config);
     fast_err (*server)(fast_trainer *t, const void *config); /* NULL: none */
+    const fast_exclusion *exclusions; /* options that do not go together: refused before check();
+                                         NULL if all pairs do */
 } fast_strategy;
 
 /* Open a run with a strategy of your own, which is borrowed until close. The option strategy is its

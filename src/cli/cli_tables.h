@@ -30,7 +30,12 @@ extern const cli_topic cli_topics[]; /* the last has no name */
 /* The options that all of several parts take alike, shown once for all of them; or NULL. */
 const fast_option *cli_shared_options(const fast_part *parts, int64_t count);
 
-enum { CLI_FLAG_MAX = 128 };
+enum { CLI_FLAG_MAX = 128, CLI_RULE_MAX = 512 };
+
+/* Write one row of a part's exclusions for people: `when` as "slack=0 and lost=go", `rule` as "does
+ * not go with send or push, because ...". Text that does not fit is cut. */
+void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX],
+                        char rule[CLI_RULE_MAX]);
 
 /* "--clip-norm" */
 void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX]);

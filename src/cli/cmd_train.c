@@ -95,8 +95,9 @@ static void say_header(const train_show *show, const fast_event *event)
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
     if (has_team(run))
         fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
-                fast_run_option(run, "strategy"), fast_run_option(run, "then")[0] ? ", then " : "",
-                fast_run_option(run, "then"), fast_run_option(run, "transport"),
+                fast_run_option(run, "strategy"),
+                fast_run_option(run, "phases")[0] ? ", then " : "", fast_run_option(run, "phases"),
+                fast_run_option(run, "transport"),
                 fast_run_option(run, "cluster")[0] ? ", cluster " : "",
                 fast_run_option(run, "cluster"));
     if (event->step > 0)
@@ -197,7 +198,7 @@ static bool is_coded(const fast_run *run)
 {
     return strcmp(fast_run_option(run, "codec"), "none") != 0 ||
            strcmp(fast_run_option(run, "codec_down"), "none") != 0 ||
-           strstr(fast_run_option(run, "then"), "codec=");
+           strstr(fast_run_option(run, "phases"), "codec=");
 }
 
 /* How many times smaller encodings were; NAN before one. */

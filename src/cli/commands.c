@@ -252,7 +252,7 @@ const cli_group cli_groups[] = {
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files",
       "|save|load|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|batch_of|" },
-    { "Workers", "|workers|system|strategy|then|topology|representative|shard|alpha|" },
+    { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },
     { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
     { "Speed", "|engine|method|plan|prefetch|" },

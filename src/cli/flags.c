@@ -58,6 +58,31 @@ void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
         snprintf(flag, CLI_FLAG_MAX, "%.60s %.60s", name, value);
 }
 
+/* Append the terms of a list that `sign` joins: "a, b or c" for '|', "a and b" for '&'. */
+static void put_terms(const char *list, char sign, char *text, size_t size)
+{
+    size_t used = strlen(text);
+
+    while (*list && used < size) {
+        const size_t length = strcspn(list, sign == '|' ? "|" : "&");
+        const char *next = list + length + (list[length] != '\0');
+        const char *join = !*next ? "" : sign == '&' ? " and " : strchr(next, sign) ? ", " : " or ";
+
+        used += (size_t)snprintf(text + used, size - used, "%.*s%s", (int)length, list, join);
+        list = next;
+    }
+}
+
+void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX], char rule[CLI_RULE_MAX])
+{
+    when[0] = '\0';
+    put_terms(row->when, '&', when, CLI_FLAG_MAX);
+    snprintf(rule, CLI_RULE_MAX, "%s ", row->excludes ? "does not go with" : "needs");
+    put_terms(row->excludes ? row->excludes : row->needs, '|', rule, CLI_RULE_MAX);
+    const size_t used = strlen(rule);
+    snprintf(rule + used, CLI_RULE_MAX - used, ", because %s", row->why);
+}
+
 /* Both tables of a command, as one list. */
 typedef struct flag_list {
     const fast_option *own;  /* may be NULL */
@@ -96,6 +121,20 @@ static const char *flag_name_at(const void *ctx, int64_t i)
     return flag_at(ctx, i)->name;
 }
 
+/* Say, once for each option, that it was given by its former name. */
+static void note_former(const fast_option *option, const char *word, size_t length)
+{
+    static const fast_option *noted;
+    char flag[CLI_FLAG_MAX];
+
+    if (noted == option)
+        return;
+    noted = option;
+    cli_flag_name(option, flag);
+    fprintf(stderr, "note: %.*s is called %s now; the old name works in this version only\n",
+            (int)length, word, flag);
+}
+
 /* The option of "--name" or "--name=value", or NULL, which is then said. */
 static const fast_option *find(const cli_command *command, const flag_list *list, const char *word)
 {
@@ -107,9 +146,16 @@ static const fast_option *find(const cli_command *command, const flag_list *list
     for (char *c = name; *c; c++)
         if (*c == '-')
             *c = '_';
-    for (int64_t i = 0; i < list->count; i++)
-        if (strcmp(flag_at(list, i)->name, name) == 0)
-            return flag_at(list, i);
+    for (int64_t i = 0; i < list->count; i++) {
+        const fast_option *option = flag_at(list, i);
+
+        if (strcmp(option->name, name) == 0)
+            return option;
+        if (option->former && strcmp(option->former, name) == 0) {
+            note_former(option, word, length);
+            return option;
+        }
+    }
     nearest = fast_text_nearest(name, flag_name_at, list, list->count);
     if (nearest) {
         cli_flag_name(&(fast_option){ .name = nearest }, flag);

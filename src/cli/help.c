@@ -147,6 +147,19 @@ static void print_overview(cli_page *page)
                   "fast --version prints the version.");
 }
 
+/* Options of a part that do not go together, with the reasons. */
+static void print_exclusions(cli_page *page, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputs("\n    Options that do not go together\n", page->out);
+    for (; rows && rows->when; rows++) {
+        cli_exclusion_text(rows, when, rule);
+        cli_page_row(page, 6, 30, when, rule);
+    }
+}
+
 /* Every part with this name, of any kind. */
 static bool print_parts_named(cli_page *page, const char *name)
 {
@@ -161,6 +174,7 @@ static bool print_parts_named(cli_page *page, const char *name)
                 continue;
             fprintf(page->out, "%s%s (%s)\n", found ? "\n" : "", name, topic->kind);
             print_part(page, &parts[i], true);
+            print_exclusions(page, parts[i].exclusions);
             found = true;
         }
     }

@@ -105,6 +105,21 @@ static void put_keys(FILE *out, const fast_option *options)
     fputs(".RE\n", out);
 }
 
+/* The exclusions of a part, indented under its options. */
+static void put_exclusions(FILE *out, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputs(".RS\n", out);
+    for (const fast_exclusion *row = rows; row && row->when; row++) {
+        cli_exclusion_text(row, when, rule);
+        put_entry(out, when, rule, NULL);
+    }
+    if (rows && rows->when)
+        fputs(".RE\n", out);
+}
+
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -121,6 +136,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
         put_entry(out, parts[i].name, parts[i].summary ? parts[i].summary : "", NULL);
         if (!shared)
             put_keys(out, parts[i].options);
+        put_exclusions(out, parts[i].exclusions);
     }
     if (shared) {
         fputs(".PP\nAll of them take:\n", out);

@@ -112,6 +112,23 @@ static void put_keys(FILE *out, const fast_option *options)
     }
 }
 
+/* The exclusions of a part, as a list under its options. */
+static void put_exclusions(FILE *out, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputc('\n', out);
+    for (; rows && rows->when; rows++) {
+        cli_exclusion_text(rows, when, rule);
+        fputs("- ", out);
+        put_code(out, when);
+        fputc(' ', out);
+        put(out, rule);
+        fputs(".\n", out);
+    }
+}
+
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -134,6 +151,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
         fputc('\n', out);
         if (!shared)
             put_keys(out, parts[i].options);
+        put_exclusions(out, parts[i].exclusions);
     }
     if (shared) {
         fputs("\nAll of them take:\n", out);

@@ -57,8 +57,8 @@ const fast_option fast__run_options[] = {
                   "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",
                   "how workers cooperate; auto: allreduce where there are several"),
-    FAST_OPT_TEXT(
-        C, then, "", "strategy",
+    FAST_OPT_TEXT_FORMER(
+        C, phases, "then", /* old name */ "", "strategy",
         "change to this strategy during the run, like local@epoch=2, or to another codec, like "
         "@epoch=1,codec=topk; can be repeated"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
@@ -162,7 +162,7 @@ static fast_err check_files(const C *c)
 static fast_err check_codec(C *c)
 {
     const bool none = strcmp(c->codec, "none") == 0 && strcmp(c->codec_down, "none") == 0 &&
-                      !strstr(c->then, "codec=");
+                      !strstr(c->phases, "codec=");
 
     if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
         return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",
@@ -228,11 +228,12 @@ static fast_err config_set(C *c, const char *option)
         return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", option);
     memcpy(name, option, (size_t)(equal - option));
     name[equal - option] = '\0';
-    if (strcmp(name, "then") == 0 && c->then[0] && equal[1]) { /* one after the other */
-        const size_t used = strlen(c->then);
-        if (used + strlen(equal) + 1 > sizeof c->then)
-            return fast__fail(FAST_EINVAL, "then=%.60s...: too many changes", c->then);
-        snprintf(c->then + used, sizeof c->then - used, ";%s", equal + 1);
+    const fast_option *row = fast__options_find(fast__run_options, name);
+    if (row && strcmp(row->name, "phases") == 0 && c->phases[0] && equal[1]) { /* appended */
+        const size_t used = strlen(c->phases);
+        if (used + strlen(equal) + 1 > sizeof c->phases)
+            return fast__fail(FAST_EINVAL, "phases=%.60s...: too many changes", c->phases);
+        snprintf(c->phases + used, sizeof c->phases - used, ";%s", equal + 1);
         return FAST_OK;
     }
     return fast__options_set("train", fast__run_options, c, name, equal + 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A change of strategy during a run: --then SPEC@WHEN.
+ * A change of strategy during a run: --phases SPEC@WHEN.
  *
- *     --strategy allreduce --then local:period=8@epoch=2 --then gossip@step=5000,state=reset
- *     --strategy ps --then @epoch=1,codec=topk:ratio=0.01 --then @epoch=6,codec=none
+ *     --strategy allreduce --phases local:period=8@epoch=2 --phases gossip@step=5000,state=reset
+ *     --strategy ps --phases @epoch=1,codec=topk:ratio=0.01 --phases @epoch=6,codec=none
  *
  * Without a strategy it stays the one before. A codec stays until another one is named; it comes
  * last, since its options may have commas. It starts without a residual.
@@ -26,6 +26,7 @@
  */
 #include "run/phases.h"
 
+#include "base/exclusion.h"
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
 #include "run/team.h"
@@ -113,6 +114,9 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
     FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
+    if (strategy->exclusions)
+        FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
+                                        phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
     phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;
@@ -139,15 +143,15 @@ static fast_err step_of(const fast_team *team, const char *text, const when *w, 
 
     if ((w->step >= 0) == (w->epoch >= 0))
         return fast__fail(FAST_EINVAL,
-                          "then=%.100s: say when, as in local@epoch=2 or local@step=500", text);
+                          "phases=%.100s: say when, as in local@epoch=2 or local@step=500", text);
     if (step <= after)
         return fast__fail(
             FAST_EINVAL,
-            "then=%.100s: step %lld is not after step %lld, where the strategy before "
+            "phases=%.100s: step %lld is not after step %lld, where the strategy before "
             "it begins",
             text, (long long)step, (long long)after);
     if (step >= run->step_count && run->step_count > 0)
-        return fast__fail(FAST_EINVAL, "then=%.100s: step %lld is not before the end, step %lld",
+        return fast__fail(FAST_EINVAL, "phases=%.100s: step %lld is not before the end, step %lld",
                           text, (long long)step, (long long)run->step_count);
     *out = step;
     return FAST_OK;
@@ -169,10 +173,11 @@ static fast_err as_before(const fast_phase *before, const char *text, char spec[
                           when *w)
 {
     if (!w->codec[0] && !w->codec_down[0] && strcmp(w->topology, "auto") == 0 && w->state == 0)
-        return fast__fail(FAST_EINVAL,
-                          "then=%.100s: nothing changes; write STRATEGY@epoch=N, or another codec, "
-                          "as in @epoch=1,codec=topk",
-                          text);
+        return fast__fail(
+            FAST_EINVAL,
+            "phases=%.100s: nothing changes; write STRATEGY@epoch=N, or another codec, "
+            "as in @epoch=1,codec=topk",
+            text);
     snprintf(spec, FAST_SPEC_MAX, "%s", before->spec);
     if (strcmp(w->topology, "auto") == 0)
         snprintf(w->topology, sizeof w->topology, "%s", before->place);
@@ -192,16 +197,16 @@ static fast_err add_phase(fast_team *team, const char *text)
     when w;
 
     if (team->phases.count == FAST_PHASES_MAX)
-        return fast__fail(FAST_EINVAL, "then: at most %d changes", FAST_PHASES_MAX - 1);
+        return fast__fail(FAST_EINVAL, "phases: at most %d changes", FAST_PHASES_MAX - 1);
     if (!at || (size_t)(at - text) >= sizeof spec)
-        return fast__fail(FAST_EINVAL, "then=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
+        return fast__fail(FAST_EINVAL, "phases=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
                           text);
     snprintf(spec, sizeof spec, "%.*s", (int)(at - text), text);
     snprintf(words, sizeof words, "%s", at + 1);
     memset(&w, 0, sizeof w);
     fast__options_default(when_options, &w);
     cut_codec(words, &w);
-    FAST_TRY(fast__options_parse("then", when_options, &w, words));
+    FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
@@ -213,7 +218,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     if (c->faults[0])
         return fast__fail(FAST_EINVAL,
                           "faults=%.60s: a schedule of faults is of one world, and "
-                          "then=%.60s begins another; leave out one of them",
+                          "phases=%.60s begins another; leave out one of them",
                           c->faults, text);
     return FAST_OK;
 }
@@ -244,7 +249,7 @@ fast_err fast__phases_open(fast_team *team)
     team->phases.count = 1;
     FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
     team->phases.list[0].end = team->run->step_count;
-    snprintf(text, sizeof text, "%s", c->then);
+    snprintf(text, sizeof text, "%s", c->phases);
     for (char *part = text; part && *part; part = next) {
         next = strchr(part, ';');
         if (next)

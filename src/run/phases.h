@@ -5,7 +5,7 @@
 #include "run/run.h"
 
 /*
- * The phases of a run: its strategy, and those that follow it (phases.c). A run without --then has
+ * The phases of a run: its strategy, and those that follow it (phases.c). A run without --phases has
  * one.
  */
 struct fast_team;

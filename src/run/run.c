@@ -467,12 +467,10 @@ const char *fast_run_option(const fast_run *run, const char *name)
 {
     FAST_ASSERT(run != NULL);
     const char *text = run->text.options;
-    for (const fast_option *o = fast__run_options; o->name; o++) {
-        if (strcmp(o->name, name) == 0)
-            return text;
+    const fast_option *row = fast__options_find(fast__run_options, name);
+    for (const fast_option *o = fast__run_options; row && o < row; o++)
         text += strlen(text) + 1;
-    }
-    return NULL;
+    return row ? text : NULL;
 }
 
 void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx)

@@ -83,7 +83,7 @@ typedef struct fast_run_config {
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
     char system[64];                /* a preset by name; "" */
     char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
-    char then[FAST_PATH_MAX];       /* SPEC@WHEN;SPEC@WHEN...; "" */
+    char phases[FAST_PATH_MAX];     /* SPEC@WHEN;SPEC@WHEN...; "" */
     char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
     char codec[FAST_SPEC_MAX];      /* a chain; none */

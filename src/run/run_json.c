@@ -41,7 +41,7 @@ static bool has_team(const fast_run *run)
 static bool is_coded(const fast_run *run)
 {
     return strcmp(run->config.codec, "none") != 0 || strcmp(run->config.codec_down, "none") != 0 ||
-           strstr(run->config.then, "codec=");
+           strstr(run->config.phases, "codec=");
 }
 
 /* An option of several workers; null for a run of one worker. */
@@ -89,7 +89,7 @@ static void put_team(json_t **o, const fast_run *run, const fast_result *r)
 {
     const bool stale = r->staleness_max >= 0;
 
-    put_text(o, "then", run->config.then[0] ? run->config.then : NULL);
+    put_text(o, "phases", run->config.phases[0] ? run->config.phases : NULL);
     put_text(o, "representative", run->config.representative);
     put_real(o, "exchange_s", r->exchange_s);
     put_real(o, "bytes_per_step", r->bytes_per_step);

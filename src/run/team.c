@@ -214,7 +214,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     fast_err err;
 
     *out = NULL;
-    if (c->workers == 1 && !run->strategy && !c->then[0] && strcmp(c->strategy, "auto") == 0 &&
+    if (c->workers == 1 && !run->strategy && !c->phases[0] && strcmp(c->strategy, "auto") == 0 &&
         strcmp(c->transport, "auto") == 0)
         return check_alone(c);
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));

@@ -381,7 +381,8 @@ static const fast_strategy *member_of(const void *config);
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .codes = true, .sends = "gradients",     \
     .answers = "weights", .member = member_of, .sends_by = sends_by, .answers_by = answers_by,     \
-    .servers = servers, .check = check, .cost = cost, .worker = worker, .server = server
+    .servers = servers, .check = check, .cost = cost, .worker = worker, .server = server,          \
+    .exclusions = exclusions
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumes = true };
 const fast_strategy fast__strategy_ps = { FAMILY };

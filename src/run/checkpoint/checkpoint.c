@@ -36,15 +36,17 @@
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
 static const char *const matching[] = {
-    "model", "data",  "workers",    "batch",    "optimizer",   "lr",          "schedule",
-    "seed",  "shard", "alpha",      "augment",  "strategy",    "topology",    "accumulate",
-    "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
+    "model",    "data",       "workers",  "batch",       "optimizer",   "lr",
+    "schedule", "seed",       "shard",    "alpha",       "augment",     "strategy",
+    "topology", "accumulate", "then", /* old name of phases: files of this version have it */
+    "codec",    "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
 
 /* The metadata without the options and the hash. */
-static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
-                                         "judged",          "data_hash", "network",    "engine",
-                                         "plan_hash",       NULL };
+static const char *const described[] = {
+    "fast_checkpoint",          "step",    "step_count", "sums",      "judged",
+    /* old name */ "data_hash", "network", "engine",     "plan_hash", NULL
+};
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 
@@ -111,15 +113,6 @@ static uint64_t network_hash(const fast_run *run)
     return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
 }
 
-static const fast_option *find_option(const char *name)
-{
-    const fast_option *option = fast__run_options;
-    while (option->name && strcmp(option->name, name) != 0)
-        option++;
-    FAST_ASSERT(option->name != NULL);
-    return option;
-}
-
 static void describe_run(fast_run *run, meta *m)
 {
     const fast_run_sums *sums = &run->progress.sums;
@@ -138,7 +131,8 @@ static void describe_run(fast_run *run, meta *m)
         char key[32];
         char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
         snprintf(key, sizeof key, "option.%s", *name);
-        fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
+        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, value,
+                          VALUE_MAX);
         if (value[0] == '\0')
             continue; /* what is not there cannot be damaged */
         meta_put(m, key, "%s", value);
@@ -287,15 +281,16 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
     for (const char *const *name = matching; *name && !err; name++) {
         char key[32];
         snprintf(key, sizeof key, "option.%s", *name);
+        const fast_option *option = fast__options_find(fast__run_options, *name);
         const char *theirs = get_saved(tensors, key);
         if (!theirs[0]) /* of a version that had no such option */
-            theirs = find_option(*name)->standard;
-        fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
+            theirs = option->standard;
+        fast__config_text(option, &run->config, ours, VALUE_MAX);
         if (strcmp(theirs, ours) != 0)
             err =
                 fast__fail(FAST_EINVAL,
                            "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
-                           path, *name, theirs, *name, ours);
+                           path, option->name, theirs, option->name, ours);
     }
     fast__free(ours);
     return err;
@@ -424,7 +419,8 @@ fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
     uint64_t hash = 0;
     for (const char *const *name = matching; *name; name++) {
         char text[FAST_PATH_MAX];
-        fast__config_text(find_option(*name), &run->config, text, sizeof text);
+        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, text,
+                          sizeof text);
         hash = fast__hash(text, strlen(text), hash);
     }
     const int length =

@@ -153,8 +153,9 @@ static void a_resumed_run_has_the_same_bits(void **state)
 /* Codecs that change: a cut before, after, and at the change. */
 static void codecs_change_in_phases(void **state)
 {
-    static const char *const changes[] = { "then=@step=7,codec=topk:ratio=0.05,value=fp16",
-                                           "then=@step=5,codec=sign", "then=@step=3,codec=none" };
+    static const char *const changes[] = { "phases=@step=7,codec=topk:ratio=0.05,value=fp16",
+                                           "phases=@step=5,codec=sign",
+                                           "phases=@step=3,codec=none" };
 
     (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
@@ -169,7 +170,7 @@ static void codecs_change_in_phases(void **state)
     assert_int_not_equal(both, train((const char *const[]){ sim, "codec=sign", NULL }, NULL));
     /* A codec that is none from the start on is no codec. */
     assert_int_equal(
-        train((const char *const[]){ sim, "codec=none", "then=@step=4,codec=none", NULL }, NULL),
+        train((const char *const[]){ sim, "codec=none", "phases=@step=4,codec=none", NULL }, NULL),
         train((const char *const[]){ sim, "codec=none", NULL }, NULL));
 }
 
@@ -208,10 +209,10 @@ static void what_is_wrong_is_told(void **state)
     path_of("copy", resume, "resume=");
     train((const char *const[]){ sim, "codec=topk", "checkpoint_every=5steps", path, NULL }, &w);
     refuses((const char *const[]){ sim, "codec=sign", resume, NULL }, "codec=topk");
-    refuses((const char *const[]){ sim, "then=@step=3", NULL }, "nothing changes");
-    refuses((const char *const[]){ sim, "then=@step=3,codec=nosuch", NULL }, "nosuch");
-    refuses((const char *const[]){ sim, "then=@codec=topk", NULL }, "say when");
-    refuses((const char *const[]){ sim, "then=ensemble@step=3,codec=topk", NULL }, "ensemble");
+    refuses((const char *const[]){ sim, "phases=@step=3", NULL }, "nothing changes");
+    refuses((const char *const[]){ sim, "phases=@step=3,codec=nosuch", NULL }, "nosuch");
+    refuses((const char *const[]){ sim, "phases=@codec=topk", NULL }, "say when");
+    refuses((const char *const[]){ sim, "phases=ensemble@step=3,codec=topk", NULL }, "ensemble");
     FILE *file = fopen(copy, "r+b"); /* a bit of what is owed, at the end of the file */
     assert_non_null(file);
     fseek(file, -2, SEEK_END);
@@ -229,7 +230,7 @@ static void memory_may_end(void **state)
     for (int64_t n = 0; n < 600; n += BRIEF ? 60 : 7) {
         fast__alloc_fail_after(n, true);
         fast_run *run = open_run((const char *const[]){ "transport=sim", "codec=sign", path,
-                                                        "then=@step=3,codec=topk", NULL });
+                                                        "phases=@step=3,codec=topk", NULL });
         fast__alloc_fail_after(-1, true);
         fast_run_close(run);
     }

@@ -263,12 +263,12 @@ static void a_resumed_run_has_the_same_bits(void **state)
 static void phases_are_resumed(void **state)
 {
     static const job changing[] = {
-        { "strategy=local:period=2", "then=gossip@step=6", "codec=topk:ratio=0.1" },
-        { "strategy=gossip", "then=allreduce@step=9", "codec=none" },
-        { "strategy=allreduce", "then=elastic_sync:mu=0.9@step=6", "codec=onebit" },
-        { "strategy=gossip:push=yes", "then=local:outer=nesterov@step=9", "codec=none" },
-        { "strategy=ps:slack=0,servers=2", "then=allreduce@step=6", "codec=topk:ratio=0.1" },
-        { "strategy=local:period=3", "then=ps:slack=0,momentum=0.5@step=9", "codec=qsgd" },
+        { "strategy=local:period=2", "phases=gossip@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=gossip", "phases=allreduce@step=9", "codec=none" },
+        { "strategy=allreduce", "phases=elastic_sync:mu=0.9@step=6", "codec=onebit" },
+        { "strategy=gossip:push=yes", "phases=local:outer=nesterov@step=9", "codec=none" },
+        { "strategy=ps:slack=0,servers=2", "phases=allreduce@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=local:period=3", "phases=ps:slack=0,momentum=0.5@step=9", "codec=qsgd" },
     };
 
     (void)state;

@@ -157,7 +157,7 @@ static void events_of_a_simulated_run(void **state)
                                    "plan=no",
                                    "workers=2",
                                    "steps=8",
-                                   "then=local@step=4",
+                                   "phases=local@step=4",
                                    "transport=sim",
                                    NULL };
     assert_ok(fast_run_open(phases, &run));
