@@ -32,7 +32,7 @@ static void draw(cli_busy *busy)
         return;
     cli_progress_time(floor(gone), time);
     cli_progress_time(busy->about_s, about);
-    const bool known = busy->about_s > gone; /* what takes longer is not foretold any more */
+    const bool known = busy->about_s > gone; /* no forecast once it is exceeded */
     snprintf(line, sizeof line, "%s: %s%s%s", busy->what, time, known ? " of about " : "",
              known ? about : "");
     fprintf(busy->file, "\r%.*s\033[K", cli_progress_width(busy->file) - 1, line);

@@ -28,7 +28,7 @@ typedef struct cli_example {
 
 typedef struct cli_command {
     const char *name;            /* as it is typed: "train" */
-    const char *usage;           /* what follows the name: "[TOPIC]" */
+    const char *usage;           /* arguments after the name: "[TOPIC]" */
     const char *summary;         /* one line, no full stop */
     const char *kind;            /* the part whose options it takes as flags: "train", or NULL */
     const fast_option *flags;    /* the command's own flags, like --json; all BOOL or TEXT */

@@ -5,9 +5,10 @@
 #include "fast/serve.h"
 
 /*
- * What help, the manual, completion and docs/options.md read besides the options' own tables:
- * groups of flags and topics. A group is fast_option_group, with names in the order of the options'
- * table. An option that no group names is shown in the last group, so that a new one is never lost.
+ * Tables that help, the manual, completion and docs/options.md read besides the options' own:
+ * groups of flags, and topics. A group is fast_option_group, with names in the order of the
+ * options' table. An option that no group names is shown in the last group, so that a new one is
+ * never lost.
  */
 typedef fast_option_group cli_group;
 

@@ -26,7 +26,7 @@ typedef struct simulate_line {
 
 /* The sums over a campaign. */
 typedef struct simulate_show {
-    const simulate_line *line; /* what was asked for */
+    const simulate_line *line; /* the command line */
     bool terminal;             /* say how far it is */
     bool drawn;                /* that is on the screen */
     int64_t count;             /* of simulations */
@@ -74,7 +74,7 @@ static void put_seconds(double seconds, char text[32])
         snprintf(text, 32, "%.3f us", seconds * 1e6);
 }
 
-/* Whom most of those who gave up blame, and how many do. */
+/* Return the actor that most failed actors blame; *count_out is their number. */
 static const char *blamed_most(const fast_simulation *s, int64_t *count_out)
 {
     const char *best = NULL;

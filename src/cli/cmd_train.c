@@ -4,8 +4,8 @@
  * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
  * goes to standard error; with --json one object is the last line of standard output.
  *
- * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go
- * on, and the program exits 75. A second one ends the program at once; files are replaced
+ * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to
+ * continue, and the program exits 75. A second one ends the program at once; files are replaced
  * atomically, so the last checkpoint stays whole.
  */
 #include "busy.h"
@@ -101,7 +101,7 @@ static void say_header(const train_show *show, const fast_event *event)
                 fast_run_option(run, "cluster")[0] ? ", cluster " : "",
                 fast_run_option(run, "cluster"));
     if (event->step > 0)
-        fprintf(file, "going on after step %lld of %lld\n", (long long)event->step,
+        fprintf(file, "continuing after step %lld of %lld\n", (long long)event->step,
                 (long long)event->step_count);
 }
 

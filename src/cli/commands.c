@@ -247,7 +247,7 @@ const cli_command cli_commands[] = {
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
-    { "Chance", "|seed|seeds|shrink|tune|jobs|" },
+    { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
     { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
     { "How long", "|epochs|steps|target|evaluate|holdout|" },
     { "Files",

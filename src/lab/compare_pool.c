@@ -32,8 +32,8 @@ typedef struct compare_pool {
     int64_t done;                                    /* tasks that have ended */
     int64_t timed;                                   /* ended tasks that ran in a process */
     int64_t sum_ns;                                  /* of their times */
-    fast_compare_stored *stored;                     /* what the store has from before; or NULL */
-    int64_t told_ns;                                 /* when the watcher was told last */
+    fast_compare_stored *stored; /* runs of an earlier comparison of this name; or NULL */
+    int64_t told_ns;             /* when the watcher was told last */
 } compare_pool;
 
 static bool is_waiting(const fast_compare_task *task)

@@ -133,7 +133,7 @@ static const fast_compared_run *find_shown(const fast_compared *line)
     return best;
 }
 
-static void judge_line(fast_compared *line, double *values)
+static void rate_line(fast_compared *line, double *values)
 {
     line->reached_count = line->failed_count = 0;
     line->error = NULL;
@@ -214,7 +214,7 @@ fast_err fast__compare_rank(fast_compare *compare)
 
     FAST_TRY(fast__alloc("values of seeds", compare->seed_count, sizeof *values, &values));
     for (int64_t i = 0; i < compare->line_count; i++)
-        judge_line(&compare->lines[i], values);
+        rate_line(&compare->lines[i], values);
     fast__free(values);
     sort_lines(compare->lines, compare->line_count);
     return fast__verdict(compare);

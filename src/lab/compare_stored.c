@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs that the store has from before. A comparison that the user named and that was stopped goes
- * on where it was: runs under its name that are whole, and whose command is the same word for word,
- * are read instead of run; what diverged would do so again. The command holds everything that a run
- * depends on, its seed included.
+ * Runs that the store has from before. A comparison that the user named and that was stopped
+ * continues where it was: runs under its name that are whole, and whose command is the same word
+ * for word, are read instead of run; a run that diverged would do so again. The command holds
+ * everything that a run depends on, its seed included.
  *
  * Runs are listed once, at the beginning; what is read of one is its result, which is the object of
  * `fast train --json`, and its evaluations. No store, or one that cannot be read, is no reason to
@@ -20,7 +20,7 @@
 struct fast_compare_stored {
     fast_store *store;   /* open for reading */
     fast_words commands; /* of whole runs */
-    int64_t *ids;        /* theirs */
+    int64_t *ids;        /* numbers in the store of the commands' runs */
     int64_t size;        /* places of `ids` */
 };
 

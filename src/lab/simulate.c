@@ -268,7 +268,7 @@ void fast__simulate_command(const fast_simulate_outcome *outcome, const char *fa
 
 /* Give one simulation to the caller. */
 static fast_err report_one(const fast_simulate_outcome *o, const char *faults, int64_t tries,
-                           fast_simulate_fn *report, void *ctx, bool *go_on)
+                           fast_simulate_fn *report, void *ctx, bool *more)
 {
     enum { NAME = 32 };
     const int64_t n = o->config->workers;
@@ -316,7 +316,7 @@ static fast_err report_one(const fast_simulate_outcome *o, const char *faults, i
         .command = command,
         .shrunk_tries = tries,
     };
-    *go_on = report(ctx, &simulation);
+    *more = report(ctx, &simulation);
     fast__free(names);
     fast__free(rows);
     return FAST_OK;
@@ -324,7 +324,7 @@ static fast_err report_one(const fast_simulate_outcome *o, const char *faults, i
 
 /* Shrink a failure and show the small one instead. */
 static fast_err report_small(const fast_simulate_outcome *o, fast_simulate_fn *report, void *ctx,
-                             bool *go_on)
+                             bool *more)
 {
     fast_simulate_outcome small;
     char *text = NULL;
@@ -332,7 +332,7 @@ static fast_err report_small(const fast_simulate_outcome *o, fast_simulate_fn *r
     FAST_TRY(fast__simulate_shrink(o, &text, &tries));
     fast_err err = fast__simulate_once(o->config, text, o->seed, &small);
     if (!err) {
-        err = report_one(&small, text, tries, report, ctx, go_on);
+        err = report_one(&small, text, tries, report, ctx, more);
         fast__simulate_fini(&small);
     }
     fast__free(text);
@@ -380,19 +380,19 @@ fast_err fast_simulate(const char *const *options, fast_simulate_fn *report, voi
     FAST_ASSERT(report != NULL);
     fast_simulate_config config = { 0 };
     char faults[sizeof config.faults];
-    bool go_on = true;
+    bool more = true;
     FAST_TRY(config_parse(options, &config));
     bool shrink = config.shrink;
     FAST_TRY(fast__simulate_faults(&config, faults, sizeof faults));
-    for (int64_t i = 0; i < config.seeds && go_on; i++) {
+    for (int64_t i = 0; i < config.seeds && more; i++) {
         fast_simulate_outcome o;
         FAST_TRY(fast__simulate_once(&config, faults, config.seed + i, &o));
         fast_err err = FAST_OK;
         if (shrink && fails(&o) && o.faults && o.faults->count > 0) {
             shrink = false;
-            err = report_small(&o, report, ctx, &go_on);
+            err = report_small(&o, report, ctx, &more);
         } else {
-            err = report_one(&o, o.faults_text, 0, report, ctx, &go_on);
+            err = report_one(&o, o.faults_text, 0, report, ctx, &more);
         }
         fast__simulate_fini(&o);
         if (err)

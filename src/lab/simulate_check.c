@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What FAST promises under any faults, checked after a simulation:
+ * Promises of FAST under any faults, checked after a simulation:
  *
  *   - every actor's program ends, unless its node crashed;
  *   - every wait ends by its deadline, by the clock of its node: a node that stands still or whose

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* What the last report said, and how many there were. */
+/* The last report, and the number of reports. */
 typedef struct heard {
     int64_t count;
     int64_t stop_after; /* 0: never */

@@ -156,8 +156,8 @@ static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, 
     if (run->config.feedback != 0 && strcmp(what, "gradients") != 0 && !exact)
         return fast__fail(FAST_EINVAL, "strategy %s sends weights %s; leave out feedback",
                           strategy->name,
-                          values ? "as they are, and nothing is owed"
-                                 : "as differences, which hold what was lost before by themselves");
+                          values ? "as they are, without a residual"
+                                 : "as differences, which include earlier losses by themselves");
     return fast__flow_check(run->codecs.up, strcmp(what, "weights") == 0, values);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this build has of the optional libraries, with the versions that are running, and what each
+ * Optional libraries of this build, with the versions that are running, and what each
  * brings. Filled once, at the first question. And what the processor is called.
  */
 #include "run/run.h"
@@ -203,7 +203,7 @@ static const struct {
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
     { "libmicrohttpd", version_of_http, "the dashboard, fast ui, and metrics for Prometheus" },
-    { "SQLite", version_of_sqlite, "runs are kept: fast runs, fast ui, fast compare" },
+    { "SQLite", version_of_sqlite, "runs are stored: fast runs, fast ui, fast compare" },
     { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },
 };
 

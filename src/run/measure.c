@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the result says of several workers; docs/measures.md has it in formulas.
+ * Measures of several workers in a run's result; docs/measures.md has the formulas.
  *
  *   staleness     a histogram of all updates, in buckets 0, 1, 2, 3, 4-7, 8-15, ...; a quantile is
  *                 the end of the bucket in which it lies

@@ -38,20 +38,22 @@
 
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
-/* What follows the @. */
+/* Options of a change, behind the @. */
 typedef struct when {
-    double epoch;              /* -1: by step */
-    int64_t step;              /* -1: by epoch */
-    int state;                 /* of the rule: 0 retained, 1 reset */
-    char topology[64];         /* of the strategy, or auto */
-    char codec_down[64];       /* what comes back; "": as before */
-    char codec[FAST_SPEC_MAX]; /* what is sent; "": as before. Not in the table: it comes last */
+    double epoch;        /* -1: by step */
+    int64_t step;        /* -1: by epoch */
+    int state;           /* of the rule: 0 retained, 1 reset */
+    char topology[64];   /* of the strategy, or auto */
+    char codec_down[64]; /* codec of answers; "": as before */
+    char codec
+        [FAST_SPEC_MAX]; /* codec of messages; "": as before. Not in the table: it comes last */
 } when;
 
 static const fast_option when_options[] = {
     FAST_OPT_REAL(when, epoch, "-1", -1, 1e9, "when, in epochs"),
     FAST_OPT_INT(when, step, "-1", -1, 1e12, "when, in steps of a worker"),
-    FAST_OPT_CHOICE(when, state, "keep", "keep|reset", "the rule's state: kept, or begun anew"),
+    FAST_OPT_CHOICE(when, state, "keep", "keep|reset",
+                    "the rule's state: continue with it, or reset it"),
     FAST_OPT_TEXT(when, topology, "auto", "topology", "who exchanges with whom"),
     FAST_OPT_TEXT(when, codec_down, "", "codec", "codec of what comes back"),
     FAST_OPT_END,
@@ -96,7 +98,7 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
     phase->codec_down = phase->own[1] ? phase->own[1]
                         : first       ? run->codecs.chains[1]
                                       : phase[-1].codec_down;
-    run->codecs.up = phase->codec; /* what is checked now */
+    run->codecs.up = phase->codec; /* checked below */
     run->codecs.down = phase->codec_down;
     return fast__codec_check(run);
 }
@@ -157,7 +159,7 @@ static fast_err step_of(const fast_team *team, const char *text, const when *w, 
     return FAST_OK;
 }
 
-/* What follows "codec=" is a chain, commas and all. */
+/* Cut off "codec=CHAIN", the last word: a chain may hold commas. */
 static void cut_codec(char *words, when *w)
 {
     char *at = strstr(words, "codec=");
@@ -210,7 +212,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
-    team->phases.count++; /* what it holds is freed from here on */
+    team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
     phase->reset = w.state == 1;
     phase->end = team->run->step_count;
@@ -313,7 +315,7 @@ fast_err fast__phase_find(fast_team *team)
 
 /* Over processes. */
 
-/* What travels with the model: the rule's state, too, where it is the same at all workers. */
+/* Broadcast the model, and the rule's state where it is the same at all workers. */
 static fast_err share_model(fast_team_actor *self, fast_group *all)
 {
     const fast_team *team = self->team;

@@ -58,7 +58,7 @@ static fast_err check_writable(const char *option, const char *path, bool replac
     return FAST_OK;
 }
 
-/* What can be known to be wrong from the words alone, before a data set is read. */
+/* Refuse options whose names or words are wrong, before a data set is read. */
 static fast_err check_words(fast_run *run)
 {
     fast_run_config *c = &run->config;
@@ -327,7 +327,7 @@ static fast_err open_texts(fast_run *run)
     return FAST_OK;
 }
 
-/* What a caller may bring: each NULL if it is the options' business. */
+/* Parts that a caller may bring: each NULL if the options name it. */
 typedef struct own_parts {
     const fast_network *network;
     const fast_data *train;

@@ -259,7 +259,7 @@ void fast__team_actor_reset(fast_team_actor *self)
     fast__context_reset(&self->context, team->run->optimizer, team->run->step);
     if (self->measures.contributions)
         memset(self->measures.contributions, 0, (size_t)team->workers * sizeof(double));
-    self->progress.step_judged = -1;
+    self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;
 }
@@ -275,7 +275,7 @@ void fast__team_actor_enter(fast_team_actor *self)
     fast__context_enter(&self->context, &now,
                         phase->reset ||
                             (phase->strategy->identical && !phase[-1].strategy->identical));
-    self->progress.step_judged = team->run->step; /* the end of the phase before was evaluated */
+    self->progress.step_voted = team->run->step; /* the end of the phase before was evaluated */
     self->lost = false;
 }
 

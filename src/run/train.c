@@ -247,7 +247,7 @@ fast_err fast__run_save_due(fast_run *run)
     return FAST_OK;
 }
 
-/* What is to be done between two steps. */
+/* Do all that is due between two steps: evaluate, save, stop at the target. */
 static fast_err rest(fast_run *run)
 {
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */

@@ -26,7 +26,7 @@ struct fast_exporter {
     fast_thread thread;           /* answers */
     atomic_bool stop;             /* it ends */
     fast_mutex mutex;             /* guards `run` */
-    fast_stored_run run;          /* what was measured; its texts are constant */
+    fast_stored_run run;          /* measures; its texts are constant */
     char words[WORDS][WORD_SIZE]; /* that the texts of `run` point to */
 };
 

@@ -61,8 +61,8 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     else if (!facts.here)
         fast__reply_error(request, 409, "run %lld is not a run of this machine", (long long)run);
     else if (fd < 0)
-        fast__reply_error(request, 409, "the process of run %lld cannot be had: %s", (long long)run,
-                          strerror(errno));
+        fast__reply_error(request, 409, "the process of run %lld cannot be opened: %s",
+                          (long long)run, strerror(errno));
     else
         return fd;
     if (fd >= 0)

@@ -48,7 +48,7 @@ void fast__http_close(fast_http *http); /* NULL is allowed; handlers' answers en
 int64_t fast__http_port(const fast_http *http);
 const char *fast__http_token(const fast_http *http); /* 32 hexadecimal digits */
 
-/* Answer requests for a while, at most FAST_HTTP_TICK_MS where there are none. */
+/* Answer requests for a while, at most FAST_HTTP_TICK_MS if no request arrives. */
 fast_err fast__http_wait(fast_http *http);
 
 /* A request. */

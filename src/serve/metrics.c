@@ -224,13 +224,13 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
     return err;
 }
 
-/* An answer: rows come in, then columns go out. */
+/* An answer under construction: rows of the store become columns of JSON. */
 typedef struct metrics_stream {
     fast_http_stream stream; /* first, so that one is the other */
     fast_server *server;     /* whose store is read */
     int64_t run;             /* whose metrics */
-    metric_series s;         /* what was gathered */
-    thinner thin;            /* on the way there */
+    metric_series s;         /* columns so far */
+    thinner thin;            /* thins the rows out before they become columns */
     int64_t seq;             /* of the last row that was read */
     bool gathered;           /* all rows were read */
     int column;              /* that goes out */

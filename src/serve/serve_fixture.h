@@ -131,7 +131,7 @@ static inline size_t read_all(int fd, char *reply)
     return used;
 }
 
-/* Send a request as it is; the status of the reply, which is in s->reply, 0 if there is none. */
+/* Send a request as it is; return the status of the reply in s->reply, 0 without a reply. */
 static inline int ask_raw(stage *s, const char *bytes, size_t size)
 {
     const int fd = dial(s->port);

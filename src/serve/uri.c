@@ -141,7 +141,7 @@ const char *fast__uri_arg(const fast_uri *uri, const char *name)
     return NULL;
 }
 
-/* Digits at `*at`, a number of at most `max`; false if there is none. */
+/* Digits at `*at`, a number of at most `max`; false without digits or beyond it. */
 static bool read_count(const char **at, int64_t max, int64_t *out)
 {
     int64_t value = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user asks for, as SQL.
+ * Conditions of a user's query, as SQL.
  *
  *     status=done,workers>=4,model~net      a list of conditions, all of which must hold
  *     -test_accuracy                        a column to sort by

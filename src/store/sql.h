@@ -6,7 +6,7 @@
 #include <sqlite3.h>
 
 /*
- * What the files of the store that speak SQL share.
+ * Functions that the SQL files of the store share.
  */
 
 enum { FAST_STORE_COLUMNS_MAX = 64, FAST_STORE_SQL_MAX = 8192 };

@@ -130,7 +130,7 @@ typedef struct fast_memory_block {
 } fast_memory_block;
 
 typedef struct fast_context {
-    fast_trainer trainer;              /* what the strategy sees; trainer.run is the context */
+    fast_trainer trainer;              /* view of the strategy; trainer.run is the context */
     fast_context_options options;      /* as they were given; `phase` is the current one */
     fast_learner *learner;             /* options.learner; NULL at servers */
     fast_optimizer *optimizer;         /* this actor's state of the rule, or the shared one */
@@ -182,7 +182,7 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
     return t->run;
 }
 
-/* Block `id` of `size` bytes, made if there is none. FAST_EINVAL if it has another size. */
+/* Block `id` of `size` bytes, allocated on first use. FAST_EINVAL if it has another size. */
 fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
@@ -211,8 +211,8 @@ void fast__context_factors_free(fast_context *context);
 /* The worker, which shared a model, has its own replica again: a copy of the shared one. */
 void fast__context_unshare(fast_context *context);
 
-/* Charge the time of deferred kernels; and also that of updates that were made in reports. Both fail
- * as fast_charge() does. */
+/* Charge the time of deferred kernels; the second function also that of updates made in reports.
+ * Both fail as fast_charge() does. */
 fast_err fast__context_charge_kernels(fast_context *context);
 fast_err fast__context_charge(fast_context *context);
 

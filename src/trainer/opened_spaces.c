@@ -30,7 +30,7 @@ typedef struct fast_opened_space {
     bool copy;                      /* it repeats the updates of another space */
 } fast_opened_space;
 
-/* The entry of an id, made if there is none. */
+/* Find the entry of an id, or add it. */
 static fast_err find(fast_context *c, int64_t id, fast_opened_space **out)
 {
     fast_opened_space **at = &c->spaces;

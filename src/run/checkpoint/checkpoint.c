@@ -11,7 +11,7 @@
  *                                  stream are functions of it, so it is their whole position
  *              step_count          of the whole run
  *              sums                of the epoch so far: loss (bits), batches, correct, positions
- *              judged              the last evaluation: step, loss (bits), accuracy (bits)
+ *              EVALUATION_KEY      the last evaluation: step, loss (bits), accuracy (bits)
  *              data_hash           of the training set's samples and labels
  *              network             hash of the network's text
  *              engine, plan_hash   what computed; another one is allowed, with a note
@@ -42,11 +42,13 @@ static const char *const matching[] = {
     "codec",    "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
 
+/* Key of the last evaluation. */
+#define EVALUATION_KEY "judged" /* old name: files of this version have it */
+
 /* The metadata without the options and the hash. */
-static const char *const described[] = {
-    "fast_checkpoint",          "step",    "step_count", "sums",      "judged",
-    /* old name */ "data_hash", "network", "engine",     "plan_hash", NULL
-};
+static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
+                                         EVALUATION_KEY,    "data_hash", "network",    "engine",
+                                         "plan_hash",       NULL };
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 
@@ -121,8 +123,9 @@ static void describe_run(fast_run *run, meta *m)
     meta_put(m, "step_count", "%" PRId64, run->step_count);
     meta_put(m, "sums", "%016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, bits_of(sums->loss),
              sums->batches, sums->correct, sums->positions);
-    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->progress.step_evaluated,
-             bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
+    meta_put(m, EVALUATION_KEY, "%" PRId64 " %016" PRIx64 " %016" PRIx64,
+             run->progress.step_evaluated, bits_of(run->result.test_loss),
+             bits_of(run->result.test_accuracy));
     meta_put(m, "data_hash", "%016" PRIx64, fast__run_data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
@@ -134,7 +137,7 @@ static void describe_run(fast_run *run, meta *m)
         fast__config_text(fast__options_find(fast__run_options, *name), &run->config, value,
                           VALUE_MAX);
         if (value[0] == '\0')
-            continue; /* what is not there cannot be damaged */
+            continue; /* a missing key cannot be damaged */
         meta_put(m, key, "%s", value);
     }
     FAST_ASSERT(m->count / 2 < META_MAX - 1);
@@ -235,12 +238,12 @@ fast_err fast__checkpoint_save(fast_run *run, const char *path)
     return err;
 }
 
-/* What a checkpoint's metadata says, before any of it is believed. */
+/* Metadata of a checkpoint, before any of it is trusted. */
 typedef struct saved {
     int64_t step;
     int64_t step_count;
     fast_run_sums sums;
-    int64_t step_judged;
+    int64_t step_evaluated;
     double test_loss;
     double test_accuracy;
 } saved;
@@ -262,8 +265,8 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
         sscanf(get_saved(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
         sscanf(get_saved(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
                &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
-        sscanf(get_saved(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
-               &test_loss, &test_accuracy) == 3;
+        sscanf(get_saved(tensors, EVALUATION_KEY), "%" SCNd64 " %" SCNx64 " %" SCNx64,
+               &out->step_evaluated, &test_loss, &test_accuracy) == 3;
     if (!whole || out->step < 0 || out->step > FAST_STEPS_MAX)
         return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
     out->sums.loss = value_of(loss);
@@ -354,14 +357,16 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
     if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
-        snprintf(run->text.resume_note, sizeof run->text.resume_note,
-                 "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
-                 "to the bit",
-                 get_saved(tensors, "engine"), run->config.engine);
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the checkpoint was computed by engine %.30s, this run by %s: it continues, but not "
+            "to the bit",
+            get_saved(tensors, "engine"), run->config.engine);
     else if (strcmp(get_saved(tensors, "plan_hash"), plan) != 0)
-        snprintf(run->text.resume_note, sizeof run->text.resume_note,
-                 "the engine's measured choices are not those of the checkpoint: the run goes on, "
-                 "but not to the bit");
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the engine's measured choices are not those of the checkpoint: the run continues, "
+            "but not to the bit");
     else if (s->step_count != run->step_count)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -393,7 +398,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     }
     FAST_TRY(fast__saved_states_load(run, tensors));
     run->progress.sums = s.sums;
-    run->progress.step_evaluated = s.step_judged;
+    run->progress.step_evaluated = s.step_evaluated;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
     note_changes(run, tensors, &s);

@@ -174,7 +174,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
     bool admitted = false, last = false;
     fast_err err;
 
-    self->progress.step_judged = step;
+    self->progress.step_voted = step;
     if (!team->place.first)
         return send_state(self, step);
     while (!admitted) {

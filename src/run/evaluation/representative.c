@@ -257,7 +257,7 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
         const double value = (double)x[i];
         const double distance = value - (double)vote->first[offset + i];
 
-        if (offset == 0) /* what is not trained does not count */
+        if (offset == 0) /* state that is not trained does not count */
             vote->spread += distance * distance;
 
         if (!(fabs(value) < vote->limit))
@@ -391,7 +391,8 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
                                           : (float)((double)sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
         learner->s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
-    /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
+    /* A replica too large for a vote has diverged, so a mean has no meaning: the run diverges too.
+     * */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
     team->representative.member_count = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run hands to its writer (store_writer.c), so that the store never blocks or fails it.
+ * Hand rows of a run to its store writer (store_writer.c), so that the store never blocks the run
+ * or fails it.
  *
  *     events of the run -> a queue of FAST_STORE_SINK_QUEUE rows -> the writer -> the store
  *     counters of actors, once a second -> one look -> the writer
@@ -161,8 +162,8 @@ static void look_at_links(const fast_run *run, fast_store_sink *sink)
     }
 }
 
-/* What all actors have done, if the writer is done with the last look. The team's mutex is held, or
- * nothing runs; `base` as above. */
+/* Copy the counters of all actors, if the writer is done with the last copy. The team's mutex is
+ * held, or nothing runs; `base` as above. */
 static void take_look(fast_run *run, int64_t base)
 {
     fast_team *team = run->team;
@@ -416,7 +417,7 @@ void fast__store_sink_begin(fast_run *run)
     if (!err)
         return;
     fast__store_sink_free(run);
-    snprintf(note, sizeof note, "the run is not kept: %s", fast_error_detail());
+    snprintf(note, sizeof note, "the run is not stored: %s", fast_error_detail());
     fast__run_tell(run, FAST_EVENT_NOTE, note);
 }
 

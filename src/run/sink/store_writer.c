@@ -30,9 +30,9 @@ static void note_trouble(fast_store_sink *sink, fast_err err)
     sink->writer.hopeless = err != FAST_ETIMEDOUT && err != FAST_EIO && err != FAST_ENOMEM;
     if (atomic_load(&sink->queue.troubled))
         return;
-    snprintf(sink->queue.trouble, sizeof sink->queue.trouble, "%s: %s; training goes on",
-             atomic_load(&sink->queue.id) ? "the run is not kept from here on"
-                                          : "the run is not kept",
+    snprintf(sink->queue.trouble, sizeof sink->queue.trouble, "%s: %s; training continues",
+             atomic_load(&sink->queue.id) ? "the run is not stored from here on"
+                                          : "the run is not stored",
              fast_error_detail());
     atomic_store(&sink->queue.troubled, true);
 }
@@ -77,11 +77,11 @@ static void leave_moved(fast_store_sink *sink)
     if (atomic_load(&sink->queue.troubled))
         return;
     snprintf(sink->queue.trouble, sizeof sink->queue.trouble,
-             "the run store was moved or deleted; the rest of the run is kept in a new one");
+             "the run store was moved or deleted; the rest of the run is in a new one");
     atomic_store(&sink->queue.troubled, true);
 }
 
-/* What the newest metric says of the run. */
+/* Update the run's row by its newest metric. */
 static void take_metric(fast_store_sink *sink, const fast_stored_metric *m)
 {
     fast_stored_run *now = &sink->writer.now;

@@ -202,7 +202,7 @@ void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
     if (!end(board))
         fast__run_tell(run, FAST_EVENT_NOTE,
                        "the event file of tensorboard cannot be written; "
-                       "training goes on without it");
+                       "training continues without it");
 }
 
 void fast__tensorboard_free(fast_run *run)
