@@ -27,6 +27,8 @@ typedef struct run_facts {
     bool here;    /* on this machine, and visible */
 } run_facts;
 
+/* Copy the facts about a run's process from its row. `here` compares the machine's name and the
+ * process namespace with those that the run stored. */
 static fast_err read_facts(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
@@ -70,11 +72,15 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     return -1;
 }
 
+/* Send a signal to the process behind a pidfd, which is never another process with the same
+ * number. */
 static bool send_signal(int fd, int number)
 {
     return syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0;
 }
 
+/* POST /api/runs/#/stop. The first request sends SIGINT and remembers the process, so that
+ * fast__halt_tick() can send SIGTERM later; a second request sends SIGTERM at once. */
 void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
@@ -105,6 +111,8 @@ void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t i
     fast__reply_json(request, 202, &answer);
 }
 
+/* Look at the processes that were told to stop: forget those that ended, and press those that did
+ * not in time. */
 void fast__halt_tick(fast_server *server, int64_t now)
 {
     for (int i = 0; i < SERVE_HALTS_MAX; i++) {

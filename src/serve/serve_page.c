@@ -97,6 +97,8 @@ static int put_piece(const char *bytes, size_t size, void *ctx)
     return text->failed ? -1 : 0;
 }
 
+/* Print a tree into the text and free it. A tree that could not be built (NULL) makes the text
+ * fail. */
 static void put_json(fast_page *text, json_t **move, size_t flags)
 {
     if (!*move ||

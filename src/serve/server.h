@@ -79,6 +79,9 @@ serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serv
     fast__serve_launch, fast__serve_stop, fast__serve_systems, fast__serve_options,
     fast__serve_clusters, fast__serve_scrape;
 
+/* FAST_ENOENT, with a detail, if the store has no such run. */
+fast_err fast__serve_find(fast_store *store, int64_t run);
+
 /* Rows as JSON; NULL if memory is missing or the store cannot be read. A row of a table is an
  * object of its columns, without those of JSON; a run's row also has its tags. */
 json_t *fast__serve_row(fast_store_table table, const void *row);

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+/* Characters that a path may have besides the slash. */
 static bool is_plain(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -41,6 +42,7 @@ static bool is_path(const char *path)
     return true;
 }
 
+/* The value of a hexadecimal digit; -1 for any other character. */
 static int hex(char c)
 {
     if (c >= '0' && c <= '9')
@@ -85,6 +87,8 @@ static bool decode(char *text)
     return true;
 }
 
+/* Split the query at & and =, and decode it in place. Empty arguments are skipped; one without =
+ * has an empty value. */
 static fast_err parse_args(char *text, fast_uri *out)
 {
     char *next;
@@ -111,6 +115,7 @@ static fast_err parse_args(char *text, fast_uri *out)
     return FAST_OK;
 }
 
+/* On failure the path is empty, so that a malformed target matches no route. */
 fast_err fast__uri_parse(const char *raw, fast_uri *out)
 {
     const size_t size = strlen(raw);
@@ -173,6 +178,7 @@ fast_err fast__uri_count(const fast_uri *uri, const char *name, int64_t standard
     return FAST_OK;
 }
 
+/* # matches a positive number without leading zeros: each run has one address. */
 bool fast__uri_match(const fast_uri *uri, const char *pattern, int64_t *id_out)
 {
     const char *path = uri->path;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Return the path of the store in `out`. FAST_EINVAL for "none" and "no", which name no store, and
+ * for a path that is too long; FAST_ENOENT where neither $HOME nor $XDG_DATA_HOME is set. */
 fast_err fast_store_path(const char *path, char *out, size_t size)
 {
     FAST_ASSERT(out && size > 0);

@@ -61,6 +61,7 @@ static fast_err read_version(fast_store *store, int64_t *out)
     FAST_TRY(fast__store_number(store, "PRAGMA user_version", &version));
     FAST_TRY(fast__store_number(store, "PRAGMA application_id", &application));
     FAST_TRY(fast__store_number(store, "SELECT count(*) FROM sqlite_schema", &objects));
+    /* An empty database: a file that was just made, or one of no bytes. */
     if (objects == 0 && application == 0 && version == 0) {
         *out = 0;
         return FAST_OK;
@@ -77,6 +78,8 @@ static fast_err read_version(fast_store *store, int64_t *out)
     return FAST_OK;
 }
 
+/* Bring the schema to this version, step by step, in one transaction: a crash in the middle leaves
+ * the old version whole. */
 static fast_err migrate(fast_store *store)
 {
     char sql[96];
@@ -91,6 +94,8 @@ static fast_err migrate(fast_store *store)
     return fast__store_run(store, sql);
 }
 
+/* The version is read twice: here without a lock, so that a store that is up to date is never
+ * locked, and in migrate() under the lock. */
 fast_err fast__store_schema(fast_store *store)
 {
     int64_t version;

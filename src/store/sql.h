@@ -45,6 +45,7 @@ typedef struct fast_store_owner {
     char host[256]; /* name of the machine */
     char boot[128]; /* boot id, process namespace, and when the process began */
 } fast_store_owner;
+/* Describe this process. */
 void fast__store_owner(fast_store_owner *out);
 
 /* The SQL function gone(host, boot, pid): 1 if that process of this machine is no more, 0 if it
@@ -67,8 +68,11 @@ typedef struct fast_store_sql {
 fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query);
 /* Append " ORDER BY ... LIMIT ... OFFSET ...". */
 fast_err fast__store_order(fast_store_sql *sql, const fast_store_query *query);
+/* Append text of the program's own; sets `full` if it does not fit. */
 void fast__store_sql_add(fast_store_sql *sql, const char *text);
+/* Bind the values to a statement, which must not outlive `sql`. */
 fast_err fast__store_sql_bind(fast_store *store, const fast_store_sql *sql, sqlite3_stmt *stmt);
+/* Free the values. */
 void fast__store_sql_fini(fast_store_sql *sql);
 
 /* The status that readers see, as an expression on `runs`. */

@@ -8,6 +8,7 @@
 /* Nothing here looks at its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+/* The one error of this build. Its text names the package and the switch. */
 static fast_err missing(void)
 {
     return fast__fail(FAST_ENOTSUP, "this build stores no runs, as it has no SQLite; install "

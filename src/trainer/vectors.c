@@ -44,7 +44,6 @@ void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
 static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const void *ctx,
                          const fast_vector *v, double fraction)
 {
-    FAST_ASSERT(fraction >= 0 && fraction <= 1);
     float a[FAST_KERNEL_VECTORS][FAST_KERNEL_VECTORS] = { { 0 } };
     float *x[FAST_KERNEL_VECTORS];
     bool known = false;
@@ -56,6 +55,7 @@ static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const
     }
     if (!known)
         return;
+    FAST_ASSERT(fraction >= 0 && fraction <= 1);
     kernel->run(ctx, kernel->vectors, x);
     for (int64_t j = 0; j < t->workers; j++) {
         double old[FAST_KERNEL_VECTORS];
