@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Seconds of a clock that never goes back. */
 static double clock_s(void)
 {
     struct timespec now;
@@ -40,6 +41,8 @@ static void draw(cli_busy *busy)
     busy->drawn = true;
 }
 
+/* The thread that draws the line until the work is done. It waits a moment first, so that short
+ * work shows nothing. */
 static void *busy_main(void *ctx)
 {
     cli_busy *busy = ctx;

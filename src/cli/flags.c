@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <string.h>
 
+/* Option names have underscores, flags hyphens. */
 void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
 {
     snprintf(flag, CLI_FLAG_MAX, "--%s", option->name);
@@ -17,6 +18,8 @@ void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
             *c = '-';
 }
 
+/* The form of a value as help writes it: a letter for numbers, the choices, or the kind of part in
+ * capitals. */
 void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX])
 {
     switch (option->type) {
@@ -91,6 +94,7 @@ typedef struct flag_list {
     int64_t count;           /* number of all flags */
 } flag_list;
 
+/* Number of rows of a table; 0 for NULL. */
 static int64_t table_count(const fast_option *table)
 {
     int64_t count = 0;
@@ -100,6 +104,7 @@ static int64_t table_count(const fast_option *table)
     return count;
 }
 
+/* Join the command's own flags with the options of its part. */
 static flag_list flags_of(const cli_command *command)
 {
     flag_list list = { .own = command->flags };
@@ -111,11 +116,13 @@ static flag_list flags_of(const cli_command *command)
     return list;
 }
 
+/* Return the i-th flag of both tables: the command's own come first. */
 static const fast_option *flag_at(const flag_list *list, int64_t i)
 {
     return i < list->own_count ? &list->own[i] : &list->part[i - list->own_count];
 }
 
+/* Names of flags, for fast_text_nearest(). */
 static const char *flag_name_at(const void *ctx, int64_t i)
 {
     return flag_at(ctx, i)->name;
@@ -178,6 +185,8 @@ static const char *yes_or_no(const char *value)
     return NULL;
 }
 
+/* Values follow a flag as the next word or behind "="; a BOOL needs none. A word that begins with
+ * -- is never taken for a value: a forgotten value must not swallow the next flag. */
 int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn *set, void *ctx)
 {
     const flag_list list = flags_of(command);

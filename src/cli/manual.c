@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+/* Write text with what roff would read as its own escaped. */
 static void put(FILE *out, const char *text)
 {
     if (*text == '.' || *text == '\'')
@@ -39,6 +40,7 @@ static void put_entry(FILE *out, const char *tag, const char *text, const char *
     fputc('\n', out);
 }
 
+/* Write a table of options as flags. */
 static void put_flags(FILE *out, const fast_option *options)
 {
     for (const fast_option *option = options; option && option->name; option++) {
@@ -50,6 +52,7 @@ static void put_flags(FILE *out, const fast_option *options)
     }
 }
 
+/* Write the section of a command. */
 static void put_command(FILE *out, const cli_command *command)
 {
     fputs(".SS fast ", out);
@@ -64,6 +67,7 @@ static void put_command(FILE *out, const cli_command *command)
         put_entry(out, example->line, example->does, NULL);
 }
 
+/* Write the options of a run, in their groups. */
 static void put_options(FILE *out)
 {
     int64_t count = 0;
@@ -90,6 +94,7 @@ static void put_options(FILE *out)
     }
 }
 
+/* Write the options of a part, indented. */
 static void put_keys(FILE *out, const fast_option *options)
 {
     if (!options || !options->name)
@@ -120,6 +125,7 @@ static void put_exclusions(FILE *out, const fast_exclusion *rows)
         fputs(".RE\n", out);
 }
 
+/* Write the section of a kind of parts. */
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -144,6 +150,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
     }
 }
 
+/* Write the whole page. Return CLI_DONE. */
 int cli_manual(FILE *out)
 {
     fprintf(out, ".TH FAST 1 \"\" \"fast %s\" \"User Commands\"\n", fast_version());
