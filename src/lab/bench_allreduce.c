@@ -76,6 +76,7 @@ typedef struct allreduce_bench {
     int64_t *ends;                        /* sim: when each worker was done */
 } allreduce_bench;
 
+/* Read a number of bytes. */
 static fast_err parse_size(const char *text, int64_t *out)
 {
     int64_t bytes = 0;
@@ -87,6 +88,7 @@ static fast_err parse_size(const char *text, int64_t *out)
     return FAST_OK;
 }
 
+/* Append a size to the list of those that are measured; FAST_EINVAL if there are too many. */
 static fast_err add_size(allreduce_bench *b, int64_t bytes)
 {
     if (b->size_count == SIZES_MAX)
@@ -121,6 +123,7 @@ static fast_err parse_sizes(allreduce_bench *b)
     return FAST_OK;
 }
 
+/* Order of times, for qsort(). */
 static int compare(const void *x, const void *y)
 {
     const double a = *(const double *)x, b = *(const double *)y;
@@ -231,6 +234,8 @@ static fast_err bench_algorithm(allreduce_bench *b, fast_actor *actor, fast_grou
     return FAST_OK;
 }
 
+/* Measure the chosen algorithm, or every one that this group can run. All workers call this
+ * together. */
 static fast_err bench_group(allreduce_bench *b, fast_actor *actor, fast_group *group, float *x)
 {
     FAST_TRY(fast__model_fit(group, FAST_SOON));
@@ -248,6 +253,7 @@ static fast_err bench_group(allreduce_bench *b, fast_actor *actor, fast_group *g
     return FAST_OK;
 }
 
+/* The program of a worker. On `sim` no vector is needed: only times are simulated. */
 static fast_err bench_worker(fast_actor *actor, void *ctx)
 {
     allreduce_bench *b = ctx;

@@ -24,6 +24,7 @@ struct fast_compare_stored {
     int64_t size;        /* places of `ids` */
 };
 
+/* Note a run of the store that may be used again. */
 static fast_err add_run(void *ctx, const void *row)
 {
     fast_compare_stored *stored = ctx;
@@ -64,6 +65,7 @@ fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_sto
     return FAST_OK;
 }
 
+/* Read the result of a stored run. */
 static fast_err read_result(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
@@ -71,6 +73,7 @@ static fast_err read_result(void *ctx, const void *row)
     return run->result ? fast__task_read(ctx, run->result) : FAST_OK;
 }
 
+/* Read one evaluation of a stored run. */
 static fast_err read_point(void *ctx, const void *row)
 {
     const fast_stored_metric *m = row;

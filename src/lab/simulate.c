@@ -45,6 +45,7 @@ const fast_option fast__simulate_options[] = {
 const fast_part fast__simulate_part = { "simulate", "simulate a small program with faults",
                                         fast__simulate_options };
 
+/* Allocate the records of all actors. */
 static fast_err outcome_init(fast_simulate_outcome *o)
 {
     const int64_t n = o->config->workers;
@@ -90,6 +91,7 @@ static fast_err outcome_take(fast_simulate_outcome *o, const fast_world *world)
     return fast__faults_text(o->faults, &o->faults_text);
 }
 
+/* Translate the options of a simulation into those of the actors. */
 static fast_err config_fill(const fast_simulate_config *config, const char *faults, int64_t seed,
                             fast_actors_config *out)
 {
@@ -162,6 +164,8 @@ static bool fails(const fast_simulate_outcome *o)
     return o->failed_count > 0 || o->broken[0] != 0;
 }
 
+/* Run the simulation with other faults and tell whether it still fails, for the search for a
+ * smaller schedule. */
 static fast_err still_fails(void *ctx, const fast_faults *faults, bool *fails_out)
 {
     const fast_simulate_outcome *first = ctx;
@@ -203,6 +207,7 @@ static void put_word(char *text, size_t size, const char *word)
     fast_text_quote(word, text + used + 1, size - used - 1);
 }
 
+/* Append a flag to the command, unless it has its standard value. */
 static void put_flag(char *text, size_t size, const char *flag, const char *value,
                      const char *standard)
 {
@@ -212,6 +217,7 @@ static void put_flag(char *text, size_t size, const char *flag, const char *valu
     put_word(text, size, value);
 }
 
+/* The standard value of an option. */
 static const char *standard_of(const char *name)
 {
     for (const fast_option *option = fast__simulate_options; option->name; option++)
@@ -220,6 +226,7 @@ static const char *standard_of(const char *name)
     return "";
 }
 
+/* Append a flag with a whole number, unless it is the standard one. */
 static void put_int(char *text, size_t size, const char *flag, int64_t value)
 {
     char number[32];
@@ -227,6 +234,7 @@ static void put_int(char *text, size_t size, const char *flag, int64_t value)
     put_flag(text, size, flag, number, standard_of(flag + 2));
 }
 
+/* Append a flag with a number, unless it is the standard one. */
 static void put_real(char *text, size_t size, const char *flag, double value)
 {
     char number[32];
@@ -238,6 +246,7 @@ static void put_real(char *text, size_t size, const char *flag, double value)
 
 static const char *const programs[] = { "ping", "master", "allreduce", "space", "gossip" };
 
+/* Write one line that names the program, its size and the cluster. */
 static void put_title(const fast_simulate_config *c, char *text, size_t size)
 {
     char algorithm[300] = "";
@@ -339,6 +348,7 @@ static fast_err report_small(const fast_simulate_outcome *o, fast_simulate_fn *r
     return err;
 }
 
+/* Names of algorithms, for fast__name_find(). */
 static const char *algorithm_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -362,6 +372,7 @@ static fast_err algorithm_check(const char *spec)
     return fast__options_parse(name, fast__allreduces[i]->options, NULL, rest);
 }
 
+/* Parse and check the options of a simulation. */
 static fast_err config_parse(const char *const *options, fast_simulate_config *out)
 {
     static const char where[] = "fast simulate";

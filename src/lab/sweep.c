@@ -193,11 +193,13 @@ typedef struct sweep_reader {
     fast_sweep *sweep;              /* the result */
 } sweep_reader;
 
+/* Systems and strategies are one axis: the way of training. */
 static bool is_way(const char *name)
 {
     return strcmp(name, "system") == 0 || strcmp(name, "strategy") == 0;
 }
 
+/* Find the axis of an option; a system and a strategy share theirs. */
 static sweep_axis *axis_find(sweep_reader *r, const char *name)
 {
     for (int64_t i = 0; i < r->count; i++)
@@ -232,11 +234,13 @@ static fast_err split(const sweep_reader *r, const char *text, const fast_option
     return FAST_OK;
 }
 
+/* Names of parts, for fast__name_find(). */
 static const char *part_name(const void *parts, int64_t i)
 {
     return ((const fast_part *)parts)[i].name;
 }
 
+/* True if a kind has a part of this name. */
 static bool is_part(const char *kind, const char *name)
 {
     int64_t count = 0;
@@ -277,6 +281,7 @@ static fast_err axis_add(sweep_axis *a, const char *name, const char *value)
     return FAST_OK;
 }
 
+/* Read one option into its axis: a list or a range adds several values. */
 static fast_err read_option(sweep_reader *r, const char *text)
 {
     const fast_option *option;
@@ -444,6 +449,7 @@ static fast_err cross(const fast_words *grid, int64_t count, fast_sweep *sweep)
     return FAST_OK;
 }
 
+/* Read one option to tune into the grid of trials. */
 static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
 {
     const fast_option *option;
@@ -467,6 +473,7 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
     return err;
 }
 
+/* Make the trials of a line: the given grid, or the standard learning rates. */
 static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };

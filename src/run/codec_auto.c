@@ -195,6 +195,8 @@ typedef struct agreement {
     bool told;        /* one of them has put its process's parts in */
 } agreement;
 
+/* The program of an actor that adds up the measures of all processes and fits the cost of their
+ * links, so that all choose the same codec. */
 static fast_err agree_main(fast_actor *actor, void *ctx)
 {
     agreement *a = ctx;
@@ -326,6 +328,7 @@ static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
     return FAST_OK;
 }
 
+/* Say in the run's note which codec was chosen, and by what measures. */
 static void explain(fast_run *run, const choice *best)
 {
     const bool back = strcmp(best->down, "none") != 0;

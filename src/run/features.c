@@ -46,6 +46,8 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 
 /* The version of a library that is running, or NULL where the build has it not. */
 
+/* Each of these returns the version of its library that is running; NULL if the build does not have
+ * it. */
 static const char *version_of_cpu(void)
 {
 #ifdef FAST_HAVE_CPU_ENGINE
@@ -212,6 +214,7 @@ enum { FEATURE_COUNT = sizeof table / sizeof table[0] };
 /* Written once, under pthread_once(), and constant from then on. */
 static fast_feature features[FEATURE_COUNT];
 
+/* Ask every library once; the list is constant from then on. */
 static void fill(void)
 {
     for (int i = 0; i < FEATURE_COUNT; i++) {

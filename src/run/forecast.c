@@ -40,6 +40,7 @@ enum { BUS_FLOATS = 1 << 19, BUS_TRIES = 3 }; /* of the measurement of memory */
 
 static const double LOCAL_ALPHA = 1e-6; /* a wake-up between threads that have a core each */
 
+/* The first steps are skipped: they warm up caches and choose kernels. */
 void fast__first_add(fast_first *first, double seconds)
 {
     const int64_t at = first->seen - FAST_FIRST_SKIPPED;
@@ -51,6 +52,7 @@ void fast__first_add(fast_first *first, double seconds)
     first->seen++;
 }
 
+/* Number of steps that were timed, the skipped ones not counted. */
 static int64_t first_count(const fast_first *first)
 {
     return first->seen > FAST_FIRST_SKIPPED ? first->seen - FAST_FIRST_SKIPPED : 0;
@@ -103,6 +105,7 @@ static double link_alpha(const fast_sim_link *link)
            1e-9;
 }
 
+/* amount / speed; 0 where the speed is not limited. */
 static double per(double amount, double speed)
 {
     return speed > 0 ? amount / speed : 0;
@@ -193,6 +196,7 @@ static double sum_seconds(fast_group *group, const forecast_machine *m, bool loc
     return fast__model_at(group, &m->cost, count);
 }
 
+/* Called by worker 0 while its group exists; the result is read when the run is over. */
 void fast__forecast_sums(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -300,6 +304,7 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     return fmax(sum, served - seconds);
 }
 
+/* Forecast a step of several workers, if the trainer told its costs. */
 static void forecast_team(const fast_team *team, fast_result *r)
 {
     const forecast_machine m = machine_of(team, NULL);
@@ -314,6 +319,7 @@ static void forecast_team(const fast_team *team, fast_result *r)
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 
+/* A run of one worker is forecast by its first steps alone. */
 void fast__run_forecast(fast_run *run)
 {
     fast_result *r = &run->result;

@@ -242,6 +242,8 @@ static void measure_codecs(fast_team *team)
         in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
 }
 
+/* Write the mean times of this process's workers, and the traffic of all its actors, into the
+ * result. */
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;

@@ -498,6 +498,8 @@ static bool is_last_step(fast_team_actor *self)
     return stop;
 }
 
+/* Between two steps of a synchronous worker: vote or evaluate where that is due, collect states for
+ * a checkpoint, then decide together whether to stop. Return false to end the program. */
 static bool synchronous_next(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -551,6 +553,8 @@ static void spread_stop(fast_team_actor *self, bool stop)
     }
 }
 
+/* Between two steps of an asynchronous worker: cast a vote that was opened, and look whether anyone
+ * stopped. Return false to end the program. */
 static bool asynchronous_next(fast_team_actor *self)
 {
     fast_team *team = self->team;

@@ -30,6 +30,7 @@ static part_list models, datas, optimizers, engines, strategies, topologies, tra
     clusters, systems, codecs, policies;
 static fast_system system_list[PARTS_MAX];
 
+/* Append a part to a list. */
 static void add(part_list *list, fast_part part)
 {
     FAST_ASSERT(list->count < PARTS_MAX);
@@ -43,6 +44,7 @@ static void add(part_list *list, fast_part part)
                            .summary = (registry)[i]->summary, \
                            .options = (registry)[i]->options })
 
+/* Copy all registries into lists of parts, once. */
 static void fill(void)
 {
     fast_part cluster;
@@ -83,6 +85,7 @@ const fast_system *fast_system_list(int64_t *count_out)
     return system_list;
 }
 
+/* The lists are made at the first call and constant from then on. */
 const fast_part *fast_part_list(const char *kind, int64_t *count_out)
 {
     static const struct {

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Does the run simulate its workers? */
 static bool is_sim(const fast_team *team)
 {
     return strcmp(team->run->config.transport, "sim") == 0;
@@ -34,6 +35,8 @@ static bool can_resume(const fast_strategy *strategy)
     return strategy->identical || strategy->resumes;
 }
 
+/* Resolve what "auto" stands for and open the phases; refuse checkpoints where no phase can be
+ * saved. */
 static fast_err open_strategy(fast_team *team)
 {
     fast_run_config *c = &team->run->config;
@@ -63,6 +66,7 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
         team->strategy->name, option);
 }
 
+/* Allocate the lists of actors and the votes. */
 static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
@@ -82,6 +86,8 @@ static fast_err open_memory(fast_team *team)
     return FAST_OK;
 }
 
+/* Workspaces of simulated workers: one for each thread that computes, since only so many work at a
+ * time. */
 static fast_err open_workspaces(fast_team *team)
 {
     const fast_run *run = team->run;
@@ -124,6 +130,7 @@ static const char *cluster_of(const fast_team *team)
     return "laptop";
 }
 
+/* Open the world of actors that a call of the run takes place in. */
 static fast_err open_world(fast_team *team)
 {
     const fast_run_config *c = &team->run->config;
@@ -165,6 +172,7 @@ static fast_err check_local(const fast_team *team, const fast_strategy *strategy
     return FAST_OK;
 }
 
+/* Close the world; actors and their contexts outlive it. */
 static void close_world(fast_team *team)
 {
     fast__world_close(team->place.world);
@@ -412,6 +420,7 @@ static fast_err check_ends(fast_team *team)
     return FAST_OK;
 }
 
+/* Number of actors that live in this process. */
 static int64_t count_actors(const fast_team *team)
 {
     int64_t count = 0;

@@ -35,6 +35,7 @@ static void apply_range(void *ctx, int64_t offset, int64_t count)
                           run->learner->g, offset, count);
 }
 
+/* One step of one worker. The time of the step includes the update. */
 fast_err fast__run_step(fast_run *run)
 {
     fast_learner *learner = run->learner;
@@ -66,6 +67,7 @@ fast_err fast__run_step(fast_run *run)
     return FAST_OK;
 }
 
+/* Number of times that a period was due until a step. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
 {
     switch (period.unit) {
@@ -80,6 +82,7 @@ int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
     return 0;
 }
 
+/* The end of the run is always due, but for a period that never is. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step)
 {
     if (period.unit == FAST_PERIOD_NEVER)
@@ -106,6 +109,7 @@ static double evaluations_left(const fast_run *run)
     return 0;
 }
 
+/* Estimate the time to the end by the speed so far; NAN before there is one. */
 static double seconds_left(const fast_run *run)
 {
     const fast_run_times *times = &run->progress.times;
@@ -127,6 +131,7 @@ typedef struct told {
     const fast_event *event;
 } told;
 
+/* Call the watcher, perhaps in a thread of its own. */
 static void *tell_main(void *ctx)
 {
     const told *what = ctx;
@@ -135,6 +140,8 @@ static void *tell_main(void *ctx)
     return NULL;
 }
 
+/* Measures are brought up to date first; the store and the event file hear of an event before the
+ * watcher. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
     const bool pause = kind == FAST_EVENT_PROGRESS && text; /* nothing new to store */
@@ -188,6 +195,7 @@ static void look_at_target(fast_run *run)
     }
 }
 
+/* The time of an evaluation is not training time. */
 fast_err fast__run_evaluate(fast_run *run)
 {
     const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
@@ -267,6 +275,8 @@ static bool is_canceled(fast_run *run)
     return true;
 }
 
+/* Train one worker: rest, step, report; until the end, the target, a cancel or a loss that is not
+ * finite. */
 static fast_err loop(fast_run *run)
 {
     for (;;) {
@@ -292,6 +302,7 @@ static fast_err loop(fast_run *run)
     }
 }
 
+/* Open the file of --log for appending. */
 static fast_err open_log(fast_run *run)
 {
     if (!run->config.log[0] || run->sinks.log || !fast_run_is_first(run))
@@ -339,6 +350,7 @@ static fast_err write_files(fast_run *run)
     return FAST_OK;
 }
 
+/* May be called again after a cancel: the run continues where it stopped. */
 fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);

@@ -63,6 +63,8 @@ typedef struct meta {
 static void meta_put(meta *m, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Add a pair to the metadata. Texts are formatted into the block of values; a text that is too long
+ * is cut. */
 static void meta_put(meta *m, const char *key, const char *format, ...)
 {
     const int i = m->count / 2;
@@ -78,6 +80,7 @@ static void meta_put(meta *m, const char *key, const char *format, ...)
     m->pairs[m->count] = NULL;
 }
 
+/* The bits of a number: text of them reads back exactly. */
 static uint64_t bits_of(double value)
 {
     uint64_t bits = 0;
@@ -85,6 +88,7 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
+/* The number that has these bits. */
 static double value_of(uint64_t bits)
 {
     double value = 0;
@@ -110,11 +114,14 @@ uint64_t fast__run_data_hash(fast_run *run)
     return run->data.hash;
 }
 
+/* A hash of the network's text, so that a network that was changed under the same name is noticed;
+ * 0 for a learner of the caller's. */
 static uint64_t network_hash(const fast_run *run)
 {
     return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
 }
 
+/* Fill in all metadata but the hash. */
 static void describe_run(fast_run *run, meta *m)
 {
     const fast_run_sums *sums = &run->progress.sums;
@@ -146,6 +153,7 @@ static void describe_run(fast_run *run, meta *m)
 /* The value of a key, in a file or in metadata under construction; "" where it has none. */
 typedef const char *get_fn(const void *from, const char *key);
 
+/* A key of metadata under construction, for hash_meta(). */
 static const char *get_described(const void *from, const char *key)
 {
     const meta *m = from;
@@ -155,12 +163,15 @@ static const char *get_described(const void *from, const char *key)
     return "";
 }
 
+/* A key of a file's metadata; "" if the file has it not. */
 static const char *get_saved(const void *from, const char *key)
 {
     const char *value = fast__tensors_meta(from, key);
     return value ? value : "";
 }
 
+/* Hash all keys of this format in their fixed order, so that the order in a file does not
+ * matter. */
 static uint64_t hash_meta(get_fn *get, const void *from)
 {
     uint64_t hash = 0;
@@ -174,11 +185,13 @@ static uint64_t hash_meta(get_fn *get, const void *from)
     return hash;
 }
 
+/* Add a tensor's name and bytes to a hash. */
 static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
 {
     return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
 }
 
+/* Number of vectors of the optimizer's state that a checkpoint holds. */
 static int slot_count(const fast_run *run)
 {
     int count = 0;
@@ -215,6 +228,8 @@ static fast_err list_all(fast_run *run, fast_weights *weights)
     return err;
 }
 
+/* Write tensors and metadata to a file, with the hash over both: a checkpoint that is damaged or
+ * cut is refused when it is read. */
 static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
     fast_weights weights;
@@ -248,6 +263,8 @@ typedef struct saved {
     double test_accuracy;
 } saved;
 
+/* Parse the metadata of a file. FAST_EINVAL if it is no checkpoint of this version, FAST_EFORMAT if
+ * it is damaged. */
 static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *out)
 {
     const char *version = fast__tensors_meta(tensors, "fast_checkpoint");
@@ -299,6 +316,7 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
     return err;
 }
 
+/* Refuse a checkpoint of another network or of other training data. */
 static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     char text[32];
@@ -314,6 +332,7 @@ static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors
     return FAST_OK;
 }
 
+/* Refuse a file that lacks a tensor, or has one of another shape. */
 static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     const fast_learner *learner = run->learner;
@@ -352,6 +371,8 @@ static fast_err check_content(const char *path, const fast_tensors *tensors)
     return FAST_OK;
 }
 
+/* Say what keeps the resumed run from repeating to the bit: another engine, other measured choices,
+ * another length. */
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
 {
     char plan[32];
@@ -375,6 +396,8 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             (long long)s->step_count, (long long)run->step_count);
 }
 
+/* Take over the values of a file whose metadata, options and tensors all fit. Nothing of the run is
+ * changed before. */
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };

@@ -106,6 +106,7 @@ static fast_err take_servers(fast_team_actor *self, uint64_t tag, int64_t step)
     return FAST_OK;
 }
 
+/* True if a server of the team lives in another process: its state has to be sent here. */
 static bool has_remote_servers(const fast_team *team)
 {
     for (int64_t i = team->workers; i < team->workers + team->saved.servers; i++)

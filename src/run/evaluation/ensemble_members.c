@@ -95,6 +95,7 @@ static double evaluate_row(const fast_graph *graph, const double *p, const float
     return graph->loss == FAST_LOSS_CROSS_ENTROPY ? loss : loss / (double)graph->outputs;
 }
 
+/* Index of the largest of `count` numbers: the class that a model predicts. */
 static int64_t largest(int64_t count, const float *x)
 {
     int64_t best = 0;

@@ -62,6 +62,7 @@ const fast_part fast__policies[] = {
     { NULL, NULL, NULL },
 };
 
+/* Names of policies, for fast__name_find(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -74,6 +75,7 @@ static int64_t replica_count(const fast_team *team)
     return team->run->learner->params.count + team->run->learner->state.count;
 }
 
+/* Parse "name:key=value" into a policy with its options. */
 static fast_err parse(fast_representative *r, const char *spec)
 {
     const int64_t count = (int64_t)(sizeof fast__policies / sizeof *fast__policies) - 1;

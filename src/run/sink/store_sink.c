@@ -83,6 +83,7 @@ __attribute__((format(printf, 5, 6))) static void put_event(fast_store_sink *sin
     hand_over(sink);
 }
 
+/* Seconds by the machine's clock since the run started, all calls together. */
 static double wall_s(const fast_run *run)
 {
     return (double)(run->progress.times.wall_ns + fast__clock_ns() -
@@ -90,6 +91,7 @@ static double wall_s(const fast_run *run)
            1e-9;
 }
 
+/* Queue a row of metrics. Never blocks: a full queue drops the row and counts it. */
 static void put_metric(fast_run *run, bool evaluated)
 {
     fast_store_sink *sink = run->sinks.store;
@@ -147,6 +149,7 @@ static void put_faults(fast_run *run, int64_t base)
     }
 }
 
+/* Copy the counts of messages and bytes between all actors, those of earlier calls included. */
 static void look_at_links(const fast_run *run, fast_store_sink *sink)
 {
     const int64_t actors = sink->queue.look.actors;
@@ -356,6 +359,7 @@ static void fill_first(const fast_run *run, fast_store_sink *sink)
     row->machine = sink->start.machine;
 }
 
+/* Free the queue and the copies. */
 static void free_sink(fast_store_sink *sink)
 {
     fast__free(sink->queue.look.workers);
@@ -370,6 +374,7 @@ static void free_sink(fast_store_sink *sink)
     fast__free(sink);
 }
 
+/* Allocate the queue and the copies, and write down what is known of the run before it starts. */
 static fast_err open_sink(fast_run *run, fast_store_sink **out)
 {
     fast_store_sink *sink = NULL;
