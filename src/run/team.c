@@ -86,7 +86,7 @@ static fast_err open_memory(fast_team *team)
     return FAST_OK;
 }
 
-/* Workspaces of simulated workers: one for each thread that computes, since only so many work at a
+/* Workspaces of simulated workers: one for each thread that computes, since no more are used at a
  * time. */
 static fast_err open_workspaces(fast_team *team)
 {

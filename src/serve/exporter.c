@@ -83,6 +83,7 @@ static void describe(fast_exporter *exporter, const fast_run *run)
         snprintf(exporter->words[i], WORD_SIZE, "%s", value ? value : "");
         *texts[i].field = exporter->words[i];
     }
+    /* Values that only the store has are left out of the samples. */
     r->id = -1;
     r->version = fast_version();
     r->workers = strtoll(fast_run_option(run, "workers"), NULL, 10);
@@ -129,6 +130,7 @@ fast_err fast_exporter_open(const fast_run *run, int64_t port, fast_exporter **o
     fast__mutex_init(&exporter->mutex);
     describe(exporter, run);
     fast_exporter_update(exporter, fast_run_result(run));
+    /* The thread starts last: it uses everything above. */
     err = fast__http_open(
         &(fast_http_options){
             .port = port, .open_path = "/metrics", .handler = handle, .ctx = exporter },

@@ -69,6 +69,7 @@ static bool has_cookie(const fast_guard *guard, const char *cookies)
         if (size > length && strncmp(at, name, length) == 0 && at[length] == '=' &&
             fast__guard_is_token(guard, at + length + 1, size - length - 1))
             return true;
+        /* The next cookie of the header. */
         at += size;
         at += strspn(at, "; \t");
     }
@@ -144,6 +145,7 @@ int fast__guard_check(const fast_guard *guard, const fast_facts *facts,
         *why_out = "the token is wrong";
         return 401;
     }
+    /* A browser sends its cookie with requests of any page; only Origin says which page it was. */
     if (changes && access == FAST_HTTP_COOKIE && !facts->origin) {
         *why_out = "a change needs the header Origin, or the token as a bearer";
         return 403;

@@ -53,6 +53,8 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     int fd = -1;
 
     if (!err && facts.running && facts.here) {
+        /* The row is read again with the handle open: a run that still runs now has the process
+         * that the handle stands for. */
         fd = (int)syscall(SYS_pidfd_open, (pid_t)facts.pid, 0);
         err = fast_store_find(server->store, run, read_facts, &facts);
     }
@@ -103,6 +105,7 @@ void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t i
         close(fd);
         return;
     }
+    /* Without a free place the run was told once, and nobody presses it later. */
     if (halt && !again)
         *halt = (serve_halt){ .run = id, .fd = fd, .since = server->ticked };
     else

@@ -87,6 +87,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **sl
         request->peer->busy = false;
         request->peer->since = fast__clock_ns();
     }
+    /* Whoever wanted to answer later, or streams the answer, forgets the request. */
     if (request->gone)
         request->gone(request->gone_ctx);
     if (request->stream)
@@ -295,6 +296,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         begin(request);
         return request->response ? send_response(request) : MHD_YES;
     }
+    /* A part of the body; its announced length was checked with the headers. */
     if (*size > 0) {
         if (*size > request->body_size - request->body_used)
             return MHD_NO; /* more than was announced */
@@ -303,6 +305,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         *size = 0;
         return MHD_YES;
     }
+    /* The request is whole. A handler that answers later makes this be called again, then with a
+     * response. */
     if (!request->handled) {
         request->handled = true;
         if (request->peer)
@@ -397,6 +401,7 @@ fast_err fast__http_open(const fast_http_options *options, fast_http **out)
     FAST_TRY(fast__alloc("server", 1, sizeof *http, &http));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(http->guard.token + 2 * i, 3, "%02x", random[i]);
+    /* The guard knows the port only after start(). */
     http->guard.open_path = options->open_path;
     http->handler = options->handler;
     http->ctx = options->ctx;

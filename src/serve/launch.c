@@ -153,6 +153,8 @@ static fast_err spawn(serve_launch *launch)
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                               POSIX_SPAWN_SETSIGDEF);
+    /* A group of its own: Ctrl-C at the server's terminal does not reach it. Signals start with
+     * their default actions: the server's own handlers and masks are not inherited. */
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
@@ -183,6 +185,7 @@ static fast_err begin(fast_server *server, fast_http_request *request, serve_lau
     FAST_TRY(add_word(launch, "%s%s", "--quiet", ""));
     FAST_TRY(add_word(launch, "--%s=%s", "store", server->path));
     FAST_TRY(fast__body_launch(body, size, on_option, on_tag, launch));
+    /* The new run is known by a higher number and by the number of its process. */
     FAST_TRY(fast_store_list(server->store, &(fast_store_query){ .sort = "-id", .limit = 1 },
                              take_id, &launch->newest, NULL));
     launch->began = fast__clock_ns();
@@ -203,6 +206,7 @@ void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t
         fast__reply_error(request, 409, "this server starts no runs");
         return;
     }
+    /* A page that is reloaded in a loop must not fill the machine. */
     if (count >= SERVE_LAUNCHES_MAX) {
         fast__reply_error(request, 429, "%d runs that were started here still run; stop one",
                           count);

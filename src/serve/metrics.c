@@ -91,6 +91,7 @@ static fast_err series_add(metric_series *s, const fast_stored_metric *row)
     for (int i = 0; i < COLUMNS; i++) {
         const double value = field_of(&columns[i], row);
 
+        /* A column without any value costs no memory. */
         if (!s->wanted[i] || (!s->values[i] && isnan(value)))
             continue;
         if (!s->values[i]) {
@@ -280,6 +281,7 @@ static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *te
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
 
+    /* One slice of rows for each call: other connections are answered in between. */
     if (!m->gathered) {
         if (gather(m)) {
             text->failed = true; /* the status was sent: the answer breaks off */

@@ -170,6 +170,7 @@ static ssize_t on_room(void *ctx, uint64_t position, char *buffer, size_t max)
     (void)position;
     if (request->left || request->http->closing)
         return MHD_CONTENT_READER_END_WITH_ERROR;
+    /* The last piece was sent: ask for the next one. */
     if (request->piece_at == piece->size) {
         piece->size = 0;
         request->piece_at = 0;

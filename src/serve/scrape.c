@@ -27,6 +27,8 @@ static const char *const type_names[] = { "info", "stateset", "counter", "gauge"
 static const char *const states[] = { "running",  "done",   "target",     "canceled",
                                       "diverged", "failed", "interrupted" };
 
+/* All families, in the order in which they are written. A new column of the store needs a row here
+ * to be scraped. */
 static const struct {
     const char *name;   /* of the family */
     scrape_type type;   /* its type */
@@ -178,6 +180,7 @@ static void put_number(fast_page *text, double value)
         fast__page_add(text, value > 0 ? "+Inf" : "-Inf");
         return;
     }
+    /* 15 digits are enough for most numbers, 17 for all. */
     for (int precision = 15; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value)
@@ -215,6 +218,7 @@ void fast__scrape_end(fast_scrape *scrape, fast_page *text)
     for (int i = 0; i < FAST_SCRAPE_FAMILIES; i++) {
         fast_page *samples = &scrape->samples[i];
 
+        /* A family without samples is not described either. */
         if (samples->failed)
             text->failed = true;
         if (samples->size > 0) {

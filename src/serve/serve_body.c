@@ -30,7 +30,8 @@ static fast_err check_size(const char *text)
     return FAST_OK;
 }
 
-/* Write the value of an option as a command line would have it. */
+/* Write the value of an option as a command line would have it: forms of the dashboard send numbers
+ * and truth values as JSON has them. */
 static fast_err value_text(const json_t *value, char text[FAST_BODY_TEXT_MAX])
 {
     if (json_is_string(value)) {

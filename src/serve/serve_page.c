@@ -33,6 +33,7 @@ static bool make_room(fast_page *text, size_t size)
         text->failed = true;
         return false;
     }
+    /* Doubling makes the cost of all copies proportional to the text. */
     if (needed < FIRST_CAPACITY)
         needed = FIRST_CAPACITY;
     if (fast__alloc("text of an answer", needed, 1, &bytes)) {

@@ -128,6 +128,7 @@ void fast__serve_runs(fast_server *server, fast_http_request *request, int64_t i
     (void)id;
     if (!err)
         err = fast__uri_count(uri, "offset", 0, INT32_MAX, &query.offset);
+    /* limit=0 asks for all, which has a limit, too. */
     if (!err && query.limit == 0)
         query.limit = SERVE_LIST_MAX;
     if (!err)
@@ -334,6 +335,7 @@ void fast__serve_delete(fast_server *server, fast_http_request *request, int64_t
     if (!err)
         err = fast_store_delete(store, id);
     fast_store_close(store);
+    /* The run still runs: the state of the run is in the way, not the request. */
     if (err == FAST_EINVAL) {
         json_decref(answer);
         fast__reply_error(request, 409, "%s", fast_error_detail());

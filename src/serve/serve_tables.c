@@ -85,6 +85,7 @@ void fast__serve_options(fast_server *server, fast_http_request *request, int64_
     const fast_part *train = fast_part_list("train", &count);
 
     (void)id;
+    /* The last group has no names: it takes all options that no other group names. */
     for (const fast_option_group *group = server->groups; group; group++) {
         json_t *o = json_object();
 

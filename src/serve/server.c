@@ -77,6 +77,7 @@ static void handle(void *ctx, fast_http_request *request)
             return;
         }
     }
+    /* Paths of the interface come first, so that no file can hide one. */
     if (asset && strcmp(method, "GET") == 0)
         fast__reply_asset(request, asset);
     else if (known)

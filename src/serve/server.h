@@ -55,6 +55,7 @@ typedef struct serve_halt {
     int64_t since; /* when; nanoseconds */
 } serve_halt;
 
+/* The server of the dashboard: one thread uses all of it, but for `stop`. */
 struct fast_server {
     fast_http *http;                   /* connections */
     fast_store *store;                 /* read only */

@@ -76,6 +76,7 @@ static bool decode(char *text)
         *to++ = c;
     }
     *to = '\0';
+    /* What the escapes gave must be UTF-8 as well. */
     left = (size_t)(to - text);
     while (left > 0) {
         const int length = fast__utf8_length(to - left, left);
@@ -154,6 +155,7 @@ static bool read_count(const char **at, int64_t max, int64_t *out)
 
     FAST_ASSERT(max >= 0);
     for (; *c >= '0' && *c <= '9'; c++) {
+        /* Compared before it is multiplied: no overflow. */
         if (value > (max - (*c - '0')) / 10)
             return false;
         value = 10 * value + (*c - '0');

@@ -122,6 +122,8 @@ static fast_err look(runs_live *l)
     int64_t newest = 0;
     fast_err err;
 
+    /* Running runs first, then those that were running, then new ones that ended between two looks.
+     * */
     l->rows = json_array();
     for (int i = 0; i < l->count; i++)
         l->runs[i].running = false;
@@ -169,6 +171,7 @@ static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *te
 
     if (!live->begun)
         fast__page_add(text, "retry: 2000\n\n");
+    /* Too early for a change that is there: ask again at the next tick. */
     live->again = live->changes != live->server->changes && early;
     if (!early && (live->changes != live->server->changes || now - live->looked > SERVE_LOOK)) {
         const int64_t total = l->total;

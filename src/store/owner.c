@@ -62,6 +62,7 @@ void fast__store_owner(fast_store_owner *out)
     char boot[64];
     char space[64] = "";
 
+    /* Zeroed whole, so that texts end and equal owners have equal bytes. */
     memset(out, 0, sizeof *out);
     out->pid = (int64_t)getpid();
     if (gethostname(out->host, sizeof out->host - 1))

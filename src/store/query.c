@@ -153,7 +153,8 @@ static fast_err add_words(fast_store_sql *sql, const char *column, const char *o
     return add_pattern(sql, "", value, ":%");
 }
 
-/* One condition; `text` is changed. */
+/* One condition: column, operator, value. The operator that comes first in the text counts, so that
+ * a value may hold the characters of operators; `text` is changed. */
 static fast_err add_condition(fast_store_sql *sql, char *text)
 {
     const fast_column *column = NULL;
@@ -176,6 +177,7 @@ static fast_err add_condition(fast_store_sql *sql, char *text)
         return add_tag(sql, op, value);
     if (column->kind == FAST_COLUMN_TEXT || column->kind == FAST_COLUMN_JSON)
         return add_words(sql, column->name, op, value);
+    /* Numbers are compared as numbers: "workers>=4" finds 16. */
     double number;
     if (strcmp(op, "~") == 0)
         return fast__fail(FAST_EINVAL, "\"%s\" is a number: it cannot contain a text", name);
@@ -257,6 +259,7 @@ fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
     static const char *const searched[] = { "name",    "command", "system",   "strategy",
                                             "model",   "data",    "topology", "codec",
                                             "cluster", "error",   "batch_of" };
+    /* "WHERE 1" lets every condition begin with AND. */
     fast__store_sql_add(sql, " WHERE 1");
     if (query->search && query->search[0]) {
         if (strlen(query->search) >= CONDITION_MAX)

@@ -103,6 +103,7 @@ fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, in
              (long long)run, (long long)after, (long long)every, limit ? (long long)limit : -1LL);
     fast__store_sql_add(&sql, where);
     FAST_ASSERT(!sql.full);
+    /* Not a lasting statement: its numbers are part of its text. */
     FAST_TRY(fast__store_prepare(store, sql.text, false, &stmt));
     fast_err err = read_rows(store, stmt, &rows);
     sqlite3_finalize(stmt);

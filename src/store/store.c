@@ -239,6 +239,7 @@ fast_err fast_store_open(const char *path, bool write, fast_store **out)
     char place[FAST_PATH_MAX];
     fast_store *store = NULL;
 
+    /* Nothing is created before the path is known to be usable. */
     FAST_TRY(fast_store_path(path, place, sizeof place));
     FAST_TRY(check_path(place, write));
     if (write)
@@ -291,7 +292,8 @@ bool fast__store_has_moved(fast_store *store)
     return code == SQLITE_OK && moved;
 }
 
-/* Run a statement that gives no rows, and make it ready for the next time. */
+/* Run a statement that gives no rows, and make it ready for the next time: bound texts are let go,
+ * since their memory may not outlive this call. */
 static fast_err finish(fast_store *store, sqlite3_stmt *stmt)
 {
     const int code = sqlite3_step(stmt);
@@ -331,6 +333,7 @@ fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run,
     const fast_store_form *form = &fast__store_tables[table];
     FAST_ASSERT(store->write && row);
 
+    /* Prepared once for each table: a run writes thousands of rows. */
     if (!store->puts[table])
         FAST_TRY(prepare_put(store, table));
     sqlite3_stmt *stmt = store->puts[table];
@@ -393,6 +396,7 @@ fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run
     fast_stored_run row = *run;
     FAST_ASSERT(store->write && id > 0);
 
+    /* Prepared once; the row of a run is updated at every look of the writer. */
     if (!store->update)
         FAST_TRY(prepare_update(store));
     row.id = id;

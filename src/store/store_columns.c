@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A field as a column of the same name. */
+/* A field as a column of the same name: its kind decides how it is bound, read and printed. */
 #define COLUMN(row, field, kind)                         \
     {                                                    \
 #field, FAST_COLUMN_##kind, offsetof(row, field) \
@@ -139,6 +139,7 @@ static const fast_column tag_columns[] = {
     COLUMN(fast_stored_tag, tag, TEXT),
 };
 
+/* fast_store_series has an array for each of them. */
 _Static_assert(sizeof metric_columns / sizeof *metric_columns == FAST_STORE_METRIC_COLUMNS,
                "a series has all columns of metrics");
 

@@ -17,8 +17,9 @@
 
 enum { TAG_MAX = 64 };
 
-/* The row that a statement stands on; `row` has the form's size. Columns that were left out of the
- * statement (the JSON ones of a list) stay none. */
+/* Copy the row that a statement stands on; `row` has the form's size. Texts stay SQLite's, until
+ * the statement is stepped. Columns that were left out of the statement (the JSON ones of a list)
+ * stay none. */
 static void read_row(const fast_store_form *form, sqlite3_stmt *stmt, void *row)
 {
     const int count = sqlite3_column_count(stmt);
@@ -57,7 +58,8 @@ static fast_err each_row(fast_store *store, fast_store_table table, sqlite3_stmt
     }
 }
 
-/* Read a column of JSON: NULL if another program wrote something else. In one line. */
+/* Read a column of JSON, in one line: NULL if another program wrote something else, which json()
+ * alone would fail on. */
 static void add_json(fast_store_sql *sql, const char *name)
 {
     const char *const parts[] = { "CASE WHEN json_valid(", name, ") THEN json(", name, ") END" };

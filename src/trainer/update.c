@@ -118,6 +118,7 @@ void fast_trainer_reset_rule(fast_trainer *t)
     fast__rule_state_clear(fast__context_of(t)->optimizer, t->count);
 }
 
+/* The centre starts as a copy of w, without contributions of any worker. */
 fast_err fast_trainer_centre(fast_trainer *t, float **out)
 {
     fast_context *c = fast__context_of(t);
@@ -133,6 +134,7 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
     return FAST_OK;
 }
 
+/* An estimate of a server; the host averages those of all servers by their certainty. */
 void fast_trainer_momentum(fast_trainer *t, double momentum, double error)
 {
     const fast_context_options *o = &fast__context_of(t)->options;
