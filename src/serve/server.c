@@ -162,7 +162,8 @@ static void follow_store(fast_server *server)
     server->store = store;
 }
 
-/* Work that is done a few times a second. */
+/* Work that is done a few times a second: look for changes of the store, and after the processes
+ * that this server started or told to stop. Requests in between cost no look. */
 static void tick(fast_server *server)
 {
     const int64_t now = fast__clock_ns();

@@ -87,6 +87,8 @@ static fast_err migrate(fast_store *store)
 
     /* Another process may have done it while this one waited for the lock. */
     FAST_TRY(read_version(store, &version));
+    /* Each step takes the file from one version to the next, so that any older file gets here. The
+     * version is written last. */
     for (; version < FAST_STORE_VERSION; version++)
         FAST_TRY(fast__store_run(store, migrations[version]));
     sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id=%d; PRAGMA user_version=%d",
