@@ -331,12 +331,6 @@ void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), vo
     request->gone_ctx = ctx;
 }
 
-/* Known from the last tick only. */
-bool fast__request_left(const fast_http_request *request)
-{
-    return request->left;
-}
-
 const char *fast__request_method(const fast_http_request *request)
 {
     return request->method;
@@ -352,11 +346,6 @@ const char *fast__request_body(const fast_http_request *request, size_t *size_ou
 {
     *size_out = request->body_used;
     return request->body ? request->body : "";
-}
-
-fast_http_access fast__request_access(const fast_http_request *request)
-{
-    return request->access;
 }
 
 /* Start libmicrohttpd on the loopback with all limits set. Port 0 lets the system choose; the guard

@@ -64,8 +64,6 @@ const fast_uri *fast__request_uri(const fast_http_request *request);
 const char *fast__request_body(const fast_http_request *request, size_t *size_out);
 /* The value of a header; NULL if the request has it not, or twice. */
 const char *fast__request_header(const fast_http_request *request, const char *name);
-/* How the sender showed that it may ask. */
-fast_http_access fast__request_access(const fast_http_request *request);
 
 /* Answer with a text of a type, which is taken. A text for which memory was missing becomes an
  * error. */
@@ -119,5 +117,3 @@ void fast__stream_wake(fast_http_stream *stream);
 /* Answer later, by fast__reply...() from the thread of fast__http_wait() but outside of the
  * handler. `gone` is called instead if the server closes before. */
 void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), void *ctx);
-/* True if the reader has left; such an idle stream ends by itself. */
-bool fast__request_left(const fast_http_request *request);

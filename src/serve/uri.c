@@ -76,7 +76,7 @@ static bool decode(char *text)
         *to++ = c;
     }
     *to = '\0';
-    /* What the escapes gave must be UTF-8 as well. */
+    /* Decoded escapes must be UTF-8 as well. */
     left = (size_t)(to - text);
     while (left > 0) {
         const int length = fast__utf8_length(to - left, left);
