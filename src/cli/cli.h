@@ -35,7 +35,7 @@ typedef struct cli_command {
     const char *words;           /* words it takes: "a|b|c" to choose from, or NULL */
     const cli_example *examples; /* ends with a row whose line is NULL */
     /* argv[0] is the command's name. Returns the program's exit code. */
-    int (*main)(int argc, char **argv);
+    int (*main)(int argc, char **argv); /* runs the command; returns the exit code */
 } cli_command;
 
 extern const cli_command cli_commands[];               /* commands.c; the last has no name */

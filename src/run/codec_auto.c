@@ -74,7 +74,7 @@ static const char *const without[] = { "save=",       "load=",
 
 /* The run that rehearsals try out. */
 typedef struct rehearsal {
-    const fast_run *run;
+    const fast_run *run;        /* whose options are tried */
     const char *const *options; /* the run's */
     fast_run_like_fn *open;     /* opens one */
     void *ctx;                  /* for it */

@@ -21,8 +21,8 @@
 enum { PARTS_MAX = 128 };
 
 typedef struct part_list {
-    fast_part parts[PARTS_MAX];
-    int64_t count;
+    fast_part parts[PARTS_MAX]; /* copied from the registry */
+    int64_t count;              /* number of parts */
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */

@@ -333,11 +333,11 @@ static fast_err open_texts(fast_run *run)
 
 /* Parts that a caller may bring: each NULL if the options name it. */
 typedef struct own_parts {
-    const fast_network *network;
-    const fast_data *train;
-    const fast_data *test;
+    const fast_network *network;   /* instead of `model` */
+    const fast_data *train;        /* instead of `data` */
+    const fast_data *test;         /* its test set; may be NULL with train */
     const fast_learner_kind *kind; /* without a network and data */
-    const fast_strategy *strategy;
+    const fast_strategy *strategy; /* that `strategy` may name */
 } own_parts;
 
 /* A run that is opened inside the opening of another: codec=auto. */

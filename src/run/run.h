@@ -46,8 +46,8 @@ typedef enum fast_period_unit {
 } fast_period_unit;
 
 typedef struct fast_period {
-    fast_period_unit unit;
-    int64_t count; /* of steps or epochs */
+    fast_period_unit unit; /* steps, epochs, the end only, or never */
+    int64_t count;         /* of steps or epochs */
 } fast_period;
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
@@ -104,11 +104,11 @@ typedef struct fast_run_config {
     char batch_of[128];             /* the comparison that it is part of; "" */
 
     /* Read from the texts above when they are parsed. */
-    fast_period evaluate_period;
-    fast_period checkpoint_period;
-    int64_t prefetch_count; /* batches ahead */
+    fast_period evaluate_period;   /* `evaluate`, parsed */
+    fast_period checkpoint_period; /* `checkpoint_every`, parsed */
+    int64_t prefetch_count;        /* batches ahead */
     /* A folder for event files of TensorBoard; "". */
-    char tensorboard[FAST_PATH_MAX];
+    char tensorboard[FAST_PATH_MAX]; /* folder of the event file; "" */
 } fast_run_config;
 
 /* The table, and its one part for fast_part_list("train"). */

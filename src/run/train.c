@@ -127,8 +127,8 @@ static double seconds_left(const fast_run *run)
 
 /* An event, and whom it is of. */
 typedef struct told {
-    const fast_run *run;
-    const fast_event *event;
+    const fast_run *run;     /* whose watcher is called */
+    const fast_event *event; /* lent for the call */
 } told;
 
 /* Call the watcher, perhaps in a thread of its own. */

@@ -55,9 +55,9 @@ enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 /* Metadata under construction: pairs of texts in one block. */
 typedef struct meta {
     const char *pairs[2 * META_MAX + 1];
-    int count;    /* texts in pairs */
-    char *values; /* [META_MAX][VALUE_MAX] */
-    char keys[META_MAX][32];
+    int count;               /* texts in pairs */
+    char *values;            /* [META_MAX][VALUE_MAX] */
+    char keys[META_MAX][32]; /* texts of the keys in pairs */
 } meta;
 
 static void meta_put(meta *m, const char *key, const char *format, ...)
@@ -255,12 +255,12 @@ fast_err fast__checkpoint_save(fast_run *run, const char *path)
 
 /* Metadata of a checkpoint, before any of it is trusted. */
 typedef struct saved {
-    int64_t step;
-    int64_t step_count;
-    fast_run_sums sums;
-    int64_t step_evaluated;
-    double test_loss;
-    double test_accuracy;
+    int64_t step;           /* at which it was saved */
+    int64_t step_count;     /* of the run that saved it */
+    fast_run_sums sums;     /* of the epoch under way */
+    int64_t step_evaluated; /* of the last evaluation; -1 before the first */
+    double test_loss;       /* of the last evaluation */
+    double test_accuracy;   /* of the last evaluation */
 } saved;
 
 /* Parse the metadata of a file. FAST_EINVAL if it is no checkpoint of this version, FAST_EFORMAT if
